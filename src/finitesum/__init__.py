@@ -1,0 +1,1 @@
+"""Finite sums, minimised: see the README."""

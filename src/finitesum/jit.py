@@ -1,0 +1,248 @@
+"""Compiles kernels: the only module that imports numba.
+
+Three decorators:
+
+``kernel``
+    an entry point, called from Python, compiled once and kept on disk between processes.
+``kernel_part``
+    a function that only kernels call; it is compiled into them.
+``compilable``
+    a NamedTuple class whose plain methods kernels may call, so that one kernel serves every kind of rows, every loss
+    and every penalty.
+
+Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
+the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
+stamp of all our sources, and where no folder is writable kernels are compiled anew in each process, with one warning.
+A kernel that meets a tuple class from outside this package (a loss of the user's) is never kept on disk, because nothing
+would notice when that class changes.
+
+With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it was given, and all kernels run as Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import hashlib
+import inspect
+import os
+import tempfile
+import types as python_types
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+from numba.core import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.extending import overload_method
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=type)
+
+PACKAGE = Path(__file__).parent
+COMPILED: bool = not numba.config.DISABLE_JIT
+
+#: Lets the compiler sum in any order and fuse multiply with add: for dot products, where no order is the right one.
+REASSOCIATE = frozenset({"reassoc", "contract"})
+
+
+@functools.cache
+def source_stamp() -> str:
+    """Return a digest of all sources of this package: two equal stamps mean equal machine code."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(str(path.relative_to(PACKAGE)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_candidates() -> Iterator[Path]:
+    if folder := os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(folder)
+    if home := os.environ.get("FINITESUM_HOME"):
+        yield Path(home) / "kernels"
+    try:
+        import pooch
+
+        yield Path(pooch.os_cache("finitesum")) / "kernels"
+    except (ImportError, RuntimeError):  # no home folder can be found
+        pass
+    yield Path(tempfile.gettempdir()) / f"finitesum-{_user()}" / "kernels"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return str(os.getuid()) if hasattr(os, "getuid") else "user"
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """Return the folder that keeps compiled kernels, or None where no folder is writable (warned of once)."""
+    for candidate in _cache_candidates():
+        folder = candidate / source_stamp()
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+                continue  # somebody else's folder: its machine code is not to be trusted
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+        except OSError:
+            continue
+    warnings.warn(
+        "No folder is writable for compiled kernels, so each process compiles them anew (seconds). "
+        "Set NUMBA_CACHE_DIR to a writable folder.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Tells numba where a kernel's machine code lies and which sources it was made from."""
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self._py_file = inspect.getfile(function)
+        self._folder = folder
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        return source_stamp()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], _file: str) -> _Locator | None:
+        folder = cache_folder()
+        return None if folder is None else cls(function, folder)
+
+
+class _CacheContent(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = [_Locator]
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _CacheContent
+
+
+def _is_foreign(value: object) -> bool:
+    """Tell whether a tuple class from outside the package is found in an argument, at any depth."""
+    if not isinstance(value, tuple):
+        return False
+    module = type(value).__module__
+    if hasattr(value, "_fields") and not (module == "finitesum" or module.startswith("finitesum.")):
+        return True
+    return any(_is_foreign(item) for item in value)
+
+
+class Kernel:
+    """A compiled entry point: the disk-cached machine code, or a private one where the user's classes take part."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._uncached = numba.njit(nogil=True)(function)
+        self._cached = numba.njit(nogil=True)(function)
+        if cache_folder() is not None:
+            self._cached._cache = _KernelCache(function)
+
+    def __call__(self, *args: Any) -> Any:
+        if any(_is_foreign(arg) for arg in args):
+            return self._uncached(*args)
+        return self._cached(*args)
+
+    @property
+    def cache_hits(self) -> int:
+        """How many signatures of this process came from the disk."""
+        return sum(self._cached.stats.cache_hits.values())
+
+    @property
+    def signatures(self) -> int:
+        """How many signatures this process has used."""
+        return len(self._cached.signatures) + len(self._uncached.signatures)
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that Python calls; keep its machine code on disk. Arguments are given by position."""
+    return cast(Callable[P, R], Kernel(function)) if COMPILED else function
+
+
+def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that only kernels call; it becomes a part of each of them."""
+    return cast(Callable[P, R], numba.njit(nogil=True)(function)) if COMPILED else function
+
+
+def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
+    if not COMPILED:
+        return function
+    return cast(Callable[P, R], numba.njit(nogil=True, fastmath=set(REASSOCIATE))(function))
+
+
+_VERBS: dict[str, tuple[str, ...]] = {}
+
+
+def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
+    """Return the function without annotations, which numba would compare between classes."""
+    source = cast(python_types.FunctionType, function)
+    return python_types.FunctionType(
+        source.__code__, source.__globals__, source.__name__, source.__defaults__, source.__closure__
+    )
+
+
+def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
+    known = _VERBS.setdefault(name, parameters)
+    if known != parameters:
+        raise TypeError(
+            f"method {name}{parameters} was registered before as {name}{known}: one verb has one signature. "
+            "Rename the method or its parameters."
+        )
+
+    def implementation(self: Any, *_args: Any) -> Any:
+        method = getattr(getattr(self, "instance_class", None), name, None)
+        return None if method is None else _bare(method)
+
+    signature = inspect.Signature(
+        [inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in parameters]
+    )
+    for numba_type in (types.NamedTuple, types.NamedUniTuple):
+        copy = python_types.FunctionType(
+            implementation.__code__, globals(), name, None, implementation.__closure__
+        )
+        copy.__signature__ = signature  # type: ignore[attr-defined]
+        overload_method(numba_type, name)(copy)
+
+
+def compilable(cls: T) -> T:
+    """Let kernels call the public methods of a NamedTuple class.
+
+    A class needs at least one field, and a method name carries the same parameter names in every class.
+
+    Raises
+    ------
+    TypeError
+        The class is no NamedTuple, has no field, or gives a known method name other parameters.
+    """
+    fields = getattr(cls, "_fields", None)
+    if not fields:
+        raise TypeError(f"{cls.__name__} must be a NamedTuple with at least one field to be used in kernels.")
+    for name, member in vars(cls).items():
+        if name.startswith("_") or name in fields or not inspect.isfunction(member):
+            continue
+        parameters = tuple(inspect.signature(member).parameters)
+        if name not in _VERBS and COMPILED:
+            _register_verb(name, parameters)
+        elif _VERBS.setdefault(name, parameters) != parameters:
+            raise TypeError(
+                f"{cls.__name__}.{name}{parameters} differs from the known {name}{_VERBS[name]}: "
+                "one verb has one signature. Rename the method or its parameters."
+            )
+    return cls
