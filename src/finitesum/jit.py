@@ -199,13 +199,6 @@ def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
 
 
 def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
-    known = _VERBS.setdefault(name, parameters)
-    if known != parameters:
-        raise TypeError(
-            f"method {name}{parameters} was registered before as {name}{known}: one verb has one signature. "
-            "Rename the method or its parameters."
-        )
-
     def implementation(self: Any, *_args: Any) -> Any:
         method = getattr(getattr(self, "instance_class", None), name, None)
         return None if method is None else _bare(method)
@@ -238,11 +231,14 @@ def compilable(cls: T) -> T:
         if name.startswith("_") or name in fields or not inspect.isfunction(member):
             continue
         parameters = tuple(inspect.signature(member).parameters)
-        if name not in _VERBS and COMPILED:
-            _register_verb(name, parameters)
-        elif _VERBS.setdefault(name, parameters) != parameters:
+        known = _VERBS.get(name)
+        if known is None:
+            _VERBS[name] = parameters
+            if COMPILED:
+                _register_verb(name, parameters)
+        elif known != parameters:
             raise TypeError(
-                f"{cls.__name__}.{name}{parameters} differs from the known {name}{_VERBS[name]}: "
+                f"{cls.__name__}.{name}({', '.join(parameters)}) differs from the known {name}({', '.join(known)}): "
                 "one verb has one signature. Rename the method or its parameters."
             )
     return cls

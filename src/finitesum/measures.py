@@ -1,0 +1,107 @@
+"""Exact measures of a point: objective, full gradient and the optimality that `tol` bounds.
+
+optimality = || x - prox_r(x - grad f(x)) ||_2, where f is the mean loss with the quadratic part of the penalty and r the
+rest; with no l1 part that is ||grad F(x)||_2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.arrays import Vector
+from finitesum.jit import kernel, kernel_part
+from finitesum.problem import LinearSum, Problem
+
+
+@kernel
+def _add_rows(linear_sum: LinearSum, x: Vector, start: int, stop: int, gradient: Vector) -> float:
+    """Add the gradient of rows start..stop to `gradient` and return their loss."""
+    total = 0.0
+    for i in range(start, stop):
+        weight = linear_sum.weights[i]
+        if weight > 0.0:
+            prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
+            total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
+            slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+            linear_sum.rows.add_to(i, weight * slope, gradient)
+    return total
+
+
+@kernel
+def _add_penalty(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
+    """Add the gradient of the quadratic part to `gradient` and return the penalty."""
+    total = 0.0
+    ridge = linear_sum.penalty.ridge()
+    for j in range(linear_sum.n_penalised):
+        total += linear_sum.penalty.penalty_value(x[j])
+        gradient[j] += ridge * x[j]
+    return total
+
+
+@kernel_part
+def mapping_norm(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
+    """Return ||x - prox(x - gradient)||_2, given the gradient of the smooth part."""
+    total = 0.0
+    for j in range(x.size):
+        step = gradient[j]
+        if j < linear_sum.n_penalised:
+            step = x[j] - linear_sum.penalty.prox_at(x[j] - gradient[j], 1.0)
+        total += step * step
+    return np.sqrt(total)  # type: ignore[no-any-return]
+
+
+@kernel
+def _mapping_norm(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
+    return mapping_norm(linear_sum, x, gradient)
+
+
+@kernel
+def _prox_step(linear_sum: LinearSum, y: Vector, gradient: Vector, step_size: float) -> Vector:
+    x = y - step_size * gradient
+    for j in range(linear_sum.n_penalised):
+        x[j] = linear_sum.penalty.prox_at(x[j], step_size)
+    return x
+
+
+def prox_step(problem: Problem, y: Vector, gradient: Vector, step_size: float) -> Vector:
+    """Return prox(y - step_size gradient): the intercept only steps."""
+    return _prox_step(problem.view, y, gradient, step_size)
+
+
+class Measures(NamedTuple):
+    """What one exact full pass tells of a point."""
+
+    objective: float
+    optimality: float
+    gradient: Vector  # of the smooth part: mean loss and quadratic penalty
+
+
+def evaluate(problem: Problem, x: Vector) -> Measures:
+    """Return objective, optimality and gradient at x, by one exact pass over the data.
+
+    Parameters
+    ----------
+    problem : Problem
+    x : ndarray of float64, shape (problem.dim,)
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[1.0], [-1.0]], [1.0, -1.0], loss="squared")
+    >>> measures = evaluate(problem, np.array([1.0]))
+    >>> measures.objective, measures.optimality
+    (0.0, 0.0)
+    """
+    gradient = np.zeros(problem.dim)
+    objective = _add_rows(problem.view, x, 0, problem.n_rows, gradient)
+    objective += _add_penalty(problem.view, x, gradient)
+    return Measures(float(objective), surrogate_optimality(problem, x, gradient), gradient)
+
+
+def surrogate_optimality(problem: Problem, x: Vector, gradient: Vector) -> float:
+    """Return the optimality at x that a given gradient of the smooth part would mean."""
+    if problem.penalty.lasso() == 0.0:
+        with np.errstate(over="ignore"):
+            return float(np.linalg.norm(gradient))
+    return float(_mapping_norm(problem.view, x, gradient))

@@ -1,0 +1,48 @@
+"""The methods, by the names that users write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from finitesum.methods.base import Card, Method, State
+from finitesum.methods.ciag import ACIAG, CIAG
+from finitesum.methods.gradient import AFG, FG
+from finitesum.methods.iag import IAG
+from finitesum.methods.incremental_gradient import IG
+from finitesum.methods.sag import SAG
+from finitesum.methods.saga import SAGA
+
+__all__ = ["ACIAG", "AFG", "CIAG", "FG", "IAG", "IG", "METHODS", "SAG", "SAGA", "Card", "Method", "State", "as_method"]
+
+METHODS: dict[str, type[Any]] = {cls.name: cls for cls in (FG, AFG, IG, IAG, SAG, SAGA, CIAG, ACIAG)}
+
+
+def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Method:
+    """Return the method of a name with its options, or the method itself.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown.
+    TypeError
+        An option is unknown to the method.
+
+    Examples
+    --------
+    >>> as_method("saga", {"step_size": 0.1})
+    SAGA(step_size=0.1)
+    """
+    if not isinstance(method, str):
+        if options:
+            raise TypeError("options go with a method's name; give them to the method itself instead.")
+        return method
+    key = method.lower().replace("_", "-")
+    if key not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    cls = METHODS[key]
+    unknown = sorted(set(options or {}) - set(cls.__dataclass_fields__))
+    if unknown:
+        known = ", ".join(cls.__dataclass_fields__)
+        raise TypeError(f"{key} has no option {', '.join(unknown)}; it has: {known}.")
+    made: Method = cls(**(options or {}))
+    return made

@@ -1,0 +1,84 @@
+"""What a method is: hyperparameters, and two functions that make and advance a state."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+
+from finitesum.arrays import Indices, Vector
+from finitesum.problem import Problem
+
+Auto = Literal["auto"]
+
+
+class State(Protocol):
+    """Everything that a method remembers; a NamedTuple of arrays and scalars."""
+
+    @property
+    def x(self) -> Vector: ...
+    @property
+    def n_gradients(self) -> int: ...
+    @property
+    def n_hessians(self) -> int: ...
+
+
+class Card(NamedTuple):
+    """A method's line in the table of methods."""
+
+    title: str
+    storage: str  # numbers remembered, for a linear model
+    work: str  # flops of a visit
+    passes: str  # visits to accuracy eps, as theory has it
+    needs: str
+    reference: str
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A recursion. `run_pass` returns a new state and leaves the given one as it was."""
+
+    name: ClassVar[str]
+    card: ClassVar[Card]
+    default_sampling: ClassVar[str]
+
+    def init(self, problem: Problem, x0: Vector) -> Any:
+        """Return the state before the first visit."""
+        ...
+
+    def run_pass(self, problem: Problem, state: Any, order: Indices) -> Any:
+        """Return the state after the visits of `order`."""
+        ...
+
+    def estimate(self, problem: Problem, state: Any) -> float:
+        """Return an estimate of the optimality that costs no data access, NaN when there is none."""
+        ...
+
+    def default_batch_size(self, problem: Problem) -> int:
+        """Return the component size the method works best with."""
+        ...
+
+
+def check_positive(name: str, value: float | Auto, advice: str = "Leave it out to use the theory's value.") -> None:
+    """Raise unless a parameter is "auto" or a finite number > 0."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f'{name} must be "auto" or a number > 0, got {value!r}.')
+        return
+    if not (value > 0.0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be > 0, got {value}. {advice}")
+
+
+def check_fraction(name: str, value: float | Auto) -> None:
+    """Raise unless a parameter is "auto" or a number in [0, 1)."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f'{name} must be "auto" or a number in [0, 1), got {value!r}.')
+        return
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} must lie in [0, 1), got {value}.")
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise unless a parameter is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")

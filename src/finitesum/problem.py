@@ -1,0 +1,271 @@
+"""The problem: F(w) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2).
+
+S is the sum of the sample weights s_i; the intercept b, the last coordinate of an iterate where there is one, is neither
+penalised nor constrained; o_i are known offsets. All input is checked here, once: what lies below trusts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.arrays import Vector
+from finitesum.jit import kernel_part
+from finitesum.losses import Loss, as_loss
+from finitesum.penalties import ElasticNet, elastic_net
+from finitesum.rows import CSRRows, DenseRows, as_rows
+
+
+class LinearSum(NamedTuple):
+    """What kernels see of a problem: F is the mean of n_components functions, each of batch_size consecutive rows."""
+
+    rows: DenseRows | CSRRows
+    targets: Vector  # (n,)
+    offsets: Vector  # (n,)  added to each margin
+    weights: Vector  # (n,)  s_i / S: they sum to 1
+    loss: Loss
+    penalty: ElasticNet
+    n_penalised: int  # the first coordinates; an intercept stands behind them
+    batch_size: int
+    n_components: int
+
+
+@kernel_part
+def first_row(linear_sum: LinearSum, component: int) -> int:
+    """Return the first row of a component."""
+    return component * linear_sum.batch_size
+
+
+@kernel_part
+def last_row(linear_sum: LinearSum, component: int) -> int:
+    """Return the row behind a component's last."""
+    return min((component + 1) * linear_sum.batch_size, linear_sum.rows.n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A regularised linear model as a finite sum; made by `Problem.linear`.
+
+    F(w) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
+
+    Attributes
+    ----------
+    rows : DenseRows or CSRRows
+    targets, offsets, weights : ndarray of float64, shape (n,)
+        Targets are -1 and +1 for classification losses; weights sum to 1.
+    loss : Loss
+    penalty : ElasticNet
+    classes : ndarray or None
+        The two labels behind -1 and +1, in this order.
+    batch_size : int or None
+        Rows in a component; None leaves it to the method.
+    """
+
+    rows: DenseRows | CSRRows
+    targets: Vector
+    offsets: Vector
+    weights: Vector
+    loss: Loss
+    penalty: ElasticNet
+    classes: Any = None
+    batch_size: int | None = None
+
+    @classmethod
+    def linear(
+        cls,
+        X: Any,
+        y: Any,
+        *,
+        loss: str | Loss = "logistic",
+        alpha: float = 0.0,
+        l1_ratio: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: Any = None,
+        offset: Any = None,
+        batch_size: int | None = None,
+    ) -> Problem:
+        """Return the problem of a generalised linear model.
+
+        Parameters
+        ----------
+        X : array_like or scipy sparse, shape (n, d)
+            float32 is kept; CSR indices may be int32 or int64.
+        y : array_like, shape (n,)
+            Two labels of any kind for classification losses (the larger becomes +1), numbers otherwise.
+        loss : str or Loss
+            "logistic", "squared", "squared-hinge", "hinge", "smoothed-hinge", "huber", "poisson", or an instance.
+        alpha : float >= 0
+            Strength of the penalty, against the weighted mean of the losses.
+        l1_ratio : float in [0, 1]
+            0 is the l2 penalty, 1 the l1 penalty.
+        fit_intercept : bool
+            Whether the last coordinate of an iterate is an intercept, which is never penalised.
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        offset : array_like, shape (n,), optional
+            Added to each prediction.
+        batch_size : int >= 1, optional
+            Rows in a component; left out, the method chooses.
+
+        Raises
+        ------
+        ValueError
+            Empty or mismatched input, NaN or infinity, negative or all-zero weights, labels that are not two,
+            parameters out of range. The message names the argument and what to do.
+
+        Examples
+        --------
+        >>> problem = Problem.linear([[0.0], [1.0], [3.0]], ["no", "no", "yes"], alpha=0.1)
+        >>> problem.dim, problem.n_rows, problem.targets
+        (1, 3, array([-1., -1.,  1.]))
+        """
+        rows = as_rows(X, intercept=fit_intercept)
+        known_loss = as_loss(loss)
+        weights = _normalised_weights(sample_weight, rows.n_rows)
+        targets, classes = _checked_targets(y, rows.n_rows, known_loss, weights)
+        offsets = np.zeros(rows.n_rows) if offset is None else _vector(offset, rows.n_rows, "offset")
+        problem = cls(rows, targets, offsets, weights, known_loss, elastic_net(alpha, l1_ratio), classes)
+        return problem if batch_size is None else problem.batched(batch_size)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.rows.n_rows
+
+    @property
+    def dim(self) -> int:
+        """The length of an iterate, the intercept included."""
+        return self.rows.dim()
+
+    @property
+    def n_components(self) -> int:
+        """The number of components (rows, while no batch size is set)."""
+        return -(-self.n_rows // (self.batch_size or 1))
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the last coordinate is an intercept."""
+        return bool(self.rows.intercept)
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether F is differentiable."""
+        return self.penalty.lasso() == 0.0 and np.isfinite(self.loss.curvature_bound())
+
+    def batched(self, batch_size: int) -> Problem:
+        """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
+
+        Raises
+        ------
+        ValueError
+            batch_size is no whole number >= 1.
+        """
+        if int(batch_size) != batch_size or batch_size < 1:
+            raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size}.")
+        return replace(self, batch_size=min(int(batch_size), self.n_rows))
+
+    @cached_property
+    def view(self) -> LinearSum:
+        """The problem as kernels see it."""
+        return LinearSum(
+            self.rows,
+            self.targets,
+            self.offsets,
+            self.weights,
+            self.loss,
+            self.penalty,
+            self.rows.n_columns,
+            self.batch_size or 1,
+            self.n_components,
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of data, loss, penalty and batch size: equal digests, equal problems."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (*self._data_arrays(), self.targets, self.offsets, self.weights):
+            _digest_array(digest, array)
+        parts = (type(self.loss).__name__, tuple(self.loss), tuple(self.penalty), self.rows[-3:], self.batch_size)  # type: ignore[arg-type]
+        digest.update(repr(parts).encode())
+        return digest.hexdigest()
+
+    def _data_arrays(self) -> tuple[Any, ...]:
+        rows = self.rows
+        return (rows.values,) if isinstance(rows, DenseRows) else (rows.values, rows.columns, rows.starts)
+
+
+#: Larger arrays are fingerprinted by blocks spread over them: reading a memory-mapped terabyte twice would be absurd.
+_WHOLE_DIGEST_BYTES = 1 << 28
+_DIGEST_BLOCKS = 256
+
+
+def _digest_array(digest: Any, array: Any) -> None:
+    digest.update(f"{array.dtype}{array.shape}".encode())
+    flat = array.reshape(-1)
+    if array.nbytes <= _WHOLE_DIGEST_BYTES:
+        digest.update(memoryview(flat).cast("B"))
+        return
+    block = _WHOLE_DIGEST_BYTES // _DIGEST_BLOCKS // array.itemsize
+    for start in np.linspace(0, flat.size - block, _DIGEST_BLOCKS).astype(np.int64):
+        digest.update(memoryview(flat[start : start + block]).cast("B"))
+
+
+def _vector(values: Any, n: int, name: str) -> Vector:
+    """Return a float64 vector of length n, or raise what is wrong with it."""
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}.") from error
+    if array.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},) to match the rows of X, got {array.shape}.")
+    if not np.isfinite(array).all():
+        i = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise ValueError(f"{name} must be finite, got {array[i]} at position {i}.")
+    return array if array.flags.writeable else array.copy()
+
+
+def _normalised_weights(sample_weight: Any, n: int) -> Vector:
+    if sample_weight is None:
+        return np.full(n, 1.0 / n)
+    weights = _vector(sample_weight, n, "sample_weight")
+    if (weights < 0.0).any():
+        i = int(np.flatnonzero(weights < 0.0)[0])
+        raise ValueError(f"sample_weight must be >= 0, got {weights[i]} at position {i}.")
+    total = weights.sum()
+    if not total > 0.0:
+        raise ValueError("sample_weight must have a positive sum, got zeros only. Leave it out for equal weights.")
+    return weights / total
+
+
+def _checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (n,):
+        raise ValueError(f"y must have shape ({n},) to match the rows of X, got {labels.shape}.")
+    if loss.target_kind() == "sign":
+        return _signs(labels, loss, weights)
+    targets = _vector(labels, n, "y")
+    if loss.target_kind() == "count" and (targets < 0.0).any():
+        i = int(np.flatnonzero(targets < 0.0)[0])
+        raise ValueError(f"y must be >= 0 for {type(loss).__name__}, got {targets[i]} at position {i}.")
+    return targets, None
+
+
+def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        i = int(np.flatnonzero(~np.isfinite(labels))[0])
+        raise ValueError(f"y must be finite, got {labels[i]} at position {i}.")
+    classes, codes = np.unique(labels, return_inverse=True)
+    if classes.size != 2:
+        seen = ", ".join(repr(label.item() if hasattr(label, "item") else label) for label in classes[:5])
+        what = "one class only" if classes.size == 1 else f"{classes.size} classes"
+        raise ValueError(f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column.")
+    for code in (0, 1):
+        if not (weights[codes == code] > 0.0).any():
+            raise ValueError(f"y holds one class only: every row of class {classes[code]!r} has weight 0.")
+    return np.where(codes == 1, 1.0, -1.0), classes

@@ -1,0 +1,261 @@
+"""Rows of data as kernels see them: dense or CSR, with an intercept column that is never stored.
+
+This is the only module that knows how a matrix lies in memory. Everything else asks a row for what it can do:
+``dot``, ``add_to``, ``gram_add``. The values stay float32 where they were given so; sums run in float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from finitesum.arrays import Data, Matrix, Vector
+from finitesum.jit import compilable, reassociated_part
+
+
+
+@reassociated_part
+def _dense_dot(values: Data, i: int, n_columns: int, x: Vector) -> float:
+    total = 0.0
+    for j in range(n_columns):
+        total += values[i, j] * x[j]
+    return total
+
+
+@compilable
+class DenseRows(NamedTuple):
+    """Rows of a C-order matrix; with ``intercept`` 1 a column of ones stands behind the last column."""
+
+    values: Data  # (n, d)
+    n_rows: int
+    n_columns: int  # d, without the intercept
+    intercept: int  # 0 or 1
+
+    def dim(self) -> int:
+        """Return the length of an iterate: the columns and the intercept."""
+        return self.n_columns + self.intercept
+
+    def is_sparse(self) -> bool:
+        """Return whether a row touches only some coordinates."""
+        return False
+
+    def n_stored(self, i: int) -> int:
+        """Return the number of stored entries of row i, without the intercept."""
+        return self.n_columns
+
+    def first(self, i: int) -> int:
+        """Return the position of row i's first stored entry, for `column` and `entry`."""
+        return 0
+
+    def column(self, i: int, k: int) -> int:
+        """Return the column of the stored entry at position k of row i."""
+        return k
+
+    def entry(self, i: int, k: int) -> float:
+        """Return the value of the stored entry at position k of row i."""
+        return self.values[i, k]  # type: ignore[no-any-return]
+
+    def dot(self, i: int, x: Vector) -> float:
+        """Return z_i'x, the intercept's coordinate included."""
+        total = _dense_dot(self.values, i, self.n_columns, x)
+        if self.intercept:
+            total += x[self.n_columns]
+        return total
+
+    def add_to(self, i: int, scale: float, out: Vector) -> None:
+        """Add scale z_i to out."""
+        for j in range(self.n_columns):
+            out[j] += scale * self.values[i, j]
+        if self.intercept:
+            out[self.n_columns] += scale
+
+    def gram_add(self, i: int, scale: float, out: Matrix) -> None:
+        """Add scale z_i z_i' to the lower triangle of out."""
+        for j in range(self.n_columns):
+            factor = scale * self.values[i, j]
+            if factor != 0.0:
+                for k in range(j + 1):
+                    out[j, k] += factor * self.values[i, k]
+        if self.intercept:
+            for k in range(self.n_columns):
+                out[self.n_columns, k] += scale * self.values[i, k]
+            out[self.n_columns, self.n_columns] += scale
+
+    def squared_norm(self, i: int) -> float:
+        """Return ||z_i||^2, the intercept included."""
+        total = float(self.intercept)
+        for j in range(self.n_columns):
+            value = float(self.values[i, j])
+            total += value * value
+        return total
+
+
+@compilable
+class CSRRows(NamedTuple):
+    """Rows of a CSR matrix with int32 or int64 indices, each row's columns increasing and unique."""
+
+    values: Data  # (nnz,)
+    columns: Any  # (nnz,) int32 or int64
+    starts: Any  # (n + 1,), of the same type
+    n_rows: int
+    n_columns: int
+    intercept: int
+
+    def dim(self) -> int:
+        """Return the length of an iterate: the columns and the intercept."""
+        return self.n_columns + self.intercept
+
+    def is_sparse(self) -> bool:
+        """Return whether a row touches only some coordinates."""
+        return True
+
+    def n_stored(self, i: int) -> int:
+        """Return the number of stored entries of row i, without the intercept."""
+        return int(self.starts[i + 1] - self.starts[i])
+
+    def first(self, i: int) -> int:
+        """Return the position of row i's first stored entry, for `column` and `entry`."""
+        return int(self.starts[i])
+
+    def column(self, i: int, k: int) -> int:
+        """Return the column of the stored entry at position k of row i."""
+        return int(self.columns[k])
+
+    def entry(self, i: int, k: int) -> float:
+        """Return the value of the stored entry at position k of row i."""
+        return self.values[k]  # type: ignore[no-any-return]
+
+    def dot(self, i: int, x: Vector) -> float:
+        """Return z_i'x, the intercept's coordinate included."""
+        total = 0.0
+        for k in range(self.starts[i], self.starts[i + 1]):
+            total += self.values[k] * x[self.columns[k]]
+        if self.intercept:
+            total += x[self.n_columns]
+        return total
+
+    def add_to(self, i: int, scale: float, out: Vector) -> None:
+        """Add scale z_i to out."""
+        for k in range(self.starts[i], self.starts[i + 1]):
+            out[self.columns[k]] += scale * self.values[k]
+        if self.intercept:
+            out[self.n_columns] += scale
+
+    def gram_add(self, i: int, scale: float, out: Matrix) -> None:
+        """Add scale z_i z_i' to the lower triangle of out."""
+        start = self.starts[i]
+        stop = self.starts[i + 1]
+        for k in range(start, stop):
+            row = out[self.columns[k]]
+            factor = scale * self.values[k]
+            for j in range(start, k + 1):
+                row[self.columns[j]] += factor * self.values[j]
+        if self.intercept:
+            row = out[self.n_columns]
+            for k in range(start, stop):
+                row[self.columns[k]] += scale * self.values[k]
+            row[self.n_columns] += scale
+
+    def squared_norm(self, i: int) -> float:
+        """Return ||z_i||^2, the intercept included."""
+        total = float(self.intercept)
+        for k in range(self.starts[i], self.starts[i + 1]):
+            value = float(self.values[k])
+            total += value * value
+        return total
+
+
+class _Alias:
+    """The memory of an array, offered as writable: kernels then need one signature, and they never write to data."""
+
+    def __init__(self, array: Data) -> None:
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+        self._keeps_alive = array
+
+
+def _as_writable(array: Data) -> Data:
+    return array if array.flags.writeable and type(array) is np.ndarray else np.asarray(_Alias(array))
+
+
+def _floating(values: Any) -> Data:
+    array = np.asarray(values)
+    if array.dtype in (np.float32, np.float64):
+        return array
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"X must hold numbers, got {array.dtype}. Encode text and objects first.")
+    return array.astype(np.float64)
+
+
+def _require_finite(values: Data, name: str) -> None:
+    # A sum is finite unless an entry is not (or it overflows): one pass without a temporary; the exact look comes after.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(np.sum(values, dtype=np.float64))
+    if suspicious and not np.isfinite(values).all():
+        position = tuple(int(index[0]) for index in np.nonzero(~np.isfinite(values)))
+        raise ValueError(
+            f"{name} must be finite, got {values[position]} at position {position}. Impute or drop such entries first."
+        )
+
+
+def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
+    matrix = matrix.tocsr()
+    values = _floating(matrix.data)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+        values = _floating(matrix.data)
+    n_rows, n_columns = matrix.shape
+    fits = max(n_columns, matrix.nnz) <= np.iinfo(np.int32).max
+    width = np.int32 if fits else np.int64
+    columns = np.ascontiguousarray(matrix.indices.astype(width, copy=False))
+    starts = np.ascontiguousarray(matrix.indptr.astype(width, copy=False))
+    _require_finite(values, "X")
+    return CSRRows(
+        _as_writable(values), _as_writable(columns), _as_writable(starts), int(n_rows), int(n_columns), intercept
+    )
+
+
+def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
+    """Return the rows of a matrix as kernels see them, without a copy where the memory already fits.
+
+    Parameters
+    ----------
+    X : array_like or scipy sparse, shape (n, d)
+        float32 and float64 are kept; other numbers become float64. Sparse input becomes CSR with indices narrowed to
+        int32 where they fit; duplicates are summed.
+    intercept : bool
+        Whether a column of ones stands behind the last column (it is not stored).
+
+    Raises
+    ------
+    ValueError
+        X has not two axes, is empty, holds no numbers, or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> rows = as_rows([[1.0, 2.0], [3.0, 4.0]], intercept=True)
+    >>> rows.dim(), rows.dot(1, np.array([1.0, 1.0, 0.5]))
+    (3, 7.5)
+    """
+    if isinstance(X, DenseRows | CSRRows):
+        return X._replace(intercept=int(intercept))
+    shape = np.shape(X) if not scipy.sparse.issparse(X) else X.shape
+    if len(shape) != 2:
+        raise ValueError(f"X must have two axes (rows and columns), got shape {shape}. Use X.reshape(-1, 1) for one column.")
+    if shape[0] == 0 or shape[1] + int(intercept) == 0:
+        raise ValueError(f"X must have at least one row and one column, got shape {shape}.")
+    if scipy.sparse.issparse(X):
+        return _csr_rows(X, int(intercept))
+    values = np.ascontiguousarray(_floating(X))
+    _require_finite(values, "X")
+    return DenseRows(_as_writable(values), int(shape[0]), int(shape[1]), int(intercept))
+
+
+def to_matrix(rows: DenseRows | CSRRows) -> Any:
+    """Return the stored columns as an ndarray or a CSR array over the same memory (without the intercept)."""
+    if isinstance(rows, DenseRows):
+        return rows.values
+    return scipy.sparse.csr_array((rows.values, rows.columns, rows.starts), shape=(rows.n_rows, rows.n_columns))

@@ -1,0 +1,75 @@
+"""Visiting orders: which component comes when.
+
+The order of pass k is a pure function of (seed, k): nothing is remembered, so a run that goes on from a checkpoint sees
+what the uninterrupted run saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from finitesum.arrays import Indices
+
+
+def _generator(seed: int, k: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, k])))
+
+
+def cyclic(seed: int, k: int, n: int) -> Indices:
+    """Return 0, 1, ..., n-1: file order, in each pass."""
+    return np.arange(n, dtype=np.int64)
+
+
+def shuffled_once(seed: int, k: int, n: int) -> Indices:
+    """Return one permutation, the same in each pass: cyclic, but not in file order."""
+    return _generator(seed, 0).permutation(n).astype(np.int64, copy=False)
+
+
+def shuffled(seed: int, k: int, n: int) -> Indices:
+    """Return a new permutation for each pass."""
+    return _generator(seed, k).permutation(n).astype(np.int64, copy=False)
+
+
+def with_replacement(seed: int, k: int, n: int) -> Indices:
+    """Return n independent uniform draws: some components come twice, about a third not at all."""
+    return _generator(seed, k).integers(0, n, size=n, dtype=np.int64)
+
+
+#: The orders by the names that users write.
+SAMPLINGS: dict[str, Callable[[int, int, int], Indices]] = {
+    "cyclic": cyclic,
+    "shuffled-once": shuffled_once,
+    "shuffled": shuffled,
+    "with-replacement": with_replacement,
+}
+
+
+def order_of_pass(sampling: str, seed: int, k: int, n: int) -> Indices:
+    """Return the components in the order of their visits in pass k.
+
+    Parameters
+    ----------
+    sampling : {"cyclic", "shuffled-once", "shuffled", "with-replacement"}
+    seed : int
+    k : int
+        The pass, from 0.
+    n : int
+        The number of components.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown.
+
+    Examples
+    --------
+    >>> order_of_pass("cyclic", seed=0, k=3, n=4)
+    array([0, 1, 2, 3])
+    >>> bool((order_of_pass("shuffled", 7, 2, 9) == order_of_pass("shuffled", 7, 2, 9)).all())
+    True
+    """
+    if sampling not in SAMPLINGS:
+        raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}.")
+    return SAMPLINGS[sampling](seed, k, n)
