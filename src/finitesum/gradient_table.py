@@ -42,7 +42,7 @@ def _overdue(
     """
     threshold = step_size * linear_sum.penalty.lasso()
     if threshold == 0.0:
-        return powers[n_steps] * value - drift * sums[n_steps]
+        return float(powers[n_steps] * value - drift * sums[n_steps])
     while n_steps > 0:
         if value == 0.0 and abs(drift) <= threshold:
             return 0.0

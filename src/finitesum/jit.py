@@ -126,7 +126,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
 
 
 class _CacheContent(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_Locator]
+    _locator_classes = (_Locator,)
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]
@@ -203,13 +203,9 @@ def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
         method = getattr(getattr(self, "instance_class", None), name, None)
         return None if method is None else _bare(method)
 
-    signature = inspect.Signature(
-        [inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in parameters]
-    )
+    signature = inspect.Signature([inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in parameters])
     for numba_type in (types.NamedTuple, types.NamedUniTuple):
-        copy = python_types.FunctionType(
-            implementation.__code__, globals(), name, None, implementation.__closure__
-        )
+        copy = python_types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
         copy.__signature__ = signature  # type: ignore[attr-defined]
         overload_method(numba_type, name)(copy)
 

@@ -11,6 +11,7 @@ Every loss is a NamedTuple whose methods kernels call:
 ``curvature_bound``  sup of d2 over all predictions (infinite: no quadratic lies above the loss)
 ``jerk_bound``       sup of the third derivative's size: the Lipschitz constant of d2 (infinite at kinks of d1)
 ``target_kind``      "sign": targets are -1 or +1; "real"; "count": non-negative
+``is_smooth``        whether d1 is continuous
 ===================  ==================================================================================
 
 ``scale`` multiplies the loss. All formulas hold at margins of +-1000 without overflow.
@@ -36,6 +37,7 @@ class Loss(Protocol):
     def curvature_bound(self) -> float: ...
     def jerk_bound(self) -> float: ...
     def target_kind(self) -> str: ...
+    def is_smooth(self) -> bool: ...
 
 
 @compilable
@@ -94,6 +96,10 @@ class Logistic(NamedTuple):
         """Return "sign"."""
         return "sign"
 
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
+
 
 @compilable
 class Squared(NamedTuple):
@@ -132,6 +138,10 @@ class Squared(NamedTuple):
     def target_kind(self) -> str:
         """Return "real"."""
         return "real"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
 
 
 @compilable
@@ -176,6 +186,10 @@ class SquaredHinge(NamedTuple):
         """Return "sign"."""
         return "sign"
 
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
+
 
 @compilable
 class Hinge(NamedTuple):
@@ -214,6 +228,10 @@ class Hinge(NamedTuple):
     def target_kind(self) -> str:
         """Return "sign"."""
         return "sign"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return False
 
 
 @compilable
@@ -265,6 +283,10 @@ class SmoothedHinge(NamedTuple):
         """Return "sign"."""
         return "sign"
 
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
+
 
 @compilable
 class Huber(NamedTuple):
@@ -310,6 +332,10 @@ class Huber(NamedTuple):
     def target_kind(self) -> str:
         """Return "real"."""
         return "real"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
 
 
 #: Beyond it exp overflows a float64.
@@ -362,6 +388,10 @@ class Poisson(NamedTuple):
     def target_kind(self) -> str:
         """Return "count"."""
         return "count"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
 
 
 #: The losses by the names that users write.

@@ -154,7 +154,7 @@ class Problem:
     @property
     def is_smooth(self) -> bool:
         """Whether F is differentiable."""
-        return self.penalty.lasso() == 0.0 and np.isfinite(self.loss.curvature_bound())
+        return self.penalty.lasso() == 0.0 and self.loss.is_smooth()
 
     def batched(self, batch_size: int) -> Problem:
         """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
@@ -189,7 +189,7 @@ class Problem:
         digest = hashlib.blake2b(digest_size=16)
         for array in (*self._data_arrays(), self.targets, self.offsets, self.weights):
             _digest_array(digest, array)
-        parts = (type(self.loss).__name__, tuple(self.loss), tuple(self.penalty), self.rows[-3:], self.batch_size)  # type: ignore[arg-type]
+        parts = (repr(self.loss), repr(self.penalty), self.rows[-3:], self.batch_size)
         digest.update(repr(parts).encode())
         return digest.hexdigest()
 
@@ -238,7 +238,8 @@ def _normalised_weights(sample_weight: Any, n: int) -> Vector:
     total = weights.sum()
     if not total > 0.0:
         raise ValueError("sample_weight must have a positive sum, got zeros only. Leave it out for equal weights.")
-    return weights / total
+    normalised: Vector = weights / total
+    return normalised
 
 
 def _checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
@@ -264,7 +265,9 @@ def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
     if classes.size != 2:
         seen = ", ".join(repr(label.item() if hasattr(label, "item") else label) for label in classes[:5])
         what = "one class only" if classes.size == 1 else f"{classes.size} classes"
-        raise ValueError(f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column.")
+        raise ValueError(
+            f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column."
+        )
     for code in (0, 1):
         if not (weights[codes == code] > 0.0).any():
             raise ValueError(f"y holds one class only: every row of class {classes[code]!r} has weight 0.")

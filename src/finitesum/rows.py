@@ -15,7 +15,6 @@ from finitesum.arrays import Data, Matrix, Vector
 from finitesum.jit import compilable, reassociated_part
 
 
-
 @reassociated_part
 def _dense_dot(values: Data, i: int, n_columns: int, x: Vector) -> float:
     total = 0.0
@@ -244,7 +243,9 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
         return X._replace(intercept=int(intercept))
     shape = np.shape(X) if not scipy.sparse.issparse(X) else X.shape
     if len(shape) != 2:
-        raise ValueError(f"X must have two axes (rows and columns), got shape {shape}. Use X.reshape(-1, 1) for one column.")
+        raise ValueError(
+            f"X must have two axes (rows and columns), got shape {shape}. Use X.reshape(-1, 1) for one column."
+        )
     if shape[0] == 0 or shape[1] + int(intercept) == 0:
         raise ValueError(f"X must have at least one row and one column, got shape {shape}.")
     if scipy.sparse.issparse(X):

@@ -52,7 +52,7 @@ def copy_surrogate(surrogate: Surrogate) -> Surrogate:
 
 def symmetric(lower: Matrix) -> Matrix:
     """Return the full matrix of a lower triangle."""
-    return np.tril(lower) + np.tril(lower, -1).T  # type: ignore[no-any-return]
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
 @kernel_part

@@ -39,6 +39,7 @@ class Method(Protocol):
 
     name: ClassVar[str]
     card: ClassVar[Card]
+    state_type: ClassVar[type[Any]]
     default_sampling: ClassVar[str]
 
     def init(self, problem: Problem, x0: Vector) -> Any:

@@ -124,6 +124,7 @@ class CIAG:
     initialisation: str = "self"
 
     name: ClassVar[str] = "ciag"
+    state_type: ClassVar[type[CIAGState]] = CIAGState
     default_sampling: ClassVar[str] = "shuffled-once"
     card: ClassVar[Card] = Card(
         "curvature-aided incremental aggregated gradient",
@@ -148,9 +149,7 @@ class CIAG:
             step_size = 2.0 / (mu + full_smoothness(problem))
         else:
             step_size = 0.5 / full_smoothness(problem)
-        extrapolation = (
-            momentum_limit(mu, step_size) if self.extrapolation == "auto" else float(self.extrapolation)
-        )
+        extrapolation = momentum_limit(mu, step_size) if self.extrapolation == "auto" else float(self.extrapolation)
         full = self.initialisation == "full"
         surrogate = full_surrogate(problem, x0) if full else empty_surrogate(problem)
         n_visits = problem.n_components if full else 0

@@ -67,6 +67,7 @@ class FG:
     step_size: float | Auto = "auto"
 
     name: ClassVar[str] = "fg"
+    state_type: ClassVar[type[FGState]] = FGState
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "full gradient", "d", "m d a step", "kappa log 1/eps", "bounded curvature", "Nesterov 2004"
@@ -145,6 +146,7 @@ class AFG:
     momentum: float | Auto = "auto"
 
     name: ClassVar[str] = "afg"
+    state_type: ClassVar[type[AFGState]] = AFGState
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "accelerated full gradient", "d", "m d a step", "sqrt(kappa) log 1/eps", "bounded curvature", "Nesterov 2004"

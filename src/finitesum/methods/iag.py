@@ -65,6 +65,7 @@ class IAG:
     step_size: float | Auto = "auto"
 
     name: ClassVar[str] = "iag"
+    state_type: ClassVar[type[IAGState]] = IAGState
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "incremental aggregated gradient", "m", "d", "kappa m log 1/eps", "bounded curvature", "Blatt et al. 2007"
@@ -75,16 +76,18 @@ class IAG:
 
     def init(self, problem: Problem, x0: Vector) -> IAGState:
         """Return the state before the first visit: an empty table."""
-        step_size = 1.0 / (problem.n_components * full_smoothness(problem)) if self.step_size == "auto" else float(self.step_size)
+        step_size = (
+            1.0 / (problem.n_components * full_smoothness(problem))
+            if self.step_size == "auto"
+            else float(self.step_size)
+        )
         return IAGState(x0.copy(), np.zeros(problem.n_rows), np.zeros(problem.dim), step_size, 0, 0)
 
     def run_pass(self, problem: Problem, state: IAGState, order: Indices) -> IAGState:
         """Return the state after the visits of `order`."""
         x, slopes, mean_gradient = state.x.copy(), state.slopes.copy(), state.mean_gradient.copy()
         n_visits = table_visits(problem.view, order, x, slopes, mean_gradient, state.step_size, 1.0)
-        return state._replace(
-            x=x, slopes=slopes, mean_gradient=mean_gradient, n_gradients=state.n_gradients + n_visits
-        )
+        return state._replace(x=x, slopes=slopes, mean_gradient=mean_gradient, n_gradients=state.n_gradients + n_visits)
 
     def estimate(self, problem: Problem, state: IAGState) -> float:
         """Return the optimality that the table's mean gradient would mean, NaN before the first pass is over."""

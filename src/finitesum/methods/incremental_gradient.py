@@ -88,6 +88,7 @@ class IG:
     decay: str = "1/pass"
 
     name: ClassVar[str] = "ig"
+    state_type: ClassVar[type[IGState]] = IGState
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "incremental gradient", "d", "d", "1/eps (sublinear)", "bounded curvature", "Nedic, Bertsekas 2001"

@@ -63,6 +63,7 @@ class SAG:
     step_size: float | Auto = "auto"
 
     name: ClassVar[str] = "sag"
+    state_type: ClassVar[type[SAGState]] = SAGState
     default_sampling: ClassVar[str] = "with-replacement"
     card: ClassVar[Card] = Card(
         "stochastic average gradient", "m", "d", "(m + kappa_max) log 1/eps", "bounded curvature", "Schmidt et al. 2017"
@@ -80,9 +81,7 @@ class SAG:
         """Return the state after the visits of `order`."""
         x, slopes, mean_gradient = state.x.copy(), state.slopes.copy(), state.mean_gradient.copy()
         n_visits = table_visits(problem.view, order, x, slopes, mean_gradient, state.step_size, 1.0)
-        return state._replace(
-            x=x, slopes=slopes, mean_gradient=mean_gradient, n_gradients=state.n_gradients + n_visits
-        )
+        return state._replace(x=x, slopes=slopes, mean_gradient=mean_gradient, n_gradients=state.n_gradients + n_visits)
 
     def estimate(self, problem: Problem, state: SAGState) -> float:
         """Return the optimality that the table's mean gradient would mean, NaN before the first pass is over."""

@@ -64,8 +64,11 @@ class SAGA:
     step_size: float | Auto = "auto"
 
     name: ClassVar[str] = "saga"
+    state_type: ClassVar[type[SAGAState]] = SAGAState
     default_sampling: ClassVar[str] = "with-replacement"
-    card: ClassVar[Card] = Card("SAGA", "m", "d", "(m + kappa_max) log 1/eps", "bounded curvature", "Defazio et al. 2014")
+    card: ClassVar[Card] = Card(
+        "SAGA", "m", "d", "(m + kappa_max) log 1/eps", "bounded curvature", "Defazio et al. 2014"
+    )
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
@@ -78,10 +81,10 @@ class SAGA:
     def run_pass(self, problem: Problem, state: SAGAState, order: Indices) -> SAGAState:
         """Return the state after the visits of `order`."""
         x, slopes, mean_gradient = state.x.copy(), state.slopes.copy(), state.mean_gradient.copy()
-        n_visits = table_visits(problem.view, order, x, slopes, mean_gradient, state.step_size, float(problem.n_components))
-        return state._replace(
-            x=x, slopes=slopes, mean_gradient=mean_gradient, n_gradients=state.n_gradients + n_visits
+        n_visits = table_visits(
+            problem.view, order, x, slopes, mean_gradient, state.step_size, float(problem.n_components)
         )
+        return state._replace(x=x, slopes=slopes, mean_gradient=mean_gradient, n_gradients=state.n_gradients + n_visits)
 
     def estimate(self, problem: Problem, state: SAGAState) -> float:
         """Return the optimality that the table's mean gradient would mean, NaN before the first pass is over."""

@@ -1,0 +1,436 @@
+"""The loop that every run goes through: passes, stopping, tracing, timing, callbacks, checkpoints.
+
+`passes` is the bare loop, a generator over states. `minimize` consumes it, and it alone decides when to stop.
+
+Stopping. A method's state carries a free estimate of the optimality (the norm of its stored gradient, say). Once that
+estimate is at most tol, one exact full pass confirms it, or the run goes on; the pass is charged to `n_passes`. Methods
+without an estimate are checked exactly at passes that grow by a tenth. So `success` always means that the exact
+optimality was seen to be at most tol. Measuring for the trace is not charged, and the clock stops for it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from finitesum import checkpoint as checkpoints
+from finitesum.arrays import Vector
+from finitesum.measures import Measures, evaluate
+from finitesum.methods import as_method
+from finitesum.methods.base import Method
+from finitesum.observers import Observer, PassReport, Trace, TraceRow, progress
+from finitesum.problem import Problem
+from finitesum.sampling import SAMPLINGS, order_of_pass
+
+
+class StopReason(enum.Enum):
+    """Why a run ended; the value is the `status` of the result."""
+
+    CONVERGED = 0
+    MAX_ITER = 1
+    DIVERGED = 2
+    STALLED = 3
+    CALLBACK = 4
+
+    def message(self, tol: float, reached: float, n_passes: float) -> str:
+        """Return a sentence with the asked and the reached value and, short of convergence, what to do."""
+        figures = f"optimality {reached:.3g} (asked: {tol:.3g}) after {n_passes:.4g} effective passes"
+        return {
+            StopReason.CONVERGED: f"Converged: {figures}.",
+            StopReason.MAX_ITER: f"Stopped at max_iter: {figures}. Raise max_iter, loosen tol, or use a faster method.",
+            StopReason.DIVERGED: f"Diverged: {figures}. The step size is too long for this problem: leave step_size "
+            'at "auto" or give a smaller one.',
+            StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. tol may lie below the rounding "
+            "errors of this problem: scale the columns of X, or loosen tol.",
+            StopReason.CALLBACK: f"Stopped by the callback: {figures}.",
+        }[self]
+
+
+class Result(OptimizeResult):  # type: ignore[misc]
+    """A scipy-style result: x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success, status, message, trace."""
+
+
+@dataclass
+class _Loop:
+    """The driver's own memory: with the method's state and the seed it is all that a run is."""
+
+    k: int = 0  # passes run
+    n_checks: int = 0  # exact passes charged
+    seconds: float = 0.0
+    start_optimality: float = math.nan
+    best_estimate: float = math.inf
+    best_k: int = 0
+    next_check: int = 1  # for methods without an estimate
+
+
+def passes(problem: Problem, method: Method, state: Any, *, sampling: str, seed: int, first: int = 0) -> Iterator[Any]:
+    """Yield the states after pass `first`, `first` + 1, ..., without end.
+
+    Examples
+    --------
+    >>> from finitesum.methods import FG
+    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
+    >>> method = FG(step_size=0.5)
+    >>> states = passes(problem, method, method.init(problem, np.zeros(1)), sampling="cyclic", seed=0)
+    >>> [float(next(states).x[0]) for _ in range(3)]
+    [0.5, 0.75, 0.875]
+    """
+    k = first
+    while True:
+        state = method.run_pass(problem, state, order_of_pass(sampling, seed, k, problem.n_components))
+        yield state
+        k += 1
+
+
+def as_seed(random_state: Any) -> int:
+    """Return the whole number >= 0 that stands for a random state: itself, or one drawn from a generator or the system."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    raise ValueError(f"random_state must be a whole number >= 0, a numpy generator or None, got {random_state!r}.")
+
+
+def _checked_start(problem: Problem, x0: Any) -> Vector:
+    if x0 is None:
+        return np.zeros(problem.dim)
+    start = np.array(x0, dtype=np.float64)
+    if start.shape != (problem.dim,):
+        raise ValueError(f"x0 must have shape ({problem.dim},), got {start.shape}.")
+    if not np.isfinite(start).all():
+        raise ValueError("x0 must be finite. Leave it out to start at 0.")
+    return start
+
+
+class _Run:
+    """One call of `minimize`."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        method: Method,
+        *,
+        tol: float,
+        max_iter: float,
+        sampling: str,
+        seed: int,
+        measure_every: int,
+        callback: Callable[[OptimizeResult], Any] | None,
+        checkpoint: Path | None,
+        checkpoint_seconds: float,
+    ) -> None:
+        self.problem, self.method = problem, method
+        self.tol, self.max_iter, self.sampling, self.seed = tol, max_iter, sampling, seed
+        self.measure_every, self.callback = measure_every, callback
+        self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
+        self.loop, self.trace = _Loop(), Trace()
+        self.state: Any = None
+        self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
+        self._clock = time.perf_counter()
+        self._last_save = time.monotonic()
+
+    # -- starting and resuming
+
+    def start(self, x0: Vector) -> None:
+        """Make the first state."""
+        self._clock = time.perf_counter()
+        self.state = self.method.init(self.problem, x0)
+        self._stop_clock()
+        measured = self._measure(x0) if self.measure_every else None
+        self.loop.start_optimality = measured.optimality if measured else math.nan
+        self._record(measured, math.nan)
+
+    def resume(self) -> None:
+        """Take state, loop and trace from the checkpoint."""
+        assert self.checkpoint is not None
+        header, arrays = checkpoints.load(self.checkpoint)
+        checkpoints.require_match(self.checkpoint, header, self._identity())
+        self.state = checkpoints.unflatten(self.method.state_type, arrays)
+        self.loop = _Loop(**header["loop"])
+        self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem.fingerprint,
+            "method": repr(self.method),
+            "sampling": self.sampling,
+            "seed": self.seed,
+        }
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        if self.checkpoint is not None:
+            header = {**self._identity(), "loop": asdict(self.loop)}
+            rows = np.array(self.trace.rows, dtype=np.float64)
+            arrays = {**checkpoints.flatten(self.state), "trace": rows}
+            checkpoints.save(self.checkpoint, checkpoints.Checkpoint(header, arrays))
+            self._last_save = time.monotonic()
+
+    # -- the loop
+
+    def go(self, observer: Observer | None) -> StopReason:
+        """Run passes until a reason to stop."""
+        first = self.loop.k
+        states = passes(self.problem, self.method, self.state, sampling=self.sampling, seed=self.seed, first=first)
+        while True:
+            if self.n_passes >= self.max_iter:
+                return StopReason.MAX_ITER
+            self._clock = time.perf_counter()
+            state = next(states)
+            if not np.isfinite(state.x).all():
+                self._stop_clock()
+                return StopReason.DIVERGED  # self.state is the last finite one
+            self.state = state
+            self.loop.k += 1
+            reason = self._after_pass(observer)
+            if reason is not None:
+                return reason
+            if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
+                self.save()
+
+    def _after_pass(self, observer: Observer | None) -> StopReason | None:
+        loop = self.loop
+        estimate = self.method.estimate(self.problem, self.state)
+        due = loop.k >= loop.next_check if math.isnan(estimate) else estimate <= self.tol
+        if due:
+            loop.n_checks += 1
+            loop.next_check = max(loop.k + 1, math.ceil(1.1 * loop.k))
+            self._measure(self.state.x)
+        self._stop_clock()
+        measured = self._exact_here()
+        if measured is None and self.measure_every and loop.k % self.measure_every == 0:
+            measured = self._measure(self.state.x)
+        self._record(measured, estimate)
+        known = measured.optimality if measured else estimate
+        if math.isnan(loop.start_optimality):
+            loop.start_optimality = known
+        if observer is not None:
+            objective = measured.objective if measured else math.nan
+            report = PassReport(self.n_passes, self.max_iter, known, loop.start_optimality, self.tol, objective)
+            observer.after_pass(report)
+        if self._callback_stops(measured, estimate):
+            return StopReason.CALLBACK
+        if due and measured is not None and measured.optimality <= self.tol:
+            return StopReason.CONVERGED
+        return self._hopeless(measured.optimality if due and measured is not None else estimate)
+
+    def _hopeless(self, known: float) -> StopReason | None:
+        """Tell whether the optimality exploded, or has not improved over many passes."""
+        loop = self.loop
+        if math.isnan(known):
+            return None
+        if known < 0.99 * loop.best_estimate:
+            loop.best_estimate, loop.best_k = known, loop.k
+        if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
+            return StopReason.DIVERGED
+        return StopReason.STALLED if loop.k - loop.best_k >= max(50, loop.k // 4) else None
+
+    def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
+        if self.callback is None:
+            return False
+        report = OptimizeResult(
+            x=self.state.x.copy(),
+            fun=measured.objective if measured else math.nan,
+            optimality=measured.optimality if measured else estimate,
+            n_passes=self.n_passes,
+            nit=self.loop.k,
+        )
+        try:
+            return self.callback(report) is True
+        except StopIteration:
+            return True
+
+    # -- measuring
+
+    @property
+    def n_passes(self) -> float:
+        """Effective passes so far: component gradients by components, and exact checks."""
+        return float(self.state.n_gradients / self.problem.n_components + self.loop.n_checks)
+
+    @property
+    def n_hessian_passes(self) -> float:
+        """Component Hessians evaluated by components."""
+        return float(self.state.n_hessians / self.problem.n_components)
+
+    def _stop_clock(self) -> None:
+        self.loop.seconds += time.perf_counter() - self._clock
+
+    def _measure(self, x: Vector) -> Measures:
+        measures = evaluate(self.problem, x)
+        self.exact = (x, measures)
+        return measures
+
+    def _exact_here(self) -> Measures | None:
+        return self.exact[1] if self.exact is not None and self.exact[0] is self.state.x else None
+
+    def _record(self, measured: Measures | None, estimate: float) -> None:
+        objective, optimality = (measured.objective, measured.optimality) if measured else (math.nan, math.nan)
+        self.trace.append(
+            TraceRow(self.n_passes, self.n_hessian_passes, self.loop.seconds, objective, optimality, estimate)
+        )
+
+    def result(self, reason: StopReason) -> Result:
+        """Return what the run found, measured exactly."""
+        measured = self._exact_here()
+        if measured is None:
+            self.loop.n_checks += 1
+            measured = self._measure(self.state.x)
+        if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
+            reason = StopReason.CONVERGED
+        problem, state = self.problem, self.state
+        return Result(
+            x=state.x,
+            fun=measured.objective,
+            jac=measured.gradient,
+            optimality=measured.optimality,
+            n_passes=self.n_passes,
+            n_hessian_passes=self.n_hessian_passes,
+            nit=self.loop.k,
+            nfev=self.loop.n_checks,
+            njev=int(state.n_gradients) + self.loop.n_checks * problem.n_components,
+            nhev=int(state.n_hessians),
+            success=reason is StopReason.CONVERGED,
+            status=reason.value,
+            reason=reason,
+            message=reason.message(self.tol, measured.optimality, self.n_passes),
+            seconds=self.loop.seconds,
+            trace=self.trace,
+            method=self.method,
+            batch_size=problem.batch_size,
+            seed=self.seed,
+            state=state,
+        )
+
+
+def _check_settings(tol: float, max_iter: float, sampling: str, measure_every: int) -> None:
+    if not (tol >= 0.0 and math.isfinite(tol)):
+        raise ValueError(f"tol must be >= 0 and finite, got {tol}.")
+    if not max_iter >= 1:
+        raise ValueError(f"max_iter must be >= 1 effective pass, got {max_iter}.")
+    if sampling not in SAMPLINGS:
+        raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}.")
+    if measure_every < 0:
+        raise ValueError(f"measure_every must be >= 0, got {measure_every}. 0 measures at the end only.")
+
+
+def minimize(
+    problem: Problem,
+    x0: Any = None,
+    *,
+    method: str | Method = "a-ciag",
+    options: dict[str, Any] | None = None,
+    tol: float = 1e-6,
+    max_iter: float = 1000,
+    sampling: str | None = None,
+    random_state: Any = 0,
+    measure_every: int = 1,
+    callback: Callable[[OptimizeResult], Any] | None = None,
+    verbose: int = 0,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 60.0,
+    resume: bool = False,
+) -> Result:
+    """Minimise a finite sum.
+
+    F(w) = (1/S) sum_i s_i loss(y_i, x_i'w + b) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
+
+    Parameters
+    ----------
+    problem : Problem
+    x0 : array_like, shape (problem.dim,), optional
+        The start; zeros when left out. It is not written to.
+    method : str or Method
+        A name from `finitesum.methods.METHODS` or an instance.
+    options : dict, optional
+        Hyperparameters for a method given by name.
+    tol : float >= 0
+        Converged means: the 2-norm of grad F, or of the prox-gradient mapping x - prox(x - grad f(x)), is at most tol,
+        by one exact full pass. The same for every method.
+    max_iter : float >= 1
+        Effective passes: component gradients evaluated / number of components.
+    sampling : {"cyclic", "shuffled-once", "shuffled", "with-replacement"}, optional
+        The order of visits; the method's own when left out.
+    random_state : int, numpy generator or None
+        Seeds the order of visits.
+    measure_every : int >= 0
+        Objective and optimality are measured every so many passes for the trace, off the clock; 0: at the end only.
+    callback : callable, optional
+        ``callback(intermediate_result)`` after each pass, with x, fun, optimality, n_passes, nit. Raising StopIteration
+        or returning True ends the run.
+    verbose : int
+        1: progress on stderr; 2: a line a pass.
+    checkpoint : path, optional
+        File to write the run to every `checkpoint_seconds`, at the end, and on Ctrl-C.
+    checkpoint_seconds : float >= 0
+        0 writes after each pass.
+    resume : bool
+        Go on from `checkpoint` where that file exists: to the same bits as an uninterrupted run.
+
+    Returns
+    -------
+    Result
+        A `scipy.optimize.OptimizeResult` with ``x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success,
+        status, message, seconds, trace, state``.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range, or the method cannot treat the problem.
+    CheckpointError
+        The checkpoint is damaged or belongs to another run.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], alpha=0.1)
+    >>> result = minimize(problem, method="a-ciag", tol=1e-10)
+    >>> result.success, result.optimality <= 1e-10
+    (True, True)
+    """
+    chosen = as_method(method, options)
+    order = sampling or chosen.default_sampling
+    _check_settings(tol, max_iter, order, measure_every)
+    if not problem.loss.is_smooth():
+        raise ValueError(f"{chosen.name} needs a smooth loss, got {type(problem.loss).__name__}. Use smoothed-hinge.")
+    if resume and checkpoint is None:
+        raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
+    start = _checked_start(problem, x0)
+    if problem.batch_size is None:
+        problem = problem.batched(chosen.default_batch_size(problem))
+    run = _Run(
+        problem,
+        chosen,
+        tol=tol,
+        max_iter=max_iter,
+        sampling=order,
+        seed=as_seed(random_state),
+        measure_every=measure_every,
+        callback=callback,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    with progress(chosen.name, verbose) as observer:
+        if resume and run.checkpoint is not None and run.checkpoint.exists():
+            run.resume()
+        else:
+            run.start(start)
+        try:
+            reason = run.go(observer)
+        except KeyboardInterrupt as interrupt:
+            if run.checkpoint is not None:
+                run.save()
+                interrupt.add_note(f"The run was written to {run.checkpoint}; resume=True goes on from there.")
+            raise
+    run.save()
+    return run.result(reason)
