@@ -12,7 +12,7 @@ Three decorators:
 
 Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
 the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
-stamp of all our sources, and where no folder is writable kernels are compiled anew in each process, with one warning.
+stamp of all kernel sources, and where no folder is writable kernels are compiled anew in each process, with one warning.
 A kernel that meets a tuple class from outside this package (a loss of the user's) is never kept on disk, because nothing
 would notice when that class changes.
 
@@ -51,11 +51,16 @@ REASSOCIATE = frozenset({"reassoc", "contract"})
 
 @functools.cache
 def source_stamp() -> str:
-    """Return a digest of all sources of this package: two equal stamps mean equal machine code."""
+    """Return a digest of all sources that kernels are made of: two equal stamps mean equal machine code.
+
+    Those are the modules that use this one. A module that does not can hold no kernel and no part of one.
+    """
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(str(path.relative_to(PACKAGE)).encode())
-        digest.update(path.read_bytes())
+        source = path.read_bytes()
+        if b"finitesum.jit" in source or path == Path(__file__):
+            digest.update(str(path.relative_to(PACKAGE)).encode())
+            digest.update(source)
     return digest.hexdigest()[:16]
 
 
@@ -177,14 +182,14 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that only kernels call; it becomes a part of each of them."""
-    return cast(Callable[P, R], numba.njit(nogil=True)(function)) if COMPILED else function
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False)(function)) if COMPILED else function
 
 
 def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
     """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
     if not COMPILED:
         return function
-    return cast(Callable[P, R], numba.njit(nogil=True, fastmath=set(REASSOCIATE))(function))
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, fastmath=set(REASSOCIATE))(function))
 
 
 _VERBS: dict[str, tuple[str, ...]] = {}
@@ -207,7 +212,7 @@ def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
     for numba_type in (types.NamedTuple, types.NamedUniTuple):
         copy = python_types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
         copy.__signature__ = signature  # type: ignore[attr-defined]
-        overload_method(numba_type, name)(copy)
+        overload_method(numba_type, name, jit_options={"_nrt": False})(copy)
 
 
 def compilable(cls: T) -> T:

@@ -70,6 +70,13 @@ class DenseRows(NamedTuple):
         if self.intercept:
             out[self.n_columns] += scale
 
+    def copy_to(self, i: int, out: Vector) -> None:
+        """Write z_i to the head of out."""
+        for j in range(self.n_columns):
+            out[j] = self.values[i, j]
+        if self.intercept:
+            out[self.n_columns] = 1.0
+
     def gram_add(self, i: int, scale: float, out: Matrix) -> None:
         """Add scale z_i z_i' to the lower triangle of out."""
         for j in range(self.n_columns):
@@ -141,6 +148,15 @@ class CSRRows(NamedTuple):
             out[self.columns[k]] += scale * self.values[k]
         if self.intercept:
             out[self.n_columns] += scale
+
+    def copy_to(self, i: int, out: Vector) -> None:
+        """Write z_i to the head of out."""
+        for j in range(self.n_columns):
+            out[j] = 0.0
+        for k in range(self.starts[i], self.starts[i + 1]):
+            out[self.columns[k]] = self.values[k]
+        if self.intercept:
+            out[self.n_columns] = 1.0
 
     def gram_add(self, i: int, scale: float, out: Matrix) -> None:
         """Add scale z_i z_i' to the lower triangle of out."""

@@ -7,7 +7,8 @@ their mean at y is [1, eqs. 19, 21]
 
 with u_i = z_i'(anchor of i) and both derivatives taken there; rows never visited contribute nothing. A visit replaces
 one component's share [1, eqs. 26, 27]. The quadratic penalty never enters b: its Taylor model is exact.
-Only the lower triangle of H is kept up. Memory: 3n + d^2 + O(d) numbers; a visit costs O(d^2) and the component's rows.
+H is a lower triangle (`finitesum.symmetric`). On dense rows up to eight outer products wait in `Pending` before they join H
+in one sweep; products with H count them in. Memory: 3n + d^2 + O(d) numbers; a visit costs O(d^2) and reading its rows.
 
 References
 ----------
@@ -21,9 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.arrays import Matrix, Vector
+from finitesum import symmetric
+from finitesum.arrays import Indices, Matrix, Vector
 from finitesum.jit import kernel, kernel_part, reassociated_part
 from finitesum.problem import LinearSum, Problem, first_row, last_row
+from finitesum.symmetric import RANK, add_outer_products, multiply
 
 
 class Surrogate(NamedTuple):
@@ -33,13 +36,21 @@ class Surrogate(NamedTuple):
     slopes: Vector  # (n,)  phi'_i at the anchor, 0 before the first visit
     curvatures: Vector  # (n,)  phi''_i at the anchor, 0 before the first visit
     linear: Vector  # (d,)  b
-    hessian: Matrix  # (d, d)  H, its lower triangle
+    hessian: Matrix  # H, a padded lower triangle: see `finitesum.symmetric`
+
+
+class Pending(NamedTuple):
+    """Scratch of a run of visits: outer products weights[k] v_k v_k' that are not yet in H."""
+
+    vectors: Matrix  # (8, padded d)
+    weights: Vector  # (8,)
+    count: Indices  # (1,)
 
 
 def empty_surrogate(problem: Problem) -> Surrogate:
     """Return the memory before the first visit: b = 0 and H = l2 I on the penalised coordinates."""
     n, dim = problem.n_rows, problem.dim
-    hessian = np.zeros((dim, dim))
+    hessian = symmetric.allocate(dim)
     diagonal = np.arange(problem.rows.n_columns)
     hessian[diagonal, diagonal] = problem.penalty.ridge()
     return Surrogate(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(dim), hessian)
@@ -47,16 +58,49 @@ def empty_surrogate(problem: Problem) -> Surrogate:
 
 def copy_surrogate(surrogate: Surrogate) -> Surrogate:
     """Return a copy that may be written to."""
-    return Surrogate(*(array.copy() for array in surrogate))
+    margins, slopes, curvatures, linear, hessian = surrogate
+    return Surrogate(
+        margins.copy(), slopes.copy(), curvatures.copy(), linear.copy(), symmetric.copy(hessian, linear.size)
+    )
 
 
-def symmetric(lower: Matrix) -> Matrix:
-    """Return the full matrix of a lower triangle."""
-    return np.tril(lower) + np.tril(lower, -1).T
+def full_hessian(surrogate: Surrogate) -> Matrix:
+    """Return H as a plain symmetric matrix, shape (d, d)."""
+    return symmetric.full(surrogate.hessian, surrogate.linear.size)
 
 
 @kernel_part
-def visit(linear_sum: LinearSum, surrogate: Surrogate, component: int, y: Vector) -> bool:
+def _join(surrogate: Surrogate, pending: Pending) -> None:
+    """Add the outer products that wait to H."""
+    if pending.count[0] > 0:
+        for k in range(pending.count[0], RANK):
+            pending.weights[k] = 0.0
+        add_outer_products(surrogate.hessian, pending.vectors, pending.weights)
+        pending.count[0] = 0
+
+
+@kernel_part
+def finish_visits(surrogate: Surrogate, pending: Pending) -> None:
+    """Make H complete: to be called after the last visit of a run."""
+    _join(surrogate, pending)
+
+
+@kernel_part
+def _raise_curvature(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending, i: int, rise: float) -> None:
+    """Add rise z_i z_i' to H, or let it wait."""
+    if linear_sum.rows.is_sparse():
+        linear_sum.rows.gram_add(i, rise, surrogate.hessian)
+        return
+    if pending.count[0] == RANK:
+        _join(surrogate, pending)
+    k = pending.count[0]
+    linear_sum.rows.copy_to(i, pending.vectors[k])
+    pending.weights[k] = rise
+    pending.count[0] = k + 1
+
+
+@kernel_part
+def visit(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending, component: int, y: Vector) -> bool:
     """Move the anchor of a component to y; return whether its derivatives are finite [1, eqs. 26, 27]."""
     finite = True
     rows = linear_sum.rows
@@ -69,7 +113,7 @@ def visit(linear_sum: LinearSum, surrogate: Surrogate, component: int, y: Vector
         rows.add_to(i, weight * (slope - curvature * margin - old), surrogate.linear)
         rise = weight * (curvature - surrogate.curvatures[i])
         if rise != 0.0:
-            rows.gram_add(i, rise, surrogate.hessian)
+            _raise_curvature(linear_sum, surrogate, pending, i, rise)
         surrogate.margins[i] = margin
         surrogate.slopes[i] = slope
         surrogate.curvatures[i] = curvature
@@ -77,75 +121,86 @@ def visit(linear_sum: LinearSum, surrogate: Surrogate, component: int, y: Vector
 
 
 @reassociated_part
-def _row_product(row: Vector, size: int, y: Vector, weight: float, out: Vector) -> float:
-    """Return row[:size]'y[:size] and add weight row[:size] to out."""
+def _add_outer_product(vector: Vector, weight: float, y: Vector, out: Vector) -> None:
+    """Add weight v (v'y) to out."""
     total = 0.0
-    for j in range(size):
-        total += row[j] * y[j]
-        out[j] += weight * row[j]
-    return total
+    for j in range(y.size):
+        total += vector[j] * y[j]
+    total *= weight
+    for j in range(y.size):
+        out[j] += total * vector[j]
 
 
 @kernel_part
-def multiply(hessian: Matrix, y: Vector, out: Vector) -> None:
-    """Write H y to out, reading the lower triangle once."""
-    for j in range(y.size):
-        out[j] = 0.0
-    for j in range(y.size):
-        row = hessian[j]
-        out[j] += _row_product(row, j, y, y[j], out) + row[j] * y[j]
-
-
-@kernel_part
-def surrogate_gradient(surrogate: Surrogate, y: Vector, out: Vector) -> None:
-    """Write b + H y to out."""
+def curvature_product(surrogate: Surrogate, pending: Pending, y: Vector, out: Vector) -> None:
+    """Write H y to out; both have the padded length."""
     multiply(surrogate.hessian, y, out)
-    for j in range(y.size):
+    for k in range(pending.count[0]):
+        _add_outer_product(pending.vectors[k], pending.weights[k], y, out)
+
+
+@kernel_part
+def surrogate_gradient(surrogate: Surrogate, pending: Pending, y: Vector, out: Vector) -> None:
+    """Write b + H y to out; both have the padded length."""
+    curvature_product(surrogate, pending, y, out)
+    for j in range(surrogate.linear.size):
         out[j] += surrogate.linear[j]
 
 
+def new_pending(problem: Problem) -> Pending:
+    """Return scratch with nothing waiting."""
+    padded = symmetric.padded_size(problem.dim)
+    return Pending(np.zeros((RANK, padded)), np.zeros(RANK), np.zeros(1, dtype=np.int64))
+
+
 @kernel
-def _anchor_all(linear_sum: LinearSum, surrogate: Surrogate, y: Vector) -> bool:
+def _anchor_all(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending, y: Vector) -> bool:
     finite = True
     for component in range(linear_sum.n_components):
-        finite = visit(linear_sum, surrogate, component, y) and finite
+        finite = visit(linear_sum, surrogate, pending, component, y) and finite
+    finish_visits(surrogate, pending)
     return finite
 
 
 def full_surrogate(problem: Problem, x: Vector) -> Surrogate:
     """Return the memory with every component anchored at x: one pass of gradients and Hessians."""
     surrogate = empty_surrogate(problem)
-    _anchor_all(problem.view, surrogate, x)
+    _anchor_all(problem.view, surrogate, new_pending(problem), x)
     return surrogate
 
 
 @kernel
-def _aggregate(linear_sum: LinearSum, surrogate: Surrogate) -> None:
+def _aggregate(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending) -> None:
     for i in range(linear_sum.rows.n_rows):
+        weight = linear_sum.weights[i]
         intercept = surrogate.slopes[i] - surrogate.curvatures[i] * surrogate.margins[i]
-        linear_sum.rows.add_to(i, linear_sum.weights[i] * intercept, surrogate.linear)
+        linear_sum.rows.add_to(i, weight * intercept, surrogate.linear)
         if surrogate.curvatures[i] != 0.0:
-            linear_sum.rows.gram_add(i, linear_sum.weights[i] * surrogate.curvatures[i], surrogate.hessian)
+            _raise_curvature(linear_sum, surrogate, pending, i, weight * surrogate.curvatures[i])
+    finish_visits(surrogate, pending)
 
 
 def rebuilt(problem: Problem, surrogate: Surrogate) -> Surrogate:
     """Return the memory with b and H summed afresh from the anchors: rounding errors of many visits are gone."""
     fresh = empty_surrogate(problem)
     fresh = surrogate._replace(linear=fresh.linear, hessian=fresh.hessian)
-    _aggregate(problem.view, fresh)
+    _aggregate(problem.view, fresh, new_pending(problem))
     return fresh
 
 
 @kernel
-def _gradient(surrogate: Surrogate, y: Vector) -> Vector:
-    out = np.empty(y.size)
-    surrogate_gradient(surrogate, y, out)
-    return out
+def _padded_product(hessian: Matrix, y: Vector, out: Vector) -> None:
+    multiply(hessian, y, out)
 
 
 def model_gradient(surrogate: Surrogate, y: Vector) -> Vector:
     """Return b + H y."""
-    return _gradient(surrogate, y)
+    padded = symmetric.padded_size(y.size)
+    argument, product = np.zeros(padded), np.zeros(padded)
+    argument[: y.size] = y
+    _padded_product(surrogate.hessian, argument, product)
+    gradient: Vector = surrogate.linear + product[: y.size]
+    return gradient
 
 
 def balanced_batch_size(problem: Problem) -> int:

@@ -33,12 +33,15 @@ from finitesum.methods.base import Auto, Card, check_choice, check_fraction, che
 from finitesum.problem import LinearSum, Problem
 from finitesum.smoothness import full_smoothness, momentum_limit, strong_convexity
 from finitesum.surrogate import (
+    Pending,
     Surrogate,
     balanced_batch_size,
     copy_surrogate,
     empty_surrogate,
+    finish_visits,
     full_surrogate,
     model_gradient,
+    new_pending,
     surrogate_gradient,
     visit,
 )
@@ -61,17 +64,18 @@ def _visits(
     x: Vector,
     previous: Vector,
     surrogate: Surrogate,
+    pending: Pending,
     step_size: float,
     extrapolation: float,
 ) -> int:
-    y = np.empty(x.size)
-    gradient = np.empty(x.size)
+    y = np.zeros(pending.vectors.shape[1])
+    gradient = np.zeros(y.size)
     n_visits = 0
     for component in order:
         for j in range(x.size):
             y[j] = x[j] + extrapolation * (x[j] - previous[j])
-        finite = visit(linear_sum, surrogate, component, y)
-        surrogate_gradient(surrogate, y, gradient)
+        finite = visit(linear_sum, surrogate, pending, component, y)
+        surrogate_gradient(surrogate, pending, y, gradient)
         for j in range(x.size):
             previous[j] = x[j]
             x[j] = y[j] - step_size * gradient[j]
@@ -80,6 +84,7 @@ def _visits(
         n_visits += 1
         if not finite:
             break
+    finish_visits(surrogate, pending)
     return n_visits
 
 
@@ -158,7 +163,8 @@ class CIAG:
     def run_pass(self, problem: Problem, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after the visits of `order`."""
         x, previous, surrogate = state.x.copy(), state.previous.copy(), copy_surrogate(state.surrogate)
-        n_visits = _visits(problem.view, order, x, previous, surrogate, state.step_size, state.extrapolation)
+        pending = new_pending(problem)
+        n_visits = _visits(problem.view, order, x, previous, surrogate, pending, state.step_size, state.extrapolation)
         return state._replace(
             x=x,
             previous=previous,
