@@ -1,0 +1,30 @@
+"""The one exception of this package, and how it shows what was received."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DataError(ValueError):
+    """Data cannot be read or used: the message names the file or argument, what is wrong with it and what to do.
+
+    Examples
+    --------
+    >>> from finitesum.datasets import DataError
+    >>> issubclass(DataError, ValueError)
+    True
+    """
+
+
+def preview(value: Any, width: int = 40) -> str:
+    """Return the repr of a value, cut to `width` characters, for use in a message.
+
+    Examples
+    --------
+    >>> preview("x" * 100, width=10)
+    "'xxxxxx..."
+    """
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", errors="backslashreplace")
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

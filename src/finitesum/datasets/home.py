@@ -1,0 +1,45 @@
+"""Where data lies on this machine: the user's folders of data files and the folder of parsed copies."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+LOGGER = logging.getLogger("finitesum")
+LOGGER.addHandler(logging.NullHandler())
+
+
+def home() -> Path | None:
+    """Return the folder that finitesum may write to, or None where the system names none.
+
+    It is the environment variable ``FINITESUM_HOME`` where that is set, else the user's cache folder of the system.
+    """
+    if folder := os.environ.get("FINITESUM_HOME"):
+        return Path(folder).expanduser().absolute()
+    try:
+        import pooch
+
+        return Path(pooch.os_cache("finitesum"))
+    except (ImportError, RuntimeError):  # a user without a home folder
+        return None
+
+
+def search_folders(data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Return the folders that are searched for data files, the first one first.
+
+    Parameters
+    ----------
+    data_dir
+        A folder to be searched before all others.
+
+    Returns
+    -------
+    list of Path
+        `data_dir`, the folders of the environment variable ``FINITESUM_DATA`` (separated as in ``PATH``), and
+        ``data`` in `home`.
+    """
+    folders = [] if data_dir is None else [Path(data_dir).expanduser()]
+    folders += [Path(part).expanduser() for part in os.environ.get("FINITESUM_DATA", "").split(os.pathsep) if part]
+    root = home()
+    return folders if root is None else [*folders, root / "data"]
