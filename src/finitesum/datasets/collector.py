@@ -1,0 +1,243 @@
+"""Gathers what readers find, block by block: in memory, or in files that are mapped into memory afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from finitesum.datasets.errors import DataError
+from finitesum.datasets.labels import Labels, is_text
+
+Array = npt.NDArray[Any]
+
+#: The largest int32: indices that do not exceed it are stored in four bytes.
+LARGEST_INT32 = 2**31 - 1
+
+#: How many entries are converted at a time where a file on disk gets a wider type.
+CHUNK = 1 << 20
+
+
+class StorageError(Exception):
+    """A file of the parsed copy cannot be written; the data themselves may be sound."""
+
+
+@dataclass
+class Contents:
+    """All arrays of a data set, and what is to be remembered beside them."""
+
+    kind: Literal["dense", "csr"]
+    arrays: dict[str, Array]  # dense: rows; csr: data, indices, indptr; labels where there are any
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    target_name: str | None = None
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a reader knows about the columns of a table."""
+
+    feature_names: tuple[str, ...] | None = None
+    target_name: str | None = None
+
+
+class _Growing(Protocol):
+    """An array that grows along its first axis."""
+
+    def append(self, array: Array) -> None: ...
+
+    def finish(self, dtype: npt.DTypeLike | None = None) -> Array: ...
+
+
+class _InMemory:
+    """Grows as a list of arrays."""
+
+    def __init__(self) -> None:
+        self._parts: list[Array] = []
+
+    def append(self, array: Array) -> None:
+        self._parts.append(array)
+
+    def finish(self, dtype: npt.DTypeLike | None = None) -> Array:
+        whole = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+        self._parts = []
+        return np.ascontiguousarray(whole, dtype=dtype)
+
+
+class _OnDisk:
+    """Grows as a file in NumPy's format, whose header is written anew at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._dtype: np.dtype[Any] = np.dtype(np.float64)
+        self._tail: tuple[int, ...] = ()
+        self._length = 0
+
+    def append(self, array: Array) -> None:
+        try:
+            if self._file is None:
+                self._open(array.dtype, array.shape[1:])
+            elif np.promote_types(self._dtype, array.dtype) != self._dtype:
+                self._recast(np.promote_types(self._dtype, array.dtype))
+            self._write(array)
+        except OSError as error:
+            raise StorageError(str(error)) from error
+
+    def finish(self, dtype: npt.DTypeLike | None = None) -> Array:
+        try:
+            if dtype is not None and np.dtype(dtype) != self._dtype:
+                self._recast(np.dtype(dtype))
+            self.close()
+            return np.load(self._path, mmap_mode="r")  # type: ignore[no-any-return]
+        except OSError as error:
+            raise StorageError(str(error)) from error
+
+    def close(self) -> None:
+        """Complete the header and close the file."""
+        if self._file is not None:
+            self._file.seek(0)
+            self._write_header()
+            self._file.close()
+            self._file = None
+
+    def _open(self, dtype: np.dtype[Any], tail: tuple[int, ...]) -> None:
+        self._file, self._dtype, self._tail = self._path.open("wb"), dtype, tail
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # NumPy pads the header so that the first axis can grow without moving what follows.
+        if self._file is None:
+            raise StorageError(f"{self._path} is closed")
+        descr = np.lib.format.dtype_to_descr(self._dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": (self._length, *self._tail)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+    def _write(self, array: Array) -> None:
+        np.ascontiguousarray(array, dtype=self._dtype).tofile(self._file)  # type: ignore[arg-type]
+        self._length += len(array)
+
+    def _recast(self, dtype: np.dtype[Any]) -> None:
+        """Write the file anew with entries of another type, a chunk at a time."""
+        self.close()
+        narrow = self._path.with_suffix(".narrow")
+        self._path.replace(narrow)
+        old = np.load(narrow, mmap_mode="r")
+        self._length = 0
+        self._open(dtype, self._tail)
+        for start in range(0, len(old), CHUNK):
+            self._write(old[start : start + CHUNK])
+        del old
+        narrow.unlink()
+
+
+@dataclass
+class RowCollector:
+    """Takes rows block by block and returns them as one data set.
+
+    Parameters
+    ----------
+    folder
+        Where the entries are written as they come, so that a file larger than the memory can be read; None keeps all
+        in memory. Labels and the lengths of the rows are kept in memory in any case.
+    """
+
+    folder: Path | None = None
+    _growing: dict[str, _Growing] = field(default_factory=dict)
+    _labels: list[Labels] = field(default_factory=list)
+    _lengths: list[Array] = field(default_factory=list)
+    _n_rows: int = 0
+    _n_features: int = 0
+
+    def reset(self) -> None:
+        """Forget all that was added."""
+        self.close()
+        self._growing, self._labels, self._lengths, self._n_rows, self._n_features = {}, [], [], 0, 0
+
+    def close(self) -> None:
+        """Close the files; needed only where nothing will be finished."""
+        for growing in self._growing.values():
+            if isinstance(growing, _OnDisk):
+                growing.close()
+
+    def add_dense(self, rows: Array, labels: Labels | None) -> None:
+        """Add rows of shape (k, n_features), float32 or float64, with their labels."""
+        self._append("rows", rows)
+        self._n_features = rows.shape[1]
+        self._add_labels(labels, len(rows))
+
+    def add_sparse(
+        self, data: Array, indices: Array, lengths: Array, labels: Labels | None, n_features: int = 0
+    ) -> None:
+        """Add rows given by their entries.
+
+        Parameters
+        ----------
+        data, indices
+            The values and columns of the entries, row after row, shape (nnz,). The columns count from 0.
+        lengths
+            The number of entries of each row, shape (k,).
+        labels
+            Shape (k,), or None.
+        n_features
+            The number of columns where it is known; it grows with the indices.
+        """
+        largest = int(indices.max()) if indices.size else -1
+        self._append("data", data)
+        self._append("indices", indices.astype(np.int32 if largest <= LARGEST_INT32 else np.int64, copy=False))
+        self._lengths.append(lengths)
+        self._n_features = max(self._n_features, n_features, largest + 1)
+        self._add_labels(labels, len(lengths))
+
+    def finish(self, header: Header | None = None) -> Contents:
+        """Return all that was added.
+
+        Raises
+        ------
+        DataError
+            Nothing was added.
+        """
+        if self._n_rows == 0:
+            raise DataError("holds no rows. Is it the right file?")
+        header = header or Header()
+        kind: Literal["dense", "csr"] = "dense" if "rows" in self._growing else "csr"
+        arrays = {"rows": self._growing["rows"].finish()} if kind == "dense" else self._sparse_arrays()
+        if self._labels:
+            # Text of two widths is joined at the wider one; numbers of two kinds become float64.
+            arrays["labels"] = self._saved("labels", np.concatenate(self._labels))
+        return Contents(kind, arrays, self._n_features, header.feature_names, header.target_name)
+
+    def _sparse_arrays(self) -> dict[str, Array]:
+        indptr = np.zeros(self._n_rows + 1, dtype=np.int64)
+        np.cumsum(np.concatenate(self._lengths), out=indptr[1:])
+        # SciPy wants one type for both: the narrow one wherever all fits.
+        narrow = int(indptr[-1]) <= LARGEST_INT32 and self._n_features <= LARGEST_INT32
+        dtype = np.int32 if narrow else np.int64
+        return {
+            "data": self._growing["data"].finish(),
+            "indices": self._growing["indices"].finish(dtype),
+            "indptr": self._saved("indptr", indptr.astype(dtype, copy=False)),
+        }
+
+    def _append(self, name: str, array: Array) -> None:
+        if name not in self._growing:
+            self._growing[name] = _InMemory() if self.folder is None else _OnDisk(self.folder / f"{name}.npy")
+        self._growing[name].append(array)
+
+    def _add_labels(self, labels: Labels | None, n_rows: int) -> None:
+        if labels is not None:
+            if self._labels and is_text(labels) != is_text(self._labels[0]):
+                raise DataError("labels mix numbers with text. Write all of them as numbers or all as text.")
+            self._labels.append(labels)
+        self._n_rows += n_rows
+
+    def _saved(self, name: str, array: Array) -> Array:
+        if self.folder is not None:
+            try:
+                np.save(self.folder / f"{name}.npy", array)
+            except OSError as error:
+                raise StorageError(str(error)) from error
+        return array

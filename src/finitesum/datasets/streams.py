@@ -1,0 +1,167 @@
+"""Files as streams of bytes: decompressed by what they are, not by what they are called, and cut into whole lines."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from finitesum.datasets.errors import DataError, preview
+
+#: What a block of lines takes in memory, about; parsing takes a few times that.
+BLOCK_BYTES = 1 << 25
+
+#: The suffixes that name a compression, which is found by the first bytes of a file.
+COMPRESSION_SUFFIXES = (".xz", ".gz", ".bz2")
+
+_REFUSED = {b"PK\x03\x04": "a zip archive", b"\x28\xb5\x2f\xfd": "compressed with zstd", b"7z\xbc\xaf": "a 7z archive"}
+
+
+class Block(NamedTuple):
+    """Whole lines of a file."""
+
+    data: bytes
+    first_line: int  # the number of the first line in the file, from 1
+
+
+def require_file(path: Path) -> None:
+    """Raise where a path is no file.
+
+    Raises
+    ------
+    DataError
+        There is nothing under this path, or a folder.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder. Give the path of a file.")
+    if not path.exists():
+        raise DataError(f"{path} does not exist. Check the path; finitesum.datasets.fetch finds public data by name.")
+
+
+def _error(path: Path, error: BaseException) -> DataError:
+    return DataError(f"{path} cannot be read: {error or type(error).__name__}. Is the file complete and readable?")
+
+
+def _reading_errors() -> tuple[type[BaseException], ...]:
+    """Return what reading may raise: of the system, or of a decompressor that meets damage."""
+    errors: tuple[type[BaseException], ...] = (OSError, EOFError, zlib.error)
+    try:
+        import lzma
+    except ImportError:  # a Python that was built without it
+        return errors
+    return (*errors, lzma.LZMAError)
+
+
+def _decompressed(path: Path, head: bytes) -> BinaryIO:
+    if head.startswith(b"\x1f\x8b"):
+        import gzip
+
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if head.startswith(b"BZh"):
+        import bz2
+
+        return cast(BinaryIO, bz2.open(path, "rb"))
+    if head.startswith(b"\xfd7zXZ\x00"):
+        import lzma
+
+        return cast(BinaryIO, lzma.open(path, "rb"))
+    for magic, kind in _REFUSED.items():
+        if head.startswith(magic):
+            raise DataError(f"{path} is {kind}, which is not read as text. Unpack it, or use gz, bz2 or xz.")
+    return path.open("rb")
+
+
+@contextmanager
+def open_stream(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that may be compressed (gz, bz2, xz) for reading.
+
+    Raises
+    ------
+    DataError
+        The file cannot be opened or read, is damaged, or is an archive of another kind. This holds for what is read
+        inside the context, too.
+    """
+    require_file(path)
+    try:
+        with path.open("rb") as plain:
+            head = plain.read(6)
+        with _decompressed(path, head) as stream:
+            yield stream
+    except ImportError as error:
+        raise DataError(f"{path} is compressed, and this Python lacks the module {error.name}. Unpack it.") from None
+    except _reading_errors() as error:
+        raise _error(path, error) from error
+
+
+def head_of(path: Path, size: int = 1 << 16) -> bytes:
+    """Return the first bytes of a file, decompressed."""
+    with open_stream(path) as stream:
+        return stream.read(size)
+
+
+def line_blocks(stream: BinaryIO, path: Path, size: int | None = None) -> Iterator[Block]:
+    """Yield a stream as blocks of whole lines, of about `size` bytes each.
+
+    A byte order mark of UTF-8 is left out.
+
+    Raises
+    ------
+    DataError
+        The text is UTF-16 or UTF-32.
+    """
+    rest: list[bytes] = []
+    line = 1
+    first = True
+    while chunk := stream.read(BLOCK_BYTES if size is None else size):
+        if first:
+            chunk, first = without_mark(chunk, path), False
+        cut = chunk.rfind(b"\n") + 1
+        if cut == 0:
+            rest.append(chunk)
+            continue
+        data = b"".join([*rest, chunk[:cut]])
+        rest = [chunk[cut:]]
+        yield Block(data, line)
+        line += data.count(b"\n")
+    if data := b"".join(rest):
+        yield Block(data, line)
+
+
+def without_mark(head: bytes, path: Path) -> bytes:
+    """Return the beginning of a text without its byte order mark.
+
+    Raises
+    ------
+    DataError
+        The mark is that of UTF-16 or UTF-32.
+    """
+    if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
+        raise DataError(f"{path}, line 1: the text is UTF-16 or UTF-32. Save it as UTF-8.")
+    return head.removeprefix(b"\xef\xbb\xbf")
+
+
+def decoded(block: Block, path: Path) -> str:
+    """Return a block as text.
+
+    Raises
+    ------
+    DataError
+        It is no UTF-8; the first such line is named.
+    """
+    try:
+        return block.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = block.first_line + block.data.count(b"\n", 0, error.start)
+        bad = block.data[error.start : error.start + 1]
+        raise DataError(
+            f"{path}, line {line}: the text is not UTF-8 (byte {preview(bad.hex())}). Save the file as UTF-8."
+        ) from None
+
+
+def text_lines(stream: BinaryIO, path: Path) -> Iterator[str]:
+    """Yield the lines of a stream as text, with their ends."""
+    for block in line_blocks(stream, path):
+        yield from io.StringIO(decoded(block, path), newline="\n")
