@@ -1,0 +1,235 @@
+"""Loads a data set from a file, whatever its format: the front door of the readers and of the cache."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from finitesum.datasets.archive import Part, read_npy, read_npz
+from finitesum.datasets.cache import cached
+from finitesum.datasets.collector import Array, Contents, Header, RowCollector
+from finitesum.datasets.csv_table import read_csv
+from finitesum.datasets.dataset import Dataset, Task
+from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.parquet import read_parquet
+from finitesum.datasets.sniff import Format, find_format, plain_name
+from finitesum.datasets.streams import require_file
+from finitesum.datasets.svmlight import read_svmlight
+
+#: Text takes long to parse, so that its parsed copy is always kept; the others are copied to be mapped only.
+_TEXT: tuple[Format, ...] = ("svmlight", "csv")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is read of a file, and how."""
+
+    path: Path
+    format: Format
+    target: str | int | bool | None
+    task: Task | None
+    part: Part
+    zero_based: bool
+
+    def read(self, collector: RowCollector) -> Header:
+        """Add the rows of the file to a collector."""
+        if self.format == "svmlight":
+            return read_svmlight(self.path, collector, zero_based=self.zero_based)
+        if self.format == "csv":
+            return read_csv(self.path, collector, target=self.target, regression=self.task == "regression")
+        if self.format == "npz":
+            name = self.target if isinstance(self.target, str) or self.target is False else None
+            return read_npz(self.path, collector, target=name, part=self.part)
+        return read_parquet(self.path, collector, target=self.target)
+
+    def collect(self, collector: RowCollector) -> Contents:
+        """Return the contents of the file, read into a collector."""
+        try:
+            return collector.finish(self.read(collector))
+        except DataError as error:
+            if str(self.path) in str(error):
+                raise
+            raise DataError(f"{self.path}: {error}") from None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that changes what is read."""
+        return {"format": self.format, "target": self.target, "part": self.part, "zero_based": self.zero_based}
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    format: Format | None = None,
+    n_features: int | None = None,
+    target: str | int | os.PathLike[str] | bool | None = None,
+    task: Task | None = None,
+    part: Part = "train",
+    zero_based: bool = False,
+    cache: bool = True,
+    memmap: bool = False,
+) -> Dataset:
+    """Return the data set in a file.
+
+    Text is parsed once: a binary copy is kept in the folder ``FINITESUM_HOME`` (without it, the user's cache folder)
+    and used from then on, until the file changes.
+
+    Parameters
+    ----------
+    path
+        A file in svmlight (LIBSVM) or CSV format, plain or compressed by gz, bz2 or xz; or ``.npz``, ``.npy`` or
+        Parquet. The module of each reader in `finitesum.datasets` says what it takes: `svmlight`, `csv_table`,
+        `archive`, `parquet`.
+    format
+        "svmlight", "csv", "npz", "npy" or "parquet"; without it, the format is found by the suffix, or else by the
+        first bytes of the file.
+    n_features
+        The number of columns. Sparse rows get so many, at least as many as occur; a test set needs it where it lacks
+        the last features of the training set. For dense rows it is checked.
+    target
+        Where the labels are. CSV and Parquet: the name or number of a column (from 0; -1 is the last), False for none.
+        Without it: a column called ``target``, ``label`` or ``class``, or a first column called ``y``, or else the last
+        column. npz: the name of an array, ``y`` by default. npy: the path of a second file. Not for svmlight, whose
+        rows begin with their labels.
+    task
+        What the labels are for. With "regression", labels that are no numbers are an error.
+    part
+        Which part of an ``.npz`` archive of two parts (``x_train``, ``x_test``) is read.
+    zero_based
+        Whether the indices of an svmlight file count from 0.
+    cache
+        Whether a parsed copy is kept and used. Of npz and Parquet, which are read fast, one is kept only for `memmap`.
+    memmap
+        Whether the rows stay on disk, to be read as they are used, so that they may exceed the memory. They are mapped
+        copy-on-write: writing to them changes no file. The entries of a mapped ``.npy`` file are not checked.
+
+    Returns
+    -------
+    Dataset
+        Rows are float64, or float32 where the file holds that: dense in C order, or CSR, with int32 indices wherever
+        they fit. Labels are as they stand in the file.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, or an argument does not suit it.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "tiny.svm"
+    >>> _ = file.write_text("+1 1:0.5 3:2\\n-1 2:1\\n")
+    >>> data = load(file, cache=False)
+    >>> data
+    Dataset('tiny': 2 rows, 3 features, sparse float64, 3 entries, classification)
+    >>> data.rows.toarray()
+    array([[0.5, 0. , 2. ],
+           [0. , 1. , 0. ]])
+    >>> data.targets()
+    array([ 1., -1.])
+    >>> folder.cleanup()
+    """
+    file = Path(path).expanduser().absolute()
+    require_file(file)
+    found = find_format(file, format)
+    _check(file, found, n_features, target, task, part, zero_based, cache, memmap)
+    if found == "npy":
+        name = Path(target) if isinstance(target, (str, os.PathLike)) else None
+        contents = read_npy(file, target=name, memmap=memmap)
+    else:
+        column = os.fspath(target) if isinstance(target, os.PathLike) else target
+        contents = _contents(_Request(file, found, column, task, part, zero_based), cache, memmap)
+    return _dataset(contents, file, n_features, task)
+
+
+def _check(
+    path: Path,
+    format: Format,
+    n_features: int | None,
+    target: object,
+    task: object,
+    part: object,
+    zero_based: bool,
+    cache: bool,
+    memmap: bool,
+) -> None:
+    """Raise where an argument is wrong, or does not suit the format."""
+    if n_features is not None and n_features < 1:
+        raise DataError(f"n_features must be at least 1, got {n_features}. Leave it out to take it from the file.")
+    if task not in (None, *get_args(Task)):
+        raise DataError(f'task must be "classification", "regression" or None, got {preview(task)}.')
+    if part not in get_args(Part):
+        raise DataError(f'part must be "train" or "test", got {preview(part)}.')
+    if part == "test" and format != "npz":
+        raise DataError(f'part="test" is for npz archives, but {path} is {format}. Load the file of the test rows.')
+    if zero_based and format != "svmlight":
+        raise DataError(f"zero_based=True is for svmlight files, but {path} is {format}. Leave it out.")
+    if target not in (None, False) and format == "svmlight":
+        raise DataError(
+            f"target={preview(target)}: the rows of an svmlight file begin with their labels. Leave it out."
+        )
+    if isinstance(target, int) and not isinstance(target, bool) and format in ("npz", "npy"):
+        where = "the name of an array" if format == "npz" else "the path of a file"
+        raise DataError(f"target={target}: for {format} it must be {where}.")
+    if target is True:
+        raise DataError("target=True says nothing. Name the labels, or use target=False where there are none.")
+    if memmap and not cache and format != "npy":
+        raise DataError("memmap=True maps the parsed copy of the file. Use cache=True with it.")
+
+
+def _contents(request: _Request, cache: bool, memmap: bool) -> Contents:
+    """Return what is in a file: from its parsed copy where one is kept, else by reading it into memory."""
+    contents = None
+    if cache and (memmap or request.format in _TEXT):
+        contents = cached(request.path, request.options, request.collect, memmap)
+    return request.collect(RowCollector()) if contents is None else contents
+
+
+def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task | None) -> Dataset:
+    arrays = contents.arrays
+    labels = arrays.get("labels")
+    if task == "regression" and labels is not None and labels.dtype.kind == "U":
+        raise DataError(
+            f"{path}: a regression needs numbers as labels, got {preview(str(labels[0]))} in the first row. "
+            'Name another target, or use task="classification".'
+        )
+    rows = _csr(arrays, contents.n_features, n_features, path) if contents.kind == "csr" else _plain(arrays["rows"])
+    if contents.kind == "dense" and n_features not in (None, contents.n_features):
+        raise DataError(
+            f"{path} has {contents.n_features} features, but n_features={n_features}. Is it the right file?"
+        )
+    return Dataset(
+        rows=rows,
+        labels=None if labels is None else _plain(labels),
+        name=plain_name(path),
+        source=path,
+        feature_names=contents.feature_names,
+        target_name=contents.target_name,
+        task=task,
+    )
+
+
+def _csr(arrays: dict[str, Array], n_found: int, n_features: int | None, path: Path) -> Any:
+    from scipy.sparse import csr_array
+
+    data, indices, indptr = (_plain(arrays[name]) for name in ("data", "indices", "indptr"))
+    if n_features is not None and n_found > n_features:
+        beyond = np.flatnonzero(indices >= n_features)[:1]
+        row = np.searchsorted(indptr, beyond, side="right")
+        where = f"{path}: row {row[0]} has feature {int(indices[beyond[0]]) + 1} (both from 1)" if len(beyond) else path
+        raise DataError(f"{where}, but n_features={n_features}. The file has {n_found} features: give that or more.")
+    rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_features or n_found), copy=False)
+    # All readers sort the entries of a row and keep each once: SciPy need not look.
+    rows.has_sorted_indices = True
+    rows.has_canonical_format = True
+    return rows
+
+
+def _plain(array: Array) -> Array:
+    """Return a mapped array as a plain ndarray on the same memory."""
+    return array.view(np.ndarray) if isinstance(array, np.memmap) else array

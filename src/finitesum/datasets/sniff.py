@@ -1,0 +1,98 @@
+"""Tells the format of a file by its name, or else by its first bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+from finitesum.datasets.csv_layout import DELIMITERS, is_number
+from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.streams import COMPRESSION_SUFFIXES, head_of, without_mark
+
+Format = Literal["svmlight", "csv", "npz", "npy", "parquet"]
+
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+_SUFFIXES: dict[str, Format] = {
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".npz": "npz",
+    ".npy": "npy",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
+_MAGIC: dict[bytes, Format] = {b"PK\x03\x04": "npz", b"\x93NUMPY": "npy", b"PAR1": "parquet"}
+
+
+def _stripped(path: Path) -> Path:
+    """Return a path without the suffix of its compression."""
+    return path.with_suffix("") if path.suffix.lower() in COMPRESSION_SUFFIXES else path
+
+
+def plain_name(path: Path) -> str:
+    """Return the name of a file without the suffixes of its compression and format.
+
+    Examples
+    --------
+    >>> plain_name(Path("folder/a9a.t.svm.xz"))
+    'a9a.t'
+    """
+    path = _stripped(path)
+    return path.stem if path.suffix.lower() in _SUFFIXES else path.name
+
+
+def find_format(path: Path, given: str | None = None) -> Format:
+    """Return the format of a file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    given
+        What the caller says it is, which is believed.
+
+    Raises
+    ------
+    DataError
+        `given` is no format, or there is none to be found.
+    """
+    if given is not None:
+        for known in FORMATS:
+            if given == known:
+                return known
+        raise DataError(f"format must be one of {', '.join(FORMATS)}, got {preview(given)}.")
+    if by_name := _SUFFIXES.get(_stripped(path).suffix.lower()):
+        return by_name
+    with path.open("rb") as file:
+        magic = file.read(8)
+    for start, by_magic in _MAGIC.items():
+        if magic.startswith(start):
+            return by_magic
+    by_text = _of_text(without_mark(head_of(path), path))
+    if by_text is None:
+        raise DataError(f"{path}: the format cannot be told. Give format= as one of {', '.join(FORMATS)}.")
+    return by_text
+
+
+def _of_text(head: bytes) -> Format | None:
+    """Return the format of text that begins so, or None."""
+    lines = [line for line in head.decode("utf-8", errors="replace").split("\n") if line.strip()]
+    lines = [line for line in lines if not line.startswith("#")][:20]
+    # Rows without entries consist of a label alone: they say nothing.
+    if any(_is_svmlight(line) for line in lines):
+        return "svmlight"
+    if lines and any(mark in lines[0] for mark in DELIMITERS):
+        return "csv"
+    return "svmlight" if lines and all(is_number(line) for line in lines) else None
+
+
+def _is_svmlight(line: str) -> bool:
+    tokens = line.split()
+    if len(tokens) < 2 or not is_number(tokens[0]):
+        return False
+    index, colon, value = tokens[1].partition(":")
+    return bool(colon) and (index == "qid" or index.isdigit()) and is_number(value)
