@@ -1,0 +1,362 @@
+"""Public data sets by name: what they are, where they lie on this machine, and where they can be had."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from finitesum.datasets.archive import Part
+from finitesum.datasets.dataset import Dataset, Task
+from finitesum.datasets.download import download, recorded_checksum, sha256_of
+from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.home import home, search_folders
+from finitesum.datasets.streams import COMPRESSION_SUFFIXES
+
+_FORMAT_SUFFIXES = (".svm", ".libsvm", ".svmlight", "", ".csv", ".npz", ".parquet")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that holds a data set.
+
+    Parameters
+    ----------
+    name
+        Its name, in a folder of data.
+    sha256
+        Its checksum, or None where it is not known: then the first download counts.
+    urls
+        Its public addresses. There are none for a file that only mirrors have.
+    """
+
+    name: str
+    sha256: str | None = None
+    urls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Info:
+    """What is known about a data set.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    title
+        What it is.
+    task
+        "classification" or "regression".
+    n_rows, n_features
+        Its size.
+    n_classes
+        The number of distinct labels; None for a regression.
+    nnz
+        The number of entries in the first of `files`, or None where it is not known.
+    files
+        The files that hold it, the preferred one first. Later ones come from the publisher, and may have another order
+        of rows or other names for the classes.
+    aliases
+        Other names.
+    part
+        Which part of an archive of two parts.
+    remarks
+        What one should know before using it.
+    """
+
+    name: str
+    title: str
+    task: Task
+    n_rows: int
+    n_features: int
+    n_classes: int | None
+    nnz: int | None
+    files: tuple[DataFile, ...]
+    aliases: tuple[str, ...] = ()
+    part: Part = "train"
+    remarks: str = ""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of `verify`.
+
+    Parameters
+    ----------
+    name
+        The data set.
+    path
+        Its file.
+    sha256
+        The checksum of the file.
+    known_from
+        Where the checksum that it agrees with comes from: "registry", "first download", or "nowhere" for a file whose
+        checksum is not known.
+    counts_checked
+        Whether the rows, features and classes were counted, too.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+    known_from: Literal["registry", "first download", "nowhere"]
+    counts_checked: bool
+
+
+@functools.cache
+def _registry() -> dict[str, Info]:
+    import tomllib
+
+    text = resources.files("finitesum.datasets").joinpath("registry.toml").read_text(encoding="utf-8")
+    return {name: _info(name, table) for name, table in tomllib.loads(text).items()}
+
+
+def _info(name: str, table: dict[str, Any]) -> Info:
+    files = tuple(
+        DataFile(file["name"], file.get("sha256"), tuple(file.get("urls", ()))) for file in table.pop("files")
+    )
+    return Info(
+        name=name,
+        title=table["title"],
+        task=table["task"],
+        n_rows=table["n_rows"],
+        n_features=table["n_features"],
+        n_classes=table.get("n_classes"),
+        nnz=table.get("nnz"),
+        files=files,
+        aliases=tuple(table.get("aliases", ())),
+        part=table.get("part", "train"),
+        remarks=table.get("remarks", ""),
+    )
+
+
+def list_datasets() -> tuple[Info, ...]:
+    """Return what is known about every data set of the registry, by name.
+
+    Examples
+    --------
+    >>> [info.name for info in list_datasets() if info.n_features == 123]
+    ['a1a', 'a9a', 'a9a.t']
+    """
+    return tuple(sorted(_registry().values(), key=lambda info: info.name.lower()))
+
+
+def info(name: str) -> Info:
+    """Return what is known about a data set.
+
+    Raises
+    ------
+    DataError
+        The registry has none of this name; the nearest names are given.
+
+    Examples
+    --------
+    >>> info("covtype").name
+    'covtype.binary.scale'
+    """
+    known = _registry()
+    if name in known:
+        return known[name]
+    for candidate in known.values():
+        if name in candidate.aliases or name.lower() == candidate.name.lower():
+            return candidate
+    every = [*known, *(alias for candidate in known.values() for alias in candidate.aliases)]
+    close = difflib.get_close_matches(name, every, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(repr(c) for c in close)}?" if close else "See list_datasets()."
+    raise DataError(f"name={preview(name)} is no data set of the registry. {hint}")
+
+
+def find(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Path | None:
+    """Return the file of a data set on this machine, or None where there is none.
+
+    Parameters
+    ----------
+    name
+        A name of the registry, or the name of any file in the folders of data, without its suffixes.
+    data_dir
+        A folder that is searched before those of ``FINITESUM_DATA`` and ``FINITESUM_HOME/data``.
+
+    Returns
+    -------
+    Path or None
+        In each folder a file of the registry's is taken first, then ``NAME.svm`` and its like, plain or compressed.
+    """
+    names = _file_names(name)
+    for folder in search_folders(data_dir):
+        for candidate in names:
+            if (folder / candidate).is_file():
+                return folder / candidate
+    return None
+
+
+def _file_names(name: str) -> list[str]:
+    """Return the names that the file of a data set may have, the preferred one first."""
+    try:
+        entry = info(name)
+    except DataError:
+        names, stem = [], name
+        if not name or Path(name).name != name:  # a path is no name
+            return []
+    else:
+        names, stem = [file.name for file in entry.files], entry.name
+        names += [Path(file).stem for file in names if Path(file).suffix in COMPRESSION_SUFFIXES]  # unpacked
+        if entry.part == "test":  # it shares the archive of the training part
+            return names
+    return names + [stem + form + packed for form in _FORMAT_SUFFIXES for packed in ("", *COMPRESSION_SUFFIXES)]
+
+
+def path(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Return the file of a data set on this machine: as `find`, but its absence is an error.
+
+    Raises
+    ------
+    DataError
+        There is no such file; the message says where to get it and where to put it.
+    """
+    found = find(name, data_dir=data_dir)
+    if found is None:
+        raise DataError(f"{name} is not on this machine. {_where_to_get(info(name), data_dir)}")
+    return found
+
+
+def _where_to_get(entry: Info, data_dir: str | os.PathLike[str] | None) -> str:
+    """Return the advice to those who lack a data set."""
+    folders = " or ".join(str(folder) for folder in search_folders(data_dir)) or "the folder data_dir="
+    sources = [url for file in entry.files for url in file.urls]
+    if sources:
+        kept = next(file.name for file in entry.files if file.urls)
+        return f"Get it from {sources[0]} and put it, as {kept}, into {folders}."
+    return f"No public address is known: put {entry.files[0].name} into {folders}. {entry.remarks}".strip()
+
+
+def fetch(
+    name: str,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    mirrors: Sequence[str] = (),
+    progress: bool = False,
+) -> Path:
+    """Return the file of a data set, which is downloaded where it is not on this machine.
+
+    Parameters
+    ----------
+    name
+        A name of the registry: see `list_datasets`.
+    data_dir
+        A folder that is searched first.
+    mirrors
+        Addresses of folders (http, https, ftp or file) that are tried before the publisher's.
+    progress
+        Whether a bar is drawn on stderr.
+
+    Returns
+    -------
+    Path
+        A file in one of the folders of data; a download goes to ``FINITESUM_HOME/data``.
+
+    Raises
+    ------
+    DataError
+        The name is unknown, or the file cannot be had; the message says where to get it and where to put it.
+    """
+    found = find(name, data_dir=data_dir)
+    if found is not None:
+        return found
+    entry, root = info(name), home()
+    if root is None:
+        raise DataError(f"{name} cannot be stored: no home folder is known. Set FINITESUM_HOME.")
+    failures: list[str] = []
+    for file in entry.files:
+        urls = [f"{mirror.rstrip('/')}/{file.name}" for mirror in mirrors] + list(file.urls)
+        if not urls:
+            continue
+        try:
+            return download(file.name, urls, root / "data", sha256=file.sha256, progress=progress)
+        except DataError as error:
+            failures.append(str(error))
+    reason = " ".join(failures) if failures else f"{name} is not on this machine."
+    raise DataError(f"{reason} {_where_to_get(entry, data_dir)}")
+
+
+def verify(name: str, *, data_dir: str | os.PathLike[str] | None = None, counts: bool = False) -> Verification:
+    """Return the outcome of checking the file of a data set on this machine.
+
+    Parameters
+    ----------
+    name
+        A name of the registry.
+    data_dir
+        A folder that is searched first.
+    counts
+        Whether the file is read as well, to count its rows, features and classes.
+
+    Raises
+    ------
+    DataError
+        The file is not there, or it is not the one that was expected.
+    """
+    entry, file = info(name), path(name, data_dir=data_dir)
+    found = sha256_of(file)
+    expected = next((known.sha256 for known in entry.files if known.name == file.name), None)
+    known_from: Literal["registry", "first download", "nowhere"] = "registry" if expected else "nowhere"
+    if expected is None:
+        expected = recorded_checksum(file.parent, file.name)
+        known_from = "first download" if expected else "nowhere"
+    if expected is not None and found != expected:
+        raise DataError(
+            f"{file}: the SHA-256 is {found}, not {expected} (from the {known_from}). "
+            "The file is damaged or another one: remove it and fetch it again."
+        )
+    if counts:
+        _require_counts(entry, load_dataset(entry.name, data_dir=data_dir, cache=False))
+    return Verification(entry.name, file, found, known_from, counts)
+
+
+def _require_counts(entry: Info, data: Dataset) -> None:
+    n_classes = None if entry.n_classes is None else len(data.label_map())
+    found = {"n_rows": data.n_rows, "n_features": data.n_features, "n_classes": n_classes}
+    for what, value in found.items():
+        if value != getattr(entry, what):
+            raise DataError(f"{data.source}: {what} is {value}, but {entry.name} has {getattr(entry, what)}.")
+
+
+def load_dataset(
+    name: str,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    mirrors: Sequence[str] = (),
+    progress: bool = False,
+    cache: bool = True,
+    memmap: bool = False,
+) -> Dataset:
+    """Return a data set of the registry, with its full number of features.
+
+    Parameters
+    ----------
+    name
+        A name of the registry: see `list_datasets`.
+    data_dir, mirrors, progress
+        As for `fetch`.
+    cache, memmap
+        As for `load`.
+
+    Raises
+    ------
+    DataError
+        What `fetch` and `load` raise.
+    """
+    from dataclasses import replace
+
+    from finitesum.datasets.loading import load
+    from finitesum.datasets.sniff import find_format
+
+    entry = info(name)
+    file = fetch(name, data_dir=data_dir, mirrors=mirrors, progress=progress)
+    part: Part = entry.part if find_format(file) == "npz" else "train"
+    data = load(file, n_features=entry.n_features, task=entry.task, part=part, cache=cache, memmap=memmap)
+    return replace(data, name=entry.name)
