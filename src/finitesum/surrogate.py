@@ -44,7 +44,7 @@ class Pending(NamedTuple):
 
     vectors: Matrix  # (8, padded d)
     weights: Vector  # (8,)
-    count: Indices  # (1,)
+    n_waiting: Indices  # (1,)
 
 
 def empty_surrogate(problem: Problem) -> Surrogate:
@@ -72,11 +72,11 @@ def full_hessian(surrogate: Surrogate) -> Matrix:
 @kernel_part
 def _join(surrogate: Surrogate, pending: Pending) -> None:
     """Add the outer products that wait to H."""
-    if pending.count[0] > 0:
-        for k in range(pending.count[0], RANK):
+    if pending.n_waiting[0] > 0:
+        for k in range(pending.n_waiting[0], RANK):
             pending.weights[k] = 0.0
         add_outer_products(surrogate.hessian, pending.vectors, pending.weights)
-        pending.count[0] = 0
+        pending.n_waiting[0] = 0
 
 
 @kernel_part
@@ -91,12 +91,12 @@ def _raise_curvature(linear_sum: LinearSum, surrogate: Surrogate, pending: Pendi
     if linear_sum.rows.is_sparse():
         linear_sum.rows.gram_add(i, rise, surrogate.hessian)
         return
-    if pending.count[0] == RANK:
+    if pending.n_waiting[0] == RANK:
         _join(surrogate, pending)
-    k = pending.count[0]
+    k = pending.n_waiting[0]
     linear_sum.rows.copy_to(i, pending.vectors[k])
     pending.weights[k] = rise
-    pending.count[0] = k + 1
+    pending.n_waiting[0] = k + 1
 
 
 @kernel_part
@@ -135,7 +135,7 @@ def _add_outer_product(vector: Vector, weight: float, y: Vector, out: Vector) ->
 def curvature_product(surrogate: Surrogate, pending: Pending, y: Vector, out: Vector) -> None:
     """Write H y to out; both have the padded length."""
     multiply(surrogate.hessian, y, out)
-    for k in range(pending.count[0]):
+    for k in range(pending.n_waiting[0]):
         _add_outer_product(pending.vectors[k], pending.weights[k], y, out)
 
 

@@ -1,0 +1,71 @@
+"""Small problems, twice: as the library has them and as the oracles have them."""
+
+import numpy as np
+import scipy.sparse
+
+from finitesum.problem import Problem
+from oracles.sums import Sum
+
+FORMATS = ("dense", "csr32", "csr64")
+
+
+def as_format(X, form):
+    if form == "dense":
+        return X
+    matrix = scipy.sparse.csr_array(X)
+    if form == "csr64":
+        matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    return matrix
+
+
+def make_pair(
+    form="dense",
+    loss="logistic",
+    *,
+    n=23,
+    d=6,
+    alpha=0.05,
+    l1_ratio=0.0,
+    intercept=False,
+    weighted=False,
+    batch_size=1,
+    dtype=np.float64,
+    seed=0,
+):
+    """Return the same problem as (Problem, Sum); half of the entries are zero."""
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
+    if loss == "poisson":
+        X *= 0.4  # the exponential has no bound on its curvature: keep the fixed steps of the tests stable
+    signal = X @ rng.standard_normal(d) + 0.5 * rng.standard_normal(n)
+    if loss == "poisson":
+        y = rng.poisson(np.exp(np.clip(signal, -2, 2))).astype(float)
+    elif loss in ("squared", "huber"):
+        y = signal
+    else:
+        y = np.where(signal > 0, 1.0, -1.0)
+    weights = rng.integers(1, 5, n).astype(float) if weighted else None
+    offsets = 0.3 * rng.standard_normal(n) if weighted else None
+    problem = Problem.linear(
+        as_format(X, form),
+        y,
+        loss=loss,
+        alpha=alpha,
+        l1_ratio=l1_ratio,
+        fit_intercept=intercept,
+        sample_weight=weights,
+        offset=offsets,
+        batch_size=batch_size,
+    )
+    oracle = Sum(
+        X,
+        y,
+        loss,
+        l1=alpha * l1_ratio,
+        l2=alpha * (1 - l1_ratio),
+        intercept=intercept,
+        weights=weights,
+        offsets=offsets,
+        batch_size=batch_size,
+    )
+    return problem, oracle

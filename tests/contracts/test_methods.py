@@ -1,0 +1,189 @@
+"""What every registered method must do. A new method adds a row to ROWS and, with its oracle, one to ORACLES."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from contracts.problems import FORMATS, make_pair
+from finitesum import METHODS, minimize
+from finitesum.checkpoint import flatten, unflatten
+from finitesum.measures import evaluate
+from finitesum.sampling import order_of_pass
+from oracles import methods as oracles
+
+#: Options under which a method runs the recursion of its oracle, and the oracle's own.
+ORACLES = {
+    "fg": ({"step_size": 0.8}, lambda F, x, orders: oracles.fg(F, x, orders, 0.8)),
+    "afg": ({"step_size": 0.5, "momentum": 0.6}, lambda F, x, orders: oracles.afg(F, x, orders, 0.5, 0.6)),
+    "ig": ({"step_size": 0.2}, lambda F, x, orders: oracles.ig(F, x, orders, 0.2)),
+    "iag": ({"step_size": 0.05}, lambda F, x, orders: oracles.aggregated(F, x, orders, 0.05)),
+    "sag": ({"step_size": 0.1}, lambda F, x, orders: oracles.aggregated(F, x, orders, 0.1)),
+    "saga": ({"step_size": 0.07}, lambda F, x, orders: oracles.saga(F, x, orders, 0.07)),
+    "ciag": ({"step_size": 0.3}, lambda F, x, orders: oracles.ciag(F, x, orders, 0.3, 0.0)),
+    "a-ciag": (
+        {"step_size": 0.2, "extrapolation": 0.5},
+        lambda F, x, orders: oracles.ciag(F, x, orders, 0.2, 0.5),
+    ),
+}
+
+#: Component gradients and Hessians that k passes over m components cost.
+COUNTS = {
+    "fg": lambda k, m: (k * m, 0),
+    "afg": lambda k, m: (k * m, 0),
+    "ig": lambda k, m: (k * m, 0),
+    "iag": lambda k, m: (k * m, 0),
+    "sag": lambda k, m: (k * m, 0),
+    "saga": lambda k, m: (k * m, 0),
+    "ciag": lambda k, m: (k * m, k * m),
+    "a-ciag": lambda k, m: (k * m, k * m),
+}
+
+#: Methods that do not reach high accuracy: their tolerance in the stopping test.
+LOOSE = {"ig": 2e-2, "iag": 1e-5}
+
+ALL = sorted(METHODS)
+WITH_ORACLE = sorted(ORACLES)
+
+
+def run(method, problem, x0, orders):
+    state = method.init(problem, x0)
+    for order in orders:
+        state = method.run_pass(problem, state, order)
+        yield state
+
+
+def orders_of(method, m, n_passes=4, seed=3, sampling="with-replacement"):
+    return [order_of_pass(sampling, seed, k, m) for k in range(n_passes)]
+
+
+def start(problem, seed=5):
+    return np.random.default_rng(seed).standard_normal(problem.dim)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", WITH_ORACLE)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {},
+        {"batch_size": 4, "intercept": True, "weighted": True},
+        {"l1_ratio": 0.7, "alpha": 0.1, "intercept": True},
+        {"batch_size": 23, "l1_ratio": 0.3},
+        {"loss": "squared", "alpha": 0.0, "batch_size": 2},
+        {"loss": "poisson", "weighted": True, "intercept": True},
+        {"loss": "huber", "batch_size": 3},
+        {"loss": "squared-hinge", "l1_ratio": 0.5},
+        {"loss": "smoothed-hinge", "weighted": True, "batch_size": 5},
+    ],
+    ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()) or "plain",
+)
+def test_equals_its_oracle_pass_by_pass(name, form, setting):
+    problem, oracle = make_pair(form, **setting)
+    options, recursion = ORACLES[name]
+    method = METHODS[name](**options)
+    orders = orders_of(method, problem.n_components)
+    x0 = 0.3 * start(problem)
+    for state, expected in zip(run(method, problem, x0, orders), recursion(oracle, x0, orders), strict=True):
+        np.testing.assert_allclose(state.x, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", WITH_ORACLE)
+def test_float32_rows_are_summed_in_float64(name):
+    problem, oracle = make_pair("dense", dtype=np.float32, batch_size=3)
+    assert problem.rows.values.dtype == np.float32
+    options, recursion = ORACLES[name]
+    method = METHODS[name](**options)
+    orders = orders_of(method, problem.n_components)
+    x0 = start(problem)
+    for state, expected in zip(run(method, problem, x0, orders), recursion(oracle, x0, orders), strict=True):
+        np.testing.assert_allclose(state.x, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_leaves_the_start_and_earlier_states_alone(name):
+    problem, _ = make_pair(batch_size=2)
+    method = METHODS[name]()
+    x0 = start(problem)
+    kept = x0.copy()
+    state = method.init(problem, x0)
+    for order in orders_of(method, problem.n_components):
+        before = copy.deepcopy(state)
+        after = method.run_pass(problem, state, order)
+        for key, value in flatten(before).items():
+            np.testing.assert_array_equal(flatten(state)[key], value, err_msg=key)
+        state = after
+    np.testing.assert_array_equal(x0, kept)
+
+
+@pytest.mark.parametrize("form", ("dense", "csr32"))
+@pytest.mark.parametrize("name", ALL)
+def test_goes_on_from_a_stored_state_to_the_same_bits(name, form):
+    problem, _ = make_pair(form, batch_size=2, l1_ratio=0.0)
+    method = METHODS[name]()
+    orders = orders_of(method, problem.n_components, n_passes=6)
+    whole = list(run(method, problem, start(problem), orders))
+    for stop in range(1, 6):
+        stored = {key: np.array(value) for key, value in flatten(whole[stop - 1]).items()}
+        state = unflatten(method.state_type, stored)
+        for order in orders[stop:]:
+            state = method.run_pass(problem, state, order)
+        assert state.x.tobytes() == whole[-1].x.tobytes()
+        assert state.n_gradients == whole[-1].n_gradients
+
+
+@pytest.mark.parametrize("name", sorted(COUNTS))
+def test_counts_component_gradients_and_hessians_exactly(name):
+    problem, _ = make_pair(batch_size=3)
+    method = METHODS[name]()
+    states = list(run(method, problem, start(problem), orders_of(method, problem.n_components)))
+    for k, state in enumerate(states, start=1):
+        assert (state.n_gradients, state.n_hessians) == COUNTS[name](k, problem.n_components)
+
+
+@pytest.mark.parametrize("name", [n for n in WITH_ORACLE if n not in ("fg", "afg")])
+def test_visits_in_the_given_order(name):
+    problem, oracle = make_pair("csr32")
+    options, recursion = ORACLES[name]
+    forward = np.arange(problem.n_components)
+    ends = []
+    for order in (forward, forward[::-1].copy()):
+        (state,) = run(METHODS[name](**options), problem, start(problem), [order])
+        (expected,) = recursion(oracle, start(problem), [order])
+        np.testing.assert_allclose(state.x, expected, rtol=1e-12, atol=1e-12)
+        ends.append(state.x)
+    assert np.abs(ends[0] - ends[1]).max() > 1e-6
+
+
+@pytest.mark.parametrize("form", ("dense", "csr32"))
+@pytest.mark.parametrize("name", ALL)
+def test_stops_once_the_exact_optimality_is_at_most_tol(name, form):
+    problem, oracle = make_pair(form, n=60, alpha=0.1, intercept=True, batch_size=2)
+    tol = LOOSE.get(name, 1e-9)
+    result = minimize(problem, method=name, tol=tol, max_iter=3000)
+    assert result.success, result.message
+    assert result.optimality <= tol
+    assert result.optimality == pytest.approx(oracle.optimality(result.x), rel=1e-3, abs=1e-14)
+    assert result.fun == pytest.approx(oracle.objective(result.x), rel=1e-12)
+    assert result.n_passes <= 3001
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_estimate_is_close_to_the_exact_optimality_once_it_converges(name):
+    problem, _ = make_pair(n=60, alpha=0.1, batch_size=2)
+    method = METHODS[name]()
+    state = method.init(problem, np.zeros(problem.dim))
+    for k in range(60):
+        state = method.run_pass(problem, state, order_of_pass(method.default_sampling, 0, k, problem.n_components))
+    estimate = method.estimate(problem, state)
+    exact = evaluate(problem, state.x).optimality
+    if not np.isnan(estimate):
+        assert exact <= max(30 * estimate, 1e-13)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_method_is_described(name):
+    cls = METHODS[name]
+    assert cls.name == name
+    assert all(isinstance(text, str) and text for text in cls.card)
+    assert cls().default_batch_size(make_pair()[0]) >= 1
