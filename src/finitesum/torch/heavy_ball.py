@@ -1,0 +1,272 @@
+"""What `AdaHB` and `HB` share: groups, states, the choice of the implementation, saving and loading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast, overload
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from finitesum.torch.epochs import Watch
+from finitesum.torch.fused import fused_update_cpu
+from finitesum.torch.fused_cuda import fused_update_cuda
+from finitesum.torch.options import check_group, check_parameter, is_plain
+from finitesum.torch.projections import Projector
+from finitesum.torch.saving import load_exactly, with_plain_groups
+from finitesum.torch.schedule import Coefficients, Group, time_of, unbound
+from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, slot_of
+from finitesum.torch.updates import Rule, foreach_update, reference_update
+
+#: So many entries of w, g, m, v and s together fit a core's cache: on the CPU lists are cut there.
+CACHE_SIZED = 2**16
+
+_ONE = torch.tensor(1.0)  # adding a number costs a new tensor for each step of the list
+
+
+class HeavyBall(Optimizer):
+    """The base of `AdaHB` and `HB`; it is no optimizer by itself."""
+
+    _adaptive: bool
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self._watch = Watch()
+        self._projectors: dict[int, Projector] = {}
+        super().__init__(params, {**defaults, "t": 1.0 if defaults["steps_per_epoch"] is None else None})
+
+    @property
+    def epoch(self) -> float:
+        """t of the last update: the largest over all parameters, 0 before the first update.
+
+        One number an optimizer; a parameter that was added late lags behind, and with different ``steps_per_epoch`` so do
+        groups. On a GPU with ``capturable=True`` it waits for the device.
+        """
+        times = [
+            float(time_of(float(state["step"]), group))
+            for group in self.param_groups
+            for param in group["params"]
+            if (state := self.state.get(param)) and float(state["step"]) > 0
+        ]
+        return max(times, default=0.0)
+
+    @property
+    def n_updates(self) -> int:
+        """Number of updates of the parameter that has had most of them."""
+        return max((int(state["step"]) for state in self.state.values() if "step" in state), default=0)
+
+    def epoch_end(self) -> int | None:
+        """Check, at the end of an epoch, that it had the length given as ``steps_per_epoch``. Changes nothing.
+
+        Nothing else can tell: a wrong length is a valid schedule, only a worse one. Call it once and leave it out
+        afterwards, or call it after every epoch.
+
+        Returns
+        -------
+        n_updates : int or None
+            The updates since the last call; None in the first call after loading a state.
+
+        Warns
+        -----
+        EpochLengthWarning
+            The epoch was longer or shorter than ``steps_per_epoch`` by more than one in a hundred (mixed precision skips
+            an update now and then), or t is left to a scheduler that did not move it.
+        """
+        return self._watch.epoch_end(self.param_groups, self.n_updates)
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group, with options of its own where given.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An option is of the wrong kind or out of its range; the constraint does not fit a parameter.
+        """
+        own_length = "steps_per_epoch" in param_group and "t" not in param_group
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        try:
+            if own_length:
+                group["t"] = 1.0 if group["steps_per_epoch"] is None else None
+            check_group(group)
+            for param in group["params"]:
+                check_parameter(param, group, self._projector(group))
+        except (TypeError, ValueError, RuntimeError):
+            self.param_groups.pop()
+            raise
+        if group["capturable"] and group["t"] is not None and group["params"]:
+            group["t"] = torch.as_tensor(group["t"], dtype=torch.float32, device=group["params"][0].device)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("_watch", Watch()).mark = None
+        self.__dict__.setdefault("_projectors", {})
+        for group in self.param_groups:
+            for key, value in self.defaults.items():
+                group.setdefault(key, value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as tensors and plain values; a constraint is described in words, and given anew to load."""
+        return with_plain_groups(super().state_dict())
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state. Options of the groups come from it too, except their constraints, which stay as they are.
+
+        Warns
+        -----
+        UserWarning
+            The state was saved under another constraint.
+        """
+        load_exactly(self, state_dict, super().load_state_dict)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Make one update.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Evaluates the model again and returns the loss.
+
+        Raises
+        ------
+        RuntimeError
+            A gradient is sparse, or a CUDA graph is being captured without ``capturable=True``.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.set_grad_enabled(bool(self.defaults["differentiable"])):
+            for group in self.param_groups:
+                self._update_group(group)
+        self._watch.after_update(self.param_groups)
+        return loss
+
+    def _update_group(self, group: Group) -> None:
+        rule = self._rule(group)
+        slots = [self._slot(param, group, rule) for param in group["params"] if param.grad is not None]
+        if not slots:
+            return
+        compiling = torch.compiler.is_compiling()
+        on_device = bool(group["capturable"]) or compiling
+        if not on_device:
+            _refuse_capture(slots)
+        _count([slot.step for slot in slots])
+        for bucket in buckets(slots, on_device):
+            k = bucket_coefficients(bucket, group, on_device)
+            if group["fused"] and not compiling:
+                _run_fused(bucket, k, rule)
+            elif _uses_lists(bucket, group):
+                _run_lists(bucket, k, rule)
+            else:
+                self._run_reference(bucket, k, rule)
+
+    def _slot(self, param: Tensor, group: Group, rule: Rule) -> Slot:
+        state = self.state[param]
+        if not state:
+            state.update(new_state(param, group, self._adaptive))
+            if rule.project is not None and not rule.smooth:
+                param.copy_(rule.project(param, None))  # a start outside of the set is no displacement
+        return slot_of(param, state)
+
+    def _run_reference(self, bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
+        for slot, own in zip(bucket, _each(k, len(bucket)), strict=True):
+            param, displacement, square = reference_update(slot, own, rule)
+            slot.param.copy_(param)
+            if rule.smooth:
+                self._replace_state(slot, displacement, square)
+                continue
+            slot.displacement.copy_(displacement)
+            if slot.square_avg is not None:
+                slot.square_avg.copy_(cast(Tensor, square))
+
+    def _replace_state(self, slot: Slot, displacement: Tensor, square: Tensor | None) -> None:
+        """Keep the new state's history, which writing into the old one would lose or spoil."""
+        state = self.state[slot.owner]
+        whole = torch.view_as_complex if slot.owner.is_complex() else _same
+        state["momentum_buffer"] = whole(displacement)
+        if square is not None:
+            state["square_avg"] = whole(square)
+
+    def _rule(self, group: Group) -> Rule:
+        return Rule(
+            adaptive=self._adaptive,
+            maximize=bool(group["maximize"]),
+            weight_decay=0.0 if group["decoupled_weight_decay"] else float(group["weight_decay"]),
+            guard=self._adaptive and group["delta"] == 0,
+            smooth=bool(group["differentiable"]),
+            project=self._projector(group),
+        )
+
+    def _projector(self, group: Group) -> Projector | None:
+        constraint = group["constraint"]
+        if constraint is None:
+            return None
+        known = self._projectors.get(id(constraint))
+        if known is None or known.constraint is not constraint:
+            known = self._projectors[id(constraint)] = Projector(constraint)
+        return known
+
+
+def _count(steps: list[Tensor]) -> None:
+    if steps[0].device.type == "cpu" and not torch.compiler.is_compiling():
+        torch._foreach_add_(steps, _ONE, alpha=1.0)
+    else:
+        torch._foreach_add_(steps, 1)
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _each(k: Coefficients, n: int) -> list[Coefficients]:
+    return unbound(k, n) if isinstance(k.momentum, Tensor) and k.momentum.dim() else [k] * n
+
+
+def _uses_lists(bucket: list[Slot], group: Group) -> bool:
+    if group["foreach"] is not None:
+        return bool(group["foreach"])
+    return not group["differentiable"] and all(is_plain(slot.owner) for slot in bucket)
+
+
+def _run_lists(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
+    if bucket[0].param.device.type != "cpu" or isinstance(k.momentum, Tensor):
+        foreach_update(bucket, k, rule)
+        return
+    for part in _cache_sized(bucket):
+        foreach_update(part, k, rule)
+
+
+def _cache_sized(bucket: list[Slot]) -> Iterator[list[Slot]]:
+    """Cut a list so that each part may stay in the cache between the operations."""
+    part: list[Slot] = []
+    n = 0
+    for slot in bucket:
+        if part and n + slot.param.numel() > CACHE_SIZED:
+            yield part
+            part, n = [], 0
+        part.append(slot)
+        n += slot.param.numel()
+    yield part
+
+
+def _run_fused(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
+    if bucket[0].param.device.type == "cpu":
+        fused_update_cpu(bucket, k, rule)
+        return
+    for slot, own in zip(bucket, _each(k, len(bucket)), strict=True):
+        fused_update_cuda(slot, own, rule)
+
+
+def _refuse_capture(slots: list[Slot]) -> None:
+    on_cuda = any(slot.param.device.type == "cuda" for slot in slots)
+    if on_cuda and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "a CUDA graph is being captured, which would freeze t. Make the optimizer with capturable=True."
+        )

@@ -1,0 +1,98 @@
+r"""What t is, and the numbers of one update that follow from it.
+
+The theorems count steps, the published networks count epochs, and these are two different optimizers: with t = step the
+gradient is taken near the uniform mean of all past points. So t is always asked for:
+
+==========================  =========================================================
+``steps_per_epoch=n``       t = floor((step - 1) / n) + 1, one unit an epoch
+``... interpolate=True``    t = 1 + (step - 1) / n, without jumps
+``steps_per_epoch=1``       t = step, the theorems
+``steps_per_epoch=None``    t is ``group["t"]``, which `EpochT` sets
+==========================  =========================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+Group = dict[str, Any]
+
+
+class Coefficients(NamedTuple):
+    """The scalars of one update: floats, or tensors where t must stay on the device."""
+
+    momentum: float | Tensor  # t / (t + 2)
+    step_size: float | Tensor  # lr / ((t + 2) sqrt t)
+    keep: float | Tensor  # 1 - gamma / t
+    gain: float | Tensor  # gamma / t
+    floor: float | Tensor  # delta / sqrt t
+    shrink: float | Tensor  # 1 - weight_decay * lr / (2 sqrt t), where the decay is decoupled, else 1
+
+
+def time_of(step: float | Tensor, group: Group) -> float | Tensor:
+    """Return t of an update, given its number (from 1).
+
+    Examples
+    --------
+    >>> group = {"steps_per_epoch": 3, "interpolate": False}
+    >>> [time_of(float(step), group) for step in range(1, 8)]
+    [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0]
+    """
+    n: int | None = group["steps_per_epoch"]
+    if n is None:
+        t = group["t"]
+        return torch.as_tensor(t, dtype=step.dtype, device=step.device) if isinstance(step, Tensor) else float(t)
+    if group["interpolate"]:
+        return (step - 1) / n + 1
+    if isinstance(step, Tensor):
+        return torch.div(step - 1, n, rounding_mode="floor") + 1
+    return (step - 1) // n + 1
+
+
+def coefficients(step: float | Tensor, group: Group) -> Coefficients:
+    r"""Return the scalars of update number ``step``.
+
+    .. math:: \beta_t = \frac{t}{t+2}, \quad \alpha_t = \frac{\alpha}{(t+2)\sqrt t}, \quad \beta_{2t} = 1 - \frac{\gamma}{t}
+
+    [1, eq. 12 with the parameters of theorem 5]. ``gain`` is gamma / t and never 1 - keep, which cancels in float32. A
+    parameter whose first update comes when t is past 1 (set by a scheduler) starts with its squared gradient as the
+    second moment; otherwise its first move would be sqrt(t) times too long.
+
+    Parameters
+    ----------
+    step : float or Tensor of shape () or (n,)
+        Number of the update, from 1.
+    group : dict
+        A param group.
+    """
+    t = time_of(step, group)
+    root = t**0.5
+    lr = _as_scalar(group["lr"], step, keep_tensor=bool(group["differentiable"]))
+    slowed = lr / root if group["decay"] == "sqrt" else lr
+    gain = group.get("gamma", 1.0) / t
+    if group["steps_per_epoch"] is None:
+        gain = torch.where(step == 1, 1.0, gain) if isinstance(step, Tensor) else (1.0 if step == 1 else gain)
+    decay = group["weight_decay"] if group["decoupled_weight_decay"] else 0.0
+    return Coefficients(
+        momentum=t / (t + 2),
+        step_size=slowed / (t + 2),
+        keep=1 - gain,
+        gain=gain,
+        floor=group.get("delta", 0.0) / root,
+        shrink=1 - decay * slowed / 2,
+    )
+
+
+def _as_scalar(lr: float | Tensor, step: float | Tensor, keep_tensor: bool) -> Any:
+    if isinstance(step, Tensor):
+        return torch.as_tensor(lr, dtype=step.dtype, device=step.device)
+    return lr if keep_tensor or not isinstance(lr, Tensor) else float(lr)
+
+
+def unbound(k: Coefficients, n: int) -> list[Coefficients]:
+    """Split coefficients of shape (n,) into n of shape ()."""
+    columns = [cast(Tensor, value).expand(n).unbind() for value in k]
+    return [Coefficients(*row) for row in zip(*columns, strict=True)]

@@ -1,0 +1,84 @@
+"""The tensors of one update, gathered from parameters and states, and sorted into lists that can share their scalars."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from finitesum.torch.schedule import Coefficients, Group, coefficients
+
+State = dict[str, Any]
+
+
+class Slot(NamedTuple):
+    """The tensors of one parameter, real ones: complex ones are seen as pairs of real numbers."""
+
+    owner: Tensor  # the parameter as the user gave it
+    step: Tensor  # number of this update, shape ()
+    param: Tensor  # w
+    grad: Tensor  # g
+    displacement: Tensor  # m
+    square_avg: Tensor | None  # v; None for HB
+
+
+def state_type(param: Tensor) -> torch.dtype:
+    """Return the type of a parameter's state: at least float32, because half precision stalls or divides by zero."""
+    return torch.promote_types(param.dtype, torch.float32)
+
+
+def step_device(param: Tensor, group: Group) -> torch.device:
+    """Return where the number of updates is kept: with the parameter only if it must not be read back."""
+    return param.device if group["capturable"] else torch.device("cpu")
+
+
+def new_state(param: Tensor, group: Group, adaptive: bool) -> State:
+    """Return the state before the first update: all zero."""
+    like = {"dtype": state_type(param), "memory_format": torch.preserve_format}
+    state = {
+        "step": torch.zeros((), dtype=torch.float32, device=step_device(param, group)),
+        "momentum_buffer": torch.zeros_like(param, **cast(Any, like)),
+    }
+    if adaptive:
+        state["square_avg"] = torch.zeros_like(param, **cast(Any, like))
+    return state
+
+
+def slot_of(param: Tensor, state: State) -> Slot:
+    """Gather the tensors of a parameter that has a gradient.
+
+    Raises
+    ------
+    RuntimeError
+        The gradient is sparse.
+    """
+    grad = cast(Tensor, param.grad)
+    if grad.layout != torch.strided:
+        raise RuntimeError(
+            f"sparse gradients are not supported, got one of layout {grad.layout}: momentum moves every entry at every "
+            "step. Use torch.nn.Embedding(..., sparse=False), or torch.optim.SparseAdam for these parameters."
+        )
+    tensors = param, grad, state["momentum_buffer"], state.get("square_avg")
+    if param.is_complex():
+        tensors = cast(Any, tuple(x if x is None else torch.view_as_real(x.resolve_conj()) for x in tensors))
+    return Slot(param, state["step"], *tensors)
+
+
+def buckets(slots: list[Slot], on_device: bool) -> list[list[Slot]]:
+    """Sort parameters into lists of one device and type, and of one step where that is read."""
+    lists: dict[Any, list[Slot]] = {}
+    for slot in slots:
+        step = None if on_device else slot.step.item()
+        key = slot.param.device, slot.param.dtype, slot.grad.dtype, step
+        lists.setdefault(key, []).append(slot)
+    return list(lists.values())
+
+
+def bucket_coefficients(bucket: list[Slot], group: Group, on_device: bool) -> Coefficients:
+    """Return the scalars of a list: floats, or tensors of shape (n,) that never leave the device."""
+    if not on_device:
+        return coefficients(bucket[0].step.item(), group)
+    steps = torch.stack([slot.step for slot in bucket])
+    is_double = bucket[0].displacement.dtype == torch.float64
+    return coefficients(steps.double() if is_double else steps, group)

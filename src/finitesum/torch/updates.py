@@ -1,0 +1,198 @@
+r"""The update of a parameter: once to be read (`reference_update`) and once for lists of tensors (`foreach_update`).
+
+.. math::
+
+    v_t &= (1 - \tfrac{\gamma}{t})\, v_{t-1} + \tfrac{\gamma}{t}\, g_t^2, \qquad
+    s_t = \sqrt{v_t} + \delta/\sqrt t \\
+    m_t &= \tfrac{t}{t+2}\, m_{t-1} + \tfrac{\alpha}{(t+2)\sqrt t}\, g_t / s_t \\
+    w_{t+1} &= P_Q^{s_t}(w_t - m_t), \qquad m_t \leftarrow w_t - w_{t+1}
+
+[1, eq. 12 and algorithm 1]; HB [1, theorem 3] has s = 1 and no v. Deviations from the paper:
+
+* the projection is the one in the metric s, which the proofs use, and not the Euclidean one that is printed;
+* m is the true displacement after the projection. Written as ``m += (w - m) - P(w - m)``, so that a projection that does
+  nothing changes no bit;
+* where s is zero (delta = 0 and no gradient so far) it is taken as one: the quotient is then 0, as it should be.
+
+References
+----------
+.. [1] Tao, Long, Wu, Tao, "The Role of Momentum Parameters in the Optimal Convergence of Adaptive Polyak's Heavy-ball
+   Methods", ICLR 2021, arXiv 2102.07314.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from finitesum.torch.schedule import Coefficients
+from finitesum.torch.slots import Slot
+
+Projection = Callable[[Tensor, Tensor | None], Tensor]
+
+
+class Rule(NamedTuple):
+    """What does not change from step to step."""
+
+    adaptive: bool  # AdaHB, else HB
+    maximize: bool
+    weight_decay: float  # the coupled one: added to the gradient
+    guard: bool  # s may be zero
+    smooth: bool  # derivatives are taken through the update
+    project: Projection | None
+
+
+def _root(v: Tensor, smooth: bool) -> Tensor:
+    """Return the square root, with derivative 0 at 0 where derivatives are asked for: there it is infinite."""
+    if not smooth:
+        return v.sqrt()
+    positive = v > 0
+    return torch.where(positive, torch.where(positive, v, 1).sqrt(), 0)
+
+
+def reference_update(slot: Slot, k: Coefficients, rule: Rule) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the new (w, m, v) of one parameter; nothing is written.
+
+    Parameters
+    ----------
+    slot : Slot
+        w, g, m and v, of one shape. All is computed in the type of m.
+    k : Coefficients
+        Scalars: floats or tensors of shape ().
+    rule : Rule
+        The options.
+    """
+    w, g, m, v = slot.param.to(slot.displacement), slot.grad.to(slot.displacement), slot.displacement, slot.square_avg
+    if rule.maximize:
+        g = -g
+    if rule.weight_decay:
+        g = g + rule.weight_decay * w
+    w = k.shrink * w
+    s = None
+    if v is not None:
+        v = k.keep * v + k.gain * g * g
+        s = _root(v, rule.smooth) + k.floor
+        if rule.guard:
+            s = torch.where(s == 0, 1, s)
+        g = g / s
+    m = k.momentum * m + k.step_size * g
+    x = w - m
+    if rule.project is not None:
+        y = rule.project(x, s)
+        m, x = m + (x - y), y
+    return x, m, v
+
+
+def foreach_update(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
+    """Update a list of parameters of one type and device in place, with one call for each operation.
+
+    Parameters
+    ----------
+    slots : list of Slot
+        The parameters, their gradients and states.
+    k : Coefficients
+        Floats, or tensors of shape (n,): one number a parameter.
+    rule : Rule
+        The options; ``smooth`` is not served.
+    """
+    slots, narrow = [_widened(slot) for slot in slots], slots
+    scale = _Scale(len(slots))
+    params, displacements = [slot.param for slot in slots], [slot.displacement for slot in slots]
+    grads = _gradients(slots, rule)
+    if not (isinstance(k.shrink, float) and k.shrink == 1.0):
+        scale.multiply(params, k.shrink)
+    metrics = None
+    if rule.adaptive:
+        squares = [cast(Tensor, slot.square_avg) for slot in slots]
+        scale.multiply(squares, k.keep)
+        scale.add_product(squares, grads, grads, k.gain)
+        metrics = _metrics(squares, k, rule, scale)
+    scale.multiply(displacements, k.momentum)
+    if metrics is None:
+        scale.add(displacements, grads, k.step_size)
+    else:
+        scale.add_quotient(displacements, grads, metrics, k.step_size)
+    if rule.project is None:
+        torch._foreach_sub_(params, displacements)
+    else:
+        _move_within(slots, metrics, rule.project)
+    for before, after in zip(narrow, slots, strict=True):
+        if before.param is not after.param:
+            before.param.copy_(after.param)
+
+
+def _widened(slot: Slot) -> Slot:
+    """Return the slot with parameter and gradient in the type of the state: rounded once, at the end."""
+    dtype = slot.displacement.dtype
+    return slot._replace(param=slot.param.to(dtype), grad=slot.grad.to(dtype))
+
+
+def _gradients(slots: list[Slot], rule: Rule) -> list[Tensor]:
+    """Return the gradients with sign and coupled weight decay; the given ones stay as they are."""
+    grads = [slot.grad for slot in slots]
+    if rule.maximize:
+        grads = list(torch._foreach_neg(grads))
+    if rule.weight_decay:
+        grads = list(torch._foreach_add(grads, [slot.param for slot in slots], alpha=rule.weight_decay))
+    return grads
+
+
+def _metrics(squares: list[Tensor], k: Coefficients, rule: Rule, scale: _Scale) -> list[Tensor]:
+    metrics = list(torch._foreach_sqrt(squares))
+    if rule.guard:
+        for s in metrics:
+            s.masked_fill_(s == 0, 1)
+    else:
+        scale.add_number(metrics, k.floor)
+    return metrics
+
+
+def _move_within(slots: list[Slot], metrics: list[Tensor] | None, project: Projection) -> None:
+    for index, slot in enumerate(slots):
+        x = slot.param - slot.displacement
+        y = project(x, None if metrics is None else metrics[index])
+        slot.displacement.add_(x - y)
+        slot.param.copy_(y)
+
+
+class _Scale:
+    """List operations with a scalar: one float for all tensors, or a tensor of shape (n,) with one number for each."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def _each(self, scalar: Tensor) -> list[Tensor]:
+        return list(scalar.expand(self.n).unbind())
+
+    def multiply(self, tensors: list[Tensor], scalar: float | Tensor) -> None:
+        if isinstance(scalar, Tensor):
+            torch._foreach_mul_(tensors, self._each(scalar))
+        else:
+            torch._foreach_mul_(tensors, scalar)
+
+    def add_number(self, tensors: list[Tensor], scalar: float | Tensor) -> None:
+        if isinstance(scalar, Tensor):
+            torch._foreach_add_(tensors, self._each(scalar))
+        else:
+            torch._foreach_add_(tensors, scalar)
+
+    def add(self, tensors: list[Tensor], others: list[Tensor], scalar: float | Tensor) -> None:
+        if isinstance(scalar, Tensor):
+            torch._foreach_add_(tensors, torch._foreach_mul(others, self._each(scalar)))
+        else:
+            torch._foreach_add_(tensors, others, alpha=scalar)
+
+    def add_product(self, tensors: list[Tensor], a: list[Tensor], b: list[Tensor], scalar: float | Tensor) -> None:
+        if isinstance(scalar, Tensor):
+            self.add(tensors, list(torch._foreach_mul(a, b)), scalar)
+        else:
+            torch._foreach_addcmul_(tensors, a, b, value=scalar)
+
+    def add_quotient(self, tensors: list[Tensor], a: list[Tensor], b: list[Tensor], scalar: float | Tensor) -> None:
+        if isinstance(scalar, Tensor):
+            self.add(tensors, list(torch._foreach_div(a, b)), scalar)
+        else:
+            torch._foreach_addcdiv_(tensors, a, b, value=scalar)

@@ -1,0 +1,25 @@
+"""One thread, so that torch leaves the other cores alone; the oracle by its path; random gradients."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch = pytest.importorskip("torch.optim", reason="torch is not installed") and __import__("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def oracle():
+    path = Path(__file__).parents[1] / "oracles" / "adahb_torch.py"
+    spec = importlib.util.spec_from_file_location("oracle_adahb_torch", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
