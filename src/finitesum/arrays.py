@@ -14,5 +14,8 @@ Matrix = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 """An int64 array of one axis: an order of visits."""
 
+Flags = npt.NDArray[np.bool_]
+"""A bool array of one axis: which components were visited."""
+
 Data = npt.NDArray[Any]
 """float32 or float64 values as they were given: the stored entries of the rows."""

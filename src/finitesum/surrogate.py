@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum import symmetric
-from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.arrays import Flags, Indices, Matrix, Vector
 from finitesum.jit import kernel, kernel_part, reassociated_part
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.symmetric import RANK, add_outer_products, multiply
@@ -35,6 +35,7 @@ class Surrogate(NamedTuple):
     margins: Vector  # (n,)  u_i = z_i'anchor, without the offset
     slopes: Vector  # (n,)  phi'_i at the anchor, 0 before the first visit
     curvatures: Vector  # (n,)  phi''_i at the anchor, 0 before the first visit
+    visited: Flags  # (m,)  whether a component was visited
     linear: Vector  # (d,)  b
     hessian: Matrix  # H, a padded lower triangle: see `finitesum.symmetric`
 
@@ -53,15 +54,14 @@ def empty_surrogate(problem: Problem) -> Surrogate:
     hessian = symmetric.allocate(dim)
     diagonal = np.arange(problem.rows.n_columns)
     hessian[diagonal, diagonal] = problem.penalty.ridge()
-    return Surrogate(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(dim), hessian)
+    visited = np.zeros(problem.n_components, dtype=np.bool_)
+    return Surrogate(np.zeros(n), np.zeros(n), np.zeros(n), visited, np.zeros(dim), hessian)
 
 
 def copy_surrogate(surrogate: Surrogate) -> Surrogate:
     """Return a copy that may be written to."""
-    margins, slopes, curvatures, linear, hessian = surrogate
-    return Surrogate(
-        margins.copy(), slopes.copy(), curvatures.copy(), linear.copy(), symmetric.copy(hessian, linear.size)
-    )
+    *arrays, hessian = surrogate
+    return Surrogate(*(array.copy() for array in arrays), symmetric.copy(hessian, surrogate.linear.size))
 
 
 def full_hessian(surrogate: Surrogate) -> Matrix:
@@ -100,23 +100,37 @@ def _raise_curvature(linear_sum: LinearSum, surrogate: Surrogate, pending: Pendi
 
 
 @kernel_part
+def move_anchor(
+    linear_sum: LinearSum,
+    surrogate: Surrogate,
+    pending: Pending,
+    i: int,
+    margin: float,
+    slope: float,
+    curvature: float,
+) -> None:
+    """Replace row i's Taylor model by the one with this margin, slope and curvature [1, eqs. 26, 27]."""
+    weight = linear_sum.weights[i]
+    old = surrogate.slopes[i] - surrogate.curvatures[i] * surrogate.margins[i]
+    linear_sum.rows.add_to(i, weight * (slope - curvature * margin - old), surrogate.linear)
+    rise = weight * (curvature - surrogate.curvatures[i])
+    if rise != 0.0:
+        _raise_curvature(linear_sum, surrogate, pending, i, rise)
+    surrogate.margins[i] = margin
+    surrogate.slopes[i] = slope
+    surrogate.curvatures[i] = curvature
+
+
+@kernel_part
 def visit(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending, component: int, y: Vector) -> bool:
-    """Move the anchor of a component to y; return whether its derivatives are finite [1, eqs. 26, 27]."""
+    """Move the anchor of a component to y; return whether its derivatives are finite."""
     finite = True
-    rows = linear_sum.rows
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        margin = rows.dot(i, y)
+        margin = linear_sum.rows.dot(i, y)
         slope, curvature = linear_sum.loss.d1_d2(margin + linear_sum.offsets[i], linear_sum.targets[i])
         finite = finite and np.isfinite(slope) and np.isfinite(curvature)
-        weight = linear_sum.weights[i]
-        old = surrogate.slopes[i] - surrogate.curvatures[i] * surrogate.margins[i]
-        rows.add_to(i, weight * (slope - curvature * margin - old), surrogate.linear)
-        rise = weight * (curvature - surrogate.curvatures[i])
-        if rise != 0.0:
-            _raise_curvature(linear_sum, surrogate, pending, i, rise)
-        surrogate.margins[i] = margin
-        surrogate.slopes[i] = slope
-        surrogate.curvatures[i] = curvature
+        move_anchor(linear_sum, surrogate, pending, i, margin, slope, curvature)
+    surrogate.visited[component] = True
     return finite
 
 
@@ -206,7 +220,8 @@ def model_gradient(surrogate: Surrogate, y: Vector) -> Vector:
 def balanced_batch_size(problem: Problem) -> int:
     """Return the component size at which reading the rows costs about what the product H y costs.
 
-    b = d^2 / (mean stored entries)^2 within [16, n / 32] on sparse rows, 32 on dense ones.
+    b = d^2 / (mean stored entries)^2 within [16, n / 128] on sparse rows, 32 on dense ones: with fewer than about a hundred
+    components in a pass, models are replaced too rarely to be told good from bad.
     """
     n, dim = problem.n_rows, problem.dim
     if problem.rows.is_sparse():
@@ -214,4 +229,4 @@ def balanced_batch_size(problem: Problem) -> int:
         wanted = dim**2 / per_row**2
     else:
         wanted = 32.0
-    return max(1, int(min(max(wanted, 16.0), n / 32)))
+    return max(1, int(min(max(wanted, 16.0), n / 128)))

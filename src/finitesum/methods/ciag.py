@@ -11,7 +11,9 @@ step on the gradient of the mean model [1, Algorithm 1]:
 Memory 3n + d^2, work O(d^2) a visit. Deviations from the paper: F is the mean, not the sum, so that L, mu and the step are
 those of the mean; H starts as l2 I rather than 0 (the two agree after one pass); the prox is ours (the paper has l2 only).
 
-Step "auto": CIAG 2 / (mu + L), A-CIAG 1 / (2 L) with the extrapolation of eq. 31.
+Step "auto" needs no constant at all: see `finitesum.surrogate_control`. The theory's constants are had by
+``step_size="theory"``: CIAG 2 / (mu + L), A-CIAG 1 / (2 L) with the extrapolation of eq. 31. b and H are summed afresh from
+the anchors every 50 passes, against rounding errors.
 
 References
 ----------
@@ -21,8 +23,9 @@ References
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,19 +45,26 @@ from finitesum.surrogate import (
     full_surrogate,
     model_gradient,
     new_pending,
+    rebuilt,
     surrogate_gradient,
     visit,
 )
+from finitesum.surrogate_control import Control, controlled_pass, free_certificate, new_control
 
 
 class CIAGState(NamedTuple):
     x: Vector  # iterate
     previous: Vector  # the iterate before
     surrogate: Surrogate
-    step_size: float
+    control: Control  # plays no role with a constant step
+    step_size: float  # NaN under control
     extrapolation: float
     n_gradients: int
     n_hessians: int
+
+
+#: Passes after which b and H are summed afresh.
+REBUILD_EVERY = 50
 
 
 @kernel
@@ -96,17 +106,22 @@ class CIAG:
 
     Parameters
     ----------
-    step_size : float > 0 or "auto"
-        "auto" is 2 / (mu + L) without extrapolation and 1 / (2 L) with.
+    step_size : float > 0, "auto" or "theory"
+        "auto" adapts to the running H and is guarded against bad models: nothing to tune, from any start.
+        "theory" is 2 / (mu + L) without extrapolation and 1 / (2 L) with.
     extrapolation : float in [0, 1) or "auto"
-        0 is CIAG; "auto" is (1 - sqrt(mu step)) / (1 + sqrt(mu step)) [1, eq. 31].
+        0 is CIAG. "auto" is Nesterov's sequence with restarts under step "auto", and
+        (1 - sqrt(mu step)) / (1 + sqrt(mu step)) [1, eq. 31] with a constant step.
     initialisation : {"self", "full"}
         Whether components join at their first visit, or all at the start, by one full pass.
+    model_steps : int >= 1 or "auto"
+        Steps on the model between two visits, under step "auto"; 1 is the paper's method.
+        "auto" is 1 for CIAG and ceil(8 sqrt(kappa) / m) for A-CIAG.
 
     Raises
     ------
     ValueError
-        A parameter is out of range.
+        A parameter is out of range, or two contradict each other.
 
     Examples
     --------
@@ -124,9 +139,10 @@ class CIAG:
        curvature information", Comput. Optim. Appl. 76 (2020).
     """
 
-    step_size: float | Auto = "auto"
+    step_size: float | Literal["auto", "theory"] = "auto"
     extrapolation: float | Auto = 0.0
     initialisation: str = "self"
+    model_steps: int | Auto = "auto"
 
     name: ClassVar[str] = "ciag"
     state_type: ClassVar[type[CIAGState]] = CIAGState
@@ -141,43 +157,75 @@ class CIAG:
     )
 
     def __post_init__(self) -> None:
-        check_positive("step_size", self.step_size)
+        if self.step_size != "theory":
+            check_positive("step_size", self.step_size)
         check_fraction("extrapolation", self.extrapolation)
         check_choice("initialisation", self.initialisation, ("self", "full"))
+        if self.model_steps != "auto" and not (self.model_steps == int(self.model_steps) and self.model_steps >= 1):
+            raise ValueError(f'model_steps must be "auto" or a whole number >= 1, got {self.model_steps}.')
+        if self.step_size == "auto" and self.extrapolation not in ("auto", 0.0):
+            raise ValueError(
+                f"extrapolation {self.extrapolation} goes with a constant step: give step_size, or leave extrapolation "
+                'at 0 or "auto".'
+            )
 
     def init(self, problem: Problem, x0: Vector) -> CIAGState:
         """Return the state before the first visit."""
+        full = self.initialisation == "full"
+        surrogate = full_surrogate(problem, x0) if full else empty_surrogate(problem)
+        n_visits = problem.n_components if full else 0
+        step_size, extrapolation = self._constants(problem)
+        control = new_control(problem, x0)
+        return CIAGState(x0.copy(), x0.copy(), surrogate, control, step_size, extrapolation, n_visits, n_visits)
+
+    def _constants(self, problem: Problem) -> tuple[float, float]:
+        """Return the constant step and extrapolation, NaN under control."""
+        if self.step_size == "auto":
+            return math.nan, math.nan
         mu = strong_convexity(problem)
-        if self.step_size != "auto":
+        if self.step_size != "theory":
             step_size = float(self.step_size)
         elif self.extrapolation == 0.0:
             step_size = 2.0 / (mu + full_smoothness(problem))
         else:
             step_size = 0.5 / full_smoothness(problem)
-        extrapolation = momentum_limit(mu, step_size) if self.extrapolation == "auto" else float(self.extrapolation)
-        full = self.initialisation == "full"
-        surrogate = full_surrogate(problem, x0) if full else empty_surrogate(problem)
-        n_visits = problem.n_components if full else 0
-        return CIAGState(x0.copy(), x0.copy(), surrogate, step_size, extrapolation, n_visits, n_visits)
+        if self.extrapolation == "auto":
+            return step_size, momentum_limit(mu, step_size)
+        return step_size, float(self.extrapolation)
 
     def run_pass(self, problem: Problem, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after the visits of `order`."""
         x, previous, surrogate = state.x.copy(), state.previous.copy(), copy_surrogate(state.surrogate)
-        pending = new_pending(problem)
-        n_visits = _visits(problem.view, order, x, previous, surrogate, pending, state.step_size, state.extrapolation)
+        control = state.control
+        if self.step_size == "auto":
+            accelerated = self.extrapolation == "auto"
+            model_steps = (0 if accelerated else 1) if self.model_steps == "auto" else int(self.model_steps)
+            control, n_visits = controlled_pass(
+                problem, order, x, previous, surrogate, control, accelerated=accelerated, model_steps=model_steps
+            )
+        else:
+            pending = new_pending(problem)
+            n_visits = _visits(
+                problem.view, order, x, previous, surrogate, pending, state.step_size, state.extrapolation
+            )
+        n_gradients = state.n_gradients + n_visits
+        if n_gradients // problem.n_components % REBUILD_EVERY == REBUILD_EVERY - 1:
+            surrogate = rebuilt(problem, surrogate)
         return state._replace(
             x=x,
             previous=previous,
             surrogate=surrogate,
-            n_gradients=state.n_gradients + n_visits,
+            control=control,
+            n_gradients=n_gradients,
             n_hessians=state.n_hessians + n_visits,
         )
 
     def estimate(self, problem: Problem, state: CIAGState) -> float:
-        """Return the optimality that the surrogate's gradient would mean, NaN before the first pass is over."""
-        if state.n_gradients < problem.n_components:
-            return float("nan")
-        return surrogate_optimality(problem, state.x, model_gradient(state.surrogate, state.x))
+        """Return what surrogate and free error signal say of the optimality, NaN before the first pass is over."""
+        if not state.surrogate.visited.all():
+            return math.nan
+        error = free_certificate(problem, state.control) if self.step_size == "auto" else 0.0
+        return error + surrogate_optimality(problem, state.x, model_gradient(state.surrogate, state.x))
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return the size at which the data access of a visit costs what the d x d product costs."""
