@@ -1,0 +1,195 @@
+"""What all constraint sets have in common, and the checks of what they are given."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from finitesum.arrays import Vector
+from finitesum.constraints.projections import Projection, project_euclidean, project_in_metric
+
+#: What `contains` allows for rounding, relative to the size of the set.
+TOLERANCE = 1e-12
+
+
+class Constraint(ABC):
+    """A closed convex set Q of R^d, on which iterates are projected.
+
+    The projection in the diagonal metric s > 0 is ::
+
+        P(x) = argmin_{y in Q} 1/2 sum_i s_i (y_i - x_i)^2
+
+    and p = P(x) exactly if p is in Q and sigma(s (x - p)) = <s (x - p), p>, where sigma is the support function.
+
+    Sets are immutable, may be copied, pickled and compared, and turn into plain dictionaries and back (`to_dict`,
+    `constraint_from_dict`). Kernels take `compiled` in their place.
+    """
+
+    #: Whether the coordinates are constrained one by one, so that all diagonal metrics have the same projection.
+    is_separable: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def compiled(self) -> Projection:
+        """The tuple that kernels take: it has ``project_into(x, metric, out)``, ``project_euclidean_into(x, out)``."""
+
+    @property
+    @abstractmethod
+    def is_bounded(self) -> bool:
+        """Whether the set is bounded."""
+
+    @property
+    def dim(self) -> int | None:
+        """The number of variables that the set is made for; None where any number will do."""
+        return None
+
+    @abstractmethod
+    def support(self, direction: npt.ArrayLike) -> float:
+        """Return the support function sigma(g) = sup_{y in Q} <g, y>, perhaps inf, for g of shape (d,)."""
+
+    @abstractmethod
+    def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
+        """Tell whether x of shape (d,) is in the set, up to a rounding error relative to the size of the set."""
+
+    @abstractmethod
+    def diameter(self, dim: int) -> float:
+        """Return the largest Euclidean distance of two points of the set in R^dim, perhaps inf."""
+
+    @abstractmethod
+    def width(self) -> float:
+        """Return the largest extent along a coordinate axis, perhaps inf."""
+
+    def project(self, x: npt.ArrayLike, metric: npt.ArrayLike | None = None) -> Vector:
+        """Return the point of the set that is nearest to x: argmin_{y in Q} sum_i metric_i (y_i - x_i)^2.
+
+        Parameters
+        ----------
+        x : array_like, shape (d,)
+            The point; it is left as it is.
+        metric : array_like, shape (d,), > 0, optional
+            The diagonal of the metric; left out, the distance is Euclidean.
+
+        Returns
+        -------
+        ndarray of float64, shape (d,)
+            A new array, exact up to rounding.
+
+        Raises
+        ------
+        ValueError
+            x or metric is of the wrong shape or not finite, or the metric is not > 0.
+        """
+        point = self._point("x", x)
+        if not np.isfinite(point).all():
+            raise ValueError(f"x must be finite, got {_first_bad(point)}. The step that led to it was too long.")
+        out = np.empty_like(point)
+        if metric is None:
+            project_euclidean(self.compiled, point, out)
+        else:
+            project_in_metric(self.compiled, point, self._metric(metric, point), out)
+        return out
+
+    def start(self, dim: int) -> Vector:
+        """Return the point of the set nearest to 0 in R^dim, a new array of shape (dim,)."""
+        return self.project(np.zeros(dim))
+
+    def check_dim(self, dim: int) -> None:
+        """Refuse a number of variables that the set is not made for.
+
+        Raises
+        ------
+        ValueError
+            The set holds an array of another length.
+        """
+        if dim < 1:
+            raise ValueError(f"There must be a variable at least, got {dim}.")
+        if self.dim not in (None, dim):
+            raise ValueError(f"{type(self).__name__} is made for {self.dim} variables, but there are {dim}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the set as a dictionary of numbers, strings and lists, which JSON keeps to the last bit.
+
+        Infinite bounds are written as the strings "inf" and "-inf", because JSON has no such numbers.
+        """
+        values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return {"type": type(self).__name__, **values}
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Constraint) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(str(self.to_dict()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+
+    def _point(self, name: str, x: npt.ArrayLike) -> Vector:
+        point = np.require(x, np.float64, ["C", "A", "W"])  # one kind of array, one compilation
+        if point.ndim != 1 or np.ndim(x) != 1:
+            raise ValueError(f"{name} must have one axis, got shape {np.shape(x)}. Flatten it.")
+        self.check_dim(point.size)
+        return point
+
+    def _metric(self, metric: npt.ArrayLike, point: Vector) -> Vector:
+        values = np.require(metric, np.float64, ["C", "A", "W"])
+        if values.shape != point.shape:
+            raise ValueError(f"metric must have the shape {point.shape} of x, got {np.shape(metric)}.")
+        if not ((values > 0.0) & (values < np.inf)).all():
+            bad = values[~((values > 0.0) & (values < np.inf))][0]
+            raise ValueError(f"metric must be > 0 and finite, got {bad}. Add a small constant to it.")
+        return values
+
+
+def _first_bad(values: Vector) -> float:
+    return float(values[~np.isfinite(values)][0])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_plain(v) for v in value.tolist()]
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+
+def checked_number(name: str, value: Any, advice: str, *, positive: bool = False) -> float:
+    """Return a finite float, > 0 if asked for.
+
+    Raises
+    ------
+    TypeError
+        The value is no number.
+    ValueError
+        It is NaN, infinite, or not positive.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}. {advice}")
+    number = float(value)
+    if not math.isfinite(number) or (positive and number <= 0.0):
+        raise ValueError(f"{name} must be {'> 0 and ' if positive else ''}finite, got {value!r}. {advice}")
+    return number
+
+
+def checked_vector(name: str, values: Any, advice: str) -> Vector:
+    """Return a float64 copy with one axis, at least one entry and no NaN.
+
+    Raises
+    ------
+    TypeError
+        The values are no numbers.
+    ValueError
+        Another shape, or NaN.
+    """
+    try:
+        vector = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be numbers, got {values!r}. {advice}") from None
+    if vector.ndim != 1 or vector.size == 0:
+        raise ValueError(f"{name} must have one axis and an entry at least, got shape {vector.shape}. {advice}")
+    if np.isnan(vector).any():
+        raise ValueError(f"{name} must not hold NaN, got it at index {int(np.isnan(vector).argmax())}. {advice}")
+    return vector

@@ -1,0 +1,196 @@
+"""The sets that bound each coordinate by itself: box, l_inf ball, orthant, whole space.
+
+Their projection clips every coordinate, and is the same in every diagonal metric, to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from finitesum.arrays import Vector
+from finitesum.constraints.base import TOLERANCE, Constraint, checked_number, checked_vector
+from finitesum.constraints.projections import BoxProjection, IntervalProjection, Projection
+
+_BOUNDS = "Give a number or one for each variable; -inf and inf stand for no bound."
+
+
+class _Intervals(Constraint):
+    """Sets lower_i <= y_i <= upper_i."""
+
+    is_separable: ClassVar[bool] = True
+
+    @abstractmethod
+    def _bounds(self) -> tuple[float | Vector, float | Vector]:
+        """Return lower and upper, both numbers or both arrays."""
+
+    @property
+    def compiled(self) -> Projection:
+        """The tuple that kernels take."""
+        lower, upper = self._bounds()
+        if isinstance(lower, np.ndarray) and isinstance(upper, np.ndarray):
+            return BoxProjection(lower, upper)
+        return IntervalProjection(float(lower), float(upper))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether all bounds are finite."""
+        return math.isfinite(self.width())
+
+    @property
+    def dim(self) -> int | None:
+        """The number of bounds; None where they are the same for all variables."""
+        lower, _ = self._bounds()
+        return lower.size if isinstance(lower, np.ndarray) else None
+
+    def support(self, direction: npt.ArrayLike) -> float:
+        """Return sum_i max(lower_i g_i, upper_i g_i)."""
+        g = self._point("direction", direction)
+        lower, upper = self._bounds()
+        reached = np.broadcast_to(np.where(g > 0.0, upper, lower), g.shape)
+        return float(np.sum(g[g != 0.0] * reached[g != 0.0]))  # 0 times inf is 0 here
+
+    def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
+        """Tell whether lower_i - slack <= x_i <= upper_i + slack, slack = tolerance max(1, |bound|)."""
+        point = self._point("x", x)
+        lower, upper = self._bounds()
+        low = np.where(np.isinf(lower), lower, lower - tolerance * np.fmax(1.0, np.abs(np.nan_to_num(lower))))
+        high = np.where(np.isinf(upper), upper, upper + tolerance * np.fmax(1.0, np.abs(np.nan_to_num(upper))))
+        return bool(np.all((low <= point) & (point <= high)))
+
+    def diameter(self, dim: int) -> float:
+        """Return sqrt(sum_i (upper_i - lower_i)^2)."""
+        self.check_dim(dim)
+        lower, upper = self._bounds()
+        return float(np.linalg.norm(np.broadcast_to(np.subtract(upper, lower), dim)))
+
+    def width(self) -> float:
+        """Return max_i (upper_i - lower_i)."""
+        lower, upper = self._bounds()
+        return float(np.max(np.subtract(upper, lower)))
+
+
+@dataclass(frozen=True, eq=False)
+class Box(_Intervals):
+    """The box {y : lower_i <= y_i <= upper_i}; the projection is min(max(x_i, lower_i), upper_i), in every metric.
+
+    Parameters
+    ----------
+    lower, upper : float or array_like, shape (d,)
+        The bounds, lower <= upper; -inf and inf stand for no bound. If one is an array, so will be the other.
+
+    Raises
+    ------
+    TypeError
+        The bounds are no numbers.
+    ValueError
+        NaN, lower > upper, an interval without a number in it, or arrays of different lengths.
+
+    Examples
+    --------
+    >>> Box(-1.0, [1.0, 2.0]).project([3.0, -4.0])
+    array([ 1., -1.])
+    >>> Box(-1.0, [1.0, 2.0]).width()
+    3.0
+    """
+
+    lower: float | Vector
+    upper: float | Vector
+
+    def __post_init__(self) -> None:
+        lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
+        try:
+            lower, upper = np.broadcast_arrays(lower, upper)
+        except ValueError:
+            raise ValueError(
+                f"lower and upper must be of one length, got {np.size(lower)} and {np.size(upper)} numbers. {_BOUNDS}"
+            ) from None
+        empty = ~((lower <= upper) & (lower < np.inf) & (upper > -np.inf))
+        if empty.any():
+            raise ValueError(
+                f"lower must be <= upper, with a number between them, got {lower[empty][0]} and {upper[empty][0]}. "
+                f"{_BOUNDS}"
+            )
+        for name, bound in (("lower", lower), ("upper", upper)):
+            object.__setattr__(self, name, np.array(bound) if bound.ndim else float(bound))
+
+    def _bounds(self) -> tuple[float | Vector, float | Vector]:
+        return self.lower, self.upper
+
+
+@dataclass(frozen=True, eq=False)
+class LInfBall(_Intervals):
+    """The l_inf ball {y : max_i |y_i| <= radius}; the projection clips, in every metric.
+
+    Parameters
+    ----------
+    radius : float > 0
+        The largest absolute value of a coordinate.
+
+    Raises
+    ------
+    TypeError
+        The radius is no number.
+    ValueError
+        The radius is not > 0 and finite.
+
+    Examples
+    --------
+    >>> LInfBall(1.0).project([3.0, -0.5])
+    array([ 1. , -0.5])
+    >>> LInfBall(1.0).diameter(4)
+    4.0
+    """
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        advice = "Give the largest absolute value that is allowed, as in LInfBall(1.0)."
+        object.__setattr__(self, "radius", checked_number("radius", self.radius, advice, positive=True))
+
+    def _bounds(self) -> tuple[float, float]:
+        return -self.radius, self.radius
+
+
+@dataclass(frozen=True, eq=False)
+class NonNegative(_Intervals):
+    """The orthant {y : y_i >= 0}; the projection is max(x_i, 0), in every metric.
+
+    Examples
+    --------
+    >>> NonNegative().project([3.0, -0.5])
+    array([3., 0.])
+    """
+
+    def _bounds(self) -> tuple[float, float]:
+        return 0.0, math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Unconstrained(_Intervals):
+    """The whole space: the projection is a copy.
+
+    Examples
+    --------
+    >>> Unconstrained().project([3.0, -0.5])
+    array([ 3. , -0.5])
+    """
+
+    def _bounds(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+
+def _bound(name: str, values: Any) -> Vector:
+    """Return float64 of shape () or (d,)."""
+    if np.ndim(values) > 0:
+        return checked_vector(name, values, _BOUNDS)
+    if isinstance(values, float) and not math.isfinite(values):
+        if math.isnan(values):
+            raise ValueError(f"{name} must not be NaN. {_BOUNDS}")
+        return np.array(values)
+    return np.array(checked_number(name, values, _BOUNDS))
