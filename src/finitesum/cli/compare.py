@@ -1,0 +1,162 @@
+"""``finitesum compare``: several methods on one problem, and a report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from finitesum.cli.console import Console, console_options
+from finitesum.cli.errors import NOT_CONVERGED, InputError
+from finitesum.cli.options import (
+    AUTO_SOLVER,
+    DataSettings,
+    ProblemSettings,
+    RunSettings,
+    data_options,
+    limited_threads,
+    make_problem,
+    method_options,
+    problem_options,
+    read_data,
+    run_options,
+    task_of,
+)
+
+if TYPE_CHECKING:
+    from finitesum.datasets import Dataset
+    from finitesum.problem import Problem
+    from finitesum.report import Comparison, Outcome
+
+
+@click.command()
+@data_options()
+@click.option("--solvers", default="all", show_default=True, help="Names of methods with commas between, or all.")
+@problem_options
+@run_options(tol=1e-10, max_iter=100)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="report",
+    show_default=True,
+    help="Folder for the report.",
+)
+@click.option("--force", is_flag=True, help="Replace the report in the folder --out.")
+@click.option("--strict", is_flag=True, help="Exit with code 3 when a method has not converged.")
+@console_options
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    /,
+    *,
+    console: Console,
+    solvers: str,
+    out: Path,
+    force: bool,
+    strict: bool,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Run several methods on DATA and write a report: a page that opens offline, PNG figures and CSV tables."""
+    if (out / "report.html").exists() and not force:
+        raise InputError(f"{out} already holds a report. Use --force to replace it, or another folder.")
+    names = _methods(solvers)
+    source, asked, run = DataSettings.take(options), ProblemSettings.take(options), RunSettings.take(options)
+    with limited_threads(threads):
+        data = read_data(source, console, task=task_of(asked))
+        problem, _ = make_problem(asked, data)
+        comparison = run_comparison(data, problem, asked, run, names, console)
+
+    from finitesum.report import write_report
+
+    page = write_report(out, [comparison], title=f"{data.name}: {comparison.title}")
+    rows = [outcome.row() for outcome in comparison.outcomes]
+    settings = {**asdict(source), **asdict(asked), **asdict(run)}
+    console.result(
+        {"report": str(page), "verdict": comparison.verdict(), "methods": rows, "settings": settings},
+        f"{comparison.verdict()}\nwrote {page}",
+    )
+    if strict and not all(outcome.success for outcome in comparison.outcomes):
+        ctx.exit(NOT_CONVERGED)
+
+
+def _methods(text: str) -> list[str]:
+    """Return the names of methods that a list with commas means, each once."""
+    from finitesum.methods import METHODS
+
+    names = [name.strip().lower().replace("_", "-") for name in text.split(",") if name.strip()]
+    if names == ["all"]:
+        return list(METHODS)
+    names = [AUTO_SOLVER if name == "auto" else name for name in names]
+    unknown = [name for name in names if name not in METHODS]
+    if unknown or not names:
+        raise InputError(
+            f"--solvers must be names of methods with commas between, got {text!r}. They are: {', '.join(METHODS)}."
+        )
+    return list(dict.fromkeys(names))
+
+
+def run_comparison(
+    data: Dataset,
+    problem: Problem,
+    asked: ProblemSettings,
+    run: RunSettings,
+    names: list[str],
+    console: Console,
+) -> Comparison:
+    """Return what methods did on a problem; each is told on stderr when it is done."""
+    from finitesum import report
+
+    if run.batch_size is not None:
+        problem = problem.batched(run.batch_size)
+    outcomes = report.compare(
+        problem,
+        names,
+        tol=run.tol,
+        max_iter=run.max_iter,
+        options=lambda _name: method_options(run),
+        sampling=run.sampling,
+        random_state=run.seed,
+        verbose=console.verbose,
+        on_done=lambda outcome: console.note(outcome_line(outcome)),
+    )
+    penalty = {0.0: "l2 penalty", 1.0: "l1 penalty"}.get(asked.l1_ratio, f"elastic net, l1_ratio {asked.l1_ratio:g}")
+    intercept = "with intercept" if asked.intercept else "no intercept"
+    title = f"{asked.loss} loss, alpha = {asked.alpha}, {intercept}"
+    facts = {
+        "data": data_line(data),
+        "objective": f"mean {asked.loss} loss, {penalty}, alpha = {asked.alpha} = "
+        f"{problem.penalty.lasso() + problem.penalty.ridge():.6g}, {intercept}",
+        "stop": f"optimality at most {run.tol:g}, or {run.max_iter:g} effective passes",
+        "order of visits": f"{run.sampling or 'the default of each method'}, seed {run.seed}",
+        "machine": machine_line(),
+    }
+    return report.Comparison(title, run.tol, outcomes, facts)
+
+
+def outcome_line(outcome: Outcome) -> str:
+    """Return how a method ended, as a line of a table."""
+    if not len(outcome.trace):
+        return f"  {outcome.name:<10} {outcome.message}"
+    return (
+        f"  {outcome.name:<10} {'converged' if outcome.success else 'stopped':<10} optimality {outcome.optimality:.1e}"
+        f"  {outcome.n_passes:6.4g} passes  {outcome.seconds:7.3f} s"
+    )
+
+
+def data_line(data: Dataset) -> str:
+    """Return what is known of the data in a line."""
+    kind = f"sparse, {data.nnz} entries ({100.0 * data.density:.3g} %)" if data.is_sparse else "dense"
+    return f"{data.name}: {data.n_rows} rows, {data.n_features} features, {kind}, {data.rows.dtype}"
+
+
+def machine_line() -> str:
+    """Return what seconds depend on."""
+    import os
+    import platform
+    from importlib.metadata import version
+
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba"))
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {libraries}"

@@ -1,0 +1,140 @@
+"""What commands say: data on stdout, notes and progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What takes longer than this shows that it is still at work.
+PATIENCE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Console:
+    """Where a command speaks, and how much."""
+
+    verbose: int = 1  # 0 quiet, 1 progress, 2 a line a pass
+    json: bool = False
+
+    def note(self, text: str) -> None:
+        """Say something on the side, on stderr."""
+        if self.verbose:
+            click.echo(text, err=True)
+
+    def warn(self, text: str) -> None:
+        """Say what the user should not miss, on stderr."""
+        click.echo(f"finitesum: warning: {text}", err=True)
+
+    def result(self, content: Any, text: str) -> None:
+        """Give the result on stdout: as JSON where that was asked for, else as text."""
+        click.echo(to_json(content) if self.json else text)
+
+    @property
+    def draws(self) -> bool:
+        """Whether something may move on stderr."""
+        return self.verbose == 1 and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+    @contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        """Show on a terminal, after two seconds, that something is going on."""
+        if not self.draws:
+            yield
+            return
+        spinner = _Spinner(what)
+        timer = threading.Timer(PATIENCE_SECONDS, spinner.start)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            spinner.stop()
+
+
+class _Spinner:
+    """A line that moves; stopping it before it has started keeps it from starting."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._status: Any = None
+
+    def start(self) -> None:
+        from rich.console import Console as RichConsole
+
+        with self._lock:
+            if not self._stopped:
+                self._status = RichConsole(stderr=True).status(f"{self._what} ...", spinner="line")
+                self._status.start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._status is not None:
+                self._status.stop()
+
+
+def plain(content: Any) -> Any:
+    """Return nested content as JSON can hold it: numbers that are not finite become null."""
+    if isinstance(content, dict):
+        return {str(key): plain(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [plain(item) for item in content]
+    if hasattr(content, "tolist"):
+        return plain(content.tolist())
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content if isinstance(content, (str, int, float, bool, type(None))) else str(content)
+
+
+def to_json(content: Any) -> str:
+    """Return content as JSON."""
+    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+class _Notes(logging.Handler):
+    """Shows what the library logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"finitesum: {record.levelname.lower()}: {record.getMessage()}", err=True)
+
+
+def _make_console(quiet: bool, verbose: int, as_json: bool) -> Console:
+    logger = logging.getLogger("finitesum")
+    for handler in [handler for handler in logger.handlers if isinstance(handler, _Notes)]:
+        logger.removeHandler(handler)
+    logger.addHandler(_Notes(logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING))
+    if verbose and not quiet:
+        logger.setLevel(logging.INFO)
+    return Console(0 if quiet else 1 + verbose, as_json)
+
+
+def console_options(command: F) -> F:
+    """Add ``-q``, ``-v`` and ``--json`` to a command, which gets them as one argument `console`."""
+    import functools
+
+    @functools.wraps(command)
+    def with_console(*args: Any, quiet: bool, verbose: int, as_json: bool, **options: Any) -> Any:
+        return command(*args, console=_make_console(quiet, verbose, as_json), **options)
+
+    decorated: Any = with_console
+    for option in (
+        click.option("-v", "--verbose", count=True, help="Say more: a line for each pass."),
+        click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but warnings and errors."),
+        click.option("--json", "as_json", is_flag=True, help="Give the result as one JSON object on stdout."),
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

@@ -1,0 +1,117 @@
+"""``finitesum data``: the registry of public data sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from finitesum.cli.console import Console, console_options
+from finitesum.cli.errors import BROKEN, InputError
+
+
+@click.group()
+def data() -> None:
+    """Public data sets: list, fetch, path, verify."""
+
+
+@data.command("list")
+@console_options
+def list_all(*, console: Console) -> None:
+    """List the data sets that are known by name."""
+    from finitesum.datasets import find, list_datasets
+
+    rows: list[dict[str, Any]] = []
+    for entry in list_datasets():
+        file = find(entry.name)
+        rows.append(
+            {
+                "name": entry.name,
+                "rows": entry.n_rows,
+                "features": entry.n_features,
+                "classes": entry.n_classes,
+                "here": file is not None,
+                "path": file and str(file),
+                "downloadable": any(part.urls for part in entry.files),
+                "title": entry.title,
+            }
+        )
+    width = max(len(row["name"]) for row in rows)
+    lines = [f"{'name':<{width}} {'rows':>9} {'features':>9} {'classes':>8}  here  what it is"]
+    for row in rows:
+        classes = row["classes"] or "-"
+        here = "yes" if row["here"] else "no"
+        lines.append(
+            f"{row['name']:<{width}} {row['rows']:>9} {row['features']:>9} {classes:>8}  {here:<4}  {row['title']}"
+        )
+    console.result(rows, "\n".join(lines))
+
+
+@data.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--mirror", "mirrors", multiple=True, help="Address of a folder that is tried first; may be repeated.")
+@console_options
+def fetch(*, console: Console, names: tuple[str, ...], mirrors: tuple[str, ...]) -> None:
+    """Download data sets that are not on this machine; give their paths."""
+    from finitesum import datasets
+
+    files = {name: str(datasets.fetch(name, mirrors=mirrors, progress=console.draws)) for name in names}
+    console.result(files, "\n".join(files.values()))
+
+
+@data.command()
+@click.argument("name")
+@console_options
+def path(*, console: Console, name: str) -> None:
+    """Give the path of a data set on this machine."""
+    from finitesum import datasets
+
+    file = str(datasets.path(name))
+    console.result({"name": name, "path": file}, file)
+
+
+@data.command()
+@click.argument("names", nargs=-1)
+@click.option("--counts", is_flag=True, help="Read each file as well, and count its rows, features and classes.")
+@console_options
+@click.pass_context
+def verify(ctx: click.Context, /, *, console: Console, names: tuple[str, ...], counts: bool) -> None:
+    """Check the files of data sets against their checksums: of the named ones, or of all that are on this machine.
+
+    Exit code 1 when a file is not what it should be.
+    """
+    from finitesum import datasets
+
+    chosen = names or [entry.name for entry in datasets.list_datasets() if datasets.find(entry.name) is not None]
+    if not chosen:
+        raise InputError(
+            "no data set of the registry is on this machine. Name one, or get one by 'finitesum data fetch'."
+        )
+    rows: list[dict[str, Any]] = []
+    for name in chosen:
+        file = datasets.path(name)  # its absence is an error of the call, not of the file
+        with console.busy(f"checking {name}"):
+            rows.append(_verify(name, str(file), counts))
+    lines = [f"{row['name']}: {row['message']}" for row in rows]
+    console.result(rows, "\n".join(lines))
+    if not all(row["good"] for row in rows):
+        ctx.exit(BROKEN)
+
+
+def _verify(name: str, file: str, counts: bool) -> dict[str, Any]:
+    """Return the outcome of checking a file."""
+    from finitesum import datasets
+
+    try:
+        found = datasets.verify(name, counts=counts)
+    except datasets.DataError as error:
+        return {"name": name, "path": file, "good": False, "message": f"DAMAGED: {error}"}
+    known = {"registry": "checksum agrees with the registry", "first download": "checksum as at the first download"}
+    message = known.get(found.known_from, "present; no checksum is known")
+    return {
+        "name": name,
+        "path": file,
+        "good": True,
+        "message": message + ("; rows, features and classes counted" if counts else ""),
+        "sha256": found.sha256,
+    }

@@ -1,0 +1,183 @@
+"""``finitesum doctor``: what this installation is made of, and whether it works."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from finitesum import __version__
+from finitesum.cli.console import Console, console_options
+from finitesum.cli.errors import BROKEN
+
+_LIBRARIES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "threadpoolctl",
+    "click",
+    "rich",
+    "matplotlib",
+    "pooch",
+    "jinja2",
+)
+_EXTRAS = {"data": ("pyarrow",), "torch": ("torch",)}
+
+
+@click.command()
+@console_options
+@click.pass_context
+def doctor(ctx: click.Context, /, *, console: Console) -> None:
+    """Tell what is installed and where files go, and make a tiny fit. Exit code 1 when something is broken."""
+    problems: list[str] = []
+    report: dict[str, Any] = {
+        "finitesum": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+    }
+    for name, look in _LOOKS.items():
+        try:
+            report[name] = look(problems)
+        except Exception as error:  # whatever is broken is to be told, and the rest looked at
+            problems.append(f"{name}: {type(error).__name__}: {error}")
+            report[name] = None
+    report["problems"] = problems
+    console.result(report, _text(report))
+    if problems:
+        ctx.exit(BROKEN)
+
+
+def _libraries(problems: list[str]) -> dict[str, str | None]:
+    found = {name: _version(name) for name in _LIBRARIES}
+    problems += [f"{name} is not installed: pip install {name}" for name, version in found.items() if version is None]
+    return found
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _extras(_problems: list[str]) -> dict[str, str | None]:
+    return {
+        f"{extra}: {name}": _version(name) if importlib.util.find_spec(name) else None
+        for extra, names in _EXTRAS.items()
+        for name in names
+    }
+
+
+def _threads(_problems: list[str]) -> dict[str, Any]:
+    import numpy  # noqa: F401  it loads the libraries that are looked at
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    pools = {f"{pool['internal_api']} {pool['version']}": pool["num_threads"] for pool in threadpool_info()}
+    return {"cores": os.cpu_count(), "usable": usable, **pools}
+
+
+def _kernels(problems: list[str]) -> dict[str, Any]:
+    from finitesum.jit import COMPILED, cache_folder, source_stamp
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        folder = cache_folder()
+    if folder is None:
+        problems.append("no folder is writable for compiled kernels: set NUMBA_CACHE_DIR to a writable folder")
+    kept = 0 if folder is None else sum(1 for _ in folder.glob("*.nbc"))
+    return {
+        "compiled": COMPILED,
+        "folder": folder and str(folder),
+        "writable": folder is not None,
+        "kernels kept": kept,
+        "stamp": source_stamp(),
+    }
+
+
+def _data(problems: list[str]) -> dict[str, Any]:
+    from finitesum.datasets import find, list_datasets
+    from finitesum.datasets.home import home, search_folders
+
+    root = home()
+    writable = root is not None and _is_writable(root)
+    if not writable:
+        problems.append(f"{root or 'no home folder'} is not writable for data: set FINITESUM_HOME to a writable folder")
+    known = list_datasets()
+    return {
+        "folder": root and str(root),
+        "writable": writable,
+        "searched": [str(folder) for folder in search_folders()],
+        "data sets here": f"{sum(find(entry.name) is not None for entry in known)} of {len(known)}",
+    }
+
+
+def _is_writable(folder: Any) -> bool:
+    """Tell whether files can be made in a folder, which is made if need be."""
+    import tempfile
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _fit(problems: list[str]) -> dict[str, Any]:
+    """Return the result of a tiny fit, whose optimum is known."""
+    import time
+
+    from finitesum.cli.options import AUTO_SOLVER
+    from finitesum.driver import minimize
+    from finitesum.problem import Problem
+
+    started = time.perf_counter()
+    # The optimum is w = mean(x y) / (mean(x^2) + alpha) = 2.5 / 3.5.
+    problem = Problem.linear([[1.0], [2.0]], [1.0, 2.0], loss="squared", alpha=1.0)
+    result = minimize(problem, method=AUTO_SOLVER, tol=1e-12)
+    error = abs(float(result.x[0]) - 5.0 / 7.0)
+    if not (result.success and error < 1e-11):
+        problems.append(f"a tiny fit went wrong by {error:.1e}: {result.message}")
+    return {"message": result.message, "error": error, "seconds": time.perf_counter() - started}
+
+
+_LOOKS: dict[str, Callable[[list[str]], Any]] = {
+    "libraries": _libraries,
+    "extras": _extras,
+    "threads": _threads,
+    "kernels": _kernels,
+    "data": _data,
+    "fit": _fit,
+}
+
+
+def _text(report: dict[str, Any]) -> str:
+    lines = [f"finitesum {report['finitesum']}, Python {report['python']} ({report['executable']})"]
+    for name in _LOOKS:
+        lines.append(f"{name}:")
+        for key, value in (report[name] or {}).items():
+            shown = ", ".join(value) if isinstance(value, list) else _shown(value)
+            lines.append(f"  {key:<16} {shown}")
+    if report["problems"]:
+        lines += ["broken:", *(f"  {problem}" for problem in report["problems"])]
+    else:
+        lines.append("All is well.")
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "not there"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,82 @@
+"""How a command ends when something is wrong: one line on stderr and an exit code, never a traceback.
+
+Setting the environment variable ``FINITESUM_DEBUG`` shows the traceback after all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import click
+
+OK, BROKEN, WRONG_INPUT, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class InputError(ValueError):
+    """Wrong input that a command itself has found."""
+
+
+def show_error(message: str) -> None:
+    """Write a message as one line on stderr."""
+    click.echo(f"finitesum: error: {' '.join(message.split())}", err=True)
+
+
+def _usage_message(error: click.ClickException) -> str:
+    """Return a usage error as a sentence, with where help is found."""
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    return f"{message}. See '{context.command_path} --help'." if context is not None else f"{message}."
+
+
+def _os_error_message(error: OSError) -> str:
+    """Return a system error as a sentence that names the file."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}." if error.filename is not None else f"{reason}."
+
+
+class CommandLine(click.Group):
+    """The group of all commands, which turns errors into messages and exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they were added: the first ones first."""
+        return list(self.commands)
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run a command and leave the process with its exit code."""
+        run: Any = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        return _exit_with(lambda: run(*args, standalone_mode=False, **extra))
+
+
+def _exit_with(run: Callable[[], Any]) -> NoReturn:
+    """Run a command and leave the process with the exit code that its end means."""
+    try:
+        code = run()
+        sys.exit(code if isinstance(code, int) else OK)
+    except click.Abort:
+        click.echo("finitesum: interrupted.", err=True)
+        sys.exit(INTERRUPTED)
+    except click.exceptions.UsageError as error:
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            error.show()  # the help itself
+        else:
+            show_error(_usage_message(error))
+    except click.ClickException as error:
+        show_error(error.format_message())
+    except (ValueError, OSError, MemoryError) as error:
+        if os.environ.get("FINITESUM_DEBUG"):
+            raise
+        show_error(_message(error))
+    sys.exit(WRONG_INPUT)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return _os_error_message(error)
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({error or 'no figures known'}). --memmap leaves the rows on disk."
+    return str(error)

@@ -1,0 +1,280 @@
+"""``finitesum fit``: read data, minimise, write a model."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from finitesum.cli.console import Console, console_options
+from finitesum.cli.errors import INTERRUPTED, NOT_CONVERGED, InputError
+from finitesum.cli.options import (
+    AUTO_SOLVER,
+    DataSettings,
+    ProblemSettings,
+    RunSettings,
+    data_options,
+    limited_threads,
+    make_method,
+    make_problem,
+    problem_options,
+    read_data,
+    run_options,
+    solver_option,
+    task_of,
+)
+from finitesum.cli.runs import RunFolder, write_json
+
+if TYPE_CHECKING:
+    from finitesum.datasets import Dataset
+    from finitesum.driver import Result
+    from finitesum.model import LinearModel
+    from finitesum.problem import Problem
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one call of the command does."""
+
+    data: DataSettings
+    problem: ProblemSettings
+    run: RunSettings
+    solver: str
+    folder: RunFolder | None
+    goes_on: bool  # from a checkpoint, where there is one
+    checkpoint_seconds: float
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that a later call needs to do the same."""
+        return {**asdict(self.data), **asdict(self.problem), **asdict(self.run), "solver": self.solver}
+
+
+@click.command()
+@data_options(required=False)
+@problem_options
+@solver_option
+@run_options(tol=1e-6, max_iter=1000)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the model and the checkpoint."
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Go on with the fit of this folder, as it was set.",
+)
+@click.option("--checkpoint-seconds", type=click.FloatRange(min=0.0), default=30.0, show_default=True, help="At most.")
+@click.option("--force", is_flag=True, help="Replace what the folder --out holds.")
+@click.option("--strict", is_flag=True, help="Exit with code 3 when the fit has not converged.")
+@console_options
+@click.pass_context
+def fit(
+    ctx: click.Context, /, *, console: Console, threads: int | None, strict: bool, force: bool, **options: Any
+) -> None:
+    """Fit a linear model to DATA.
+
+    DATA is a file in svmlight format (also .xz, .gz, .bz2), CSV, .npz, .npy or Parquet, or the name of a data set
+    ('finitesum data list'). The folder --out gets model.npz, trace.csv and result.json; until the fit has converged it
+    holds checkpoint.npz, from which --resume goes on to the same bits as an uninterrupted fit.
+
+    \b
+    finitesum fit data.svm --loss logistic --alpha 1e-4 --tol 1e-10 --out run1
+    finitesum fit --resume run1
+    """
+    plan = _plan(ctx, options, force)
+    if plan.goes_on and plan.folder is not None and plan.folder.is_finished:
+        _tell_finished(plan, plan.folder, console)
+        return
+    started = time.perf_counter()
+    with limited_threads(threads):
+        data = read_data(plan.data, console, task=task_of(plan.problem))
+        problem, classes = make_problem(plan.problem, data)
+        method = make_method(plan.solver, plan.run)
+        read_seconds = time.perf_counter() - started
+        if plan.folder is not None:
+            plan.folder.begin(plan.settings, keep=plan.goes_on)
+        try:
+            result = _minimise(plan, problem, method, console)
+        except KeyboardInterrupt:
+            _tell_interrupted(plan.folder)
+            ctx.exit(INTERRUPTED)
+    seconds = {"reading": read_seconds, "minimising": result.seconds, "total": time.perf_counter() - started}
+    report = _report(plan, data, result, seconds)
+    if plan.folder is not None:
+        _write(plan.folder, make_model(plan, data, problem, classes, result), result, report)
+    console.result(report, _text(plan, data, report))
+    if not result.success:
+        console.warn("the fit has not converged.")
+    if strict and not result.success:
+        ctx.exit(NOT_CONVERGED)
+
+
+def _plan(ctx: click.Context, options: dict[str, Any], force: bool) -> Plan:
+    """Return what is to be done: as the command line says, or as the folder to be resumed does."""
+    out, resume = options.pop("out"), options.pop("resume")
+    if out is not None and resume is not None:
+        raise click.UsageError("--out and --resume name the same folder: give one of them", ctx)
+    checkpoint_seconds = options.pop("checkpoint_seconds")
+    folder = None if out is None and resume is None else RunFolder(resume or out)
+    if resume is not None and folder is not None:
+        options = _resumed(ctx, options, folder)
+    elif folder is not None and not force:
+        folder.require_free()
+    if options["data"] is None:
+        raise click.UsageError("Missing argument 'DATA'", ctx)
+    solver = AUTO_SOLVER if options["solver"] == "auto" else options["solver"]
+    if Path(options["data"]).exists():
+        options["data"] = str(Path(options["data"]).absolute())
+    return Plan(
+        DataSettings.take(options),
+        ProblemSettings.take(options),
+        RunSettings.take(options),
+        solver,
+        folder,
+        resume is not None,
+        checkpoint_seconds,
+    )
+
+
+def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> dict[str, Any]:
+    """Return the settings of an earlier fit, with what this command line gives beside."""
+    stored = folder.read_settings()
+    if stored is None:
+        if options["data"] is None:
+            raise InputError(f"{folder.path} holds no fit to go on with. Begin one by --out {folder.path}.")
+        return options
+    given = {name: value for name, value in options.items() if _is_given(ctx, name)}
+    if given.get("data") is not None and Path(given["data"]).exists():
+        given["data"] = str(Path(given["data"]).absolute())
+    merged = {**{name: stored.get(name, value) for name, value in options.items()}, **given}
+    if folder.is_finished and merged != {name: stored.get(name) for name in merged}:
+        raise InputError(
+            f"the fit in {folder.path} is finished, and was made with other settings. "
+            f"Use --out {folder.path} --force to begin anew, or another folder."
+        )
+    return merged
+
+
+def _is_given(ctx: click.Context, name: str) -> bool:
+    if name == "data":
+        return ctx.params["data"] is not None
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Result:
+    from finitesum.driver import minimize
+
+    if plan.run.batch_size is not None:
+        problem = problem.batched(plan.run.batch_size)
+    checkpoint = None if plan.folder is None else plan.folder.checkpoint
+    if plan.goes_on and checkpoint is not None and not checkpoint.exists():
+        console.note(f"{checkpoint.parent} holds no checkpoint: the fit begins anew.")
+    return minimize(
+        problem,
+        method=method,
+        tol=plan.run.tol,
+        max_iter=plan.run.max_iter,
+        sampling=plan.run.sampling,
+        random_state=plan.run.seed,
+        verbose=console.verbose,
+        checkpoint=checkpoint,
+        checkpoint_seconds=plan.checkpoint_seconds,
+        resume=plan.goes_on,
+    )
+
+
+def make_model(
+    plan: Plan, data: Dataset, problem: Problem, classes: tuple[Any, Any] | None, result: Result
+) -> LinearModel:
+    """Return the model that a result means."""
+    from finitesum import __version__
+    from finitesum.model import LinearModel
+
+    n_features = problem.rows.n_columns
+    return LinearModel(
+        coef=result.x[:n_features].copy(),
+        intercept=float(result.x[-1]) if problem.has_intercept else 0.0,
+        loss=plan.problem.loss,
+        alpha=problem.penalty.lasso() + problem.penalty.ridge(),
+        l1_ratio=plan.problem.l1_ratio,
+        classes=classes,
+        feature_names=data.feature_names,
+        fit_intercept=problem.has_intercept,
+        objective=float(result.fun),
+        optimality=float(result.optimality),
+        tol=plan.run.tol,
+        n_passes=float(result.n_passes),
+        method=repr(result.method),
+        seed=plan.run.seed,
+        n_rows=data.n_rows,
+        version=__version__,
+    )
+
+
+def _report(plan: Plan, data: Dataset, result: Result, seconds: dict[str, float]) -> dict[str, Any]:
+    """Return how a fit ended, as plain values."""
+    from finitesum import __version__
+
+    return {
+        "success": bool(result.success),
+        "status": result.reason.name.lower(),
+        "message": result.message,
+        "objective": float(result.fun),
+        "optimality": float(result.optimality),
+        "tol": plan.run.tol,
+        "n_passes": float(result.n_passes),
+        "n_hessian_passes": float(result.n_hessian_passes),
+        "n_iter": int(result.nit),
+        "seconds": seconds,
+        "method": repr(result.method),
+        "batch_size": int(result.batch_size),
+        "settings": plan.settings,
+        "data": data.summary(),
+        "model": None if plan.folder is None else str(plan.folder.model),
+        "version": __version__,
+    }
+
+
+def _write(folder: RunFolder, model: LinearModel, result: Result, report: dict[str, Any]) -> None:
+    """Write the files of a fit; the checkpoint goes when there is nothing to go on with."""
+    result.trace.to_csv(folder.trace)
+    write_json(folder.result, report)
+    model.save(folder.model)
+    if result.success:
+        folder.checkpoint.unlink(missing_ok=True)
+
+
+def _text(plan: Plan, data: Dataset, report: dict[str, Any]) -> str:
+    """Return how a fit ended, as people read it."""
+    lines = [
+        report["message"],
+        f"{data.name}: {data.n_rows} rows, {data.n_features} features; {plan.problem.loss} loss, "
+        f"alpha {plan.problem.alpha}{', intercept' if plan.problem.intercept else ''}",
+        f"{plan.solver}: objective {report['objective']:.12g} in {report['seconds']['minimising']:.3g} s",
+    ]
+    if plan.folder is not None:
+        lines.append(f"wrote {plan.folder.model}, trace.csv, result.json")
+        if not report["success"]:
+            lines.append(f"go on by: finitesum fit --resume {plan.folder.path} --max-iter ...")
+    return "\n".join(lines)
+
+
+def _tell_finished(plan: Plan, folder: RunFolder, console: Console) -> None:
+    report = folder.read_result()
+    console.note(f"The fit in {folder.path} is finished: there is nothing to go on with.")
+    console.result(report, f"{report['message']}\n{folder.model}")
+
+
+def _tell_interrupted(folder: RunFolder | None) -> None:
+    """Say what an interrupt has left behind."""
+    if folder is None:
+        text = "interrupted; nothing was saved, because no --out was given."
+    elif folder.checkpoint.exists():
+        text = f"interrupted; go on by: finitesum fit --resume {folder.path}"
+    else:
+        text = f"interrupted before the first checkpoint; begin anew by: finitesum fit --resume {folder.path}"
+    click.echo(f"finitesum: {text}", err=True)

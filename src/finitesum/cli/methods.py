@@ -1,0 +1,41 @@
+"""``finitesum methods``: the table of all methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from finitesum.cli.console import Console, console_options
+
+_HEADINGS = {
+    "name": "method",
+    "title": "what it is",
+    "storage": "remembers",
+    "work": "work of a visit",
+    "passes": "visits to accuracy eps",
+    "needs": "needs",
+    "reference": "reference",
+}
+
+
+@click.command()
+@console_options
+def methods(*, console: Console) -> None:
+    """List the methods, what each needs and what it costs.
+
+    n components of n_rows rows in all (m = n_rows), d columns, condition number kappa.
+    """
+    from finitesum.methods import METHODS
+
+    rows = [
+        {"name": name, **cls.card._asdict(), "options": list(cls.__dataclass_fields__)} for name, cls in METHODS.items()
+    ]
+    console.result(rows, _table(rows))
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """Return a table with a column for each heading."""
+    lines = [list(_HEADINGS.values()), *([str(row[name]) for name in _HEADINGS] for row in rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(_HEADINGS))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)

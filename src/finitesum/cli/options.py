@@ -1,0 +1,343 @@
+"""Options that several commands share, as plain values that a file can hold, and what is made of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from finitesum.cli.console import Console
+from finitesum.cli.errors import InputError
+
+if TYPE_CHECKING:
+    from finitesum.datasets import Dataset
+    from finitesum.methods import Method
+    from finitesum.problem import Problem
+
+if TYPE_CHECKING:
+    TextType = click.ParamType[str]
+else:  # older versions of click do not know which type an option has
+    TextType = click.ParamType
+
+F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound="Settings")
+
+#: What ``--solver auto`` means.
+AUTO_SOLVER = "a-ciag"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A group of options."""
+
+    @classmethod
+    def take(cls: type[S], options: dict[str, Any]) -> S:
+        """Return the group, taken out of all options by name."""
+        return cls(**{field.name: options[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class DataSettings(Settings):
+    """Which rows are read, and how."""
+
+    data: str
+    format: str | None
+    target: str | None
+    n_features: int | None
+    zero_based: bool
+    memmap: bool
+
+
+@dataclass(frozen=True)
+class ProblemSettings(Settings):
+    """What is minimised."""
+
+    loss: str
+    alpha: str
+    l1_ratio: float
+    intercept: bool
+
+
+@dataclass(frozen=True)
+class RunSettings(Settings):
+    """How it is minimised, but for the method's name."""
+
+    tol: float
+    max_iter: float
+    step_size: str
+    batch_size: int | None
+    sampling: str | None
+    seed: int
+
+
+# -- options that have their own syntax
+
+
+class AlphaType(TextType):
+    """A number >= 0, or one divided by the number of rows: ``1/n``."""
+
+    name = "number or 1/n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, which is checked."""
+        text = str(value).replace(" ", "")
+        try:
+            resolve_alpha(text, 1)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+        return text
+
+
+def resolve_alpha(text: str, n_rows: int) -> float:
+    """Return the number that an alpha stands for.
+
+    Examples
+    --------
+    >>> resolve_alpha("1e-4", 10), resolve_alpha("1/n", 10)
+    (0.0001, 0.1)
+    """
+    number, slash, rows = text.partition("/")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not (value >= 0.0 and math.isfinite(value)) or (slash and rows != "n"):
+        raise InputError(f"alpha must be a number >= 0, or one such as 1/n, got {text!r}")
+    return value / n_rows if slash else value
+
+
+class StepType(TextType):
+    """A number > 0, or "auto"."""
+
+    name = "number or auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, which is checked."""
+        text = str(value)
+        try:
+            good = text == "auto" or float(text) > 0.0
+        except ValueError:
+            good = False
+        if not good:
+            self.fail(f'the step size must be a number > 0, or "auto", got {text!r}', param, ctx)
+        return text
+
+
+def _complete(source: Callable[[], list[str]]) -> Callable[..., list[str]]:
+    """Return what gives a shell the words that an option may have."""
+    return lambda _context, _option, begun: [name for name in source() if name.startswith(begun)]
+
+
+def _method_names() -> list[str]:
+    from finitesum.methods import METHODS
+
+    return ["auto", *METHODS]
+
+
+def _loss_names() -> list[str]:
+    from finitesum.losses import LOSSES
+
+    return sorted(LOSSES)
+
+
+solver_option = click.option(
+    "--solver",
+    default="auto",
+    show_default=True,
+    shell_complete=_complete(_method_names),
+    help="See finitesum methods.",
+)
+
+
+def _apply(command: F, options: list[Callable[..., Any]]) -> F:
+    decorated: Any = command
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def data_options(*, required: bool = True) -> Callable[[F], F]:
+    """Add the argument DATA and the options that say how it is read."""
+    options = [
+        click.argument("data", required=required),
+        click.option("--format", help="svmlight, csv, npz, npy or parquet; found by itself when left out."),
+        click.option("--target", help="The column of labels: a name, or a number from 0; -1 is the last."),
+        click.option("--n-features", type=click.IntRange(min=1), help="Number of columns of a sparse file."),
+        click.option("--zero-based", is_flag=True, help="Indices of an svmlight file count from 0."),
+        click.option("--memmap", is_flag=True, help="Leave the rows on disk: for data larger than the memory."),
+    ]
+    return lambda command: _apply(command, options)
+
+
+def problem_options(command: F) -> F:
+    """Add what says what is minimised."""
+    options = [
+        click.option(
+            "--loss",
+            default="logistic",
+            show_default=True,
+            shell_complete=_complete(_loss_names),
+            help="logistic, squared, squared-hinge, smoothed-hinge, huber or poisson.",
+        ),
+        click.option("--alpha", type=AlphaType(), default="1/n", show_default=True, help="Strength of the penalty."),
+        click.option(
+            "--l1-ratio", type=click.FloatRange(0.0, 1.0), default=0.0, show_default=True, help="0: l2, 1: l1."
+        ),
+        click.option("--intercept/--no-intercept", default=True, show_default=True, help="Fit a free intercept."),
+    ]
+    return _apply(command, options)
+
+
+def run_options(*, tol: float, max_iter: float) -> Callable[[F], F]:
+    """Add what says how it is minimised."""
+    options = [
+        click.option(
+            "--tol", type=click.FloatRange(min=0.0), default=tol, show_default=True, help="Optimality asked for."
+        ),
+        click.option(
+            "--max-iter", type=click.FloatRange(min=1.0), default=max_iter, show_default=True, help="Effective passes."
+        ),
+        click.option("--step-size", type=StepType(), default="auto", show_default=True, help="Of the method."),
+        click.option("--batch-size", type=click.IntRange(min=1), help="Rows in a component. [default: the method's]"),
+        click.option("--sampling", help="cyclic, shuffled-once, shuffled or with-replacement."),
+        click.option(
+            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the order of visits."
+        ),
+        click.option("--threads", type=click.IntRange(min=1), help="Threads of the linear algebra library."),
+    ]
+    return lambda command: _apply(command, options)
+
+
+# -- what is made of them
+
+
+def read_data(settings: DataSettings, console: Console, *, task: str | None = None, labels: bool = True) -> Dataset:
+    """Return the data set that was asked for: a file, or a name of the registry or of scikit-learn's own data.
+
+    Parameters
+    ----------
+    settings
+        What was asked for.
+    console
+        Shows that a large file is being read.
+    task
+        "regression" where labels must be numbers.
+    labels
+        False where the file has none.
+    """
+    from finitesum import datasets
+
+    with console.busy(f"reading {settings.data}"):
+        file = _find_file(settings.data)
+        if file is None:
+            return datasets.load_embedded(settings.data)  # type: ignore[arg-type]
+        target: Any = _as_target(settings.target) if labels else False
+        return datasets.load(
+            file,
+            format=settings.format,  # type: ignore[arg-type]
+            n_features=settings.n_features,
+            target=target,
+            task=task,  # type: ignore[arg-type]
+            zero_based=settings.zero_based,
+            memmap=settings.memmap,
+        )
+
+
+def _find_file(name: str) -> Path | None:
+    """Return the file that a name means, or None for data that scikit-learn ships."""
+    from finitesum.datasets import DataError, find, info
+    from finitesum.datasets.embedded import Embedded
+
+    path = Path(name).expanduser()
+    if path.exists() or path.name != name:
+        return path
+    found = find(name)
+    if found is not None:
+        return found
+    if name in Embedded.__args__:  # type: ignore[attr-defined]
+        return None
+    try:
+        info(name)
+    except DataError:
+        return path  # whose absence the reader tells
+    raise InputError(f"{name} is not on this machine. Get it by 'finitesum data fetch {name}'.")
+
+
+def _as_target(text: str | None) -> str | int | None:
+    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else text
+
+
+def make_problem(settings: ProblemSettings, data: Dataset) -> tuple[Problem, tuple[Any, Any] | None]:
+    """Return the problem, and the two labels behind -1 and +1 where there are classes."""
+    from finitesum.losses import as_loss
+    from finitesum.problem import Problem
+
+    loss = as_loss(settings.loss)
+    classes = None
+    if loss.target_kind() == "sign":
+        classes = _two_classes(data, settings.loss)
+    problem = Problem.linear(
+        data.rows,
+        data.targets(),
+        loss=loss,
+        alpha=resolve_alpha(settings.alpha, data.n_rows),
+        l1_ratio=settings.l1_ratio,
+        fit_intercept=settings.intercept,
+    )
+    return problem, classes
+
+
+def _two_classes(data: Dataset, loss: str) -> tuple[Any, Any]:
+    if data.labels is not None and data.inferred_task == "regression":
+        raise InputError(
+            f"{data.name}: the labels are numbers of many values, but the loss {loss} separates two classes. "
+            "Use --loss squared, huber or poisson, or name another column by --target."
+        )
+    known = data.label_map().classes
+    if len(known) != 2:
+        seen = ", ".join(str(label) for label in known[:5]) + (", ..." if len(known) > 5 else "")
+        raise InputError(
+            f"{data.name}: the loss {loss} separates two classes, but the labels have {len(known)}: {seen}. "
+            "Keep the rows of two classes, or name another column by --target."
+        )
+    return known[0], known[1]
+
+
+def task_of(settings: ProblemSettings) -> str | None:
+    """Return the task that a loss means, as readers want it."""
+    from finitesum.losses import as_loss
+
+    return None if as_loss(settings.loss).target_kind() == "sign" else "regression"
+
+
+def method_options(settings: RunSettings) -> dict[str, Any]:
+    """Return the parameters of a method that were given."""
+    return {} if settings.step_size == "auto" else {"step_size": float(settings.step_size)}
+
+
+def make_method(name: str, settings: RunSettings) -> Method:
+    """Return the method of a name, with its parameters."""
+    from finitesum.methods import as_method
+
+    try:
+        return as_method(AUTO_SOLVER if name == "auto" else name, method_options(settings))
+    except TypeError as error:
+        raise InputError(str(error)) from error
+
+
+@contextmanager
+def limited_threads(threads: int | None) -> Iterator[None]:
+    """Keep the linear algebra library to some threads."""
+    if threads is None:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=threads):
+        yield

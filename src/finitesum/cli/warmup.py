@@ -1,0 +1,139 @@
+"""``finitesum warmup``: compile every kernel once, so that no later process has to."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from finitesum.cli.console import Console, console_options
+from finitesum.cli.errors import InputError
+
+if TYPE_CHECKING:
+    from finitesum.problem import Problem
+
+#: The losses that are compiled when none is named.
+USUAL_LOSSES = ("logistic", "squared", "squared-hinge")
+
+DTYPES = ("float64", "float32")
+LAYOUTS = ("dense", "csr-int32", "csr-int64")
+
+#: Compiled kernels of other versions that nothing was written to for so long are removed.
+STALE_SECONDS = 86_400.0
+
+
+class Signature(NamedTuple):
+    """What kernels are compiled for."""
+
+    loss: str
+    dtype: str
+    layout: str
+
+
+@click.command()
+@click.option(
+    "--loss", "losses", multiple=True, help="A loss to compile for; may be repeated. [default: the usual ones]"
+)
+@console_options
+def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
+    """Compile all kernels for {float64, float32} x {dense, CSR int32, CSR int64} and keep them on disk.
+
+    Compiled kernels of other versions of finitesum, unused for a day, are removed.
+    """
+    from finitesum.jit import COMPILED, cache_folder
+
+    if not COMPILED:
+        raise InputError("NUMBA_DISABLE_JIT is set, so there is nothing to compile. Unset it.")
+    folder = cache_folder()
+    signatures = [Signature(*kind) for kind in itertools.product(losses or USUAL_LOSSES, DTYPES, LAYOUTS)]
+    started = time.perf_counter()
+    for signature in _with_progress(signatures, console):
+        compile_all(tiny_problem(signature))
+    seconds = time.perf_counter() - started
+    removed, freed = (0, 0) if folder is None else prune(folder)
+    size = 0 if folder is None else _size(folder)
+    report = {
+        "signatures": [signature._asdict() for signature in signatures],
+        "seconds": seconds,
+        "folder": folder and str(folder),
+        "bytes": size,
+        "stale_folders_removed": removed,
+        "stale_bytes_removed": freed,
+    }
+    text = f"{len(signatures)} kinds of problems compiled in {seconds:.1f} s; kept in {folder} ({size / 1e6:.1f} MB)"
+    if removed:
+        text += f"\n{removed} stale folders removed ({freed / 1e6:.1f} MB)"
+    console.result(report, text)
+
+
+def tiny_problem(signature: Signature) -> Problem:
+    """Return a problem of a few rows that is laid out in memory as a signature says."""
+    import numpy as np
+
+    from finitesum.problem import Problem
+    from finitesum.rows import CSRRows, DenseRows
+
+    n = 4
+    values: Any = np.eye(n, dtype=signature.dtype)
+    rows: Any = DenseRows(values, n, n, 0)
+    if signature.layout != "dense":
+        width = np.int32 if signature.layout == "csr-int32" else np.int64
+        columns, starts = np.arange(n, dtype=width), np.arange(n + 1, dtype=width)
+        rows = CSRRows(np.ones(n, dtype=signature.dtype), columns, starts, n, n, 0)
+    return Problem.linear(rows, np.array([0.0, 1.0, 0.0, 1.0]), loss=signature.loss, alpha=0.1, l1_ratio=0.5)
+
+
+def compile_all(problem: Problem) -> None:
+    """Run every method on a problem for two passes."""
+    from finitesum.driver import minimize
+    from finitesum.methods import METHODS
+
+    for name in METHODS:
+        # A loss without a curvature bound has no automatic step; the kernels are the same.
+        minimize(problem, method=name, options={"step_size": 0.01}, tol=0.0, max_iter=2)
+
+
+def _with_progress(signatures: list[Signature], console: Console) -> Iterator[Signature]:
+    """Yield the signatures, and show on stderr which one is being compiled."""
+    if not console.draws:
+        for k, signature in enumerate(signatures):
+            console.note(f"{k + 1}/{len(signatures)}  {' '.join(signature)}")
+            yield signature
+        return
+    from rich.console import Console as RichConsole
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=RichConsole(stderr=True), transient=True) as progress:
+        task = progress.add_task("compiling", total=len(signatures))
+        for signature in signatures:
+            progress.update(task, description=" ".join(signature))
+            yield signature
+            progress.advance(task)
+
+
+def prune(folder: Path) -> tuple[int, int]:
+    """Remove the folders beside the current one that older versions left; return how many, and their bytes."""
+    removed = freed = 0
+    for other in folder.parent.iterdir():
+        if other == folder or not other.is_dir() or not re.fullmatch(r"[0-9a-f]{16}", other.name):
+            continue
+        try:
+            if time.time() - other.stat().st_mtime < STALE_SECONDS:
+                continue
+            size = _size(other)
+            shutil.rmtree(other)
+        except OSError:  # another process removed it, or it is not ours
+            continue
+        removed, freed = removed + 1, freed + size
+    return removed, freed
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
