@@ -150,7 +150,7 @@ class _Run:
         self._stop_clock()
         measured = self._measure(x0) if self.measure_every else None
         self.loop.start_optimality = measured.optimality if measured else math.nan
-        self._record(measured, math.nan)
+        self._record(measured, math.nan, (self.n_passes, self.n_hessian_passes, self.loop.seconds))
 
     def resume(self) -> None:
         """Take state, loop and trace from the checkpoint."""
@@ -204,15 +204,18 @@ class _Run:
         loop = self.loop
         estimate = self.method.estimate(self.problem, self.state)
         due = loop.k >= loop.next_check if math.isnan(estimate) else estimate <= self.tol
+        self._stop_clock()
+        spent = self.n_passes, self.n_hessian_passes, loop.seconds  # what the iterate cost, its check not included
         if due:
+            self._clock = time.perf_counter()
             loop.n_checks += 1
             loop.next_check = max(loop.k + 1, math.ceil(1.1 * loop.k))
             self._measure(self.state.x)
-        self._stop_clock()
+            self._stop_clock()
         measured = self._exact_here()
         if measured is None and self.measure_every and loop.k % self.measure_every == 0:
             measured = self._measure(self.state.x)
-        self._record(measured, estimate)
+        self._record(measured, estimate, spent)
         known = measured.optimality if measured else estimate
         if math.isnan(loop.start_optimality):
             loop.start_optimality = known
@@ -275,11 +278,9 @@ class _Run:
     def _exact_here(self) -> Measures | None:
         return self.exact[1] if self.exact is not None and self.exact[0] is self.state.x else None
 
-    def _record(self, measured: Measures | None, estimate: float) -> None:
+    def _record(self, measured: Measures | None, estimate: float, spent: tuple[float, float, float]) -> None:
         objective, optimality = (measured.objective, measured.optimality) if measured else (math.nan, math.nan)
-        self.trace.append(
-            TraceRow(self.n_passes, self.n_hessian_passes, self.loop.seconds, objective, optimality, estimate)
-        )
+        self.trace.append(TraceRow(*spent, objective, optimality, estimate))
 
     def result(self, reason: StopReason) -> Result:
         """Return what the run found, measured exactly."""

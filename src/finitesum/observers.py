@@ -20,7 +20,7 @@ from finitesum.arrays import Vector
 class TraceRow(NamedTuple):
     """The figures after a pass; NaN where one was not measured."""
 
-    n_passes: float  # effective passes: component gradients / number of components, exact checks included
+    n_passes: float  # effective passes: component gradients / number of components, and the exact checks before
     n_hessian_passes: float
     seconds: float  # without the time of measuring
     objective: float

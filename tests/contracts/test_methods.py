@@ -135,7 +135,7 @@ def test_goes_on_from_a_stored_state_to_the_same_bits(name, form):
 @pytest.mark.parametrize("name", sorted(COUNTS))
 def test_counts_component_gradients_and_hessians_exactly(name):
     problem, _ = make_pair(batch_size=3)
-    method = METHODS[name]()
+    method = METHODS[name](**ORACLES.get(name, ({},))[0])
     states = list(run(method, problem, start(problem), orders_of(method, problem.n_components)))
     for k, state in enumerate(states, start=1):
         assert (state.n_gradients, state.n_hessians) == COUNTS[name](k, problem.n_components)
