@@ -14,7 +14,7 @@ import enum
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
 from finitesum.measures import Measures, evaluate
 from finitesum.methods import as_method
-from finitesum.methods.base import Method
+from finitesum.methods.base import Method, require_suited
 from finitesum.observers import Observer, PassReport, Trace, TraceRow, progress
 from finitesum.problem import Problem
 from finitesum.sampling import SAMPLINGS, order_of_pass
@@ -137,6 +137,7 @@ class _Run:
         self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
         self.loop, self.trace = _Loop(), Trace()
         self.state: Any = None
+        self._kept: tuple[Any, _Loop, int] | None = None  # state, loop, length of the trace
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
         self._clock = time.perf_counter()
         self._last_save = time.monotonic()
@@ -151,6 +152,7 @@ class _Run:
         measured = self._measure(x0) if self.measure_every else None
         self.loop.start_optimality = measured.optimality if measured else math.nan
         self._record(measured, math.nan, (self.n_passes, self.n_hessian_passes, self.loop.seconds))
+        self._keep()
 
     def resume(self) -> None:
         """Take state, loop and trace from the checkpoint."""
@@ -160,6 +162,15 @@ class _Run:
         self.state = checkpoints.unflatten(self.method.state_type, arrays)
         self.loop = _Loop(**header["loop"])
         self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
+        self._keep()
+
+    def _keep(self) -> None:
+        """Remember what a checkpoint holds.
+
+        Only a pass that is over and did not end the run is kept: an interrupt may come at any line, and a run that has
+        ended is ended again, by the same pass, when it is resumed.
+        """
+        self._kept = (self.state, replace(self.loop), len(self.trace))
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -171,10 +182,11 @@ class _Run:
 
     def save(self) -> None:
         """Write the checkpoint."""
-        if self.checkpoint is not None:
-            header = {**self._identity(), "loop": asdict(self.loop)}
-            rows = np.array(self.trace.rows, dtype=np.float64)
-            arrays = {**checkpoints.flatten(self.state), "trace": rows}
+        if self.checkpoint is not None and self._kept is not None:
+            state, loop, n_rows = self._kept
+            header = {**self._identity(), "loop": asdict(loop)}
+            rows = np.array(self.trace.rows[:n_rows], dtype=np.float64)
+            arrays = {**checkpoints.flatten(state), "trace": rows}
             checkpoints.save(self.checkpoint, checkpoints.Checkpoint(header, arrays))
             self._last_save = time.monotonic()
 
@@ -197,6 +209,7 @@ class _Run:
             reason = self._after_pass(observer)
             if reason is not None:
                 return reason
+            self._keep()
             if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
                 self.save()
 
@@ -402,8 +415,7 @@ def minimize(
     chosen = as_method(method, options)
     order = sampling or chosen.default_sampling
     _check_settings(tol, max_iter, order, measure_every)
-    if not problem.loss.is_smooth():
-        raise ValueError(f"{chosen.name} needs a smooth loss, got {type(problem.loss).__name__}. Use smoothed-hinge.")
+    require_suited(chosen, problem)
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
     start = _checked_start(problem, x0)

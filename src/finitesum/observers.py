@@ -6,6 +6,7 @@ import csv
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -135,26 +136,37 @@ class Lines:
 
 
 class _Bar:
-    """A rich progress bar that appears after two seconds."""
+    """A rich progress bar that appears after two seconds, be the first pass over or not: kernels may be compiling."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, patience_seconds: float = 2.0) -> None:
         self._label = label
-        self._appears = time.monotonic() + 2.0
+        self._lock = threading.Lock()
+        self._closed = False
         self._progress: Any = None
         self._task: Any = None
+        self._timer = threading.Timer(patience_seconds, self._appear)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _appear(self) -> None:
+        bar = _make_bar()
+        with self._lock:
+            if self._closed:
+                return
+            bar.start()
+            self._task = bar.add_task(self._label, total=None, figures="preparing; a first run compiles")
+            self._progress = bar
 
     def after_pass(self, report: PassReport) -> None:
-        if self._progress is None:
-            if time.monotonic() < self._appears:
-                return
-            self._progress = _make_bar()
-            self._progress.start()
-            self._task = self._progress.add_task(self._label, total=1.0, figures="")
-        self._progress.update(self._task, completed=share_done(report), figures=_describe(report))
+        if self._progress is not None:
+            self._progress.update(self._task, total=1.0, completed=share_done(report), figures=_describe(report))
 
     def close(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            if self._progress is not None:
+                self._progress.stop()
 
 
 def _make_bar() -> Any:
