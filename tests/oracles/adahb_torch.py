@@ -18,7 +18,9 @@ def time_of(step, steps_per_epoch, interpolate=False):
     return 1 + (step - 1) // steps_per_epoch
 
 
-def iterates(w, gradients, *, alpha, times, gamma=None, delta=0.0, sqrt_decay=True, coupled=0.0, decoupled=0.0, project=None):
+def iterates(
+    w, gradients, *, alpha, times, gamma=None, delta=0.0, sqrt_decay=True, coupled=0.0, decoupled=0.0, project=None
+):
     """Yield (w, V) after each update; gamma None is the heavy ball. `times` holds t of each update.
 
     Decoupled decay shrinks w before the move by alpha / (2 sqrt t), the length of a step in the long run, and is no part

@@ -5,10 +5,10 @@ import pytest
 
 pytest.importorskip("torch.optim", reason="torch is not installed")
 
-import torch  # noqa: E402
+import torch
 
-from finitesum.torch import HB, AdaHB  # noqa: E402
-from finitesum.torch import fused as fused_module  # noqa: E402
+from finitesum.torch import HB, AdaHB
+from finitesum.torch import fused as fused_module
 
 BOTH = pytest.mark.parametrize("optimizer_class", [AdaHB, HB])
 REFERENCE = {"foreach": False}

@@ -41,7 +41,7 @@ def check_group(group: Group) -> None:
 
 def _value(number: float | Tensor) -> float:
     if isinstance(number, Tensor):
-        return float(number) if number.numel() == 1 else 0.0
+        return float(number.detach()) if number.numel() == 1 else 0.0
     return number
 
 

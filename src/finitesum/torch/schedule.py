@@ -13,7 +13,7 @@ gradient is taken near the uniform mean of all past points. So t is always asked
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ def time_of(step: float | Tensor, group: Group) -> float | Tensor:
     n: int | None = group["steps_per_epoch"]
     if n is None:
         t = group["t"]
-        return torch.as_tensor(t, dtype=step.dtype, device=step.device) if isinstance(step, Tensor) else float(t)
+        return torch.zeros_like(step) + t if isinstance(step, Tensor) else float(t)
     if group["interpolate"]:
         return (step - 1) / n + 1
     if isinstance(step, Tensor):
@@ -73,8 +73,11 @@ def coefficients(step: float | Tensor, group: Group) -> Coefficients:
     lr = _as_scalar(group["lr"], step, keep_tensor=bool(group["differentiable"]))
     slowed = lr / root if group["decay"] == "sqrt" else lr
     gain = group.get("gamma", 1.0) / t
-    if group["steps_per_epoch"] is None:
-        gain = torch.where(step == 1, 1.0, gain) if isinstance(step, Tensor) else (1.0 if step == 1 else gain)
+    if isinstance(step, Tensor) or isinstance(t, Tensor):
+        late = (torch.as_tensor(step) == 1) & (torch.as_tensor(t) > 1)
+        gain = torch.where(late, 1.0, gain)
+    elif step == 1 and t > 1:
+        gain = 1.0
     decay = group["weight_decay"] if group["decoupled_weight_decay"] else 0.0
     return Coefficients(
         momentum=t / (t + 2),
@@ -87,12 +90,14 @@ def coefficients(step: float | Tensor, group: Group) -> Coefficients:
 
 
 def _as_scalar(lr: float | Tensor, step: float | Tensor, keep_tensor: bool) -> Any:
+    if not isinstance(lr, Tensor):
+        return lr
     if isinstance(step, Tensor):
-        return torch.as_tensor(lr, dtype=step.dtype, device=step.device)
-    return lr if keep_tensor or not isinstance(lr, Tensor) else float(lr)
+        return lr.to(dtype=step.dtype, device=step.device)
+    return lr if keep_tensor else float(lr.detach())
 
 
 def unbound(k: Coefficients, n: int) -> list[Coefficients]:
-    """Split coefficients of shape (n,) into n of shape ()."""
-    columns = [cast(Tensor, value).expand(n).unbind() for value in k]
+    """Split coefficients, tensors of shape (n,) among them, into n of shape ()."""
+    columns = [x.expand(n).unbind() if isinstance(x, Tensor) else (x,) * n for x in k]
     return [Coefficients(*row) for row in zip(*columns, strict=True)]

@@ -66,6 +66,8 @@ def reference_update(slot: Slot, k: Coefficients, rule: Rule) -> tuple[Tensor, T
         The options.
     """
     w, g, m, v = slot.param.to(slot.displacement), slot.grad.to(slot.displacement), slot.displacement, slot.square_avg
+    if rule.smooth:
+        w = w.clone()  # the parameter will be overwritten, and derivatives need what it was
     if rule.maximize:
         g = -g
     if rule.weight_decay:
