@@ -1,7 +1,7 @@
 """Exact measures of a point: objective, full gradient and the optimality that `tol` bounds.
 
 optimality = || x - prox_r(x - grad f(x)) ||_2, where f is the mean loss with the quadratic part of the penalty and r the
-rest; with no l1 part that is ||grad F(x)||_2.
+rest; with no l1 part that is ||grad F(x)||_2, and with a constraint || x - proj(x - grad F(x)) ||_2.
 """
 
 from __future__ import annotations
@@ -41,32 +41,25 @@ def _add_penalty(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
 
 
 @kernel_part
-def mapping_norm(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
-    """Return ||x - prox(x - gradient)||_2, given the gradient of the smooth part."""
-    total = 0.0
-    for j in range(x.size):
-        step = gradient[j]
-        if j < linear_sum.n_penalised:
-            step = x[j] - linear_sum.penalty.prox_at(x[j] - gradient[j], 1.0)
-        total += step * step
-    return np.sqrt(total)  # type: ignore[no-any-return]
-
-
-@kernel
-def _mapping_norm(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
-    return mapping_norm(linear_sum, x, gradient)
+def prox_in_place(linear_sum: LinearSum, x: Vector, step_size: float) -> None:
+    """Apply the prox of the penalty, or the projection; x has the length of an iterate and the intercept stays."""
+    if linear_sum.is_constrained:
+        coefficients = x[: linear_sum.n_penalised]
+        linear_sum.projection.project_euclidean_into(coefficients, coefficients)
+    else:
+        for j in range(linear_sum.n_penalised):
+            x[j] = linear_sum.penalty.prox_at(x[j], step_size)
 
 
 @kernel
 def _prox_step(linear_sum: LinearSum, y: Vector, gradient: Vector, step_size: float) -> Vector:
     x = y - step_size * gradient
-    for j in range(linear_sum.n_penalised):
-        x[j] = linear_sum.penalty.prox_at(x[j], step_size)
+    prox_in_place(linear_sum, x, step_size)
     return x
 
 
 def prox_step(problem: Problem, y: Vector, gradient: Vector, step_size: float) -> Vector:
-    """Return prox(y - step_size gradient): the intercept only steps."""
+    """Return prox(y - step_size gradient), or the projection of that point: the intercept only steps."""
     return _prox_step(problem.view, y, gradient, step_size)
 
 
@@ -101,7 +94,8 @@ def evaluate(problem: Problem, x: Vector) -> Measures:
 
 def surrogate_optimality(problem: Problem, x: Vector, gradient: Vector) -> float:
     """Return the optimality at x that a given gradient of the smooth part would mean."""
-    if problem.penalty.lasso() == 0.0:
-        with np.errstate(over="ignore"):
-            return float(np.linalg.norm(gradient))
-    return float(_mapping_norm(problem.view, x, gradient))
+    mapping = gradient
+    if problem.is_constrained or problem.penalty.lasso() > 0.0:
+        mapping = x - prox_step(problem, x, gradient, 1.0)
+    with np.errstate(over="ignore"):
+        return float(np.linalg.norm(mapping))

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Vector
+from finitesum.constraints import Constraint, Unconstrained
+from finitesum.constraints.projections import Projection
 from finitesum.jit import kernel_part
 from finitesum.losses import Loss, as_loss
 from finitesum.penalties import ElasticNet, elastic_net
@@ -29,6 +31,8 @@ class LinearSum(NamedTuple):
     weights: Vector  # (n,)  s_i / S: they sum to 1
     loss: Loss
     penalty: ElasticNet
+    projection: Projection  # onto the constraint set, of the first n_penalised coordinates
+    is_constrained: bool
     n_penalised: int  # the first coordinates; an intercept stands behind them
     batch_size: int
     n_components: int
@@ -59,6 +63,8 @@ class Problem:
         Targets are -1 and +1 for classification losses; weights sum to 1.
     loss : Loss
     penalty : ElasticNet
+    constraint : Constraint
+        The set that the coefficients lie in; the intercept is free.
     classes : ndarray or None
         The two labels behind -1 and +1, in this order.
     batch_size : int or None
@@ -71,6 +77,7 @@ class Problem:
     weights: Vector
     loss: Loss
     penalty: ElasticNet
+    constraint: Constraint
     classes: Any = None
     batch_size: int | None = None
 
@@ -86,6 +93,7 @@ class Problem:
         fit_intercept: bool = False,
         sample_weight: Any = None,
         offset: Any = None,
+        constraint: Constraint | None = None,
         batch_size: int | None = None,
     ) -> Problem:
         """Return the problem of a generalised linear model.
@@ -108,6 +116,8 @@ class Problem:
             Weights >= 0; weight 2 means the same as the row written twice.
         offset : array_like, shape (n,), optional
             Added to each prediction.
+        constraint : Constraint, optional
+            A set from `finitesum.constraints` that the coefficients must lie in; not together with an l1 penalty.
         batch_size : int >= 1, optional
             Rows in a component; left out, the method chooses.
 
@@ -128,7 +138,9 @@ class Problem:
         weights = _normalised_weights(sample_weight, rows.n_rows)
         targets, classes = _checked_targets(y, rows.n_rows, known_loss, weights)
         offsets = np.zeros(rows.n_rows) if offset is None else _vector(offset, rows.n_rows, "offset")
-        problem = cls(rows, targets, offsets, weights, known_loss, elastic_net(alpha, l1_ratio), classes)
+        penalty = elastic_net(alpha, l1_ratio)
+        known_set = _checked_constraint(constraint, rows.n_columns, penalty)
+        problem = cls(rows, targets, offsets, weights, known_loss, penalty, known_set, classes)
         return problem if batch_size is None else problem.batched(batch_size)
 
     @property
@@ -152,9 +164,14 @@ class Problem:
         return bool(self.rows.intercept)
 
     @property
+    def is_constrained(self) -> bool:
+        """Whether the coefficients are confined to a set."""
+        return not isinstance(self.constraint, Unconstrained)
+
+    @property
     def is_smooth(self) -> bool:
-        """Whether F is differentiable."""
-        return self.penalty.lasso() == 0.0 and self.loss.is_smooth()
+        """Whether F is differentiable and nothing confines it."""
+        return self.penalty.lasso() == 0.0 and self.loss.is_smooth() and not self.is_constrained
 
     def batched(self, batch_size: int) -> Problem:
         """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
@@ -178,6 +195,8 @@ class Problem:
             self.weights,
             self.loss,
             self.penalty,
+            self.constraint.compiled,
+            self.is_constrained,
             self.rows.n_columns,
             self.batch_size or 1,
             self.n_components,
@@ -189,7 +208,7 @@ class Problem:
         digest = hashlib.blake2b(digest_size=16)
         for array in (*self._data_arrays(), self.targets, self.offsets, self.weights):
             _digest_array(digest, array)
-        parts = (repr(self.loss), repr(self.penalty), self.rows[-3:], self.batch_size)
+        parts = (repr(self.loss), repr(self.penalty), repr(self.constraint.to_dict()), self.rows[-3:], self.batch_size)
         digest.update(repr(parts).encode())
         return digest.hexdigest()
 
@@ -226,6 +245,21 @@ def _vector(values: Any, n: int, name: str) -> Vector:
         i = int(np.flatnonzero(~np.isfinite(array))[0])
         raise ValueError(f"{name} must be finite, got {array[i]} at position {i}.")
     return array if array.flags.writeable else array.copy()
+
+
+def _checked_constraint(constraint: Constraint | None, n_columns: int, penalty: ElasticNet) -> Constraint:
+    if constraint is None:
+        return Unconstrained()
+    if not isinstance(constraint, Constraint):
+        raise TypeError(
+            f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}."
+        )
+    constraint.check_dim(n_columns)
+    if penalty.lasso() > 0.0 and not isinstance(constraint, Unconstrained):
+        raise ValueError(
+            "an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out."
+        )
+    return constraint
 
 
 def _normalised_weights(sample_weight: Any, n: int) -> Vector:

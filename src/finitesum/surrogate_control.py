@@ -36,6 +36,7 @@ import numpy as np
 
 from finitesum.arrays import Indices, Vector
 from finitesum.jit import kernel, kernel_part
+from finitesum.measures import prox_in_place
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.smoothness import strong_convexity
 from finitesum.surrogate import (
@@ -80,7 +81,6 @@ class Control(NamedTuple):
     radius: float  # the largest move of a visit, where there is no majorant
     quiet_until: int  # the visit before which the radius is not changed again
     cut_ratio: float  # R at the last cut of the radius
-    least_curvature: float  # the smallest curvature met along a step
     n_visits: int
 
 
@@ -100,7 +100,6 @@ def new_control(problem: Problem, x0: Vector) -> Control:
         radius=radius,
         quiet_until=0,
         cut_ratio=math.inf,
-        least_curvature=math.inf,
         n_visits=0,
     )
 
@@ -200,21 +199,17 @@ def _model_step(
     y: Vector,
     gradient: Vector,
     step_size: float,
-) -> tuple[bool, float]:
-    """Step from y on the model; return whether to restart the momentum, and the squared length of the move."""
+) -> bool:
+    """Step from y on the model; return whether step and move disagree, so that the momentum should start anew."""
     surrogate_gradient(surrogate, pending, y, gradient)
-    alignment = 0.0
-    length = 0.0
     for j in range(x.size):
-        new = y[j] - step_size * gradient[j]
-        if j < linear_sum.n_penalised:
-            new = linear_sum.penalty.prox_at(new, step_size)
-        move = new - x[j]
-        alignment += (y[j] - new) * move
-        length += move * move
         previous[j] = x[j]
-        x[j] = new
-    return alignment > 0.0, length
+        x[j] = y[j] - step_size * gradient[j]
+    prox_in_place(linear_sum, x, step_size)
+    alignment = 0.0
+    for j in range(x.size):
+        alignment += (y[j] - x[j]) * (x[j] - previous[j])
+    return alignment > 0.0
 
 
 @kernel_part
@@ -316,7 +311,7 @@ def _controlled_visits(
                 t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
                 extrapolation = min((t - 1.0) / t_next, (1.0 - root) / (1.0 + root))
                 _extrapolate(x, previous, extrapolation, y)
-            restart, _ = _model_step(
+            restart = _model_step(
                 linear_sum, surrogate, pending, x, previous, y, gradient, rule.step_factor / eigenvalue
             )
             t = t_next
@@ -356,7 +351,6 @@ def _controlled_visits(
         radius,
         quiet_until,
         cut_ratio,
-        control.least_curvature,
         now,
     )
     return done, now - control.n_visits, finite

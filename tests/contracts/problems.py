@@ -2,9 +2,27 @@
 
 import numpy as np
 import scipy.sparse
-
-from finitesum.problem import Problem
 from oracles.sums import Sum
+
+from finitesum.constraints import Box, L1Ball, L2Ball
+from finitesum.problem import Problem
+
+
+def onto_l1_ball(x, radius=0.4):
+    """Sort, and lower all sizes by the same amount: Duchi et al. 2008."""
+    size = np.sort(np.abs(x))[::-1]
+    if size.sum() <= radius:
+        return x
+    levels = (np.cumsum(size) - radius) / np.arange(1, x.size + 1)
+    return np.sign(x) * np.maximum(np.abs(x) - levels[size > levels][-1], 0.0)
+
+
+#: Sets by name: the library's, and the projection in plain NumPy.
+CONSTRAINTS = {
+    "l1-ball": (L1Ball(0.4), onto_l1_ball),
+    "box": (Box(-0.1, 0.3), lambda x: np.clip(x, -0.1, 0.3)),
+    "l2-ball": (L2Ball(0.5), lambda x: x * min(1.0, 0.5 / max(np.linalg.norm(x), 1e-300))),
+}
 
 FORMATS = ("dense", "csr32", "csr64")
 
@@ -29,6 +47,7 @@ def make_pair(
     intercept=False,
     weighted=False,
     batch_size=1,
+    constraint=None,
     dtype=np.float64,
     seed=0,
 ):
@@ -56,6 +75,7 @@ def make_pair(
         sample_weight=weights,
         offset=offsets,
         batch_size=batch_size,
+        constraint=None if constraint is None else CONSTRAINTS[constraint][0],
     )
     oracle = Sum(
         X,
@@ -67,5 +87,6 @@ def make_pair(
         weights=weights,
         offsets=offsets,
         batch_size=batch_size,
+        project=None if constraint is None else CONSTRAINTS[constraint][1],
     )
     return problem, oracle

@@ -4,13 +4,13 @@ import copy
 
 import numpy as np
 import pytest
-
 from contracts.problems import FORMATS, make_pair
+from oracles import methods as oracles
+
 from finitesum import METHODS, minimize
 from finitesum.checkpoint import flatten, unflatten
 from finitesum.measures import evaluate
 from finitesum.sampling import order_of_pass
-from oracles import methods as oracles
 
 #: Options under which a method runs the recursion of its oracle, and the oracle's own.
 ORACLES = {
@@ -75,11 +75,17 @@ def start(problem, seed=5):
         {"loss": "huber", "batch_size": 3},
         {"loss": "squared-hinge", "l1_ratio": 0.5},
         {"loss": "smoothed-hinge", "weighted": True, "batch_size": 5},
+        {"constraint": "l1-ball", "intercept": True, "batch_size": 2},
+        {"constraint": "box"},
     ],
     ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()) or "plain",
 )
 def test_equals_its_oracle_pass_by_pass(name, form, setting):
     problem, oracle = make_pair(form, **setting)
+    if problem.is_constrained and "constraint" not in METHODS[name].handles:
+        with pytest.raises(ValueError, match=f"{name} cannot treat a constraint"):
+            minimize(problem, method=name)
+        return
     options, recursion = ORACLES[name]
     method = METHODS[name](**options)
     orders = orders_of(method, problem.n_components)
@@ -116,7 +122,7 @@ def test_leaves_the_start_and_earlier_states_alone(name):
     np.testing.assert_array_equal(x0, kept)
 
 
-@pytest.mark.parametrize("form", ("dense", "csr32"))
+@pytest.mark.parametrize("form", ["dense", "csr32"])
 @pytest.mark.parametrize("name", ALL)
 def test_goes_on_from_a_stored_state_to_the_same_bits(name, form):
     problem, _ = make_pair(form, batch_size=2, l1_ratio=0.0)
@@ -155,7 +161,7 @@ def test_visits_in_the_given_order(name):
     assert np.abs(ends[0] - ends[1]).max() > 1e-6
 
 
-@pytest.mark.parametrize("form", ("dense", "csr32"))
+@pytest.mark.parametrize("form", ["dense", "csr32"])
 @pytest.mark.parametrize("name", ALL)
 def test_stops_once_the_exact_optimality_is_at_most_tol(name, form):
     problem, oracle = make_pair(form, n=60, alpha=0.1, intercept=True, batch_size=2)
@@ -166,6 +172,21 @@ def test_stops_once_the_exact_optimality_is_at_most_tol(name, form):
     assert result.optimality == pytest.approx(oracle.optimality(result.x), rel=1e-3, abs=1e-14)
     assert result.fun == pytest.approx(oracle.objective(result.x), rel=1e-12)
     assert result.n_passes <= 3001
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [(name, "l1") for name in ALL if "l1" in METHODS[name].handles]
+    + [(name, q) for name in ALL if "constraint" in METHODS[name].handles for q in ("l1-ball", "box", "l2-ball")],
+)
+def test_solves_what_it_says_it_handles(name, setting):
+    special = {"l1_ratio": 0.8} if setting == "l1" else {"constraint": setting}
+    problem, oracle = make_pair("csr32", n=60, alpha=0.1, intercept=True, batch_size=2, **special)
+    tol = LOOSE.get(name, 1e-9)
+    result = minimize(problem, method=name, tol=tol, max_iter=3000)
+    assert result.success, result.message
+    assert oracle.optimality(result.x) <= 1.01 * tol
+    assert problem.constraint.contains(result.x[:-1], 1e-9)
 
 
 @pytest.mark.parametrize("name", ALL)

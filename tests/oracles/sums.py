@@ -35,7 +35,18 @@ class Sum:
     """F(x) = sum_i p_i loss(y_i, z_i'x + o_i) + l1 |x| + l2/2 |x|^2 over the penalised coordinates; p sums to 1."""
 
     def __init__(
-        self, X, y, loss="logistic", *, l1=0.0, l2=0.0, intercept=False, weights=None, offsets=None, batch_size=1
+        self,
+        X,
+        y,
+        loss="logistic",
+        *,
+        l1=0.0,
+        l2=0.0,
+        intercept=False,
+        weights=None,
+        offsets=None,
+        batch_size=1,
+        project=None,
     ):
         X = np.asarray(X, dtype=np.float64)
         self.n, columns = X.shape
@@ -49,6 +60,7 @@ class Sum:
         self.offsets = np.zeros(self.n) if offsets is None else np.asarray(offsets, dtype=np.float64)
         self.blocks = [np.arange(i, min(i + batch_size, self.n)) for i in range(0, self.n, batch_size)]
         self.m, self.dim = len(self.blocks), self.Z.shape[1]
+        self.project = project
 
     def predictions(self, x, block=slice(None)):
         return self.Z[block] @ x + self.offsets[block]
@@ -75,6 +87,8 @@ class Sum:
         return sum(self.loss_hessian(j, x) for j in range(self.m)) / self.m + np.diag(self.l2)
 
     def prox(self, x, step):
+        if self.project is not None:
+            return np.concatenate([self.project(x[self.penalised]), x[~self.penalised]])
         return np.sign(x) * np.maximum(np.abs(x) - step * self.l1, 0.0)
 
     def optimality(self, x):

@@ -40,6 +40,7 @@ class Method(Protocol):
     name: ClassVar[str]
     card: ClassVar[Card]
     state_type: ClassVar[type[Any]]
+    handles: ClassVar[frozenset[str]]  # what it can treat beyond smooth sums: of "l1", "constraint", "kinks"
     default_sampling: ClassVar[str]
 
     def init(self, problem: Problem, x0: Vector) -> Any:
@@ -57,6 +58,27 @@ class Method(Protocol):
     def default_batch_size(self, problem: Problem) -> int:
         """Return the component size the method works best with."""
         ...
+
+
+def require_suited(method: Method, problem: Problem) -> None:
+    """Raise unless a method can treat a problem.
+
+    Raises
+    ------
+    ValueError
+        The problem has an l1 penalty, a constraint or a loss with kinks that the method knows nothing of.
+    """
+    demands = {
+        "l1": (problem.penalty.lasso() > 0.0, "an l1 penalty", "l1_ratio=0"),
+        "constraint": (problem.is_constrained, "a constraint", "no constraint"),
+        "kinks": (not problem.loss.is_smooth(), f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"'),
+    }
+    for name, (present, what, instead) in demands.items():
+        if present and name not in method.handles:
+            raise ValueError(
+                f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
+                f"or {instead}."
+            )
 
 
 def check_positive(name: str, value: float | Auto, advice: str = "Leave it out to use the theory's value.") -> None:

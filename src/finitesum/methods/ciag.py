@@ -9,7 +9,8 @@ step on the gradient of the mean model [1, Algorithm 1]:
     x <- prox(y - step (b + H y))                       (17), (20b)
 
 Memory 3n + d^2, work O(d^2) a visit. Deviations from the paper: F is the mean, not the sum, so that L, mu and the step are
-those of the mean; H starts as l2 I rather than 0 (the two agree after one pass); the prox is ours (the paper has l2 only).
+those of the mean; H starts as l2 I rather than 0 (the two agree after one pass); the prox or projection is
+ours (the paper has the l2 penalty only, and names the rest as future work).
 
 Step "auto" needs no constant at all: see `finitesum.surrogate_control`. The theory's constants are had by
 ``step_size="theory"``: CIAG 2 / (mu + L), A-CIAG 1 / (2 L) with the extrapolation of eq. 31. b and H are summed afresh from
@@ -31,7 +32,7 @@ import numpy as np
 
 from finitesum.arrays import Indices, Vector
 from finitesum.jit import kernel
-from finitesum.measures import surrogate_optimality
+from finitesum.measures import prox_in_place, surrogate_optimality
 from finitesum.methods.base import Auto, Card, check_choice, check_fraction, check_positive
 from finitesum.problem import LinearSum, Problem
 from finitesum.smoothness import full_smoothness, momentum_limit, strong_convexity
@@ -89,8 +90,7 @@ def _visits(
         for j in range(x.size):
             previous[j] = x[j]
             x[j] = y[j] - step_size * gradient[j]
-            if j < linear_sum.n_penalised:
-                x[j] = linear_sum.penalty.prox_at(x[j], step_size)
+        prox_in_place(linear_sum, x, step_size)
         n_visits += 1
         if not finite:
             break
@@ -146,6 +146,7 @@ class CIAG:
 
     name: ClassVar[str] = "ciag"
     state_type: ClassVar[type[CIAGState]] = CIAGState
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
     default_sampling: ClassVar[str] = "shuffled-once"
     card: ClassVar[Card] = Card(
         "curvature-aided incremental aggregated gradient",

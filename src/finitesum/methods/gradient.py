@@ -68,6 +68,7 @@ class FG:
 
     name: ClassVar[str] = "fg"
     state_type: ClassVar[type[FGState]] = FGState
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "full gradient", "d", "m d a step", "kappa log 1/eps", "bounded curvature", "Nesterov 2004"
@@ -147,6 +148,7 @@ class AFG:
 
     name: ClassVar[str] = "afg"
     state_type: ClassVar[type[AFGState]] = AFGState
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "accelerated full gradient", "d", "m d a step", "sqrt(kappa) log 1/eps", "bounded curvature", "Nesterov 2004"

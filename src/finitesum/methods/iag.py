@@ -66,6 +66,7 @@ class IAG:
 
     name: ClassVar[str] = "iag"
     state_type: ClassVar[type[IAGState]] = IAGState
+    handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "incremental aggregated gradient", "m", "d", "kappa m log 1/eps", "bounded curvature", "Blatt et al. 2007"

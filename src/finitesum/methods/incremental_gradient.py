@@ -89,6 +89,7 @@ class IG:
 
     name: ClassVar[str] = "ig"
     state_type: ClassVar[type[IGState]] = IGState
+    handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "incremental gradient", "d", "d", "1/eps (sublinear)", "bounded curvature", "Nedic, Bertsekas 2001"

@@ -64,6 +64,7 @@ class SAG:
 
     name: ClassVar[str] = "sag"
     state_type: ClassVar[type[SAGState]] = SAGState
+    handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "with-replacement"
     card: ClassVar[Card] = Card(
         "stochastic average gradient", "m", "d", "(m + kappa_max) log 1/eps", "bounded curvature", "Schmidt et al. 2017"

@@ -65,6 +65,7 @@ class SAGA:
 
     name: ClassVar[str] = "saga"
     state_type: ClassVar[type[SAGAState]] = SAGAState
+    handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "with-replacement"
     card: ClassVar[Card] = Card(
         "SAGA", "m", "d", "(m + kappa_max) log 1/eps", "bounded curvature", "Defazio et al. 2014"
