@@ -37,6 +37,7 @@ def parameters(dtype):
     params = [torch.nn.Parameter(torch.randn(shape, dtype=dtype)) for shape in SHAPES]
     params.append(torch.nn.Parameter(torch.randn(2, 3, 4, 5, dtype=dtype).to(memory_format=torch.channels_last)))
     params.append(torch.nn.Parameter(torch.randn(4, 6, dtype=dtype).t()))
+    params.append(torch.nn.Parameter(torch.randn(4, 6, dtype=dtype)[:, ::2]))
     return params
 
 

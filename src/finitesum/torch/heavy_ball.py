@@ -16,7 +16,7 @@ from finitesum.torch.options import check_group, check_parameter, is_plain
 from finitesum.torch.projections import Projector
 from finitesum.torch.saving import load_exactly, with_plain_groups
 from finitesum.torch.schedule import Coefficients, Group, time_of, unbound
-from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, slot_of
+from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, place_t, slot_of
 from finitesum.torch.updates import Rule, foreach_update, reference_update
 
 #: So many entries of w, g, m, v and s together fit a core's cache: on the CPU lists are cut there.
@@ -40,7 +40,7 @@ class HeavyBall(Optimizer):
         """t of the last update: the largest over all parameters, 0 before the first update.
 
         One number an optimizer; a parameter that was added late lags behind, and with different ``steps_per_epoch`` so do
-        groups. On a GPU with ``capturable=True`` it waits for the device.
+        groups. Where a scheduler sets t, it is ``group["t"]``. With ``capturable=True`` a GPU is waited for.
         """
         times = [
             float(time_of(float(state["step"]), group))
@@ -94,8 +94,7 @@ class HeavyBall(Optimizer):
         except (TypeError, ValueError, RuntimeError):
             self.param_groups.pop()
             raise
-        if group["capturable"] and group["t"] is not None and group["params"]:
-            group["t"] = torch.as_tensor(group["t"], dtype=torch.float32, device=group["params"][0].device)
+        place_t(group)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

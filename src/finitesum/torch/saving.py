@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from finitesum.torch.projections import describe
-from finitesum.torch.slots import state_type, step_device
+from finitesum.torch.slots import place_t, state_type, step_device
 
 StateDict = dict[str, Any]
 
@@ -53,8 +53,7 @@ def _repair(optimizer: Optimizer, saved: StateDict, constraints: list[Any]) -> N
                 UserWarning,
                 stacklevel=6,
             )
-        if isinstance(group.get("t"), Tensor):
-            group["t"] = group["t"].clone()
+        place_t(group)
         for key, param in zip(old["params"], group["params"], strict=True):
             for name, value in saved["state"].get(key, {}).items():
                 optimizer.state[param][name] = _placed(name, value, param, group)

@@ -33,6 +33,17 @@ def step_device(param: Tensor, group: Group) -> torch.device:
     return param.device if group["capturable"] else torch.device("cpu")
 
 
+def place_t(group: Group) -> None:
+    """Make t of a group a tensor beside its parameters where it must not be read back, and a float elsewhere."""
+    t = group["t"]
+    if t is None or not group["params"]:
+        return
+    if group["capturable"]:
+        group["t"] = torch.as_tensor(t, dtype=torch.float32, device=group["params"][0].device)
+    else:
+        group["t"] = float(t)
+
+
 def new_state(param: Tensor, group: Group, adaptive: bool) -> State:
     """Return the state before the first update: all zero."""
     like = {"dtype": state_type(param), "memory_format": torch.preserve_format}
