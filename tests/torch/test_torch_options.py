@@ -84,6 +84,7 @@ def test_sparse_gradients_are_refused(optimizer_class, how):
     with pytest.raises(RuntimeError, match="sparse gradients are not supported"):
         optimizer.step()
     assert torch.equal(embedding.weight, before)
+    assert not optimizer.state
 
 
 def test_fused_refuses_what_it_cannot_do(monkeypatch):

@@ -16,13 +16,15 @@ from finitesum.torch.options import check_group, check_parameter, is_plain
 from finitesum.torch.projections import Projector
 from finitesum.torch.saving import load_exactly, with_plain_groups
 from finitesum.torch.schedule import Coefficients, Group, time_of, unbound
-from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, place_t, slot_of
+from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, place_t, refuse_sparse, slot_of
 from finitesum.torch.updates import Rule, foreach_update, reference_update
 
 #: So many entries of w, g, m, v and s together fit a core's cache: on the CPU lists are cut there.
 CACHE_SIZED = 2**16
 
-_ONE = torch.tensor(1.0)  # adding a number costs a new tensor for each step of the list
+_ONE = torch.tensor(
+    1.0, dtype=torch.float32, device="cpu"
+)  # adding a number costs a new tensor for each step of the list
 
 
 class HeavyBall(Optimizer):
@@ -167,6 +169,7 @@ class HeavyBall(Optimizer):
                 self._run_reference(bucket, k, rule)
 
     def _slot(self, param: Tensor, group: Group, rule: Rule) -> Slot:
+        refuse_sparse(cast(Tensor, param.grad))
         state = self.state[param]
         if not state:
             state.update(new_state(param, group, self._adaptive))

@@ -56,21 +56,24 @@ def new_state(param: Tensor, group: Group, adaptive: bool) -> State:
     return state
 
 
-def slot_of(param: Tensor, state: State) -> Slot:
-    """Gather the tensors of a parameter that has a gradient.
+def refuse_sparse(grad: Tensor) -> None:
+    """Check that a gradient is dense.
 
     Raises
     ------
     RuntimeError
-        The gradient is sparse.
+        It is sparse.
     """
-    grad = cast(Tensor, param.grad)
     if grad.layout != torch.strided:
         raise RuntimeError(
             f"sparse gradients are not supported, got one of layout {grad.layout}: momentum moves every entry at every "
             "step. Use torch.nn.Embedding(..., sparse=False), or torch.optim.SparseAdam for these parameters."
         )
-    tensors = param, grad, state["momentum_buffer"], state.get("square_avg")
+
+
+def slot_of(param: Tensor, state: State) -> Slot:
+    """Gather the tensors of a parameter that has a gradient."""
+    tensors = param, cast(Tensor, param.grad), state["momentum_buffer"], state.get("square_avg")
     if param.is_complex():
         tensors = cast(Any, tuple(x if x is None else torch.view_as_real(x.resolve_conj()) for x in tensors))
     return Slot(param, state["step"], *tensors)
