@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 import zlib
 from pathlib import Path
@@ -66,15 +66,15 @@ def unflatten(state_type: type[Any], arrays: dict[str, Any], prefix: str = "stat
 def write_atomically(path: Path, write: Any) -> None:
     """Call write(file) on a new file beside `path`, and rename it to `path` once it lies on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")  # tempfile's would be the owner's alone
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -99,7 +99,10 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         There is no such file.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with (
+            Path(path).open("rb") as opened,
+            np.load(opened, allow_pickle=False) as file,
+        ):  # NumPy leaves it open on errors
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays.pop("header")))
     except FileNotFoundError:

@@ -157,7 +157,10 @@ def load_model(path: str | os.PathLike[str]) -> LinearModel:
     if file.is_dir():
         file = file / "model.npz"
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with (
+            file.open("rb") as opened,
+            np.load(opened, allow_pickle=False) as archive,
+        ):  # NumPy leaves it open on errors
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays["header"]))
         if header["format"] != FORMAT:

@@ -5,6 +5,8 @@ Nothing here touches pyplot or its global state: figures are made on the Agg and
 
 from __future__ import annotations
 
+import hashlib
+import html
 import io
 import re
 from collections.abc import Sequence
@@ -207,15 +209,15 @@ def to_svg(figure: Figure, label: str) -> str:
     label
         What a screen reader says; it also keeps the names inside of two figures of a page apart.
     """
-    import html
-
     import matplotlib
 
     file = io.StringIO()
-    with matplotlib.rc_context({**_LOOKS, "svg.hashsalt": label}):
+    with matplotlib.rc_context(_LOOKS):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    own = hashlib.blake2b(label.encode(), digest_size=4).hexdigest()
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\1f{own}-", text)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text))
     return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1).strip()

@@ -21,6 +21,7 @@ from finitesum.cli.options import (
     method_options,
     problem_options,
     read_data,
+    require_sampling,
     run_options,
     task_of,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from finitesum.report import Comparison, Outcome
 
 
-@click.command()
+@click.command(short_help="Run several methods on DATA and write a report.")
 @data_options()
 @click.option("--solvers", default="all", show_default=True, help="Names of methods with commas between, or all.")
 @problem_options
@@ -62,8 +63,9 @@ def compare(
     """Run several methods on DATA and write a report: a page that opens offline, PNG figures and CSV tables."""
     if (out / "report.html").exists() and not force:
         raise InputError(f"{out} already holds a report. Use --force to replace it, or another folder.")
-    names = _methods(solvers)
     source, asked, run = DataSettings.take(options), ProblemSettings.take(options), RunSettings.take(options)
+    names = _methods(solvers)
+    require_sampling(run)
     with limited_threads(threads):
         data = read_data(source, console, task=task_of(asked))
         problem, _ = make_problem(asked, data)

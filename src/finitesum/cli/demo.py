@@ -26,7 +26,7 @@ _ASKED = ProblemSettings(loss="logistic", alpha="1/n", l1_ratio=0.0, intercept=F
 _RUN = RunSettings(tol=1e-12, max_iter=100, step_size="auto", batch_size=None, sampling=None, seed=0)
 
 
-@click.command()
+@click.command(short_help="See it work on small data: fits, a comparison, a report.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

@@ -32,7 +32,7 @@ _LIBRARIES = (
 _EXTRAS = {"data": ("pyarrow",), "torch": ("torch",)}
 
 
-@click.command()
+@click.command(short_help="Tell whether this installation works.")
 @console_options
 @click.pass_context
 def doctor(ctx: click.Context, /, *, console: Console) -> None:

@@ -54,7 +54,7 @@ class Plan:
         return {**asdict(self.data), **asdict(self.problem), **asdict(self.run), "solver": self.solver}
 
 
-@click.command()
+@click.command(short_help="Fit a linear model to DATA and write it to a folder.")
 @data_options(required=False)
 @problem_options
 @solver_option
@@ -91,9 +91,9 @@ def fit(
         return
     started = time.perf_counter()
     with limited_threads(threads):
+        method = make_method(plan.solver, plan.run)
         data = read_data(plan.data, console, task=task_of(plan.problem))
         problem, classes = make_problem(plan.problem, data)
-        method = make_method(plan.solver, plan.run)
         read_seconds = time.perf_counter() - started
         if plan.folder is not None:
             plan.folder.begin(plan.settings, keep=plan.goes_on)
@@ -107,6 +107,8 @@ def fit(
     if plan.folder is not None:
         _write(plan.folder, make_model(plan, data, problem, classes, result), result, report)
     console.result(report, _text(plan, data, report))
+    if plan.folder is None:
+        console.note("The model is not kept: give --out to have it written.")
     if not result.success:
         console.warn("the fit has not converged.")
     if strict and not result.success:

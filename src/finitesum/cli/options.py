@@ -321,10 +321,19 @@ def method_options(settings: RunSettings) -> dict[str, Any]:
     return {} if settings.step_size == "auto" else {"step_size": float(settings.step_size)}
 
 
+def require_sampling(settings: RunSettings) -> None:
+    """Raise where the order of visits is unknown: before much time is spent on the data."""
+    from finitesum.sampling import SAMPLINGS
+
+    if settings.sampling is not None and settings.sampling not in SAMPLINGS:
+        raise InputError(f"--sampling must be one of {', '.join(SAMPLINGS)}, got {settings.sampling!r}.")
+
+
 def make_method(name: str, settings: RunSettings) -> Method:
-    """Return the method of a name, with its parameters."""
+    """Return the method of a name, with its parameters; the order of visits is checked, too."""
     from finitesum.methods import as_method
 
+    require_sampling(settings)
     try:
         return as_method(AUTO_SOLVER if name == "auto" else name, method_options(settings))
     except TypeError as error:

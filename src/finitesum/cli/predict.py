@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from finitesum.model import LinearModel
 
 
-@click.command()
+@click.command(short_help="Predict the labels of DATA by a fitted MODEL.")
 @click.argument("model", type=click.Path(path_type=Path))
 @data_options()
 @click.option("--proba", is_flag=True, help="Give the probabilities of the two classes beside the label.")

@@ -65,22 +65,24 @@ class RunFolder:
     def begin(self, settings: dict[str, Any], *, keep: bool) -> None:
         """Make the folder and write down the settings; without `keep` the files of an earlier fit go."""
         self.path.mkdir(parents=True, exist_ok=True)
+        for file in self.path.glob(".*.npz-*.tmp"):  # what a killed fit was writing
+            file.unlink(missing_ok=True)
         if not keep:
             for file in (self.checkpoint, self.model, self.trace, self.result):
                 file.unlink(missing_ok=True)
-        write_json(self.settings, {"format": FORMAT, **settings})
+        write_json(self.settings, {"written_by": FORMAT, "settings": settings})
 
     def read_settings(self) -> dict[str, Any] | None:
         """Return the settings that were written down, or None where there are none."""
         try:
             content = json.loads(self.settings.read_text(encoding="utf-8"))
-            if content.pop("format") != FORMAT:
-                raise ValueError("another format")
+            if content["written_by"] != FORMAT:
+                raise ValueError("it was written by another version")
+            return dict(content["settings"])
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.settings} is damaged ({error}). Begin anew with --out and --force.") from error
-        return dict(content)
 
     def read_result(self) -> dict[str, Any]:
         """Return how the fit ended."""

@@ -36,7 +36,7 @@ class Signature(NamedTuple):
     layout: str
 
 
-@click.command()
+@click.command(short_help="Compile all kernels once and keep them.")
 @click.option(
     "--loss", "losses", multiple=True, help="A loss to compile for; may be repeated. [default: the usual ones]"
 )
@@ -47,9 +47,12 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     Compiled kernels of other versions of finitesum, unused for a day, are removed.
     """
     from finitesum.jit import COMPILED, cache_folder
+    from finitesum.losses import as_loss
 
     if not COMPILED:
         raise InputError("NUMBA_DISABLE_JIT is set, so there is nothing to compile. Unset it.")
+    for loss in losses:
+        as_loss(loss)
     folder = cache_folder()
     signatures = [Signature(*kind) for kind in itertools.product(losses or USUAL_LOSSES, DTYPES, LAYOUTS)]
     started = time.perf_counter()

@@ -1,0 +1,37 @@
+"""The command answers at once: nothing heavy is imported for help."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "scipy", "numba", "sklearn", "matplotlib", "pandas", "rich", "jinja2", "pooch", "torch"}
+
+COMMANDS = ["fit", "predict", "compare", "demo", "methods", "warmup", "doctor", "data", "data list", "data verify"]
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import json, sys, contextlib, io\n"
+        "from finitesum.cli import main\n"
+        f"for command in {['', *COMMANDS]!r}:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()):\n"
+        "        main.main([*command.split(), '--help'], standalone_mode=False)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(json.loads(done.stdout))
+
+
+def test_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "finitesum", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("finitesum, version ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_command(run, command):
+    result = run(*command.split(), "--help")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: finitesum {command}")
+    assert result.stderr == ""
