@@ -54,7 +54,7 @@ class DenseRows(NamedTuple):
 
     def entry(self, i: int, k: int) -> float:
         """Return the value of the stored entry at position k of row i."""
-        return self.values[i, k]  # type: ignore[no-any-return]
+        return np.float64(self.values[i, k])
 
     def dot(self, i: int, x: Vector) -> float:
         """Return z_i'x, the intercept's coordinate included."""
@@ -93,7 +93,7 @@ class DenseRows(NamedTuple):
         """Return ||z_i||^2, the intercept included."""
         total = float(self.intercept)
         for j in range(self.n_columns):
-            value = float(self.values[i, j])
+            value = np.float64(self.values[i, j])  # in kernels float() would leave a float32 one
             total += value * value
         return total
 
@@ -131,7 +131,7 @@ class CSRRows(NamedTuple):
 
     def entry(self, i: int, k: int) -> float:
         """Return the value of the stored entry at position k of row i."""
-        return self.values[k]  # type: ignore[no-any-return]
+        return np.float64(self.values[k])
 
     def dot(self, i: int, x: Vector) -> float:
         """Return z_i'x, the intercept's coordinate included."""
@@ -177,7 +177,7 @@ class CSRRows(NamedTuple):
         """Return ||z_i||^2, the intercept included."""
         total = float(self.intercept)
         for k in range(self.starts[i], self.starts[i + 1]):
-            value = float(self.values[k])
+            value = np.float64(self.values[k])
             total += value * value
         return total
 
@@ -204,30 +204,60 @@ def _floating(values: Any) -> Data:
     return array.astype(np.float64)
 
 
-def _require_finite(values: Data, name: str) -> None:
+def _table(X: Any) -> Data:
+    """Return a dense input as an array of two axes."""
+    if np.ma.is_masked(X):
+        raise ValueError("X must not have masked entries. Impute or drop them first.")
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"X must be a table whose rows have the same length: {error}.") from error
+    return array
+
+
+def _first_not_finite(values: Data) -> int | None:
+    """Return the position, in the order of the memory, of the first entry that is NaN or infinite."""
     # A sum is finite unless an entry is not (or it overflows): one pass without a temporary; the exact look comes after.
     with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not np.isfinite(np.sum(values, dtype=np.float64))
-    if suspicious and not np.isfinite(values).all():
-        position = tuple(int(index[0]) for index in np.nonzero(~np.isfinite(values)))
+        if np.isfinite(np.sum(values, dtype=np.float64)):
+            return None
+    bad = np.flatnonzero(~np.isfinite(values))
+    return int(bad[0]) if bad.size else None
+
+
+def _refuse_entry(value: float, i: int, j: int) -> None:
+    raise ValueError(
+        f"X must be finite, got {value} in row {i}, column {j} (from 0). Impute or drop such entries first."
+    )
+
+
+def _require_csr(matrix: Any) -> None:
+    """Raise unless all indices lie in the matrix: scipy takes them on trust, and kernels would read foreign memory."""
+    starts, columns = matrix.indptr, matrix.indices
+    if (starts[1:] < starts[:-1]).any():
+        raise ValueError("X must have an indptr that does not decrease. Call X.check_format() to see what is wrong.")
+    columns = columns[: matrix.nnz]
+    if columns.size and not (columns.min() >= 0 and columns.max() < matrix.shape[1]):
         raise ValueError(
-            f"{name} must be finite, got {values[position]} at position {position}. Impute or drop such entries first."
+            f"X must have column indices from 0 to {matrix.shape[1] - 1}, got {columns.min()} to {columns.max()}."
         )
 
 
 def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
     matrix = matrix.tocsr()
-    values = _floating(matrix.data)
+    _require_csr(matrix)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
-        values = _floating(matrix.data)
     n_rows, n_columns = matrix.shape
-    fits = max(n_columns, matrix.nnz) <= np.iinfo(np.int32).max
+    n_stored = int(matrix.nnz)  # the arrays may be longer
+    values = _floating(matrix.data[:n_stored])
+    fits = max(n_columns, n_stored) <= np.iinfo(np.int32).max
     width = np.int32 if fits else np.int64
-    columns = np.ascontiguousarray(matrix.indices.astype(width, copy=False))
+    columns = np.ascontiguousarray(matrix.indices[:n_stored].astype(width, copy=False))
     starts = np.ascontiguousarray(matrix.indptr.astype(width, copy=False))
-    _require_finite(values, "X")
+    if (k := _first_not_finite(values)) is not None:
+        _refuse_entry(values[k], int(np.searchsorted(starts, k, side="right")) - 1, int(columns[k]))
     return CSRRows(
         _as_writable(values), _as_writable(columns), _as_writable(starts), int(n_rows), int(n_columns), intercept
     )
@@ -247,7 +277,7 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
     Raises
     ------
     ValueError
-        X has not two axes, is empty, holds no numbers, or holds NaN or infinity.
+        X has not two axes, is empty, holds no numbers, holds NaN or infinity, or has indices outside of its shape.
 
     Examples
     --------
@@ -255,20 +285,24 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
     >>> rows.dim(), rows.dot(1, np.array([1.0, 1.0, 0.5]))
     (3, 7.5)
     """
+    ones = int(bool(intercept))
     if isinstance(X, DenseRows | CSRRows):
-        return X._replace(intercept=int(intercept))
-    shape = np.shape(X) if not scipy.sparse.issparse(X) else X.shape
+        return X._replace(intercept=ones)
+    table = X if scipy.sparse.issparse(X) else _table(X)
+    shape = table.shape
     if len(shape) != 2:
         raise ValueError(
             f"X must have two axes (rows and columns), got shape {shape}. Use X.reshape(-1, 1) for one column."
         )
-    if shape[0] == 0 or shape[1] + int(intercept) == 0:
+    if shape[0] == 0 or shape[1] + ones == 0:
         raise ValueError(f"X must have at least one row and one column, got shape {shape}.")
-    if scipy.sparse.issparse(X):
-        return _csr_rows(X, int(intercept))
-    values = np.ascontiguousarray(_floating(X))
-    _require_finite(values, "X")
-    return DenseRows(_as_writable(values), int(shape[0]), int(shape[1]), int(intercept))
+    if scipy.sparse.issparse(table):
+        return _csr_rows(table, ones)
+    values = np.ascontiguousarray(_floating(table))
+    if (k := _first_not_finite(values)) is not None:
+        i, j = divmod(k, shape[1])
+        _refuse_entry(values[i, j], i, j)
+    return DenseRows(_as_writable(values), int(shape[0]), int(shape[1]), ones)
 
 
 def to_matrix(rows: DenseRows | CSRRows) -> Any:
