@@ -14,13 +14,15 @@ Every loss is a NamedTuple whose methods kernels call:
 ``is_smooth``        whether d1 is continuous
 ===================  ==================================================================================
 
-``scale`` multiplies the loss. All formulas hold at margins of +-1000 without overflow.
+``scale`` multiplies the loss. All formulas hold at margins of +-1000 without overflow, and NaN stays NaN in `value`,
+`d1` and the first of `d1_d2`, so that a divergence is seen.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol, runtime_checkable
+from numbers import Real
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from finitesum.jit import compilable
 
@@ -152,12 +154,13 @@ class SquaredHinge(NamedTuple):
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
-        gap = max(0.0, 1.0 - target * prediction)
-        return self.scale * gap * gap
+        gap = 1.0 - target * prediction
+        return 0.0 if gap <= 0.0 else self.scale * gap * gap
 
     def d1(self, prediction: float, target: float) -> float:
         """Return the first derivative."""
-        return -2.0 * self.scale * target * max(0.0, 1.0 - target * prediction)
+        gap = 1.0 - target * prediction
+        return 0.0 if gap <= 0.0 else -2.0 * self.scale * target * gap
 
     def d2(self, prediction: float, target: float) -> float:
         """Return the second derivative."""
@@ -166,9 +169,9 @@ class SquaredHinge(NamedTuple):
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
         """Return both derivatives."""
         gap = 1.0 - target * prediction
-        if gap > 0.0:
-            return -2.0 * self.scale * target * gap, 2.0 * self.scale
-        return 0.0, 0.0
+        if gap <= 0.0:
+            return 0.0, 0.0
+        return -2.0 * self.scale * target * gap, 2.0 * self.scale
 
     def majorant(self, prediction: float, target: float) -> float:
         """Return 2, the largest curvature."""
@@ -199,11 +202,15 @@ class Hinge(NamedTuple):
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
-        return self.scale * max(0.0, 1.0 - target * prediction)
+        gap = 1.0 - target * prediction
+        return 0.0 if gap <= 0.0 else self.scale * gap
 
     def d1(self, prediction: float, target: float) -> float:
         """Return the subderivative."""
-        return -self.scale * target if target * prediction < 1.0 else 0.0
+        gap = 1.0 - target * prediction
+        if gap <= 0.0:
+            return 0.0
+        return -self.scale * target if gap > 0.0 else gap
 
     def d2(self, prediction: float, target: float) -> float:
         """Return 0, the second derivative off the kink."""
@@ -211,7 +218,10 @@ class Hinge(NamedTuple):
 
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
         """Return both derivatives."""
-        return (-self.scale * target if target * prediction < 1.0 else 0.0), 0.0
+        gap = 1.0 - target * prediction
+        if gap <= 0.0:
+            return 0.0, 0.0
+        return (-self.scale * target if gap > 0.0 else gap), 0.0
 
     def majorant(self, prediction: float, target: float) -> float:
         """Return infinity: no quadratic lies above a kink."""
@@ -312,9 +322,11 @@ class Huber(NamedTuple):
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
         """Return both derivatives."""
         residual = prediction - target
-        if abs(residual) <= self.threshold:
-            return residual, 1.0
-        return (self.threshold if residual > 0.0 else -self.threshold), 0.0
+        if residual > self.threshold:
+            return self.threshold, 0.0
+        if residual < -self.threshold:
+            return -self.threshold, 0.0
+        return residual, 1.0
 
     def majorant(self, prediction: float, target: float) -> float:
         """Return min(1, threshold / |r|), the curvature of iteratively reweighted least squares."""
@@ -407,12 +419,14 @@ LOSSES: dict[str, type[Loss]] = {
 
 
 def as_loss(loss: str | Loss) -> Loss:
-    """Return the loss of a name, or the loss itself after a check of its parameters.
+    """Return the loss of a name, or the loss itself after a check of its methods and parameters.
 
     Raises
     ------
     ValueError
         The name is unknown or a parameter is out of range.
+    TypeError
+        It is no loss, or one of its methods has other parameters than in the table above.
 
     Examples
     --------
@@ -426,8 +440,11 @@ def as_loss(loss: str | Loss) -> Loss:
         return LOSSES[key]()
     if not isinstance(loss, Loss) or not isinstance(loss, tuple):
         raise TypeError(f"loss must be a name or a loss (a NamedTuple with value, d1, d2, ...), got {loss!r}.")
-    for name in ("scale", "width", "threshold"):
-        number = getattr(loss, name, 1.0)
-        if not (number > 0.0 and math.isfinite(number)):
-            raise ValueError(f"{name} of {type(loss).__name__} must be > 0 and finite, got {number}.")
-    return loss
+    compilable(type(loss))
+    known: Any = loss
+    for name in {"scale", "width", "threshold"}.intersection(known._fields):
+        number = getattr(known, name)
+        if not isinstance(number, Real) or not 0.0 < float(number) < math.inf:
+            raise ValueError(f"{name} of {type(loss).__name__} must be > 0 and finite, got {number!r}.")
+        known = known._replace(**{name: float(number)})  # one machine code for 2 and 2.0
+    return cast(Loss, known)
