@@ -108,7 +108,7 @@ def optimality_figure(
     against
         "n_passes" or "seconds": a panel each.
     tol
-        Drawn as a thin line where it is given.
+        Drawn as a thin line where it is given, above 0, and not far below all curves.
     title
         Stands above the figure.
     """
@@ -123,9 +123,7 @@ def optimality_figure(
             for curve in curves:
                 _draw(axes, curve, horizontal, styles[curve.name])
             _set_axes(axes, curves, horizontal)
-        _set_heights(panels[0], curves)
-        if tol:
-            _mark_tol(panels, tol)
+        _set_heights(panels, curves, tol or None)
         panels[0].set_ylabel("optimality")
         if title:
             figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, color="#222222")
@@ -176,12 +174,17 @@ def _set_axes(axes: Any, curves: Sequence[Curve], against: Horizontal) -> None:
         axes.set_xlim(left=0.0)
 
 
-def _set_heights(axes: Any, curves: Sequence[Curve]) -> None:
-    """Keep a method that diverges from squeezing the others into one line."""
+def _set_heights(panels: Sequence[Any], curves: Sequence[Curve], tol: float | None) -> None:
+    """Show what was reached, and what was asked for unless it is far below; a method that diverges leaves the picture."""
     heights = [y for _, y in (_points(curve, "n_passes") for curve in curves) if y.size]
-    if heights:
-        start = max(float(y[0]) for y in heights)
-        axes.set_ylim(top=min(max(float(y.max()) for y in heights), 1e3 * start) * 2.0)
+    if not heights:
+        return
+    lowest, start = min(float(y.min()) for y in heights), max(float(y[0]) for y in heights)
+    if tol is not None and tol >= 1e-4 * lowest:
+        lowest = min(lowest, tol)
+        _mark_tol(panels, tol)
+    highest = min(max(float(y.max()) for y in heights), 1e3 * start)
+    panels[0].set_ylim(0.4 * lowest, 2.0 * highest)
 
 
 def _mark_tol(panels: Sequence[Any], tol: float) -> None:

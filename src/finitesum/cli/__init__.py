@@ -12,15 +12,8 @@ from __future__ import annotations
 import click
 
 from finitesum import __version__
-from finitesum.cli.compare import compare
-from finitesum.cli.data import data
-from finitesum.cli.demo import demo
-from finitesum.cli.doctor import doctor
+from finitesum.cli import compare, data, demo, doctor, fit, methods, predict, warmup
 from finitesum.cli.errors import CommandLine
-from finitesum.cli.fit import fit
-from finitesum.cli.methods import methods
-from finitesum.cli.predict import predict
-from finitesum.cli.warmup import warmup
 
 __all__ = ["main"]
 
@@ -38,5 +31,14 @@ def main() -> None:
     """
 
 
-for _command in (demo, fit, predict, compare, methods, data, doctor, warmup):
+for _command in (
+    demo.demo,
+    fit.fit,
+    predict.predict,
+    compare.compare,
+    methods.methods,
+    data.data,
+    doctor.doctor,
+    warmup.warmup,
+):
     main.add_command(_command)

@@ -1,0 +1,139 @@
+"""`finitesum methods`, `warmup`, `doctor` and `data`."""
+
+import json
+import os
+import time
+
+import pytest
+
+from finitesum import METHODS
+from finitesum.cli import warmup as warmup_module
+from finitesum.datasets import list_datasets
+from finitesum.jit import COMPILED
+
+
+def test_methods(run):
+    text = run("methods").stdout
+    rows = json.loads(run("methods", "--json").stdout)
+    assert [row["name"] for row in rows] == list(METHODS)
+    for name, cls in METHODS.items():
+        assert cls.card.title in text
+        assert f"\n{name} " in text
+    assert "step_size" in rows[0]["options"]
+
+
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
+def test_warmup(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(warmup_module, "DTYPES", ("float64",))
+    monkeypatch.setattr(warmup_module, "LAYOUTS", ("dense", "csr-int32"))
+    folder = tmp_path / "kernels" / ("0" * 16)
+    folder.mkdir(parents=True)
+    (folder / "kept.nbc").write_bytes(b"x" * 10)
+    monkeypatch.setattr("finitesum.jit.cache_folder", lambda: folder)
+    result = run("warmup", "--loss", "logistic", "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["folder"] == str(folder)
+    assert report["bytes"] == 10
+    assert [row["layout"] for row in report["signatures"]] == ["dense", "csr-int32"]
+    assert "1/2  logistic float64 dense" in result.stderr
+    assert "kinds of problems compiled" in run("warmup", "--loss", "logistic", "-q").stdout
+
+
+@pytest.mark.parametrize("dtype", warmup_module.DTYPES)
+@pytest.mark.parametrize("layout", warmup_module.LAYOUTS)
+def test_tiny_problems_are_laid_out_as_asked(dtype, layout):
+    rows = warmup_module.tiny_problem(warmup_module.Signature("squared", dtype, layout)).view.rows
+    assert rows.values.dtype == dtype
+    assert rows.is_sparse() == (layout != "dense")
+    if rows.is_sparse():
+        assert layout.endswith(str(rows.columns.dtype))
+        assert layout.endswith(str(rows.starts.dtype))
+
+
+def test_stale_kernels_are_removed(tmp_path):
+    current, old, recent, other = (tmp_path / name for name in ("a" * 16, "b" * 16, "c" * 16, "notes"))
+    for folder in (current, old, recent, other):
+        folder.mkdir()
+        (folder / "kernel.nbc").write_bytes(b"12345")
+    long_ago = time.time() - 10 * warmup_module.STALE_SECONDS
+    for folder in (current, old, other):
+        os.utime(folder, (long_ago, long_ago))
+    assert warmup_module.prune(current) == (1, 5)
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["a" * 16, "c" * 16, "notes"]
+
+
+def test_doctor(run):
+    result = run("doctor")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.rstrip().endswith("All is well.")
+    report = json.loads(run("doctor", "--json").stdout)
+    assert report["problems"] == []
+    assert report["fit"]["error"] < 1e-11
+    assert report["kernels"]["writable"] is True
+    assert report["libraries"]["numba"]
+    assert report["data"]["folder"] == os.environ["FINITESUM_HOME"]
+
+
+def test_doctor_finds_what_is_broken(run, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FINITESUM_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("finitesum.jit.cache_folder", lambda: None)
+
+    def broken(*args, **options):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("finitesum.driver.minimize", broken)
+    result = run("doctor")
+    assert result.exit_code == 1
+    for what in (
+        "no folder is writable for compiled kernels",
+        "is not writable for data",
+        "fit: RuntimeError: no luck",
+    ):
+        assert what in result.stdout
+
+
+def test_data_list(run, svm, monkeypatch):
+    text = run("data", "list").stdout
+    rows = json.loads(run("data", "list", "--json").stdout)
+    assert [row["name"] for row in rows] == [entry.name for entry in list_datasets()]
+    assert "a9a" in text
+    assert not any(row["here"] for row in rows)
+    (svm.parent / "a9a.svm").write_text(svm.read_text())
+    monkeypatch.setenv("FINITESUM_DATA", str(svm.parent))
+    here = {row["name"]: row["path"] for row in json.loads(run("data", "list", "--json").stdout) if row["here"]}
+    assert here == {"a9a": str(svm.parent / "a9a.svm")}
+
+
+def test_data_path_and_fetch(run, svm, monkeypatch, tmp_path):
+    absent = run("data", "path", "a9a")
+    assert absent.exit_code == 2
+    assert "not on this machine" in absent.stderr
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    (mirror / "a9a").write_text(svm.read_text())
+    fetched = run("data", "fetch", "a9a", "--mirror", mirror.as_uri())
+    if fetched.exit_code == 0:  # the file is not a9a, but no checksum of it is known
+        path = fetched.stdout.strip()
+        assert path.startswith(os.environ["FINITESUM_HOME"])
+        assert run("data", "path", "a9a").stdout.strip() == path
+        assert json.loads(run("data", "path", "a9a", "--json").stdout) == {"name": "a9a", "path": path}
+    else:
+        assert "SHA-256" in fetched.stderr
+
+
+def test_data_verify(run, svm, monkeypatch):
+    assert run("data", "verify").exit_code == 2
+    assert run("data", "verify", "a9a").exit_code == 2
+    (svm.parent / "a1a.svm.xz").write_bytes(b"damaged")
+    (svm.parent / "w8a.svm").write_text(svm.read_text())
+    monkeypatch.setenv("FINITESUM_DATA", str(svm.parent))
+    damaged = run("data", "verify", "--json")
+    assert damaged.exit_code == 1
+    outcome = {row["name"]: row["good"] for row in json.loads(damaged.stdout)}
+    assert outcome == {"a1a": False, "w8a": True}
+    assert run("data", "verify", "w8a").exit_code == 0
+    counted = run("data", "verify", "w8a", "--counts")
+    assert counted.exit_code == 1
+    assert "DAMAGED" in counted.stdout
