@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
-from finitesum.jit import kernel, kernel_part
-from finitesum.lazy_steps import LazySteps, catch_up, catch_up_all, one_step, tabulate
+from finitesum.jit import inlined_part, kernel, kernel_part
+from finitesum.lazy_steps import TABLE_SIZE, LazySteps, catch_up, catch_up_all, one_step, overdue_steps, tabulate
 from finitesum.problem import LinearSum, first_row, last_row
 
 
@@ -85,6 +85,76 @@ def _record_slopes(linear_sum: LinearSum, component: int, x: Vector, slopes: Vec
     return finite
 
 
+@inlined_part
+def _visit_sparse_row(
+    linear_sum: LinearSum,
+    lazy: LazySteps,
+    i: int,
+    now: int,
+    x: Vector,
+    slopes: Vector,
+    mean_gradient: Vector,
+    change: Vector,
+    innovation: float,
+) -> bool:
+    """Visit a component of one sparse row, reading its entries twice instead of four times; the intercept comes after."""
+    rows = linear_sum.rows
+    start = rows.first(i)
+    stop = start + rows.n_stored(i)
+    # This loop is where the time goes: no call without an l1 part, and unsigned indices, which need no look at their sign.
+    has_prox = linear_sum.penalty.lasso() != 0.0
+    step_size, decay = lazy.step_size, lazy.decay
+    prediction = linear_sum.offsets[i] if linear_sum.has_offsets else 0.0
+    for k in range(start, stop):
+        j = np.uint64(rows.column(i, k))
+        overdue = now - lazy.done[j]
+        if has_prox or overdue >= lazy.powers.size:
+            x[j] = overdue_steps(linear_sum, lazy, x[j], step_size * mean_gradient[j], overdue)
+        else:  # no step overdue is not worth a branch: it is the identity
+            x[j] = lazy.powers[np.uint64(overdue)] * x[j] - step_size * mean_gradient[j] * lazy.sums[np.uint64(overdue)]
+        prediction += rows.entry(i, k) * x[j]
+    for j in range(linear_sum.n_penalised, x.size):
+        prediction += x[j]
+    slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+    weight = linear_sum.equal_weight if linear_sum.equal_weight > 0.0 else linear_sum.weights[i]
+    rise = weight * (slope - slopes[i])
+    slopes[i] = slope
+    for k in range(start, stop):
+        j = np.uint64(rows.column(i, k))
+        difference = rise * rows.entry(i, k)
+        x[j] = decay * x[j] - step_size * (mean_gradient[j] + innovation * difference)
+        if has_prox:
+            x[j] = linear_sum.penalty.prox_at(x[j], step_size)
+        mean_gradient[j] += difference
+        lazy.done[j] = now + 1
+    for j in range(linear_sum.n_penalised, x.size):
+        change[j] = rise
+    return np.isfinite(slope)  # type: ignore[no-any-return]
+
+
+@kernel_part
+def _visit_component(
+    linear_sum: LinearSum,
+    lazy: LazySteps,
+    component: int,
+    now: int,
+    x: Vector,
+    slopes: Vector,
+    mean_gradient: Vector,
+    change: Vector,
+    innovation: float,
+) -> bool:
+    sparse = linear_sum.rows.is_sparse()
+    if sparse:
+        catch_up(linear_sum, lazy, component, now, x, mean_gradient)
+    finite = _record_slopes(linear_sum, component, x, slopes, change)
+    if sparse:
+        _step_touched(linear_sum, lazy, component, now, x, mean_gradient, change, innovation)
+    else:
+        _step_all(linear_sum, lazy, x, mean_gradient, change, innovation)
+    return finite
+
+
 @kernel_part
 def _visit_all(
     linear_sum: LinearSum,
@@ -96,16 +166,13 @@ def _visit_all(
     lazy: LazySteps,
     innovation: float,
 ) -> int:
-    sparse = linear_sum.rows.is_sparse()
+    one_sparse_row = linear_sum.rows.is_sparse() and linear_sum.batch_size == 1
     now = 0
     for component in order:
-        if sparse:
-            catch_up(linear_sum, lazy, component, now, x, mean_gradient)
-        finite = _record_slopes(linear_sum, component, x, slopes, change)
-        if sparse:
-            _step_touched(linear_sum, lazy, component, now, x, mean_gradient, change, innovation)
+        if one_sparse_row:
+            finite = _visit_sparse_row(linear_sum, lazy, component, now, x, slopes, mean_gradient, change, innovation)
         else:
-            _step_all(linear_sum, lazy, x, mean_gradient, change, innovation)
+            finite = _visit_component(linear_sum, lazy, component, now, x, slopes, mean_gradient, change, innovation)
         _step_intercept(linear_sum, x, mean_gradient, change, lazy.step_size, innovation)
         now += 1
         if not finite:
@@ -127,7 +194,7 @@ def table_visits(
     """Visit the components of `order`, in place; return how many were visited (fewer on divergence)."""
     sparse = linear_sum.rows.is_sparse()
     change = np.zeros(x.size)
-    n_lazy = order.size if sparse else 0
+    n_lazy = min(order.size, TABLE_SIZE) if sparse else 0
     done = np.zeros(linear_sum.n_penalised if sparse else 0, dtype=np.int64)
     decay = 1.0 - step_size * linear_sum.penalty.ridge()
     lazy = LazySteps(step_size, decay, np.empty(n_lazy + 1), np.empty(n_lazy + 1), done)

@@ -34,9 +34,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from numba.extending import overload_method
+from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defined]
+from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
+from numba.extending import overload
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,10 +73,16 @@ def _cache_candidates() -> Iterator[Path]:
     try:
         import pooch
 
-        yield Path(pooch.os_cache("finitesum")) / "kernels"
+        folder_of_user = Path(pooch.os_cache("finitesum"))
+        if folder_of_user.is_absolute():  # without a home folder it is "~/.cache", below the working folder
+            yield folder_of_user / "kernels"
     except (ImportError, RuntimeError):  # no home folder can be found
         pass
-    yield Path(tempfile.gettempdir()) / f"finitesum-{_user()}" / "kernels"
+    yield Path(tempfile.gettempdir()) / f"finitesum-{_user()}"
+
+
+def _is_ours(folder: Path) -> bool:
+    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 
 def _user() -> str:
@@ -92,7 +99,8 @@ def cache_folder() -> Path | None:
         folder = candidate / source_stamp()
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+            in_temp = candidate.parent == Path(tempfile.gettempdir())  # where everybody may make a folder
+            if not _is_ours(folder) or (in_temp and not _is_ours(candidate)):
                 continue  # somebody else's folder: its machine code is not to be trusted
             with tempfile.TemporaryFile(dir=folder):
                 return folder
@@ -113,7 +121,8 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
         self._py_file = inspect.getfile(function)
         self._folder = folder
-        self._line = function.__code__.co_firstlineno
+        # numba names the file by the last part of the module's name: two modules `base` must not share it
+        self._place = f"{function.__module__}-{function.__code__.co_firstlineno}"
 
     def get_cache_path(self) -> str:
         return str(self._folder)
@@ -122,7 +131,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return source_stamp()
 
     def get_disambiguator(self) -> str:
-        return str(self._line)
+        return self._place
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], _file: str) -> _Locator | None:
@@ -185,6 +194,11 @@ def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False)(function)) if COMPILED else function
 
 
+def inlined_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Do as `kernel_part`, and paste the function where it is called: for the inner loop of a kernel that is all calls."""
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, inline="always")(function)) if COMPILED else function
+
+
 def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
     """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
     if not COMPILED:
@@ -203,16 +217,29 @@ def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
     )
 
 
+class _MethodTemplate(_OverloadMethodTemplate):  # type: ignore[misc]
+    """Finds a method in the tuple's class. Other tuples keep their fields, be they named like a method of ours."""
+
+    def _resolve(self, tuple_type: Any, name: str) -> Any:
+        if name != self._attr or not inspect.isfunction(getattr(tuple_type.instance_class, name, None)):
+            return None
+        return super()._resolve(tuple_type, name)
+
+
 def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
     def implementation(self: Any, *_args: Any) -> Any:
-        method = getattr(getattr(self, "instance_class", None), name, None)
-        return None if method is None else _bare(method)
+        return _bare(getattr(self.instance_class, name))
 
     signature = inspect.Signature([inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in parameters])
-    for numba_type in (types.NamedTuple, types.NamedUniTuple):
+    for numba_type in (NamedTuple, NamedUniTuple):
         copy = python_types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
         copy.__signature__ = signature  # type: ignore[attr-defined]
-        overload_method(numba_type, name, jit_options={"_nrt": False})(copy)
+        # What numba.extending.overload_method does, with a template of our own.
+        options = {"jit_options": {"_nrt": False}}
+        infer_getattr(
+            make_overload_attribute_template(numba_type, name, copy, inline="never", base=_MethodTemplate, **options)
+        )
+        overload(copy, **options)(copy)
 
 
 def compilable(cls: T) -> T:

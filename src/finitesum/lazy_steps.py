@@ -13,14 +13,17 @@ from finitesum.arrays import Indices, Vector
 from finitesum.jit import kernel_part
 from finitesum.problem import LinearSum, first_row, last_row
 
+#: So many steps are tabulated: the tables stay in the processor's fast memory, and later coordinates take several turns.
+TABLE_SIZE = 4096
+
 
 class LazySteps(NamedTuple):
-    """What is known of steps to come; a kernel makes it with `n_lazy` steps of room and calls `tabulate`."""
+    """What is known of steps to come; a kernel makes it with tables of at most TABLE_SIZE + 1 and calls `tabulate`."""
 
     step_size: float
     decay: float  # 1 - step l2
-    powers: Vector  # (n_lazy + 1,)  decay^k
-    sums: Vector  # (n_lazy + 1,)  1 + decay + ... + decay^(k-1)
+    powers: Vector  # (at most TABLE_SIZE + 1,)  decay^k
+    sums: Vector  # (as many,)  1 + decay + ... + decay^(k-1)
     done: Indices  # (n_penalised,)  how many steps a coordinate has seen; empty for dense rows, which are never late
 
 
@@ -42,16 +45,32 @@ def one_step(linear_sum: LinearSum, value: float, drift: float, decay: float, st
 
 @kernel_part
 def overdue_steps(linear_sum: LinearSum, lazy: LazySteps, value: float, drift: float, n_steps: int) -> float:
-    """Return v after n_steps of v <- prox(decay v - drift).
+    """Return v after n_steps of v <- prox(decay v - drift)."""
+    most = lazy.powers.size - 1
+    threshold = lazy.step_size * linear_sum.penalty.lasso()
+    while n_steps > 0:
+        turn = min(n_steps, most)
+        if threshold == 0.0:
+            value = lazy.powers[turn] * value - drift * lazy.sums[turn]
+        elif value == 0.0 and abs(drift) <= threshold:
+            return 0.0
+        else:
+            value = _steps_with_prox(linear_sum, lazy, value, drift, threshold, turn)
+        n_steps -= turn
+    return value
+
+
+@kernel_part
+def _steps_with_prox(
+    linear_sum: LinearSum, lazy: LazySteps, value: float, drift: float, threshold: float, n_steps: int
+) -> float:
+    """Do as `overdue_steps` for a number of steps that is tabulated.
 
     Between two changes of sign the prox only shifts, so k steps have a closed form; a bisection finds how many there are,
     and the step over zero is taken by itself. At zero v stays when |drift| is within the threshold. There are at most two
     changes of sign.
     """
     powers, sums = lazy.powers, lazy.sums
-    threshold = lazy.step_size * linear_sum.penalty.lasso()
-    if threshold == 0.0:
-        return float(powers[n_steps] * value - drift * sums[n_steps])
     while n_steps > 0:
         if value == 0.0 and abs(drift) <= threshold:
             return 0.0

@@ -7,8 +7,10 @@ penalised nor constrained; o_i are known offsets. All input is checked here, onc
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +31,8 @@ class LinearSum(NamedTuple):
     targets: Vector  # (n,)
     offsets: Vector  # (n,)  added to each margin
     weights: Vector  # (n,)  s_i / S: they sum to 1
+    equal_weight: float  # 1 / n where all weights are equal, else 0: with it a visit need not fetch the weight
+    has_offsets: bool  # False where all offsets are 0
     loss: Loss
     penalty: ElasticNet
     projection: Projection  # onto the constraint set, of the first n_penalised coordinates
@@ -181,8 +185,8 @@ class Problem:
         ValueError
             batch_size is no whole number >= 1.
         """
-        if int(batch_size) != batch_size or batch_size < 1:
-            raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size}.")
+        if not isinstance(batch_size, Real) or not 1 <= batch_size < math.inf or int(batch_size) != batch_size:
+            raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size!r}.")
         return replace(self, batch_size=min(int(batch_size), self.n_rows))
 
     @cached_property
@@ -193,6 +197,8 @@ class Problem:
             self.targets,
             self.offsets,
             self.weights,
+            float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0,
+            bool(self.offsets.any()),
             self.loss,
             self.penalty,
             self.constraint.compiled,
@@ -204,7 +210,10 @@ class Problem:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of data, loss, penalty and batch size: equal digests, equal problems."""
+        """A digest of data, loss, penalty, constraint and batch size: other digests, other problems.
+
+        Of arrays beyond 256 MB it sees blocks spread over them, of a loss its name and parameters.
+        """
         digest = hashlib.blake2b(digest_size=16)
         for array in (*self._data_arrays(), self.targets, self.offsets, self.weights):
             _digest_array(digest, array)
@@ -234,17 +243,29 @@ def _digest_array(digest: Any, array: Any) -> None:
 
 
 def _vector(values: Any, n: int, name: str) -> Vector:
-    """Return a float64 vector of length n, or raise what is wrong with it."""
+    """Return the values as a float64 vector of length n of our own, or raise what is wrong with them."""
+    given = _array(values, name)
+    if given.dtype.kind not in "biufOUS":
+        raise ValueError(f"{name} must hold numbers, got {given.dtype}.")
     try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
+        array = np.array(given, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers: {error}.") from error
     if array.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},) to match the rows of X, got {array.shape}.")
     if not np.isfinite(array).all():
         i = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise ValueError(f"{name} must be finite, got {array[i]} at position {i}.")
-    return array if array.flags.writeable else array.copy()
+        raise ValueError(f"{name} must be finite, got {array[i]} at position {i}. Impute or drop such rows first.")
+    return array
+
+
+def _array(values: Any, name: str) -> Any:
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must not have masked entries. Drop those rows first.")
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a vector: {error}.") from error
 
 
 def _checked_constraint(constraint: Constraint | None, n_columns: int, penalty: ElasticNet) -> Constraint:
@@ -268,16 +289,19 @@ def _normalised_weights(sample_weight: Any, n: int) -> Vector:
     weights = _vector(sample_weight, n, "sample_weight")
     if (weights < 0.0).any():
         i = int(np.flatnonzero(weights < 0.0)[0])
-        raise ValueError(f"sample_weight must be >= 0, got {weights[i]} at position {i}.")
-    total = weights.sum()
-    if not total > 0.0:
+        raise ValueError(f"sample_weight must be >= 0, got {weights[i]} at position {i}. Weight 0 leaves a row out.")
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if total == 0.0:
         raise ValueError("sample_weight must have a positive sum, got zeros only. Leave it out for equal weights.")
-    normalised: Vector = weights / total
-    return normalised
+    if total == math.inf:
+        raise ValueError("sample_weight must have a finite sum, got one beyond 1.8e308. Scale the weights down.")
+    weights /= total
+    return weights
 
 
 def _checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
-    labels = np.asarray(y)
+    labels = _array(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (n,):
@@ -291,11 +315,28 @@ def _checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> tuple[Vecto
     return targets, None
 
 
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # what pandas' NA answers
+        return True
+
+
 def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+    kind = labels.dtype.kind
+    if kind in "fc" and not np.isfinite(labels).all():
         i = int(np.flatnonzero(~np.isfinite(labels))[0])
-        raise ValueError(f"y must be finite, got {labels[i]} at position {i}.")
-    classes, codes = np.unique(labels, return_inverse=True)
+        raise ValueError(f"y must be finite, got {labels[i]} at position {i}. Drop rows without a label first.")
+    if kind in "OMm":
+        i = next((i for i, label in enumerate(labels) if _is_missing(label)), -1)
+        if i >= 0:
+            raise ValueError(
+                f"y must not lack labels, got {labels[i]} at position {i}. Drop rows without a label first."
+            )
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"y must hold labels of one kind: {error}. Convert them to strings first.") from error
     if classes.size != 2:
         seen = ", ".join(repr(label.item() if hasattr(label, "item") else label) for label in classes[:5])
         what = "one class only" if classes.size == 1 else f"{classes.size} classes"
