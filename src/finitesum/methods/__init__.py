@@ -11,10 +11,27 @@ from finitesum.methods.iag import IAG
 from finitesum.methods.incremental_gradient import IG
 from finitesum.methods.sag import SAG
 from finitesum.methods.saga import SAGA
+from finitesum.methods.svrg import SVRG, AccSVRG
 
-__all__ = ["ACIAG", "AFG", "CIAG", "FG", "IAG", "IG", "METHODS", "SAG", "SAGA", "Card", "Method", "State", "as_method"]
+__all__ = [
+    "ACIAG",
+    "AFG",
+    "CIAG",
+    "FG",
+    "IAG",
+    "IG",
+    "METHODS",
+    "SAG",
+    "SAGA",
+    "SVRG",
+    "AccSVRG",
+    "Card",
+    "Method",
+    "State",
+    "as_method",
+]
 
-METHODS: dict[str, type[Any]] = {cls.name: cls for cls in (FG, AFG, IG, IAG, SAG, SAGA, CIAG, ACIAG)}
+METHODS: dict[str, type[Any]] = {cls.name: cls for cls in (FG, AFG, IG, IAG, SAG, SAGA, SVRG, AccSVRG, CIAG, ACIAG)}
 
 
 def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Method:

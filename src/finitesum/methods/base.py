@@ -101,6 +101,12 @@ def check_fraction(name: str, value: float | Auto) -> None:
         raise ValueError(f"{name} must lie in [0, 1), got {value}.")
 
 
+def check_count(name: str, value: int) -> None:
+    """Raise unless a parameter is a whole number >= 1."""
+    if isinstance(value, str) or not (value >= 1 and value == int(value)):
+        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}.")
+
+
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise unless a parameter is one of the choices."""
     if value not in choices:

@@ -1,0 +1,135 @@
+"""The snapshot that SVRG, AccSVRG and SVRG2 take, and the rule that sets their step by comparing two of them.
+
+A snapshot at w is one exact pass: the loss's slope and curvature at every row, the full gradient, objective and optimality.
+
+The rule. An epoch of inner steps led from snapshot w to w+. With e = w - x*, w+ - x* = A e + noise: A is what the steps
+were too short to remove, the noise is what random visits left behind. The slope of F along the way,
+
+    <w+ - w, grad F(w+)>  ~  <noise, H noise> - <(I - A) e, H A e>    in the mean,
+
+is negative where the second term dominates (longer steps would have got further) and positive where the noise does
+(shorter steps would have got nearer). So the step grows by 5/4 after a negative slope, shrinks by 4/5 after another, and
+settles where the two balance: it needs neither L nor mu, and follows the curvature as it changes along the way. An epoch
+that raised F is undone and the step cut to a quarter; where rounding errors hide F, an epoch that doubled the optimality
+is. So no start and no data make the snapshots diverge.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.arrays import Vector
+from finitesum.jit import kernel
+from finitesum.measures import surrogate_optimality
+from finitesum.problem import LinearSum, Problem
+
+GROW, SHRINK, RETREAT = 1.25, 0.8, 0.25
+
+
+class Snapshot(NamedTuple):
+    """What one exact pass at a point found."""
+
+    point: Vector  # (d,)  w
+    slopes: Vector  # (n,)  phi'_i at w
+    curvatures: Vector  # (n,)  phi''_i at w
+    gradient: Vector  # (d,)  of the mean loss, without the penalty
+    objective: float
+    optimality: float
+
+
+@kernel
+def _sweep(linear_sum: LinearSum, x: Vector, slopes: Vector, curvatures: Vector, gradient: Vector) -> float:
+    """Write slopes and curvatures at x, add up the gradient of the mean loss; return the objective."""
+    total = 0.0
+    for i in range(linear_sum.rows.n_rows):
+        prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
+        slope, curvature = linear_sum.loss.d1_d2(prediction, linear_sum.targets[i])
+        slopes[i] = slope
+        curvatures[i] = curvature
+        weight = linear_sum.weights[i]
+        if weight > 0.0:
+            total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
+            linear_sum.rows.add_to(i, weight * slope, gradient)
+    for j in range(linear_sum.n_penalised):
+        total += linear_sum.penalty.penalty_value(x[j])
+    return total
+
+
+def smooth_gradient(problem: Problem, snapshot: Snapshot) -> Vector:
+    """Return the gradient at a snapshot, that of the quadratic penalty included."""
+    gradient = snapshot.gradient.copy()
+    n_penalised = problem.rows.n_columns
+    gradient[:n_penalised] += problem.penalty.ridge() * snapshot.point[:n_penalised]
+    return gradient
+
+
+def take_snapshot(problem: Problem, x: Vector) -> Snapshot:
+    """Return the snapshot at x: one pass of component gradients (and second derivatives, which are had for free)."""
+    slopes, curvatures, gradient = np.empty(problem.n_rows), np.empty(problem.n_rows), np.zeros(problem.dim)
+    with np.errstate(all="ignore"):  # after a divergence
+        objective = float(_sweep(problem.view, x, slopes, curvatures, gradient))
+        snapshot = Snapshot(x.copy(), slopes, curvatures, gradient, objective, math.nan)
+        optimality = surrogate_optimality(problem, x, smooth_gradient(problem, snapshot))
+    return snapshot._replace(optimality=optimality)
+
+
+@kernel
+def _trace_and_largest(linear_sum: LinearSum, curvatures: Vector) -> tuple[float, float]:
+    """Return sum_i p_i c_i ||z_i||^2 and max_i n p_i c_i ||z_i||^2."""
+    total = 0.0
+    largest = 0.0
+    for i in range(linear_sum.rows.n_rows):
+        term = linear_sum.weights[i] * curvatures[i] * linear_sum.rows.squared_norm(i)
+        total += term
+        largest = max(largest, term)
+    return total, largest * linear_sum.rows.n_rows
+
+
+def first_step(problem: Problem, start: Snapshot) -> float:
+    """Return the inverse of the components' expected smoothness, as far as it is known at the start.
+
+    For components of b rows drawn at random, (1 - 1/b) L + L_row / b [1]; L is bounded by the trace. A loss without a bound
+    on its curvature lends the one at the start.
+
+    References
+    ----------
+    .. [1] R. M. Gower et al., "SGD: general analysis and improved rates", ICML 2019, proposition 3.8.
+    """
+    bound = problem.loss.curvature_bound()
+    curvatures = np.full(problem.n_rows, bound) if math.isfinite(bound) else start.curvatures
+    trace, largest = _trace_and_largest(problem.view, curvatures)
+    share = problem.n_components / problem.n_rows
+    smoothness = (1.0 - share) * trace + share * largest + problem.penalty.ridge()
+    return 1.0 / smoothness if smoothness > 0.0 else 1.0
+
+
+def _is_worse(problem: Problem, last: Snapshot, new: Snapshot) -> bool:
+    rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(last.objective)
+    if not new.objective <= last.objective + rounding:  # NaN and infinity are worse, too
+        return True
+    return new.objective > last.objective - rounding and new.optimality > 2.0 * last.optimality
+
+
+def _slope_along(problem: Problem, last: Snapshot, new: Snapshot) -> float:
+    """Return the slope of F at the new point along the way from the last (with l1: a lower bound of it)."""
+    n_penalised = problem.rows.n_columns
+    rise = np.abs(new.point[:n_penalised]).sum() - np.abs(last.point[:n_penalised]).sum()
+    return float((new.point - last.point) @ smooth_gradient(problem, new) + problem.penalty.lasso() * rise)
+
+
+def end_of_epoch(
+    problem: Problem, last: Snapshot, x: Vector, step_size: float, *, adapt: bool
+) -> tuple[Snapshot, float]:
+    """Return the snapshot to go on from and the step of the next epoch, after an epoch that led to x.
+
+    Without `adapt` that is the snapshot at x and the same step.
+    """
+    new = take_snapshot(problem, x)
+    if not adapt:
+        return new, step_size
+    if _is_worse(problem, last, new):
+        return last, RETREAT * step_size
+    return new, step_size * (GROW if _slope_along(problem, last, new) < 0.0 else SHRINK)
