@@ -33,8 +33,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
-from finitesum.jit import kernel, kernel_part
-from finitesum.lazy_steps import LazySteps, catch_up, catch_up_all, one_step, overdue_steps, tabulate
+from finitesum.jit import inlined_part, kernel, kernel_part
+from finitesum.lazy_steps import TABLE_SIZE, LazySteps, catch_up, catch_up_all, one_step, overdue_steps, tabulate
 from finitesum.measures import prox_in_place
 from finitesum.methods.base import Auto, Card, check_count, check_fraction, check_positive
 from finitesum.problem import LinearSum, Problem, first_row, last_row
@@ -91,7 +91,7 @@ def _step_touched(
                 lazy.done[j] = now + 1
 
 
-@kernel_part
+@inlined_part
 def _visit_sparse_row(
     linear_sum: LinearSum, lazy: LazySteps, i: int, now: int, x: Vector, slopes: Vector, gradient: Vector
 ) -> bool:
@@ -99,24 +99,24 @@ def _visit_sparse_row(
     rows = linear_sum.rows
     start = rows.first(i)
     stop = start + rows.n_stored(i)
-    has_prox = linear_sum.penalty.lasso() != 0.0  # without it a call is spared: this loop is where the time goes
+    # This loop is where the time goes: no call without an l1 part, and unsigned indices, which need no look at their sign.
+    has_prox = linear_sum.penalty.lasso() != 0.0
     step_size, decay = lazy.step_size, lazy.decay
     prediction = linear_sum.offsets[i]
     for k in range(start, stop):
-        j = rows.column(i, k)
+        j = np.uint64(rows.column(i, k))
         overdue = now - lazy.done[j]
-        if overdue > 0:
-            if has_prox:
-                x[j] = overdue_steps(linear_sum, lazy, x[j], step_size * gradient[j], overdue)
-            else:
-                x[j] = lazy.powers[overdue] * x[j] - step_size * gradient[j] * lazy.sums[overdue]
+        if has_prox or overdue >= lazy.powers.size:
+            x[j] = overdue_steps(linear_sum, lazy, x[j], step_size * gradient[j], overdue)
+        else:  # no step overdue is not worth a branch: it is the identity
+            x[j] = lazy.powers[np.uint64(overdue)] * x[j] - step_size * gradient[j] * lazy.sums[np.uint64(overdue)]
         prediction += rows.entry(i, k) * x[j]
     for j in range(linear_sum.n_penalised, x.size):
         prediction += x[j]
     slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
     rise = linear_sum.n_components * linear_sum.weights[i] * (slope - slopes[i])
     for k in range(start, stop):
-        j = rows.column(i, k)
+        j = np.uint64(rows.column(i, k))
         x[j] = decay * x[j] - step_size * (gradient[j] + rise * rows.entry(i, k))
         if has_prox:
             x[j] = linear_sum.penalty.prox_at(x[j], step_size)
@@ -177,7 +177,7 @@ def _visits(
 ) -> int:
     """Step along the components of `order`, in place; return how many were visited (fewer on divergence)."""
     sparse = linear_sum.rows.is_sparse()
-    n_lazy = order.size if sparse else 0
+    n_lazy = min(order.size, TABLE_SIZE) if sparse else 0
     done = np.zeros(linear_sum.n_penalised if sparse else 0, dtype=np.int64)
     decay = 1.0 - step_size * linear_sum.penalty.ridge()
     lazy = LazySteps(step_size, decay, np.empty(n_lazy + 1), np.empty(n_lazy + 1), done)
