@@ -14,7 +14,7 @@ from finitesum.datasets import load, make_logistic
 from finitesum.model import load_model
 
 #: A fit of many passes that writes a checkpoint after each.
-SLOW = ("--solver", "fg", "--alpha", "0.002", "--no-intercept", "--tol", "1e-9", "--max-iter", "5000", "-q")
+SLOW = ("--solver", "fg", "--alpha", "2e-4", "--no-intercept", "--tol", "1e-9", "--max-iter", "9000", "-q")
 EACH = ("--checkpoint-seconds", "0")
 
 
