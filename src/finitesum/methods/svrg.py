@@ -111,8 +111,8 @@ def _visit_sparse_row(
         else:  # no step overdue is not worth a branch: it is the identity
             x[j] = lazy.powers[np.uint64(overdue)] * x[j] - step_size * gradient[j] * lazy.sums[np.uint64(overdue)]
         prediction += rows.entry(i, k) * x[j]
-    for j in range(linear_sum.n_penalised, x.size):
-        prediction += x[j]
+    for tail in range(linear_sum.n_penalised, x.size):
+        prediction += x[tail]
     slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
     rise = linear_sum.n_components * linear_sum.weights[i] * (slope - slopes[i])
     for k in range(start, stop):
@@ -121,8 +121,8 @@ def _visit_sparse_row(
         if has_prox:
             x[j] = linear_sum.penalty.prox_at(x[j], step_size)
         lazy.done[j] = now + 1
-    for j in range(linear_sum.n_penalised, x.size):
-        x[j] -= step_size * (gradient[j] + rise)
+    for tail in range(linear_sum.n_penalised, x.size):
+        x[tail] -= step_size * (gradient[tail] + rise)
     return np.isfinite(slope)  # type: ignore[no-any-return]
 
 
