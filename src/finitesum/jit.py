@@ -194,6 +194,11 @@ def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False)(function)) if COMPILED else function
 
 
+def inlined_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Do as `kernel_part`, and paste the function where it is called: for the inner loop of a kernel that is all calls."""
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, inline="always")(function)) if COMPILED else function
+
+
 def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
     """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
     if not COMPILED:
