@@ -1,0 +1,7 @@
+"""For doctests: modules whose optional packages are not installed are left out."""
+
+from importlib.util import find_spec
+
+collect_ignore = [] if find_spec("optax") else ["finitesum/jax.py"]
+if not find_spec("torch"):
+    collect_ignore += ["finitesum/torch", "finitesum/papers/networks"]
