@@ -1,0 +1,142 @@
+"""The whole experiment: run the grids, draw the figures, judge the claims, write the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from finitesum.checkpoint import write_atomically
+from finitesum.datasets import DataError
+from finitesum.papers.networks.data import Folder, load_images
+from finitesum.papers.networks.figures import figure_of
+from finitesum.papers.networks.grid import run_grid
+from finitesum.papers.networks.page import page
+from finitesum.papers.networks.settings import Grid
+from finitesum.papers.networks.verdict import Results, Statement, judge
+from finitesum.plots import to_png
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out.
+
+    Parameters
+    ----------
+    results
+        The rows of each grid.
+    statements
+        The claims and what became of them.
+    absent
+        For each set of images that is not on this machine, what to do about it.
+    files
+        What was written: the page first, then a CSV file and a figure for each grid, and the statements as JSON.
+    """
+
+    results: tuple[Results, ...]
+    statements: tuple[Statement, ...]
+    absent: dict[str, str]
+    files: tuple[Path, ...]
+
+
+def run(
+    grids: Sequence[Grid],
+    out: Path,
+    *,
+    size: str = "custom",
+    data_dir: Folder = None,
+    device: torch.device | None = None,
+    n_threads: int | None = 1,
+    verbose: int = 1,
+    command: str = "",
+) -> Outcome:
+    """Return what came out of the grids, and write it into a folder. What is there already is not run again.
+
+    Parameters
+    ----------
+    grids
+        A value of `settings.SIZES`, or grids of one's own.
+    out
+        The folder.
+    size, command
+        As the page shows them.
+    data_dir
+        A folder that is searched for images first.
+    device
+        Where the networks are trained; the GPU, if there is one, without it.
+    n_threads
+        Threads of torch: figures agree to the bit only between runs with the same number. None for torch's own.
+    verbose
+        0 for silence, 1 for progress on stderr, 2 for a line an epoch.
+
+    Raises
+    ------
+    DataError
+        None of the images are on this machine.
+    finitesum.papers.networks.grid.GridError
+        The folder has rows of another training.
+    """
+    results: list[Results] = []
+    absent: dict[str, str] = {}
+    files: list[Path] = []
+    with _threads(n_threads):
+        for grid in grids:
+            try:
+                images = load_images(grid.training.data, data_dir)
+            except DataError as error:
+                absent[grid.name] = str(error)
+                continue
+            rows = run_grid(grid, images, out, device=device, verbose=verbose)
+            n_test = len(images.first(grid.training.n_train, grid.training.n_test).test_labels)
+            results.append(Results(grid, rows, n_test))
+            files += [out / f"{grid.name}.csv", _write(out / f"{grid.name}.png", to_png(_figure(results[-1])))]
+    if not results:
+        raise DataError(" ".join(absent.values()) or "no grid was given.")
+    statements = judge(results)
+    text = page(results, statements, command=command, absent=absent, size=size)
+    files.insert(0, _write(out / "networks.md", text.encode()))
+    files.append(_write(out / "statements.json", _as_json(statements).encode()))
+    return Outcome(tuple(results), tuple(statements), absent, tuple(files))
+
+
+@contextmanager
+def _threads(n_threads: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    try:
+        if n_threads is not None:
+            torch.set_num_threads(n_threads)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _figure(results: Results) -> Figure:
+    training = results.grid.training
+    n = "all" if training.n_train is None else str(training.n_train)
+    return figure_of(results, f"{results.grid.name}: {n} training images, batches of {training.batch_size}")
+
+
+def _write(path: Path, content: bytes) -> Path:
+    write_atomically(path, lambda file: file.write(content))
+    return path
+
+
+def _as_json(statements: Sequence[Statement]) -> str:
+    content = [
+        {
+            "sentence": s.claim.sentence,
+            "outcome": s.outcome,
+            **asdict(s.claim),
+            "findings": [asdict(finding) for finding in s.findings],
+        }
+        for s in statements
+    ]
+    return json.dumps(content, indent=1) + "\n"
