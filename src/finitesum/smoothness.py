@@ -68,13 +68,13 @@ def _curvature_bound(problem: Problem) -> float:
 
 
 def full_smoothness(problem: Problem) -> float:
-    """Return L, the Lipschitz constant of the gradient of F's smooth part."""
-    return _curvature_bound(problem) * gram_eigenvalue(problem) + problem.penalty.ridge()
+    """Return L, the Lipschitz constant of the gradient of F's smooth part; 1 where F is constant (any bound will do)."""
+    return _curvature_bound(problem) * gram_eigenvalue(problem) + problem.penalty.ridge() or 1.0
 
 
 def component_smoothness(problem: Problem) -> float:
-    """Return L_max, a bound on the Lipschitz constants of all components' gradients."""
-    return _curvature_bound(problem) * _largest_component_trace(problem.view) + problem.penalty.ridge()
+    """Return L_max, a bound on the Lipschitz constants of all components' gradients; 1 where F is constant."""
+    return _curvature_bound(problem) * _largest_component_trace(problem.view) + problem.penalty.ridge() or 1.0
 
 
 def strong_convexity(problem: Problem) -> float:
