@@ -185,6 +185,27 @@ def test_kernels_of_equal_names_in_modules_of_equal_names_have_files_of_their_ow
     assert named("finitesum.methods.base") != named("finitesum.constraints.base")
 
 
+def test_a_kernel_outside_of_the_package_is_compiled_anew_when_its_file_changes(tmp_path):
+    def run(number):
+        (tmp_path / "mine.py").write_text(
+            f"from finitesum.jit import kernel\n@kernel\ndef f(x):\n    return x + {number}\n"
+        )
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "PYTHONDONTWRITEBYTECODE": "1"}
+        code = "import mine; print(mine.f(1), mine.f.cache_hits)"
+        return subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert [run(1000), run(1000), run(2000)] == ["1001 0\n", "1001 1\n", "2001 0\n"]
+
+
+def test_a_kernel_without_a_file_is_compiled_and_not_kept():
+    namespace = {}
+    exec(compile("def double(x):\n    return 2 * x\n", "<typed in>", "exec"), namespace)
+    made = compiler.kernel(namespace["double"])
+    assert (made(4), made.cache_hits, made.signatures) == (8, 0, 1)
+
+
 def test_threads_run_kernels_to_the_same_bits():
     rng = np.random.default_rng(0)
     problems = []

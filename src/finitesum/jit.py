@@ -119,7 +119,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
     """Tells numba where a kernel's machine code lies and which sources it was made from."""
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
-        self._py_file = inspect.getfile(function)
+        self._py_file = Path(inspect.getfile(function)).absolute()
         self._folder = folder
         # numba names the file by the last part of the module's name: two modules `base` must not share it
         self._place = f"{function.__module__}-{function.__code__.co_firstlineno}"
@@ -128,7 +128,9 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        return source_stamp()
+        if PACKAGE in self._py_file.parents:
+            return source_stamp()
+        return source_stamp() + hashlib.sha256(self._py_file.read_bytes()).hexdigest()[:16]
 
     def get_disambiguator(self) -> str:
         return self._place
@@ -165,7 +167,7 @@ class Kernel:
         self.function = function
         self._uncached = numba.njit(nogil=True)(function)
         self._cached = numba.njit(nogil=True)(function)
-        if cache_folder() is not None:
+        if cache_folder() is not None and Path(inspect.getfile(function)).is_file():
             self._cached._cache = _KernelCache(function)
 
     def __call__(self, *args: Any) -> Any:

@@ -282,7 +282,7 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
     Examples
     --------
     >>> rows = as_rows([[1.0, 2.0], [3.0, 4.0]], intercept=True)
-    >>> rows.dim(), rows.dot(1, np.array([1.0, 1.0, 0.5]))
+    >>> rows.dim(), float(rows.dot(1, np.array([1.0, 1.0, 0.5])))
     (3, 7.5)
     """
     ones = int(bool(intercept))
