@@ -31,6 +31,8 @@ def test_the_whole_experiment(tmp_path):
     assert "the command" in page
     assert "size small" in page
     assert "| AdaHB |" in page
+    assert "- *The control: test accuracy*: " in page
+    assert "0.01*" in page  # an end of the grid
     assert "lower training loss than Adam / √epoch" in page
     assert (tmp_path / "digits-cnn.png").read_bytes().startswith(b"\x89PNG")
     assert len(read_rows(tmp_path / "digits-cnn.csv")) == SMALL.n_runs * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from finitesum.papers.networks.grid import best_alphas, final_rows
@@ -24,10 +24,10 @@ _TOPICS = {
         "Undecided where AdaHB is behind by less than two standard errors of the test set.",
     ),
     ("schedule", "loss", "train_loss"): (
-        "What t counts: epochs, as the authors ran it, against steps, as the theorems have it",
+        "What t counts: epochs, as the authors ran it, against steps, as the theorems have it: training loss",
         "",
     ),
-    ("schedule", "accuracy", "test_accuracy"): ("", ""),
+    ("schedule", "accuracy", "test_accuracy"): ("What t counts: test accuracy", ""),
     ("control", "loss", "train_loss"): (
         "The control: alpha / √epoch for everybody, training loss",
         "AdaHB has this decay by itself, the paper's others have none; here they get it, too.",
@@ -84,12 +84,12 @@ def _head(results: Sequence[Results], command: str, size: str) -> str:
 
 def verdict_text(statements: Sequence[Statement]) -> str:
     """Return the verdict: a table for each topic."""
-    sections = ["## Verdict"]
+    sections = ["## Verdict", _in_short(statements)]
     for key, (title, remark) in _TOPICS.items():
         topic = [s for s in statements if (s.claim.topic, s.claim.measure, s.claim.by) == key]
         if not topic:
             continue
-        lines = [f"### {title}", ""] if title else []
+        lines = [f"### {title}", ""]
         lines += [remark, ""] if remark else []
         names = list(dict.fromkeys(f.data for s in topic for f in s.findings))
         lines.append(f"| claim | outcome | {' | '.join(names)} |")
@@ -100,6 +100,20 @@ def verdict_text(statements: Sequence[Statement]) -> str:
             lines.append(f"| {statement.claim.sentence} | **{statement.outcome}** | {row} |")
         sections.append("\n".join(lines))
     return "\n\n".join(sections)
+
+
+def _in_short(statements: Sequence[Statement]) -> str:
+    """Return a line for each topic: against whom the claim holds, and against whom it does not."""
+    lines = []
+    for key, (title, _) in _TOPICS.items():
+        topic = [s for s in statements if (s.claim.topic, s.claim.measure, s.claim.by) == key]
+        outcomes: dict[str, list[str]] = {}
+        for statement in topic:
+            outcomes.setdefault(statement.outcome, []).append(METHODS[statement.claim.theirs].label)
+        if topic:
+            told = "; ".join(f"{outcome} against {', '.join(labels)}" for outcome, labels in sorted(outcomes.items()))
+            lines.append(f"- *{title}*: {told}.")
+    return "\n".join(lines)
 
 
 def _cell(finding: Finding, statement: Statement) -> str:
@@ -126,17 +140,21 @@ def _grid_section(result: Results) -> str:
         "",
         f"{training.n_train or 'all'} training images, {result.n_test} test images, batches of {training.batch_size}, "
         f"{max(steps)} epochs, alpha in {{{', '.join(f'{a:g}' for a in result.grid.alphas)}}}, "
-        f"{len(result.grid.seeds)} repeat{'s' if len(result.grid.seeds) > 1 else ''}.",
+        f"{_repeats(len(result.grid.seeds))}.",
         "",
         f"![Training loss and test accuracy by epoch]({result.grid.name}.png)",
         "",
-        "Last epoch, means over the repeats (alpha chosen for each):",
+        "Last epoch, means over the repeats (alpha chosen for each; * at an end of the grid: a better one may lie beyond):",
         "",
         "| method | alpha by accuracy | training loss | test accuracy | alpha by loss | training loss | seconds/epoch |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [line for method in METHODS if (line := _method_line(result, method))]
     return "\n".join(lines)
+
+
+def _repeats(n: int) -> str:
+    return f"{n} repeats" if n > 1 else "a single repeat, so that small differences may be chance"
 
 
 def _method_line(result: Results, method: str) -> str:
@@ -151,16 +169,17 @@ def _method_line(result: Results, method: str) -> str:
     seconds = fmean(row.seconds for row in result.rows if row.method == method)
     cells = [
         METHODS[method].label,
-        _alphas(row.alpha for row in by_accuracy),
+        _alphas({row.alpha for row in by_accuracy}, result.grid.alphas),
         loss_text(fmean(row.train_loss for row in by_accuracy)),
         accuracy_text(fmean(row.test_accuracy for row in by_accuracy)),
-        _alphas(row.alpha for row in by_loss),
+        _alphas({row.alpha for row in by_loss}, result.grid.alphas),
         loss_text(fmean(row.train_loss for row in by_loss)),
         f"{seconds:.2f}",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _alphas(alphas: Iterable[float]) -> str:
-    """Return the alphas of the repeats, each once."""
-    return ", ".join(f"{alpha:g}" for alpha in sorted(set(alphas), reverse=True))
+def _alphas(chosen: set[float], grid: Sequence[float]) -> str:
+    """Return the alphas of the repeats, each once; an end of the grid is marked."""
+    ends = (min(grid), max(grid))
+    return ", ".join(f"{alpha:g}{'*' if alpha in ends else ''}" for alpha in sorted(chosen, reverse=True))
