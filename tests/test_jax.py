@@ -113,3 +113,8 @@ def test_half_precision_keeps_a_wide_state():
 def test_wrong_options_are_named(options, name):
     with pytest.raises(ValueError, match=f"{name} must be"):
         adahb(**{"learning_rate": 0.1, **options})
+
+
+def test_complex_parameters_are_refused():
+    with pytest.raises(TypeError, match="must be real, got complex64"):
+        adahb(0.1, steps_per_epoch=1).init({"w": jnp.zeros(2, jnp.complex64)})

@@ -53,6 +53,8 @@ def adahb(
     ------
     ValueError
         An option is out of its range.
+    TypeError
+        A parameter is complex (raised by ``init``).
 
     Examples
     --------
@@ -77,10 +79,11 @@ def scale_by_adahb(
     delta: float = 1e-8,
     learning_rate: float | optax.Schedule = 1.0,
 ) -> optax.GradientTransformation:
-    """Return the transformation of gradients into displacements; it stands last in an ``optax.chain``.
+    """Return the transformation of gradients into displacements, for the end of an ``optax.chain``.
 
-    The learning rate belongs inside, because the momentum remembers displacements: a rate that changes must not rescale
-    those of the past. Parameters, errors as for `adahb`.
+    They already point downhill: nothing is to be scaled by a negative rate after it. The learning rate belongs inside,
+    because the momentum remembers displacements, and a rate that changes must not rescale those of the past. Parameters
+    and errors are those of `adahb`.
     """
     if steps_per_epoch < 1 or steps_per_epoch != int(steps_per_epoch):
         raise ValueError(f"steps_per_epoch must be a whole number >= 1, got {steps_per_epoch}.")
@@ -118,6 +121,8 @@ def scale_by_adahb(
 def _zeros_like(param: Any) -> Any:
     """Return zeros in the parameter's type, or in float32 for half precision, where g * g may round to zero."""
     dtype = jnp.asarray(param).dtype
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(f"parameters must be real, got {dtype}. Optimize their real and imaginary parts instead.")
     return jnp.zeros(jnp.shape(param), jnp.promote_types(dtype, jnp.float32))
 
 
