@@ -25,7 +25,13 @@ def oracle():
 
 @pytest.fixture
 def double():
-    with jax.enable_x64(True):
+    if hasattr(jax, "enable_x64"):
+        context = jax.enable_x64(True)
+    else:  # older releases
+        from jax.experimental import enable_x64
+
+        context = enable_x64(True)
+    with context:
         yield
 
 

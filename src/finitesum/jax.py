@@ -23,6 +23,10 @@ import jax.numpy as jnp
 import optax
 
 
+#: The count of updates stays here rather than overflow.
+_LAST = 2**31 - 2
+
+
 class AdaHBState(NamedTuple):
     """What the method remembers."""
 
@@ -113,7 +117,7 @@ def scale_by_adahb(
         displacement = jax.tree.map(move, state.displacement, updates, square)
         square = jax.tree.map(lambda new, old: new.astype(old.dtype), square, state.square_avg)
         moved = jax.tree.map(lambda u, g: u.astype(g.dtype), displacement, updates)
-        return moved, AdaHBState(optax.safe_increment(state.count), displacement, square)
+        return moved, AdaHBState(jnp.minimum(state.count, _LAST) + 1, displacement, square)
 
     return optax.GradientTransformation(init, update)
 
