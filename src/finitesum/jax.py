@@ -22,7 +22,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-
 #: The count of updates stays here rather than overflow.
 _LAST = 2**31 - 2
 
