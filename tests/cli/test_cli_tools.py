@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from finitesum import METHODS
 from finitesum.cli import warmup as warmup_module
 from finitesum.datasets import list_datasets
-from finitesum.jit import COMPILED
+from finitesum.jit import COMPILED, Kernel
 
 
 def test_methods(run):
@@ -38,6 +39,22 @@ def test_warmup(run, monkeypatch, tmp_path):
     assert [row["layout"] for row in report["signatures"]] == ["dense", "csr-int32"]
     assert "1/2  logistic float64 dense" in result.stderr
     assert "kinds of problems compiled" in run("warmup", "--loss", "logistic", "-q").stdout
+
+
+def n_signatures():
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("finitesum")]
+    kernels = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, Kernel)}
+    return sum(kernel.signatures for kernel in kernels.values())
+
+
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
+def test_nothing_is_left_to_compile(run, csv_file):
+    warmup_module.compile_all(warmup_module.Signature("logistic", "float64", "dense"))
+    before = n_signatures()
+    for method in METHODS:
+        for more in ([], ["--no-intercept"], ["--l1-ratio", "0.5"], ["--step-size", "0.1"], ["--batch-size", "3"]):
+            run("fit", csv_file, "--solver", method, "--max-iter", "5", *more)
+    assert n_signatures() == before
 
 
 @pytest.mark.parametrize("dtype", warmup_module.DTYPES)

@@ -12,6 +12,7 @@ from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import NOT_CONVERGED, InputError
 from finitesum.cli.options import (
     AUTO_SOLVER,
+    USUAL_SOLVERS,
     DataSettings,
     ProblemSettings,
     RunSettings,
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run several methods on DATA and write a report.")
 @data_options()
-@click.option("--solvers", default="all", show_default=True, help="Names of methods with commas between, or all.")
+@click.option(
+    "--solvers",
+    default=",".join(USUAL_SOLVERS),
+    show_default=True,
+    help="Names of methods with commas between, or all.",
+)
 @problem_options
 @run_options(tol=1e-10, max_iter=100)
 @click.option(

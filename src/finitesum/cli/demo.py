@@ -12,7 +12,7 @@ import click
 from finitesum.cli.compare import run_comparison
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
-from finitesum.cli.options import AUTO_SOLVER, ProblemSettings, RunSettings, make_problem
+from finitesum.cli.options import AUTO_SOLVER, USUAL_SOLVERS, ProblemSettings, RunSettings, make_problem
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -37,7 +37,7 @@ _RUN = RunSettings(tol=1e-12, max_iter=100, step_size="auto", batch_size=None, s
 @console_options
 @click.pass_context
 def demo(ctx: click.Context, /, *, console: Console, out: Path) -> None:
-    """Fit logistic regressions to small data, compare all methods, check the optimum, write a report. Under a minute."""
+    """Fit logistic regressions to small data, compare methods, check the optimum, write a report. Under a minute."""
     started = time.perf_counter()
     lines, rows, sections = [], [], []
     for title, data in _data_sets():
@@ -86,10 +86,8 @@ def _one(title: str, data: Dataset, console: Console) -> tuple[Comparison, dict[
     """Compare all methods on a data set and check the optimum."""
     from dataclasses import replace
 
-    from finitesum.methods import METHODS
-
     problem, _ = make_problem(_ASKED, data)
-    comparison = run_comparison(data, problem, _ASKED, _RUN, list(METHODS), console)
+    comparison = run_comparison(data, problem, _ASKED, _RUN, list(USUAL_SOLVERS), console)
     best = next(outcome for outcome in comparison.outcomes if outcome.name == AUTO_SOLVER)
     reference = newton_cholesky(problem, data)
     row = {"data": data.name, **best.row(), **_differences(problem, best, reference)}

@@ -31,6 +31,9 @@ S = TypeVar("S", bound="Settings")
 #: What ``--solver auto`` means.
 AUTO_SOLVER = "a-ciag"
 
+#: What is compared when no method is named: few enough for one picture.
+USUAL_SOLVERS = ("a-ciag", "ciag", "saga", "sag", "iag", "afg", "fg", "ig")
+
 
 @dataclass(frozen=True)
 class Settings:
