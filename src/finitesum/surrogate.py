@@ -220,7 +220,7 @@ def model_gradient(surrogate: Surrogate, y: Vector) -> Vector:
 def balanced_batch_size(problem: Problem) -> int:
     """Return the component size at which reading the rows costs about what the product H y costs.
 
-    b = d^2 / (mean stored entries)^2 within [16, n / 256] on sparse rows, 32 on dense ones: with fewer than some hundred
+    b = d^2 / (mean stored entries)^2 within [16, n / 512] on sparse rows, 32 on dense ones: with fewer than some hundred
     components in a pass, models are replaced too rarely to be told good from bad.
     """
     n, dim = problem.n_rows, problem.dim
@@ -229,4 +229,4 @@ def balanced_batch_size(problem: Problem) -> int:
         wanted = dim**2 / per_row**2
     else:
         wanted = 32.0
-    return max(1, int(min(max(wanted, 16.0), n / 256)))
+    return max(1, int(min(max(wanted, 16.0), n / 512)))

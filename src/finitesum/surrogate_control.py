@@ -15,7 +15,8 @@ true slope that gives, for free,
 and the ratio R = ||E delta|| / ||E pi|| of their running sums is the factor by which a model solved exactly would shrink
 the gradient in a pass. R > 1 is Newton's overshooting. Where the loss has a quadratic majorant, components visited while R
 is large take the majorant's curvature instead of the second derivative (with all of them the method is incremental MM,
-which cannot diverge); they return to second derivatives once R is small. Other losses limit the move of a visit instead.
+which cannot diverge); they return to second derivatives once R is small. A single row whose model failed and whose failure
+outweighs the running sum does so by itself, whatever R is. Other losses limit the move of a visit instead.
 
 The first pass has nothing to compare but revisits: a few visits to components already seen supply R there, and they count.
 
@@ -55,6 +56,10 @@ TRUSTED, DISTRUSTED = 0.5, 0.9
 
 #: Model steps a visit may take at most: beyond it a visit costs more than it can gain.
 MOST_MODEL_STEPS = 200
+
+#: The bound on lambda_max falls at most by this factor when the power iteration says less: an eigenvector that it has not
+#: found yet then has time to show.
+SLOWEST_FALL = 0.9
 
 
 class Rule(NamedTuple):
@@ -133,11 +138,19 @@ def _compared_visit(
     component: int,
     y: Vector,
     majorised: bool,
+    has_majorant: bool,
+    usual_failure: float,
     keep: float,
     failure: Vector,
     movement: Vector,
+    eigenvalue: float,
+    direction: Vector,
 ) -> float:
-    """Visit a component, add delta and pi to the running sums; return the trace of H's increase, NaN if not finite."""
+    """Visit a component, add delta and pi to the running sums; return the trace of H's increase, NaN if not finite.
+
+    A row that raises H by much may bring a new largest eigenvector: it is mixed into the direction of the power iteration,
+    which would take long to turn there by itself.
+    """
     rows, loss = linear_sum.rows, linear_sum.loss
     seen = surrogate.visited[component]
     if seen:
@@ -151,15 +164,22 @@ def _compared_visit(
         slope, curvature = loss.d1_d2(margin + offset, target)
         if not (np.isfinite(slope) and np.isfinite(curvature)):
             return np.nan
+        doubtful = majorised
         if seen:
             predicted = loss.d2(surrogate.margins[i] + offset, target) * (margin - surrogate.margins[i])
-            rows.add_to(i, weight * (slope - surrogate.slopes[i] - predicted), failure)
+            missed = slope - surrogate.slopes[i] - predicted
+            rows.add_to(i, weight * missed, failure)
             rows.add_to(i, weight * predicted, movement)
-        if majorised:
+            if abs(missed) > DISTRUSTED * abs(predicted):
+                doubtful = doubtful or weight * abs(missed) * np.sqrt(rows.squared_norm(i)) > 0.5 * usual_failure
+        if doubtful and has_majorant:
             curvature = loss.majorant(margin + offset, target)
         rise = weight * (curvature - surrogate.curvatures[i])
         if rise > 0.0:
-            increase += rise * rows.squared_norm(i)
+            square = rows.squared_norm(i)
+            increase += rise * square
+            if rise * square > 0.01 * eigenvalue:
+                rows.add_to(i, rise * np.sqrt(square) / max(eigenvalue, rise * square), direction)
         move_anchor(linear_sum, surrogate, pending, i, margin, slope, curvature)
     surrogate.visited[component] = True
     return increase
@@ -167,18 +187,24 @@ def _compared_visit(
 
 @kernel_part
 def _power_steps(
-    surrogate: Surrogate, pending: Pending, direction: Vector, product: Vector, n_steps: int, fallback: float
+    surrogate: Surrogate, pending: Pending, direction: Vector, gradient: Vector, n_steps: int, fallback: float
 ) -> float:
-    """Return 1.05 ||H v|| after some steps of the power iteration on v, in place."""
+    """Return 1.05 ||H v|| after some steps of the power iteration on v, in place; `gradient` is overwritten.
+
+    The last model gradient is mixed into v: should a step ever have been too long, it points to the eigenvector missed.
+    """
     norm = _norm(direction)
-    if norm == 0.0:
-        for j in range(surrogate.linear.size):
-            direction[j] = surrogate.linear[j] + 1e-3 * (1.0 + (j % 7)) * abs(surrogate.linear[0])
-        norm = _norm(direction)
-        if norm == 0.0:
-            return fallback
+    length = _norm(gradient)
+    share = 0.3 / length if length > 0.0 else 0.0
+    if norm == 0.0 and length == 0.0:
+        return fallback
+    scale = 1.0 / norm if norm > 0.0 else 0.0
+    for j in range(direction.size):
+        direction[j] = scale * direction[j] + share * gradient[j]
+    norm = _norm(direction)
     for j in range(direction.size):
         direction[j] /= norm
+    product = gradient
     for _ in range(n_steps):
         curvature_product(surrogate, pending, direction, product)
         norm = _norm(product)
@@ -267,6 +293,7 @@ def _controlled_visits(
     gradient = np.zeros(direction.size)
     start = np.empty(x.size)
     finite = True
+    usual_failure = _norm(failure)
     interval = -(-m // 50)
     window = comparison_window(m)
     if n_probes > 0:
@@ -288,7 +315,19 @@ def _controlled_visits(
         _extrapolate(x, previous, extrapolation, y)
         was_visited = surrogate.visited[component]
         increase = _compared_visit(
-            linear_sum, surrogate, pending, component, y, majorised, 1.0 - 1.0 / window, failure, movement
+            linear_sum,
+            surrogate,
+            pending,
+            component,
+            y,
+            majorised,
+            rule.has_majorant,
+            usual_failure,
+            1.0 - 1.0 / window,
+            failure,
+            movement,
+            eigenvalue,
+            direction,
         )
         if not np.isfinite(increase):
             finite = False
@@ -297,7 +336,9 @@ def _controlled_visits(
         now += 1
         eigenvalue += increase
         if now <= 100 or now % interval == 0:
-            eigenvalue = _power_steps(surrogate, pending, direction, gradient, 8 if now <= 10 else 2, eigenvalue)
+            n_steps = 8 if now <= 10 else 2
+            estimate = _power_steps(surrogate, pending, direction, gradient, n_steps, eigenvalue)
+            eigenvalue = max(estimate, SLOWEST_FALL * eigenvalue)
         if eigenvalue <= 0.0:
             continue
         n_steps = rule.model_steps
@@ -323,8 +364,9 @@ def _controlled_visits(
             previous[:] = x
         if was_visited and n_compared >= 3:
             scale = _norm(movement)
+            usual_failure = _norm(failure)
             if scale > 1e-15:
-                ratio = _norm(failure) / scale
+                ratio = usual_failure / scale
                 if rule.has_majorant:
                     if ratio < TRUSTED:
                         majorised = False

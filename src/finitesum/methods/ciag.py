@@ -223,7 +223,7 @@ class CIAG:
 
     def estimate(self, problem: Problem, state: CIAGState) -> float:
         """Return what surrogate and free error signal say of the optimality, NaN before the first pass is over."""
-        if not state.surrogate.visited.all():
+        if state.n_gradients < problem.n_components:
             return math.nan
         error = free_certificate(problem, state.control) if self.step_size == "auto" else 0.0
         return error + surrogate_optimality(problem, state.x, model_gradient(state.surrogate, state.x))
