@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import os
 import platform
 import sys
@@ -62,13 +60,17 @@ def _libraries(problems: list[str]) -> dict[str, str | None]:
 
 
 def _version(name: str) -> str | None:
+    from importlib import metadata  # slow to import
+
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 
 def _extras(_problems: list[str]) -> dict[str, str | None]:
+    import importlib.util
+
     return {
         f"{extra}: {name}": _version(name) if importlib.util.find_spec(name) else None
         for extra, names in _EXTRAS.items()
