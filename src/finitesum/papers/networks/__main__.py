@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 import click
+import torch
 
-from finitesum.cli.errors import INTERRUPTED, WRONG_INPUT, show_error
+from finitesum.cli.errors import INTERRUPTED, WRONG_INPUT, InputError, show_error
+from finitesum.papers.networks.experiment import Outcome, run
 from finitesum.papers.networks.methods import METHODS
 from finitesum.papers.networks.settings import SIZES, Grid, Size
 
@@ -40,30 +42,20 @@ def main(
     A run that was interrupted goes on where it was when the same command is given again. Images are looked for in the
     folder of --data, in those of FINITESUM_DATA, and in FINITESUM_HOME/data.
     """
-    import torch
-
-    from finitesum.papers.networks.experiment import run
-
     grids = [_with_methods(grid, method) for grid in SIZES[size] if not only or grid.name in only]
-    if not grids:
-        show_error(f"--size {size} has none of {', '.join(only)}: it has {', '.join(g.name for g in SIZES[size])}.")
-        sys.exit(WRONG_INPUT)
-    if device == "cuda" and not torch.cuda.is_available():
-        show_error("--device cuda: torch sees no GPU here. Leave it out to use the CPU.")
-        sys.exit(WRONG_INPUT)
-    command = " ".join(
-        ["python -m finitesum.papers.networks --size", size, *_shown("--only", only), *_shown("--method", method)]
-    )
+    shown = ["python -m finitesum.papers.networks --size", size, *_shown("--only", only), *_shown("--method", method)]
     try:
+        if not grids:
+            raise InputError(f"--size {size} has {', '.join(g.name for g in SIZES[size])} alone. Leave --only out.")
         outcome = run(
             grids,
             out,
             size=size,
             data_dir=data,
-            device=None if device == "auto" else torch.device(device),
+            device=_device(device),
             n_threads=threads,
             verbose=0 if quiet else 1,
-            command=command,
+            command=" ".join(shown),
         )
     except ValueError as error:
         show_error(str(error))
@@ -71,10 +63,20 @@ def main(
     except KeyboardInterrupt:
         show_error("interrupted. Give the same command again to go on.")
         sys.exit(INTERRUPTED)
+    _tell(outcome)
+
+
+def _tell(outcome: Outcome) -> None:
     for name, advice in outcome.absent.items():
         show_error(f"{name} was left out. {advice}")
     click.echo("\n".join(f"{s.outcome:>16}  {s.claim.sentence} ({s.claim.topic})" for s in outcome.statements))
     click.echo(f"written: {', '.join(str(file) for file in outcome.files)}")
+
+
+def _device(name: str) -> torch.device | None:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch sees no GPU here. Leave it out to use the CPU.")
+    return None if name == "auto" else torch.device(name)
 
 
 def _with_methods(grid: Grid, methods: tuple[str, ...]) -> Grid:

@@ -13,7 +13,7 @@ import torch
 
 from finitesum.checkpoint import write_atomically
 from finitesum.datasets import DataError
-from finitesum.papers.networks.data import Folder, load_images
+from finitesum.papers.networks.data import Folder, Images, load_images
 from finitesum.papers.networks.figures import figure_of
 from finitesum.papers.networks.grid import run_grid
 from finitesum.papers.networks.page import page
@@ -62,20 +62,14 @@ def run(
 
     Parameters
     ----------
-    grids
-        A value of `settings.SIZES`, or grids of one's own.
-    out
-        The folder.
+    grids, out
+        A value of `settings.SIZES`, or grids of one's own; the folder.
     size, command
         As the page shows them.
-    data_dir
-        A folder that is searched for images first.
-    device
-        Where the networks are trained; the GPU, if there is one, without it.
+    data_dir, device, verbose
+        As for `data.load_images` and `grid.run_grid`.
     n_threads
         Threads of torch: figures agree to the bit only between runs with the same number. None for torch's own.
-    verbose
-        0 for silence, 1 for progress on stderr, 2 for a line an epoch.
 
     Raises
     ------
@@ -84,9 +78,7 @@ def run(
     finitesum.papers.networks.grid.GridError
         The folder has rows of another training.
     """
-    results: list[Results] = []
-    absent: dict[str, str] = {}
-    files: list[Path] = []
+    results, absent, files = list[Results](), dict[str, str](), list[Path]()
     with _threads(n_threads):
         for grid in grids:
             try:
@@ -94,9 +86,7 @@ def run(
             except DataError as error:
                 absent[grid.name] = str(error)
                 continue
-            rows = run_grid(grid, images, out, device=device, verbose=verbose)
-            n_test = len(images.first(grid.training.n_train, grid.training.n_test).test_labels)
-            results.append(Results(grid, rows, n_test))
+            results.append(_results_of(grid, images, out, device, verbose))
             files += [out / f"{grid.name}.csv", _write(out / f"{grid.name}.png", to_png(_figure(results[-1])))]
     if not results:
         raise DataError(" ".join(absent.values()) or "no grid was given.")
@@ -105,6 +95,11 @@ def run(
     files.insert(0, _write(out / "networks.md", text.encode()))
     files.append(_write(out / "statements.json", _as_json(statements).encode()))
     return Outcome(tuple(results), tuple(statements), absent, tuple(files))
+
+
+def _results_of(grid: Grid, images: Images, out: Path, device: torch.device | None, verbose: int) -> Results:
+    rows = run_grid(grid, images, out, device=device, verbose=verbose)
+    return Results(grid, rows, n_test=grid.training.n_test or len(images.test_labels))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import torch
 
 from finitesum.checkpoint import write_atomically
 from finitesum.papers.networks.data import Images
-from finitesum.papers.networks.progress import progress
+from finitesum.papers.networks.progress import Report, progress
 from finitesum.papers.networks.settings import Grid
 from finitesum.papers.networks.training import EpochRow, Run, best_device, images_for, train
 
@@ -113,34 +113,42 @@ def run_grid(
     """
     device = device or best_device()
     file = folder / f"{grid.name}.csv"
-    fingerprint = grid.training.fingerprint()
-    rows = read_rows(file)
-    if any(row.training != fingerprint for row in rows):
-        raise GridError(f"{file} has rows of another training of {grid.name}. Remove it, or name another folder.")
-    done = {row[1:4] for row in rows if row.epoch == grid.training.epochs}
-    rows = [row for row in rows if row[1:4] in done]
+    rows = _whole_runs(grid, file)
+    done = {row[1:4] for row in rows}
     used = images_for(grid.training, images)
     with progress(grid.name, grid.n_runs * grid.training.epochs, verbose) as report:
         for key in _keys(grid):
             if key in done:
                 report("done before", grid.training.epochs)
                 continue
-            run = Run(grid.training, *key)
-            what = f"{run.method}, alpha {run.alpha:g}, seed {run.seed}"
-            checkpoint = folder / "checkpoints" / f"{run.name}.pt"
-            epochs = train(
-                run,
-                used,
-                checkpoint=checkpoint,
-                checkpoint_seconds=CHECKPOINT_SECONDS,
-                device=device,
-                after_epoch=lambda row, what=what: report(f"{what}: loss {row.train_loss:.3g}", 1),  # type: ignore[misc]
-            )
-            rows += [_as_row(fingerprint, key, epoch, device) for epoch in epochs]
+            checkpoint = folder / "checkpoints" / f"{Run(grid.training, *key).name}.pt"
+            rows += _rows_of(Run(grid.training, *key), used, checkpoint, device, report)
             write_rows(file, rows)
             checkpoint.unlink(missing_ok=True)
     wanted = set(_keys(grid))
     return [row for row in rows if row[1:4] in wanted]
+
+
+def _whole_runs(grid: Grid, file: Path) -> list[Row]:
+    """Return the rows of the runs in a file that have come to their end."""
+    rows = read_rows(file)
+    if any(row.training != grid.training.fingerprint() for row in rows):
+        raise GridError(f"{file} has rows of another training of {grid.name}. Remove it, or name another folder.")
+    done = {row[1:4] for row in rows if row.epoch == grid.training.epochs}
+    return [row for row in rows if row[1:4] in done]
+
+
+def _rows_of(run: Run, images: Images, checkpoint: Path, device: torch.device, report: Report) -> list[Row]:
+    what = f"{run.method}, alpha {run.alpha:g}, seed {run.seed}"
+    epochs = train(
+        run,
+        images,
+        checkpoint=checkpoint,
+        checkpoint_seconds=CHECKPOINT_SECONDS,
+        device=device,
+        after_epoch=lambda row: report(f"{what}: loss {row.train_loss:.3g}", 1),
+    )
+    return [_as_row(run, epoch, device) for epoch in epochs]
 
 
 def _keys(grid: Grid) -> list[Key]:
@@ -148,9 +156,10 @@ def _keys(grid: Grid) -> list[Key]:
     return [(method, alpha, seed) for seed in grid.seeds for method in grid.methods for alpha in grid.alphas]
 
 
-def _as_row(fingerprint: str, key: Key, epoch: EpochRow, device: torch.device) -> Row:
+def _as_row(run: Run, epoch: EpochRow, device: torch.device) -> Row:
     figures = epoch.train_loss, epoch.test_loss, epoch.test_accuracy, epoch.seconds
-    return Row(fingerprint, *key, epoch.epoch, *figures, device_name(device), torch.__version__)
+    identity = run.training.fingerprint(), run.method, run.alpha, run.seed
+    return Row(*identity, epoch.epoch, *figures, device_name(device), torch.__version__)
 
 
 def device_name(device: torch.device) -> str:

@@ -106,10 +106,8 @@ def train(
         A file that is written after an epoch, and from which the run goes on if it is there.
     checkpoint_seconds
         At least so many seconds lie between two writings.
-    device
-        Where it runs; `best_device` without it.
-    after_epoch
-        Is told of every epoch; what it raises ends the run.
+    device, after_epoch
+        Where it runs, without it `best_device`; and what is told of every epoch.
 
     Raises
     ------
