@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ class _Loop:
 
     k: int = 0  # passes run
     n_checks: int = 0  # exact passes charged
+    checked_k: int = -1  # the pass after which the last of them was
     seconds: float = 0.0
     start_optimality: float = math.nan
     best_estimate: float = math.inf
@@ -106,7 +108,11 @@ def as_seed(random_state: Any) -> int:
 def _checked_start(problem: Problem, x0: Any) -> Vector:
     if x0 is None:
         return np.zeros(problem.dim)
-    start = np.array(x0, dtype=np.float64)
+    try:
+        given = np.asarray(x0)
+        start = given.astype(np.float64, order="C", casting="same_kind" if given.dtype.kind == "c" else "unsafe")
+    except (TypeError, ValueError) as error:  # complex numbers, text, lists of several lengths
+        raise ValueError(f"x0 must hold {problem.dim} numbers: {error}.") from error
     if start.shape != (problem.dim,):
         raise ValueError(f"x0 must have shape ({problem.dim},), got {start.shape}.")
     if not np.isfinite(start).all():
@@ -125,14 +131,16 @@ class _Run:
         tol: float,
         max_iter: float,
         sampling: str,
-        seed: int,
+        seed: int | None,
         measure_every: int,
         callback: Callable[[OptimizeResult], Any] | None,
         checkpoint: Path | None,
         checkpoint_seconds: float,
     ) -> None:
         self.problem, self.method = problem, method
-        self.tol, self.max_iter, self.sampling, self.seed = tol, max_iter, sampling, seed
+        self.tol, self.max_iter, self.sampling = tol, max_iter, sampling
+        self.seed = as_seed(None) if seed is None else seed
+        self._takes_any_seed = seed is None
         self.measure_every, self.callback = measure_every, callback
         self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
         self.loop, self.trace = _Loop(), Trace()
@@ -144,24 +152,38 @@ class _Run:
 
     # -- starting and resuming
 
-    def start(self, x0: Vector) -> None:
-        """Make the first state."""
+    def start(self, x0: Vector, *, check: bool) -> None:
+        """Make the first state; check it exactly where it may be the optimum already."""
         self._clock = time.perf_counter()
         self.state = self.method.init(self.problem, x0)
         self._stop_clock()
-        measured = self._measure(x0) if self.measure_every else None
+        spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
+        if check:
+            self._check()
+        measured = self._exact_here()
+        if measured is None and self.measure_every:
+            measured = self._measure(self.state.x)
         self.loop.start_optimality = measured.optimality if measured else math.nan
-        self._record(measured, math.nan, (self.n_passes, self.n_hessian_passes, self.loop.seconds))
+        self._record(measured, math.nan, spent)
         self._keep()
 
     def resume(self) -> None:
         """Take state, loop and trace from the checkpoint."""
         assert self.checkpoint is not None
         header, arrays = checkpoints.load(self.checkpoint)
+        if self._takes_any_seed and isinstance(header.get("seed"), int):
+            self.seed = header["seed"]
         checkpoints.require_match(self.checkpoint, header, self._identity())
         self.state = checkpoints.unflatten(self.method.state_type, arrays)
-        self.loop = _Loop(**header["loop"])
-        self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
+        try:
+            self.loop = _Loop(**header["loop"])
+            self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
+        except (KeyError, TypeError) as error:
+            raise checkpoints.CheckpointError(
+                f"{self.checkpoint} lacks a part ({error}). It was written by another version; start afresh."
+            ) from error
+        if self.loop.checked_k == self.loop.k:
+            self._measure(self.state.x)  # again, and not charged again
         self._keep()
 
     def _keep(self) -> None:
@@ -194,10 +216,12 @@ class _Run:
 
     def go(self, observer: Observer | None) -> StopReason:
         """Run passes until a reason to stop."""
+        if self._is_verified():
+            return StopReason.CONVERGED
         first = self.loop.k
         states = passes(self.problem, self.method, self.state, sampling=self.sampling, seed=self.seed, first=first)
         while True:
-            if self.n_passes >= self.max_iter:
+            if self.n_passes >= self.max_iter and self.loop.k > 0:  # what was spent at the start leaves room for a pass
                 return StopReason.MAX_ITER
             self._clock = time.perf_counter()
             state = next(states)
@@ -220,11 +244,7 @@ class _Run:
         self._stop_clock()
         spent = self.n_passes, self.n_hessian_passes, loop.seconds  # what the iterate cost, its check not included
         if due:
-            self._clock = time.perf_counter()
-            loop.n_checks += 1
-            loop.next_check = max(loop.k + 1, math.ceil(1.1 * loop.k))
-            self._measure(self.state.x)
-            self._stop_clock()
+            self._check()
         measured = self._exact_here()
         if measured is None and self.measure_every and loop.k % self.measure_every == 0:
             measured = self._measure(self.state.x)
@@ -238,20 +258,38 @@ class _Run:
             observer.after_pass(report)
         if self._callback_stops(measured, estimate):
             return StopReason.CALLBACK
-        if due and measured is not None and measured.optimality <= self.tol:
+        if self._is_verified():
             return StopReason.CONVERGED
         return self._hopeless(measured.optimality if due and measured is not None else estimate)
 
+    def _check(self) -> None:
+        """Measure the iterate exactly, on the clock and at the price of a pass."""
+        loop = self.loop
+        self._clock = time.perf_counter()
+        loop.n_checks += 1
+        loop.checked_k = loop.k
+        loop.next_check = max(loop.k + 1, math.ceil(1.1 * loop.k))
+        self._measure(self.state.x)
+        self._stop_clock()
+
+    def _is_verified(self) -> bool:
+        """Tell whether a check has found the iterate to be as good as was asked for."""
+        measured = self._exact_here()
+        return self.loop.checked_k == self.loop.k and measured is not None and measured.optimality <= self.tol
+
     def _hopeless(self, known: float) -> StopReason | None:
-        """Tell whether the optimality exploded, or has not improved over many passes."""
+        """Tell whether the optimality exploded, or has not improved, be it by a hair, in half of the passes.
+
+        A method that gains 1 % in kappa/100 passes is slow, not stuck; the waves of an accelerated one grow with the run.
+        """
         loop = self.loop
         if math.isnan(known):
             return None
-        if known < 0.99 * loop.best_estimate:
+        if known < loop.best_estimate:
             loop.best_estimate, loop.best_k = known, loop.k
         if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
             return StopReason.DIVERGED
-        return StopReason.STALLED if loop.k - loop.best_k >= max(50, loop.k // 4) else None
+        return StopReason.STALLED if loop.k - loop.best_k >= max(100, loop.k // 2) else None
 
     def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
         if self.callback is None:
@@ -264,9 +302,10 @@ class _Run:
             nit=self.loop.k,
         )
         try:
-            return self.callback(report) is True
+            answer = self.callback(report)
         except StopIteration:
             return True
+        return isinstance(answer, bool | np.bool_) and bool(answer)
 
     # -- measuring
 
@@ -297,9 +336,11 @@ class _Run:
 
     def result(self, reason: StopReason) -> Result:
         """Return what the run found, measured exactly."""
+        if self.loop.checked_k != self.loop.k:  # charged even where the trace has measured it: the same for all
+            self.loop.n_checks += 1
+            self.loop.checked_k = self.loop.k
         measured = self._exact_here()
         if measured is None:
-            self.loop.n_checks += 1
             measured = self._measure(self.state.x)
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
             reason = StopReason.CONVERGED
@@ -328,15 +369,23 @@ class _Run:
         )
 
 
-def _check_settings(tol: float, max_iter: float, sampling: str, measure_every: int) -> None:
-    if not (tol >= 0.0 and math.isfinite(tol)):
-        raise ValueError(f"tol must be >= 0 and finite, got {tol}.")
-    if not max_iter >= 1:
-        raise ValueError(f"max_iter must be >= 1 effective pass, got {max_iter}.")
+def _check_settings(
+    tol: float, max_iter: float, sampling: str, measure_every: int, callback: Any, checkpoint_seconds: float
+) -> None:
+    if not isinstance(tol, Real) or not 0.0 <= tol < math.inf:
+        raise ValueError(f"tol must be >= 0 and finite, got {tol!r}.")
+    if not isinstance(max_iter, Real) or not max_iter >= 1:
+        raise ValueError(f"max_iter must be >= 1 effective pass, got {max_iter!r}.")
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}.")
-    if measure_every < 0:
-        raise ValueError(f"measure_every must be >= 0, got {measure_every}. 0 measures at the end only.")
+    if not isinstance(measure_every, Integral) or measure_every < 0:
+        raise ValueError(
+            f"measure_every must be a whole number >= 0, got {measure_every!r}. 0 measures at the end only."
+        )
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, got {callback!r}.")
+    if not isinstance(checkpoint_seconds, Real) or not checkpoint_seconds >= 0.0:
+        raise ValueError(f"checkpoint_seconds must be >= 0, got {checkpoint_seconds!r}. 0 writes after each pass.")
 
 
 def minimize(
@@ -364,7 +413,8 @@ def minimize(
     ----------
     problem : Problem
     x0 : array_like, shape (problem.dim,), optional
-        The start; zeros when left out. It is not written to.
+        The start; zeros when left out. It is not written to. A start that is given is checked first, for one pass: one
+        that fulfils tol is returned as it is.
     method : str or Method
         A name from `finitesum.methods.METHODS` or an instance.
     options : dict, optional
@@ -373,11 +423,12 @@ def minimize(
         Converged means: the 2-norm of grad F, or of the prox-gradient mapping x - prox(x - grad f(x)), is at most tol,
         by one exact full pass. The same for every method.
     max_iter : float >= 1
-        Effective passes: component gradients evaluated / number of components.
+        Effective passes: component gradients evaluated / number of components. At least one pass is run, and the check
+        of the result may come on top.
     sampling : {"cyclic", "shuffled-once", "shuffled", "with-replacement"}, optional
         The order of visits; the method's own when left out.
     random_state : int, numpy generator or None
-        Seeds the order of visits.
+        Seeds the order of visits. None draws a seed, or takes that of the checkpoint to resume.
     measure_every : int >= 0
         Objective and optimality are measured every so many passes for the trace, off the clock; 0: at the end only.
     callback : callable, optional
@@ -414,7 +465,7 @@ def minimize(
     """
     chosen = as_method(method, options)
     order = sampling or chosen.default_sampling
-    _check_settings(tol, max_iter, order, measure_every)
+    _check_settings(tol, max_iter, order, measure_every, callback, checkpoint_seconds)
     require_suited(chosen, problem)
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
@@ -427,7 +478,7 @@ def minimize(
         tol=tol,
         max_iter=max_iter,
         sampling=order,
-        seed=as_seed(random_state),
+        seed=None if random_state is None else as_seed(random_state),
         measure_every=measure_every,
         callback=callback,
         checkpoint=None if checkpoint is None else Path(checkpoint),
@@ -437,7 +488,7 @@ def minimize(
         if resume and run.checkpoint is not None and run.checkpoint.exists():
             run.resume()
         else:
-            run.start(start)
+            run.start(start, check=x0 is not None)
         try:
             reason = run.go(observer)
         except KeyboardInterrupt as interrupt:
