@@ -57,6 +57,8 @@ class Trace:
 
     def column(self, name: str) -> Vector:
         """Return one figure over all passes."""
+        if name not in TraceRow._fields:
+            raise KeyError(f"no column {name!r}; it has {', '.join(TraceRow._fields)}")
         position = TraceRow._fields.index(name)
         return np.array([row[position] for row in self.rows], dtype=np.float64)
 
@@ -118,7 +120,7 @@ def share_done(report: PassReport) -> float:
 
 
 def _describe(report: PassReport) -> str:
-    return f"pass {report.n_passes:.6g}  optimality {report.optimality:.2e}  (asked {report.tol:.0e})"
+    return f"pass {report.n_passes:.6g}  optimality {report.optimality:.2e}  (asked {report.tol:.3g})"
 
 
 class Lines:
