@@ -5,6 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from click.shell_completion import ShellComplete
+
+from finitesum.cli import main
 
 HEAVY = {"numpy", "scipy", "numba", "sklearn", "matplotlib", "pandas", "rich", "jinja2", "pooch", "torch"}
 
@@ -35,3 +38,13 @@ def test_help_of_each_command(run, command):
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: finitesum {command}")
     assert result.stderr == ""
+
+
+def test_a_shell_completes_names():
+    def complete(*args, begun):
+        completion = ShellComplete(main, {}, "finitesum", "_FINITESUM_COMPLETE")
+        return [item.value for item in completion.get_completions(list(args), begun)]
+
+    assert complete(begun="com") == ["compare"]
+    assert complete("fit", "--solver", begun="sa") == ["sag", "saga"]
+    assert complete("fit", "--loss", begun="squ") == ["squared", "squared-hinge"]

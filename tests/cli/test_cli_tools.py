@@ -26,7 +26,7 @@ def test_methods(run):
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_warmup(run, monkeypatch, tmp_path):
     monkeypatch.setattr(warmup_module, "DTYPES", ("float64",))
-    monkeypatch.setattr(warmup_module, "LAYOUTS", ("dense", "csr-int32"))
+    monkeypatch.setattr(warmup_module, "LAYOUTS", ("dense",))
     folder = tmp_path / "kernels" / ("0" * 16)
     folder.mkdir(parents=True)
     (folder / "kept.nbc").write_bytes(b"x" * 10)
@@ -36,8 +36,8 @@ def test_warmup(run, monkeypatch, tmp_path):
     report = json.loads(result.stdout)
     assert report["folder"] == str(folder)
     assert report["bytes"] == 10
-    assert [row["layout"] for row in report["signatures"]] == ["dense", "csr-int32"]
-    assert "1/2  logistic float64 dense" in result.stderr
+    assert [row["layout"] for row in report["signatures"]] == ["dense"]
+    assert "1/1  logistic float64 dense" in result.stderr
     assert "kinds of problems compiled" in run("warmup", "--loss", "logistic", "-q").stdout
 
 
