@@ -134,24 +134,30 @@ def compare(
     list of Outcome
         In the order of `methods`. A method that raised an error has no trace, and the error as its message.
     """
+    settings: dict[str, Any] = {"tol": tol, "sampling": sampling, "random_state": random_state}
     outcomes = []
     for method in methods:
         name = method if isinstance(method, str) else method.name
-        try:
-            chosen = as_method(method, options(name) if options and isinstance(method, str) else None)
-            settings: dict[str, Any] = {"tol": tol, "sampling": sampling, "random_state": random_state}
-            minimize(small_like(problem), method=chosen, **settings, max_iter=2)  # kernels are loaded off the clock
-            result = minimize(problem, method=chosen, **settings, max_iter=max_iter, verbose=verbose)
-            outcome = _outcome(name, result)
-        except Exception as error:
-            message = (
-                f"Failed: {error}" if isinstance(error, ValueError) else f"Failed: {type(error).__name__}: {error}"
-            )
-            outcome = Outcome(name, str(method), Trace(), False, message)
+        given = options(name) if options is not None and isinstance(method, str) else None
+        outcome = _run(problem, name, method, given, {**settings, "max_iter": max_iter, "verbose": verbose})
         outcomes.append(outcome)
         if on_done is not None:
             on_done(outcome)
     return outcomes
+
+
+def _run(
+    problem: Problem, name: str, method: str | Method, options: dict[str, Any] | None, settings: dict[str, Any]
+) -> Outcome:
+    """Return what a method did; an error of any kind is an outcome, too."""
+    try:
+        chosen = as_method(method, options)
+        loaded = {**settings, "max_iter": 2, "verbose": 0}
+        minimize(small_like(problem), method=chosen, **loaded)  # kernels are loaded off the clock
+        return _outcome(name, minimize(problem, method=chosen, **settings))
+    except Exception as error:
+        message = f"Failed: {error}" if isinstance(error, ValueError) else f"Failed: {type(error).__name__}: {error}"
+        return Outcome(name, str(method), Trace(), False, message)
 
 
 def _outcome(name: str, result: Result) -> Outcome:
