@@ -6,6 +6,10 @@ Stopping. A method's state carries a free estimate of the optimality (the norm o
 estimate is at most tol, one exact full pass confirms it, or the run goes on; the pass is charged to `n_passes`. Methods
 without an estimate are checked exactly at passes that grow by a tenth. So `success` always means that the exact
 optimality was seen to be at most tol. Measuring for the trace is not charged, and the clock stops for it.
+
+Problems with kinks. There the optimality is the duality gap F(x) - (the best lower bound that the checks so far gave), see
+`finitesum.certificates`; the checks come at passes that grow by a half. Where there is no bound the optimality is NaN, no
+check is charged, and a run ends at max_iter, never with `success`.
 """
 
 from __future__ import annotations
@@ -17,13 +21,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
 from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
+from finitesum.certificates import Certificate, has_certificate, no_certificate
+from finitesum.components import SubgradientProblem
 from finitesum.measures import Measures, evaluate
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, require_suited
@@ -44,6 +50,10 @@ class StopReason(enum.Enum):
     def message(self, tol: float, reached: float, n_passes: float) -> str:
         """Return a sentence with the asked and the reached value and, short of convergence, what to do."""
         figures = f"optimality {reached:.3g} (asked: {tol:.3g}) after {n_passes:.4g} effective passes"
+        if math.isnan(reached):
+            figures = f"{n_passes:.4g} effective passes, no certificate of optimality is known for this problem"
+            if self is StopReason.MAX_ITER:
+                return f"Ran to max_iter: {figures}."
         return {
             StopReason.CONVERGED: f"Converged: {figures}.",
             StopReason.MAX_ITER: f"Stopped at max_iter: {figures}. Raise max_iter, loosen tol, or use a faster method.",
@@ -73,7 +83,9 @@ class _Loop:
     next_check: int = 1  # for methods without an estimate
 
 
-def passes(problem: Problem, method: Method, state: Any, *, sampling: str, seed: int, first: int = 0) -> Iterator[Any]:
+def passes(
+    problem: Problem | SubgradientProblem, method: Method, state: Any, *, sampling: str, seed: int, first: int = 0
+) -> Iterator[Any]:
     """Yield the states after pass `first`, `first` + 1, ..., without end.
 
     Examples
@@ -87,7 +99,7 @@ def passes(problem: Problem, method: Method, state: Any, *, sampling: str, seed:
     """
     k = first
     while True:
-        state = method.run_pass(problem, state, order_of_pass(sampling, seed, k, problem.n_components))
+        state = method.run_pass(cast(Problem, problem), state, order_of_pass(sampling, seed, k, problem.n_components))
         yield state
         k += 1
 
@@ -105,7 +117,7 @@ def as_seed(random_state: Any) -> int:
     raise ValueError(f"random_state must be a whole number >= 0, a numpy generator or None, got {random_state!r}.")
 
 
-def _checked_start(problem: Problem, x0: Any) -> Vector:
+def _checked_start(problem: Problem | SubgradientProblem, x0: Any) -> Vector:
     if x0 is None:
         return np.zeros(problem.dim)
     try:
@@ -125,7 +137,7 @@ class _Run:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Problem | SubgradientProblem,
         method: Method,
         *,
         tol: float,
@@ -137,7 +149,9 @@ class _Run:
         checkpoint: Path | None,
         checkpoint_seconds: float,
     ) -> None:
-        self.problem, self.method = problem, method
+        self.problem = cast(Problem, problem)  # with callables: what follows asks only for what both have
+        self.method = method
+        self.certificate = no_certificate(problem.dim) if _has_kinks(problem) else None
         self.tol, self.max_iter, self.sampling = tol, max_iter, sampling
         self.seed = as_seed(None) if seed is None else seed
         self._takes_any_seed = seed is None
@@ -145,7 +159,7 @@ class _Run:
         self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
         self.loop, self.trace = _Loop(), Trace()
         self.state: Any = None
-        self._kept: tuple[Any, _Loop, int] | None = None  # state, loop, length of the trace
+        self._kept: tuple[Any, _Loop, int, Certificate | None] | None = None  # state, loop, length of the trace, bounds
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
         self._clock = time.perf_counter()
         self._last_save = time.monotonic()
@@ -184,6 +198,8 @@ class _Run:
             ) from error
         if self.loop.checked_k == self.loop.k:
             self._measure(self.state.x)  # again, and not charged again
+        if self.certificate is not None:
+            self.certificate = checkpoints.unflatten(Certificate, arrays, "certificate")
         self._keep()
 
     def _keep(self) -> None:
@@ -192,7 +208,7 @@ class _Run:
         Only a pass that is over and did not end the run is kept: an interrupt may come at any line, and a run that has
         ended is ended again, by the same pass, when it is resumed.
         """
-        self._kept = (self.state, replace(self.loop), len(self.trace))
+        self._kept = (self.state, replace(self.loop), len(self.trace), self.certificate)
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -205,10 +221,12 @@ class _Run:
     def save(self) -> None:
         """Write the checkpoint."""
         if self.checkpoint is not None and self._kept is not None:
-            state, loop, n_rows = self._kept
+            state, loop, n_rows, certificate = self._kept
             header = {**self._identity(), "loop": asdict(loop)}
             rows = np.array(self.trace.rows[:n_rows], dtype=np.float64)
             arrays = {**checkpoints.flatten(state), "trace": rows}
+            if certificate is not None:
+                arrays.update(checkpoints.flatten(certificate, "certificate"))
             checkpoints.save(self.checkpoint, checkpoints.Checkpoint(header, arrays))
             self._last_save = time.monotonic()
 
@@ -240,7 +258,7 @@ class _Run:
     def _after_pass(self, observer: Observer | None) -> StopReason | None:
         loop = self.loop
         estimate = self.method.estimate(self.problem, self.state)
-        due = loop.k >= loop.next_check if math.isnan(estimate) else estimate <= self.tol
+        due = self._can_be_checked() if math.isnan(estimate) else estimate <= self.tol
         self._stop_clock()
         spent = self.n_passes, self.n_hessian_passes, loop.seconds  # what the iterate cost, its check not included
         if due:
@@ -262,14 +280,18 @@ class _Run:
             return StopReason.CONVERGED
         return self._hopeless(measured.optimality if due and measured is not None else estimate)
 
+    def _can_be_checked(self) -> bool:
+        """Tell whether an exact check is due, where nothing estimates the optimality."""
+        return self.loop.k >= self.loop.next_check and (self.certificate is None or has_certificate(self.problem))
+
     def _check(self) -> None:
         """Measure the iterate exactly, on the clock and at the price of a pass."""
         loop = self.loop
         self._clock = time.perf_counter()
         loop.n_checks += 1
         loop.checked_k = loop.k
-        loop.next_check = max(loop.k + 1, math.ceil(1.1 * loop.k))
-        self._measure(self.state.x)
+        loop.next_check = max(loop.k + 1, math.ceil((1.1 if self.certificate is None else 1.5) * loop.k))
+        self._measure(self.state.x, is_check=True)
         self._stop_clock()
 
     def _is_verified(self) -> bool:
@@ -289,6 +311,8 @@ class _Run:
             loop.best_estimate, loop.best_k = known, loop.k
         if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
             return StopReason.DIVERGED
+        if "kinks" in self.method.handles:  # slow by nature, and a gap may rest whatever the iterates do
+            return None
         return StopReason.STALLED if loop.k - loop.best_k >= max(100, loop.k // 2) else None
 
     def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
@@ -322,8 +346,14 @@ class _Run:
     def _stop_clock(self) -> None:
         self.loop.seconds += time.perf_counter() - self._clock
 
-    def _measure(self, x: Vector) -> Measures:
+    def _measure(self, x: Vector, *, is_check: bool = False) -> Measures:
+        """Measure a point; only the bounds of the minimum that checks find are kept, so that measuring changes no run."""
         measures = evaluate(self.problem, x)
+        if self.certificate is not None and measures.minorant is not None and has_certificate(self.problem):
+            known = self.certificate.joined_by(self.problem, measures.minorant)
+            if is_check:
+                self.certificate = known
+            measures = measures._replace(optimality=max(measures.objective - known.bound, 0.0))
         self.exact = (x, measures)
         return measures
 
@@ -341,7 +371,7 @@ class _Run:
             self.loop.checked_k = self.loop.k
         measured = self._exact_here()
         if measured is None:
-            measured = self._measure(self.state.x)
+            measured = self._measure(self.state.x, is_check=True)
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
             reason = StopReason.CONVERGED
         problem, state = self.problem, self.state
@@ -369,6 +399,10 @@ class _Run:
         )
 
 
+def _has_kinks(problem: Problem | SubgradientProblem) -> bool:
+    return isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth()
+
+
 def _check_settings(
     tol: float, max_iter: float, sampling: str, measure_every: int, callback: Any, checkpoint_seconds: float
 ) -> None:
@@ -389,7 +423,7 @@ def _check_settings(
 
 
 def minimize(
-    problem: Problem,
+    problem: Problem | SubgradientProblem,
     x0: Any = None,
     *,
     method: str | Method = "a-ciag",
@@ -411,7 +445,7 @@ def minimize(
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or SubgradientProblem
     x0 : array_like, shape (problem.dim,), optional
         The start; zeros when left out. It is not written to. A start that is given is checked first, for one pass: one
         that fulfils tol is returned as it is.
@@ -421,7 +455,7 @@ def minimize(
         Hyperparameters for a method given by name.
     tol : float >= 0
         Converged means: the 2-norm of grad F, or of the prox-gradient mapping x - prox(x - grad f(x)), is at most tol,
-        by one exact full pass. The same for every method.
+        by one exact full pass. The same for every method. For losses with kinks and for callables: a duality gap is.
     max_iter : float >= 1
         Effective passes: component gradients evaluated / number of components. At least one pass is run, and the check
         of the result may come on top.

@@ -2,15 +2,21 @@
 
 optimality = || x - prox_r(x - grad f(x)) ||_2, where f is the mean loss with the quadratic part of the penalty and r the
 rest; with no l1 part that is ||grad F(x)||_2, and with a constraint || x - proj(x - grad F(x)) ||_2.
+
+Where the loss has kinks, or components are callables, no gradient vanishes at a minimum; optimality is then the duality gap
+F(x) - lower bound of `finitesum.certificates`, and NaN where there is no bound.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from finitesum.arrays import Vector
+from finitesum.certificates import Minorant, lower_bound, minorant_at
+from finitesum.components import SubgradientProblem
 from finitesum.jit import kernel, kernel_part
 from finitesum.problem import LinearSum, Problem
 
@@ -68,15 +74,16 @@ class Measures(NamedTuple):
 
     objective: float
     optimality: float
-    gradient: Vector  # of the smooth part: mean loss and quadratic penalty
+    gradient: Vector  # of the smooth part: mean loss and quadratic penalty (a subgradient, where there are kinks)
+    minorant: Minorant | None = None  # of the mean loss, where optimality is a duality gap
 
 
-def evaluate(problem: Problem, x: Vector) -> Measures:
+def evaluate(problem: Problem | SubgradientProblem, x: Vector) -> Measures:
     """Return objective, optimality and gradient at x, by one exact pass over the data.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or SubgradientProblem
     x : ndarray of float64, shape (problem.dim,)
 
     Examples
@@ -86,10 +93,22 @@ def evaluate(problem: Problem, x: Vector) -> Measures:
     >>> measures.objective, measures.optimality
     (0.0, 0.0)
     """
+    if isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
+        return _evaluate_with_kinks(problem, x)
     gradient = np.zeros(problem.dim)
     objective = _add_rows(problem.view, x, 0, problem.n_rows, gradient)
     objective += _add_penalty(problem.view, x, gradient)
     return Measures(float(objective), surrogate_optimality(problem, x, gradient), gradient)
+
+
+def _evaluate_with_kinks(problem: Problem | SubgradientProblem, x: Vector) -> Measures:
+    objective, minorant = minorant_at(problem, x)
+    gradient = np.asarray(minorant.slopes.sum(axis=0))
+    if isinstance(problem, Problem):
+        objective += float(_add_penalty(problem.view, x, gradient))
+    bound = lower_bound(problem, minorant)
+    gap = max(objective - bound, 0.0) if math.isfinite(bound) else math.nan
+    return Measures(objective, gap, gradient, minorant)
 
 
 def surrogate_optimality(problem: Problem, x: Vector, gradient: Vector) -> float:

@@ -18,7 +18,20 @@ CONSTRAINTS: dict[str, type[Constraint]] = {
     cls.__name__: cls for cls in (Unconstrained, NonNegative, Box, LInfBall, L1Ball, L2Ball, Simplex, HalfSpace)
 }
 
-__all__ = ["CONSTRAINTS", "Constraint", "Projection", "constraint_from_dict", *CONSTRAINTS]
+__all__ = [
+    "CONSTRAINTS",
+    "Box",
+    "Constraint",
+    "HalfSpace",
+    "L1Ball",
+    "L2Ball",
+    "LInfBall",
+    "NonNegative",
+    "Projection",
+    "Simplex",
+    "Unconstrained",
+    "constraint_from_dict",
+]
 
 
 def constraint_from_dict(data: dict[str, Any]) -> Constraint:

@@ -6,6 +6,7 @@ import math
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from finitesum.arrays import Indices, Vector
+from finitesum.components import SubgradientProblem
 from finitesum.problem import Problem
 
 Auto = Literal["auto"]
@@ -40,7 +41,9 @@ class Method(Protocol):
     name: ClassVar[str]
     card: ClassVar[Card]
     state_type: ClassVar[type[Any]]
-    handles: ClassVar[frozenset[str]]  # what it can treat beyond smooth sums: of "l1", "constraint", "kinks"
+    handles: ClassVar[
+        frozenset[str]
+    ]  # what it can treat beyond smooth sums: of "l1", "constraint", "kinks", "callables"
     default_sampling: ClassVar[str]
 
     def init(self, problem: Problem, x0: Vector) -> Any:
@@ -60,25 +63,35 @@ class Method(Protocol):
         ...
 
 
-def require_suited(method: Method, problem: Problem) -> None:
+def require_suited(method: Method, problem: Problem | SubgradientProblem) -> None:
     """Raise unless a method can treat a problem.
 
     Raises
     ------
     ValueError
-        The problem has an l1 penalty, a constraint or a loss with kinks that the method knows nothing of.
+        The problem has an l1 penalty, a constraint, a loss with kinks or callables that the method knows nothing of.
     """
-    demands = {
-        "l1": (problem.penalty.lasso() > 0.0, "an l1 penalty", "l1_ratio=0"),
-        "constraint": (problem.is_constrained, "a constraint", "no constraint"),
-        "kinks": (not problem.loss.is_smooth(), f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"'),
-    }
-    for name, (present, what, instead) in demands.items():
-        if present and name not in method.handles:
+    for name, (what, instead) in _demands(problem).items():
+        if name not in method.handles:
             raise ValueError(
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."
             )
+
+
+def _demands(problem: Problem | SubgradientProblem) -> dict[str, tuple[str, str]]:
+    """Return what a problem asks of a method: what it is in words, and what to give instead."""
+    demands = {}
+    if problem.is_constrained:
+        demands["constraint"] = ("a constraint", "no constraint")
+    if isinstance(problem, SubgradientProblem):
+        demands["callables"] = ("functions given as callables", "a linear model")
+        return demands
+    if problem.penalty.lasso() > 0.0:
+        demands["l1"] = ("an l1 penalty", "l1_ratio=0")
+    if not problem.loss.is_smooth():
+        demands["kinks"] = (f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
+    return demands
 
 
 def check_positive(name: str, value: float | Auto, advice: str = "Leave it out to use the theory's value.") -> None:
