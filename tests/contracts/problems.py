@@ -2,26 +2,17 @@
 
 import numpy as np
 import scipy.sparse
+from oracles import projections
 from oracles.sums import Sum
 
 from finitesum.constraints import Box, L1Ball, L2Ball
 from finitesum.problem import Problem
 
-
-def onto_l1_ball(x, radius=0.4):
-    """Sort, and lower all sizes by the same amount: Duchi et al. 2008."""
-    size = np.sort(np.abs(x))[::-1]
-    if size.sum() <= radius:
-        return x
-    levels = (np.cumsum(size) - radius) / np.arange(1, x.size + 1)
-    return np.sign(x) * np.maximum(np.abs(x) - levels[size > levels][-1], 0.0)
-
-
-#: Sets by name: the library's, and the projection in plain NumPy.
+#: Sets by name: the library's, and the projection in plain NumPy, in a metric.
 CONSTRAINTS = {
-    "l1-ball": (L1Ball(0.4), onto_l1_ball),
-    "box": (Box(-0.1, 0.3), lambda x: np.clip(x, -0.1, 0.3)),
-    "l2-ball": (L2Ball(0.5), lambda x: x * min(1.0, 0.5 / max(np.linalg.norm(x), 1e-300))),
+    "l1-ball": (L1Ball(0.4), lambda x, s=1.0: projections.onto_l1_ball(x, 0.4, s)),
+    "box": (Box(-0.1, 0.3), lambda x, s=1.0: np.clip(x, -0.1, 0.3)),
+    "l2-ball": (L2Ball(0.5), lambda x, s=1.0: projections.onto_l2_ball(x, 0.5, s)),
 }
 
 FORMATS = ("dense", "csr32", "csr64")

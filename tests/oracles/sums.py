@@ -15,6 +15,11 @@ LOSSES = {
         lambda u, y: -2.0 * y * np.maximum(0.0, 1.0 - y * u),
         lambda u, y: 2.0 * (y * u < 1.0),
     ),
+    "hinge": (
+        lambda u, y: np.maximum(0.0, 1.0 - y * u),
+        lambda u, y: -y * (y * u < 1.0),
+        lambda u, y: np.zeros_like(u),
+    ),
     "huber": (
         lambda u, y: np.where(np.abs(u - y) <= 1.35, 0.5 * (u - y) ** 2, 1.35 * (np.abs(u - y) - 0.675)),
         lambda u, y: np.clip(u - y, -1.35, 1.35),
@@ -90,6 +95,12 @@ class Sum:
         if self.project is not None:
             return np.concatenate([self.project(x[self.penalised]), x[~self.penalised]])
         return np.sign(x) * np.maximum(np.abs(x) - step * self.l1, 0.0)
+
+    def prox_in(self, x, metric):
+        """The projection of x in a metric; x itself without a constraint."""
+        if self.project is None:
+            return x
+        return np.concatenate([self.project(x[self.penalised], metric[self.penalised]), x[~self.penalised]])
 
     def optimality(self, x):
         return np.linalg.norm(x - self.prox(x - self.gradient(x), 1.0))

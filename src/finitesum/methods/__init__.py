@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from finitesum.methods.adaptive import AdaGrad, AdaHB, RMSProp
 from finitesum.methods.base import Card, Method, State
 from finitesum.methods.ciag import ACIAG, CIAG
 from finitesum.methods.gradient import AFG, FG
 from finitesum.methods.iag import IAG
 from finitesum.methods.incremental_gradient import IG
+from finitesum.methods.moments import SGD, Adam, AMSGrad, SGDMomentum
 from finitesum.methods.sag import SAG
 from finitesum.methods.saga import SAGA
+from finitesum.methods.subgradient import HB, NAG, PSG
 from finitesum.methods.svrg import SVRG, AccSVRG
 
 __all__ = [
@@ -18,20 +21,36 @@ __all__ = [
     "AFG",
     "CIAG",
     "FG",
+    "HB",
     "IAG",
     "IG",
     "METHODS",
+    "NAG",
+    "PSG",
     "SAG",
     "SAGA",
+    "SGD",
     "SVRG",
+    "AMSGrad",
     "AccSVRG",
+    "AdaGrad",
+    "AdaHB",
+    "Adam",
     "Card",
     "Method",
+    "RMSProp",
+    "SGDMomentum",
     "State",
     "as_method",
 ]
 
-METHODS: dict[str, type[Any]] = {cls.name: cls for cls in (FG, AFG, IG, IAG, SAG, SAGA, SVRG, AccSVRG, CIAG, ACIAG)}
+METHODS: dict[str, type[Any]] = {
+    cls.name: cls
+    for cls in (
+        *(FG, AFG, IG, IAG, SAG, SAGA, SVRG, AccSVRG, CIAG, ACIAG),
+        *(PSG, HB, NAG, AdaHB, AdaGrad, RMSProp, Adam, AMSGrad, SGD, SGDMomentum),
+    )
+}
 
 
 def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Method:
