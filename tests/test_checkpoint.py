@@ -19,14 +19,14 @@ from finitesum import minimize
 from finitesum.arrays import Vector
 from finitesum.checkpoint import Checkpoint, CheckpointError, flatten, load, save, unflatten
 
-#: A problem, and the arguments of a run of 60 passes that no tolerance ends.
+#: A problem, and the arguments of a run of 40 passes that no tolerance ends.
 CASE = """
 import numpy as np
 from finitesum import Problem
 rng = np.random.default_rng(0)
-X = rng.standard_normal((60, 5))
-problem = Problem.linear(X, X @ rng.standard_normal(5) + rng.standard_normal(60) > 0, alpha=0.01, batch_size=2)
-settings = {"tol": 0.0, "max_iter": 60, "sampling": "shuffled", "random_state": 3}
+X = rng.standard_normal((30, 3))
+problem = Problem.linear(X, X @ rng.standard_normal(3) + rng.standard_normal(30) > 0, alpha=0.01, batch_size=2)
+settings = {"tol": 0.0, "max_iter": 40, "sampling": "shuffled", "random_state": 3}
 """
 
 #: Runs the case in a process of its own: method, checkpoint, seconds between checkpoints. Prints the passes.
@@ -95,12 +95,12 @@ def test_a_run_killed_at_random_moments_goes_on_to_the_same_bits(method, tmp_pat
     k = 0
     for _ in range(2):  # the same run is killed again
         child = start_child(method, path, 0)
-        wait_for_pass(child, k + moments.randint(2, 12))
+        wait_for_pass(child, k + moments.randint(2, 10))
         time.sleep(moments.uniform(0.0, 0.006))  # anywhere in a pass, a write or a rename
         child.send_signal(signal.SIGKILL)
         child.communicate()
         k = load(path).header["loop"]["k"]
-        assert 0 < k < 60
+        assert 0 < k < 40
     resumed = minimize(problem, method=method, checkpoint=path, resume=True, **settings)
     assert bits(resumed) == whole
 
@@ -120,7 +120,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_and_a_note(method, tmp_path):
     assert bits(resumed) == bits(minimize(problem, method=method, **settings))
 
 
-@pytest.mark.parametrize("k", [1, 5, 59, 60])
+@pytest.mark.parametrize("k", [1, 5, 39, 40])
 @pytest.mark.parametrize("method", ["fg", "saga", "ciag"])
 def test_an_interrupt_in_a_callback_loses_nothing(method, k, tmp_path):
     problem, settings = the_case()
@@ -410,7 +410,7 @@ def test_every_truncated_file_is_refused(good):
 
 def test_a_flipped_bit_never_changes_a_number(tmp_path):
     path = tmp_path / "s.npz"
-    save(path, Checkpoint({"seed": 3}, {"state.x": np.arange(5.0), "trace": np.ones((2, 6))}))
+    save(path, Checkpoint({"seed": 3}, {"state.x": np.arange(3.0)}))
     content, expected = path.read_bytes(), load(path)
     refusals = 0
     for position in range(len(content)):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from finitesum.jit import COMPILED, kernel_part
+from finitesum.jit import COMPILED, kernel
 from finitesum.rows import CSRRows, DenseRows, as_rows, to_matrix
 
 
@@ -47,7 +47,7 @@ def entries(rows, table):
             table[i, rows.column(i, k)] += rows.entry(i, k)
 
 
-compiled_everything, compiled_entries = kernel_part(everything), kernel_part(entries)
+compiled_everything, compiled_entries = kernel(everything), kernel(entries)
 
 
 @pytest.mark.parametrize("intercept", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from contracts.problems import FORMATS, make_pair
 
 from finitesum import surrogate as memory
-from finitesum.jit import kernel
+from finitesum.jit import COMPILED, kernel
 from finitesum.measures import evaluate
 from finitesum.surrogate import Surrogate, empty_surrogate, full_hessian, full_surrogate, model_gradient, rebuilt
 
@@ -161,6 +161,7 @@ def _visit_flag(linear_sum, surrogate, pending, component, y):
     return memory.visit(linear_sum, surrogate, pending, component, y)
 
 
+@pytest.mark.filterwarnings("error" if COMPILED else "ignore:.*encountered in:RuntimeWarning")
 def test_a_visit_tells_whether_its_derivatives_are_finite():
     problem, _ = make_pair(loss="poisson")
     pending = memory.new_pending(problem)
