@@ -87,7 +87,7 @@ def run(
                 absent[grid.name] = str(error)
                 continue
             results.append(_results_of(grid, images, out, device, verbose))
-            files += [out / f"{grid.name}.csv", _write(out / f"{grid.name}.png", to_png(_figure(results[-1])))]
+            files += [out / f"{grid.name}.csv", _write(out / f"{grid.name}.png", to_png(_figure(results[-1]), dpi=110))]
     if not results:
         raise DataError(" ".join(absent.values()) or "no grid was given.")
     statements = judge(results)

@@ -69,7 +69,7 @@ def _head(results: Sequence[Results], command: str, size: str) -> str:
         f"# Networks of the heavy-ball paper, size {size}",
         "",
         f"Command: `{command}`. Device: {', '.join(devices)}. torch {', '.join(versions)}. "
-        f"{seconds / 60.0:.1f} minutes of training.",
+        f"{seconds / 60.0:.1f} minutes of training by the clock, whatever else the machine did.",
     ]
     if size != "full":
         lines += [
