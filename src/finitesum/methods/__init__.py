@@ -11,6 +11,8 @@ from finitesum.methods.gradient import AFG, FG
 from finitesum.methods.iag import IAG
 from finitesum.methods.incremental_gradient import IG
 from finitesum.methods.moments import SGD, Adam, AMSGrad, SGDMomentum
+from finitesum.methods.newton import Newton
+from finitesum.methods.nim import NIM
 from finitesum.methods.sag import SAG
 from finitesum.methods.saga import SAGA
 from finitesum.methods.subgradient import HB, NAG, PSG
@@ -26,6 +28,7 @@ __all__ = [
     "IG",
     "METHODS",
     "NAG",
+    "NIM",
     "PSG",
     "SAG",
     "SAGA",
@@ -38,6 +41,7 @@ __all__ = [
     "Adam",
     "Card",
     "Method",
+    "Newton",
     "RMSProp",
     "SGDMomentum",
     "State",
@@ -47,7 +51,7 @@ __all__ = [
 METHODS: dict[str, type[Any]] = {
     cls.name: cls
     for cls in (
-        *(FG, AFG, IG, IAG, SAG, SAGA, SVRG, AccSVRG, CIAG, ACIAG),
+        *(FG, AFG, IG, IAG, SAG, SAGA, SVRG, AccSVRG, CIAG, ACIAG, NIM, Newton),
         *(PSG, HB, NAG, AdaHB, AdaGrad, RMSProp, Adam, AMSGrad, SGD, SGDMomentum),
     )
 }

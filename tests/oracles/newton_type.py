@@ -1,0 +1,141 @@
+"""NIM, IQN and Newton's method from their equations; F is an `oracles.sums.Sum`.
+
+Each function yields the iterate after every pass. Models are summed afresh from stored anchors at each visit.
+"""
+
+import numpy as np
+
+
+def minimise(F, gradient, H, y):
+    """argmin_v g'(v - y) + 1/2 (v - y)'H (v - y) + r(v): by a linear system, or by steps until nothing moves."""
+    if F.project is None and not F.l1.any():
+        return y - np.linalg.solve(H, gradient)
+    if F.project is not None:
+        return projected(F, gradient, H, y)
+    x = y.copy()
+    for _ in range(20_000):
+        last = x.copy()
+        for j in range(x.size):
+            moved = x[j] - (gradient[j] + H[j] @ (x - y)) / H[j, j]
+            x[j] = np.sign(moved) * max(abs(moved) - F.l1[j] / H[j, j], 0.0)
+        if np.abs(x - last).max() <= 1e-15:
+            break
+    return x
+
+
+def projected(F, gradient, H, y):
+    x, step = y.copy(), 1.0 / np.linalg.eigvalsh(H)[-1]
+    for _ in range(100_000):
+        last, x = x, F.prox(x - step * (gradient + H @ (x - y)), step)
+        if np.abs(x - last).max() <= 1e-15:
+            break
+    return x
+
+
+def conjugate_gradients(F, gradient, H, y, missing):
+    """Until the residual's largest entry is at most min(1, sqrt(G)) G, or 1 in the first pass; at least one step."""
+    size = np.abs(gradient).max()
+    tolerance = 1.0 if missing else min(1.0, np.sqrt(size)) * size
+    x, r = y.copy(), -gradient
+    p = r
+    for _ in range(y.size):
+        if not p @ H @ p > 0:
+            break
+        length = (r @ r) / (p @ H @ p)
+        x, last, r = x + length * p, r, r - length * H @ p
+        if np.abs(r).max() <= tolerance:
+            break
+        p = r + (r @ r) / (last @ last) * p
+    return x
+
+
+def majorant(u):
+    """tanh(u/2) / (2u): Jaakkola and Jordan's curvature for the logistic loss."""
+    half = np.maximum(np.abs(u) / 2, 1e-9)
+    return np.tanh(half) / (4 * half)
+
+
+class Models:
+    """The components' Taylor models: anchors, and whether they have the majorant's curvature."""
+
+    def __init__(self, F, x0, full):
+        self.F = F
+        self.anchors = np.tile(x0, (F.m, 1))
+        self.seen = np.full(F.m, full)
+        self.majorised = np.zeros(F.m, dtype=bool)
+
+    def curvature(self, j, x, majorised):
+        block = self.F.blocks[j]
+        u = self.F.predictions(x, block)
+        c = self.F.p[block] * (majorant(u) if majorised else self.F.d2(u, self.F.y[block]))
+        return (self.F.Z[block].T * c) @ self.F.Z[block]
+
+    def gradient(self, x):
+        """The gradient of the mean model at x: unseen components contribute nothing."""
+        total = self.F.l2 * x
+        for j in np.flatnonzero(self.seen):
+            total += self.F.loss_gradient(j, self.anchors[j]) / self.F.m
+            total += self.curvature(j, self.anchors[j], self.majorised[j]) @ (x - self.anchors[j])
+        return total
+
+    def hessian(self):
+        seen = np.flatnonzero(self.seen)
+        shares = [self.curvature(j, self.anchors[j], self.majorised[j]) for j in seen]
+        return sum(shares) + np.diag(self.F.l2)
+
+    def move(self, j, x, majorised=False):
+        self.anchors[j], self.seen[j], self.majorised[j] = x, True, majorised
+
+
+def nim(F, x0, orders, damping=1.0, solver="exact", full=False):
+    x, models = x0.copy(), Models(F, x0, full)
+    for order in orders:
+        for j in order:
+            models.move(j, x)
+            gradient, H = models.gradient(x), models.hessian()
+            if solver == "inexact" and F.project is None and not F.l1.any():
+                z = conjugate_gradients(F, gradient, H, x, not models.seen.all())
+            else:
+                z = minimise(F, gradient, H, x)
+            x = x + damping * (z - x)
+        yield x
+
+
+def guarded_nim(F, x0, orders):
+    """NIM, exact, logistic: majorants while R > 0.9, second derivatives once R < 1/2 (half of it after each failure)."""
+    x, models = x0.copy(), Models(F, x0, False)
+    failure, movement = np.zeros(F.dim), np.zeros(F.dim)
+    keep = 1 - 1 / max(0.1 * F.m, 1.0)
+    majorised, trusted, compared, ratio = True, 0.5, 0, np.nan
+    for order in orders:
+        for j in order:
+            if models.seen[j]:
+                anchor = models.anchors[j]
+                predicted = models.curvature(j, anchor, False) @ (x - anchor)
+                change = (F.loss_gradient(j, x) - F.loss_gradient(j, anchor)) / F.m
+                failure, movement = keep * failure + change - predicted, keep * movement + predicted
+                compared += 1
+            was_seen = models.seen[j]
+            models.move(j, x, majorised)
+            if was_seen and compared >= 3 and np.linalg.norm(movement) > 1e-15:
+                ratio = np.linalg.norm(failure) / np.linalg.norm(movement)
+                if ratio < trusted:
+                    majorised = False
+                elif ratio > 0.9 and not majorised:
+                    majorised, trusted = True, trusted / 2
+            x = minimise(F, models.gradient(x), models.hessian(), x)
+        yield x, failure, movement, majorised
+
+
+def newton(F, x0, n_passes, damping=None):
+    x = x0.copy()
+    for _ in range(n_passes):
+        gradient = F.gradient(x)
+        way = minimise(F, gradient, F.hessian(x), x) - x
+        predicted = gradient @ way + F.l1 @ (np.abs(x + way) - np.abs(x))
+        rounding = F.n * np.finfo(float).eps * abs(F.objective(x))
+        t = 1.0 if damping is None else damping
+        while damping is None and not F.objective(x + t * way) <= F.objective(x) + 1e-4 * t * predicted + rounding:
+            t /= 2
+        x = x + t * way
+        yield x

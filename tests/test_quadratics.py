@@ -1,0 +1,83 @@
+"""The minimisers of quadratic models against their optimality conditions, and weighted Gram matrices."""
+
+import numpy as np
+import pytest
+from contracts.problems import make_pair
+from oracles import newton_type as oracle
+
+from finitesum.quadratics import hessian_of, minimise_model, solve_spd
+
+
+def random_model(rng, d, rank=None):
+    A = rng.standard_normal((rank or 2 * d, d))
+    return A.T @ A, rng.standard_normal(d), rng.standard_normal(d)
+
+
+def test_solves_positive_definite_systems_from_the_lower_triangle():
+    H, g, _ = random_model(np.random.default_rng(0), 9)
+    garbage = np.tril(H) + np.triu(np.full((9, 9), np.nan), 1)
+    np.testing.assert_allclose(solve_spd(garbage, g), np.linalg.solve(H, g), rtol=1e-10)
+
+
+def test_a_singular_system_is_solved_on_its_range():
+    rng = np.random.default_rng(1)
+    H, _, y = random_model(rng, 8, rank=5)
+    solution = solve_spd(H, H @ y)
+    np.testing.assert_allclose(H @ solution, H @ y, rtol=1e-6, atol=1e-8)
+    assert np.linalg.norm(solution) < 10 * np.linalg.norm(y)
+
+
+def test_zero_curvature_gives_a_gradient_step():
+    np.testing.assert_array_equal(solve_spd(np.zeros((2, 2)), np.array([3.0, -1.0])), [3.0, -1.0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("intercept", [False, True])
+def test_l1_minimisers_meet_the_optimality_conditions_to_rounding(seed, intercept):
+    rng = np.random.default_rng(seed)
+    problem, F = make_pair(n=40, d=12, alpha=rng.choice([0.1, 1.0, 5.0]), l1_ratio=1.0, intercept=intercept)
+    H, g, y = random_model(rng, problem.dim)
+    x = minimise_model(problem, H, g, y, 0.0)
+    slope = g + H @ (x - y)
+    scale = np.abs(g).max() + np.abs(H).max() * np.abs(y).max()
+    assert np.abs(x - F.prox(x - slope, 1.0)).max() <= 1e-13 * scale
+
+
+def test_l1_minimisers_of_badly_conditioned_models():
+    rng = np.random.default_rng(3)
+    problem, F = make_pair(n=40, d=12, alpha=0.01, l1_ratio=1.0)
+    A = rng.standard_normal((30, 12)) * np.logspace(0, -4, 12)
+    H, g, y = A.T @ A, A.T @ rng.standard_normal(30), np.zeros(12)
+    x = minimise_model(problem, H, g, y, 0.0)
+    assert np.abs(x - F.prox(x - g - H @ (x - y), 1.0)).max() <= 1e-12
+
+
+def test_a_large_penalty_gives_exact_zeros():
+    problem, _ = make_pair(alpha=100.0, l1_ratio=1.0)
+    H, g, y = random_model(np.random.default_rng(4), problem.dim)
+    np.testing.assert_array_equal(minimise_model(problem, H, g, y, 0.0), np.zeros(problem.dim))
+
+
+@pytest.mark.parametrize("constraint", ["box", "l1-ball"])
+def test_constrained_minimisers_are_fixed_points_of_the_projected_step(constraint):
+    problem, F = make_pair(constraint=constraint)
+    H, g, y = random_model(np.random.default_rng(5), problem.dim)
+    x = minimise_model(problem, H, g, y, 1e-12)
+    np.testing.assert_allclose(x, oracle.projected(F, g, H, y), atol=1e-10)
+
+
+def test_a_model_that_is_not_finite_has_no_minimiser():
+    problem, _ = make_pair()
+    H, g, y = random_model(np.random.default_rng(6), problem.dim)
+    H[2, 2] = np.inf
+    assert np.isnan(minimise_model(problem, H, g, y, 0.0)).all()
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32", "csr64"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_hessians_equal_their_definition(form, intercept):
+    problem, F = make_pair(form, n=50, intercept=intercept, weighted=True)
+    x = np.random.default_rng(7).standard_normal(problem.dim)
+    H = hessian_of(problem, F.d2(F.predictions(x), F.y))
+    np.testing.assert_allclose(H, F.hessian(x), rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(H, H.T)
