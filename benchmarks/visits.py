@@ -116,8 +116,8 @@ def saga_passes(data: Path | None, rounds: int) -> None:
         ratios = sorted(x / ((z - overhead) * share) for x, z in pairs)
         report(
             f"SAGA, {name}: a pass against scikit-learn's",
-            a / passes,
-            (b - overhead) * share / passes,
+            a / PASSES,
+            (b - overhead) * share / PASSES,
             ratios,
             1e3,
             "ms",

@@ -113,8 +113,8 @@ def _visit_sparse_row(
         else:  # no step overdue is not worth a branch: it is the identity
             x[j] = lazy.powers[np.uint64(overdue)] * x[j] - step_size * mean_gradient[j] * lazy.sums[np.uint64(overdue)]
         prediction += rows.entry(i, k) * x[j]
-    for j in range(linear_sum.n_penalised, x.size):
-        prediction += x[j]
+    for last in range(linear_sum.n_penalised, x.size):
+        prediction += x[last]
     slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
     weight = linear_sum.equal_weight if linear_sum.equal_weight > 0.0 else linear_sum.weights[i]
     rise = weight * (slope - slopes[i])
@@ -127,8 +127,8 @@ def _visit_sparse_row(
             x[j] = linear_sum.penalty.prox_at(x[j], step_size)
         mean_gradient[j] += difference
         lazy.done[j] = now + 1
-    for j in range(linear_sum.n_penalised, x.size):
-        change[j] = rise
+    for last in range(linear_sum.n_penalised, x.size):
+        change[last] = rise
     return np.isfinite(slope)  # type: ignore[no-any-return]
 
 

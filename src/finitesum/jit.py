@@ -28,13 +28,14 @@ import inspect
 import os
 import tempfile
 import types as python_types
+import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defined]
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
 from numba.extending import overload
@@ -145,8 +146,23 @@ class _CacheContent(CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Locator,)
 
 
+class _KernelFiles(IndexDataCacheFile):  # type: ignore[misc]
+    """The files of a kernel. Numba numbers them, so that two processes at once could give one name to two kinds of code."""
+
+    def _data_name(self, number: int) -> str:
+        return f"{super()._data_name(number)}-{uuid.uuid4().hex[:12]}"
+
+
 class _KernelCache(FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheContent
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = _KernelFiles(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
 
 
 def _is_foreign(value: object) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from finitesum.arrays import Vector
 from finitesum.jit import kernel
@@ -39,6 +38,8 @@ def _gram_product(linear_sum: LinearSum, x: Vector, out: Vector) -> None:
 
 def gram_eigenvalue(problem: Problem) -> float:
     """Return an upper estimate of lambda_max(sum_i p_i z_i z_i'), by Lanczos (1 % above its value, some ten passes)."""
+    from scipy.sparse.linalg import LinearOperator, eigsh  # not at the top: most runs never need it
+
     dim = problem.dim
 
     def product(x: Vector) -> Vector:

@@ -60,8 +60,9 @@ def empty_surrogate(problem: Problem) -> Surrogate:
 
 def copy_surrogate(surrogate: Surrogate) -> Surrogate:
     """Return a copy that may be written to."""
-    *arrays, hessian = surrogate
-    return Surrogate(*(array.copy() for array in arrays), symmetric.copy(hessian, surrogate.linear.size))
+    margins, slopes, curvatures, visited, linear, hessian = surrogate
+    hessian = symmetric.copy(hessian, linear.size)
+    return Surrogate(margins.copy(), slopes.copy(), curvatures.copy(), visited.copy(), linear.copy(), hessian)
 
 
 def full_hessian(surrogate: Surrogate) -> Matrix:

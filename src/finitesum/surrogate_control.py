@@ -13,10 +13,11 @@ true slope that gives, for free,
     pi    = sum_i p_i phi''_i (u_i - last u_i) z_i       (the change that was predicted)
 
 and the ratio R = ||E delta|| / ||E pi|| of their running sums is the factor by which a model solved exactly would shrink
-the gradient in a pass. R > 1 is Newton's overshooting. Where the loss has a quadratic majorant, components visited while R
-is large take the majorant's curvature instead of the second derivative (with all of them the method is incremental MM,
-which cannot diverge); they return to second derivatives once R is small. A single row whose model failed and whose failure
-outweighs the running sum does so by itself, whatever R is. Other losses limit the move of a visit instead.
+the gradient in a pass. R > 1 is Newton's overshooting. Where the loss has a quadratic majorant, doubtful rows take its
+curvature instead of the second derivative: all rows while R is large (the method is then incremental MM, which cannot
+diverge), only rows on the wrong side while R is middling (there the loss is nearly linear and its second derivative says
+nothing of what comes; on the right side it is to be trusted), none once R is small; and whatever R is, a single row whose
+model failed and whose failure outweighs the running sum. Other losses limit the move of a visit instead.
 
 The first pass has nothing to compare but revisits: a few visits to components already seen supply R there, and they count.
 
@@ -51,8 +52,8 @@ from finitesum.surrogate import (
 )
 from finitesum.symmetric import padded_size
 
-#: R below which the models are trusted, and above which they are not.
-TRUSTED, DISTRUSTED = 0.5, 0.9
+#: R below which the models are trusted altogether, below which they are trusted in the main, and above which not at all.
+FULLY_TRUSTED, TRUSTED, DISTRUSTED = 0.2, 0.5, 0.9
 
 #: Model steps a visit may take at most: beyond it a visit costs more than it can gain.
 MOST_MODEL_STEPS = 200
@@ -70,6 +71,19 @@ class Rule(NamedTuple):
     model_steps: int  # a visit; 0 means as many as the condition asks for
     mu: float  # a known lower bound on the curvature
     has_majorant: bool
+    has_signs: bool  # targets are -1 and +1
+
+
+class Guard(NamedTuple):
+    """What is known of the models' worth, and what follows from it."""
+
+    ratio: float  # R, NaN before it is known
+    usual_failure: float  # ||E delta||
+    n_compared: int  # comparisons up to now
+    doubt: int  # 2: every row takes the majorant's curvature; 1: those on the wrong side do; 0: none
+    radius: float  # the largest move of a visit, where there is no majorant
+    quiet_until: int  # the visit before which the radius is not changed again
+    cut_ratio: float  # R at the last cut of the radius
 
 
 class Control(NamedTuple):
@@ -78,35 +92,29 @@ class Control(NamedTuple):
     direction: Vector  # (padded d,)  of the power iteration
     failure: Vector  # (d,)  E delta
     movement: Vector  # (d,)  E pi
+    guard: Guard
     eigenvalue: float  # lambda
     t: float  # of Nesterov's sequence
-    ratio: float  # R, NaN before it is known
-    n_compared: int  # comparisons that R rests on, up to now
-    majorised: bool  # whether visits take the majorant's curvature
-    radius: float  # the largest move of a visit, where there is no majorant
-    quiet_until: int  # the visit before which the radius is not changed again
-    cut_ratio: float  # R at the last cut of the radius
     n_visits: int
 
 
 def new_control(problem: Problem, x0: Vector) -> Control:
     """Return the control before the first visit."""
     dim = problem.dim
-    radius = 10.0 * max(1.0, float(np.linalg.norm(x0))) / problem.n_components
-    return Control(
-        direction=np.zeros(padded_size(dim)),
-        failure=np.zeros(dim),
-        movement=np.zeros(dim),
-        eigenvalue=0.0,
-        t=1.0,
+    guard = Guard(
         ratio=math.nan,
+        usual_failure=0.0,
         n_compared=0,
-        majorised=math.isfinite(problem.loss.majorant(0.0, 1.0)),
-        radius=radius,
+        doubt=2,
+        radius=10.0 * max(1.0, float(np.linalg.norm(x0))) / problem.n_components,
         quiet_until=0,
         cut_ratio=math.inf,
-        n_visits=0,
     )
+    return Control(np.zeros(padded_size(dim)), np.zeros(dim), np.zeros(dim), guard, 0.0, 1.0, 0)
+
+
+def _has_majorant(problem: Problem) -> bool:
+    return math.isfinite(problem.loss.majorant(0.0, 1.0))
 
 
 def copy_control(control: Control) -> Control:
@@ -116,7 +124,6 @@ def copy_control(control: Control) -> Control:
     )
 
 
-@kernel_part
 def comparison_window(n_components: int) -> float:
     """Return h, the visits that the running sums look back on: a tenth of a pass."""
     return max(0.1 * n_components, 1.0)
@@ -137,9 +144,9 @@ def _compared_visit(
     pending: Pending,
     component: int,
     y: Vector,
-    majorised: bool,
+    guard: Guard,
     has_majorant: bool,
-    usual_failure: float,
+    has_signs: bool,
     keep: float,
     failure: Vector,
     movement: Vector,
@@ -164,14 +171,14 @@ def _compared_visit(
         slope, curvature = loss.d1_d2(margin + offset, target)
         if not (np.isfinite(slope) and np.isfinite(curvature)):
             return np.nan
-        doubtful = majorised
+        doubtful = guard.doubt == 2 or (guard.doubt == 1 and has_signs and target * (margin + offset) < 0.0)
         if seen:
             predicted = loss.d2(surrogate.margins[i] + offset, target) * (margin - surrogate.margins[i])
             missed = slope - surrogate.slopes[i] - predicted
             rows.add_to(i, weight * missed, failure)
             rows.add_to(i, weight * predicted, movement)
             if abs(missed) > DISTRUSTED * abs(predicted):
-                doubtful = doubtful or weight * abs(missed) * np.sqrt(rows.squared_norm(i)) > 0.5 * usual_failure
+                doubtful = doubtful or weight * abs(missed) * np.sqrt(rows.squared_norm(i)) > 0.5 * guard.usual_failure
         if doubtful and has_majorant:
             curvature = loss.majorant(margin + offset, target)
         rise = weight * (curvature - surrogate.curvatures[i])
@@ -239,6 +246,12 @@ def _model_step(
 
 
 @kernel_part
+def _copy(x: Vector, out: Vector) -> None:
+    for j in range(x.size):
+        out[j] = x[j]
+
+
+@kernel_part
 def _extrapolate(x: Vector, previous: Vector, extrapolation: float, y: Vector) -> None:
     for j in range(x.size):
         y[j] = x[j] + extrapolation * (x[j] - previous[j])
@@ -259,143 +272,154 @@ def _pull_back(x: Vector, start: Vector, radius: float) -> bool:
 
 
 @kernel_part
-def _new_radius(
-    radius: float, ratio: float, cut_ratio: float, quiet_until: int, now: int, n_components: int, window: float
-) -> tuple[float, int, float]:
-    """Return the radius, the visit before which it stays, and R at the last cut."""
-    if ratio < TRUSTED and now >= quiet_until:
-        return 4.0 * radius, now + max(int(min(window, n_components / 4.0)), 1), np.inf
-    if ratio > DISTRUSTED and (now >= quiet_until or ratio > 2.0 * cut_ratio):
-        return radius * max(0.05, 0.45 / ratio), now + n_components, ratio
-    return radius, quiet_until, cut_ratio
+def _judge(guard: Guard, rule: Rule, failure: float, movement: float, now: int, m: int, window: float) -> Guard:
+    """Return what the guard thinks after one more comparison, given ||E delta|| and ||E pi||."""
+    ratio, doubt = guard.ratio, guard.doubt
+    radius, quiet_until, cut_ratio = guard.radius, guard.quiet_until, guard.cut_ratio
+    n_compared = guard.n_compared + 1
+    if n_compared >= 3 and movement > 1e-15:
+        ratio = failure / movement
+        if rule.has_majorant:
+            if ratio > DISTRUSTED:
+                doubt = 2
+            elif doubt == 2 and ratio < TRUSTED:
+                doubt = 1
+            elif doubt < 2:
+                doubt = 0 if ratio < FULLY_TRUSTED else (1 if ratio > TRUSTED else doubt)
+        elif ratio < TRUSTED and now >= quiet_until:
+            radius, cut_ratio = 4.0 * radius, np.inf
+            quiet_until = now + max(int(min(window, m / 4.0)), 1)
+        elif ratio > DISTRUSTED and (now >= quiet_until or ratio > 2.0 * cut_ratio):
+            radius, cut_ratio = radius * max(0.05, 0.45 / ratio), ratio
+            quiet_until = now + m
+    return Guard(ratio, failure, n_compared, doubt, radius, quiet_until, cut_ratio)
+
+
+@kernel_part
+def _shrunk(guard: Guard, quiet_until: int) -> Guard:
+    ratio, usual_failure, n_compared, doubt, radius, _, cut_ratio = guard
+    return Guard(ratio, usual_failure, n_compared, doubt, 0.1 * radius, quiet_until, cut_ratio)
+
+
+@kernel_part
+def _bound_eigenvalue(
+    surrogate: Surrogate, pending: Pending, control: Control, bound: float, gradient: Vector, now: int, m: int
+) -> float:
+    """Return the bound on lambda_max(H) after visit `now`, sharpened from time to time; `gradient` is overwritten."""
+    if now > 100 and now % (-(-m // 50)) != 0:
+        return bound
+    n_steps = 8 if now <= 10 else 2
+    return max(_power_steps(surrogate, pending, control.direction, gradient, n_steps, bound), SLOWEST_FALL * bound)
+
+
+@kernel_part
+def _accelerate(rule: Rule, eigenvalue: float, t: float) -> tuple[float, float]:
+    """Return the next t of Nesterov's sequence and the extrapolation."""
+    if not rule.accelerated or eigenvalue <= 0.0:
+        return 1.0, 0.0
+    root = np.sqrt(min(rule.mu / eigenvalue, 1.0))
+    t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
+    return t_next, min((t - 1.0) / t_next, (1.0 - root) / (1.0 + root))
+
+
+@kernel_part
+def _model_steps(
+    linear_sum: LinearSum,
+    surrogate: Surrogate,
+    pending: Pending,
+    rule: Rule,
+    x: Vector,
+    previous: Vector,
+    y: Vector,
+    gradient: Vector,
+    eigenvalue: float,
+    t: float,
+    t_next: float,
+) -> float:
+    """Take the model steps of a visit, the first from y; return t."""
+    n_steps = rule.model_steps
+    if n_steps == 0:
+        kappa = eigenvalue / max(rule.mu, 1e-10 * eigenvalue)
+        n_steps = min(max(1, int(np.ceil(8.0 * np.sqrt(kappa) / linear_sum.n_components))), MOST_MODEL_STEPS)
+    for step in range(n_steps):
+        if step > 0:
+            t_next, extrapolation = _accelerate(rule, eigenvalue, t)
+            _extrapolate(x, previous, extrapolation, y)
+        step_size = rule.step_factor / eigenvalue
+        restart = _model_step(linear_sum, surrogate, pending, x, previous, y, gradient, step_size)
+        t = t_next
+        if restart or not rule.accelerated:
+            t = 1.0
+            _copy(x, previous)
+    return t
 
 
 @kernel
 def _controlled_visits(
     linear_sum: LinearSum,
     order: Indices,
-    n_probes: int,
+    window: float,
     x: Vector,
     previous: Vector,
     surrogate: Surrogate,
     pending: Pending,
     control: Control,
     rule: Rule,
-) -> tuple[Control, int, bool]:
-    """Visit the components of `order`, in place; return the control, the visits (probes included) and if all is finite."""
+) -> Control:
+    """Visit the components of `order`, in place; x becomes NaN where even the start has no finite derivatives."""
     m = linear_sum.n_components
-    direction, failure, movement = control.direction, control.failure, control.movement
-    eigenvalue, t, ratio = control.eigenvalue, control.t, control.ratio
-    n_compared, majorised = control.n_compared, control.majorised
-    radius, quiet_until, cut_ratio = control.radius, control.quiet_until, control.cut_ratio
-    now = control.n_visits
-    y = np.zeros(direction.size)
-    gradient = np.zeros(direction.size)
-    start = np.empty(x.size)
-    finite = True
-    usual_failure = _norm(failure)
-    interval = -(-m // 50)
-    window = comparison_window(m)
-    if n_probes > 0:
-        window = min(max(0.1 * n_probes, 3.0), 50.0)
-    n_visits = order.size + n_probes
-    probes_done = 0
-    for k in range(n_visits):
-        if probes_done < n_probes and (probes_done + 1) * n_visits <= (k + 1) * n_probes and k > 0:
-            component = order[(7919 * k + 104729) % (k - probes_done)]  # one that was visited in this pass
-            probes_done += 1
-        else:
-            component = order[k - probes_done]
-        extrapolation = 0.0
-        t_next = 1.0
-        if rule.accelerated and eigenvalue > 0.0:
-            root = np.sqrt(min(rule.mu / eigenvalue, 1.0))
-            t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
-            extrapolation = min((t - 1.0) / t_next, (1.0 - root) / (1.0 + root))
+    guard, eigenvalue, t, now = control.guard, control.eigenvalue, control.t, control.n_visits
+    y = np.zeros(control.direction.size)
+    gradient = np.zeros(control.direction.size)
+    start = x.copy()
+    for component in order:
+        compared = surrogate.visited[component]
+        t_next, extrapolation = _accelerate(rule, eigenvalue, t)
         _extrapolate(x, previous, extrapolation, y)
-        was_visited = surrogate.visited[component]
         increase = _compared_visit(
             linear_sum,
             surrogate,
             pending,
             component,
             y,
-            majorised,
+            guard,
             rule.has_majorant,
-            usual_failure,
+            rule.has_signs,
             1.0 - 1.0 / window,
-            failure,
-            movement,
+            control.failure,
+            control.movement,
             eigenvalue,
-            direction,
+            control.direction,
         )
-        if not np.isfinite(increase):
-            finite = False
-            break
-        n_compared += 1 if was_visited else 0
         now += 1
-        eigenvalue += increase
-        if now <= 100 or now % interval == 0:
-            n_steps = 8 if now <= 10 else 2
-            estimate = _power_steps(surrogate, pending, direction, gradient, n_steps, eigenvalue)
-            eigenvalue = max(estimate, SLOWEST_FALL * eigenvalue)
-        if eigenvalue <= 0.0:
-            continue
-        n_steps = rule.model_steps
-        if n_steps == 0:
-            mu = max(rule.mu, eigenvalue * 1e-10)
-            n_steps = min(max(1, int(np.ceil(8.0 * np.sqrt(eigenvalue / mu) / m))), MOST_MODEL_STEPS)
-        start[:] = x
-        for step in range(n_steps):
-            if step > 0:
-                root = np.sqrt(min(rule.mu / eigenvalue, 1.0))
-                t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
-                extrapolation = min((t - 1.0) / t_next, (1.0 - root) / (1.0 + root))
-                _extrapolate(x, previous, extrapolation, y)
-            restart = _model_step(
-                linear_sum, surrogate, pending, x, previous, y, gradient, rule.step_factor / eigenvalue
-            )
-            t = t_next
-            if restart or not rule.accelerated:
-                t = 1.0
-                previous[:] = x
-        if not rule.has_majorant and _pull_back(x, start, radius):
+        radius = guard.radius
+        if not np.isfinite(increase):  # an exponential overflowed: halfway back to where it did not, and smaller moves
+            for j in range(x.size):
+                x[j] = 0.5 * (x[j] + start[j]) if now > 1 else np.nan
+            radius = -1.0
+            guard = _shrunk(guard, now + m)
+        else:
+            eigenvalue = _bound_eigenvalue(surrogate, pending, control, eigenvalue + increase, gradient, now, m)
+            start[:] = x
+            if eigenvalue > 0.0:
+                t = _model_steps(linear_sum, surrogate, pending, rule, x, previous, y, gradient, eigenvalue, t, t_next)
+            if compared:
+                guard = _judge(guard, rule, _norm(control.failure), _norm(control.movement), now, m, window)
+        pulled = not rule.has_majorant and radius >= 0.0 and _pull_back(x, start, radius)
+        if pulled or guard.radius < radius or radius < 0.0:
             t = 1.0
             previous[:] = x
-        if was_visited and n_compared >= 3:
-            scale = _norm(movement)
-            usual_failure = _norm(failure)
-            if scale > 1e-15:
-                ratio = usual_failure / scale
-                if rule.has_majorant:
-                    if ratio < TRUSTED:
-                        majorised = False
-                    elif ratio > DISTRUSTED:
-                        majorised = True
-                else:
-                    new_radius, quiet_until, cut_ratio = _new_radius(
-                        radius, ratio, cut_ratio, quiet_until, now, m, window if n_probes > 0 else np.inf
-                    )
-                    if new_radius < radius:
-                        t = 1.0
-                        previous[:] = x
-                    radius = new_radius
     finish_visits(surrogate, pending)
-    done = Control(
-        direction,
-        failure,
-        movement,
-        eigenvalue,
-        t,
-        ratio,
-        n_compared,
-        majorised,
-        radius,
-        quiet_until,
-        cut_ratio,
-        now,
-    )
-    return done, now - control.n_visits, finite
+    return Control(control.direction, control.failure, control.movement, guard, eigenvalue, t, now)
+
+
+def _with_revisits(order: Indices, n_revisits: int) -> Indices:
+    """Return the order with some visits more, spread over it, of components that came before."""
+    if n_revisits == 0:
+        return order
+    places = np.linspace(1, order.size, n_revisits).astype(np.int64)  # before so many of the order come after each
+    earlier = order[(7919 * np.arange(n_revisits) + 104_729) % places]
+    return np.insert(order, places, earlier)
 
 
 def controlled_pass(
@@ -415,18 +439,21 @@ def controlled_pass(
     """
     m = problem.n_components
     first = not bool(surrogate.visited.any())
-    n_probes = math.ceil(m * max(0.05, min(0.5, 10.0 / m))) if first and m > 1 else 0
+    n_revisits = math.ceil(m * max(0.05, min(0.5, 10.0 / m))) if first and m > 1 else 0
+    window = min(max(0.1 * n_revisits, 3.0), 50.0) if n_revisits else comparison_window(m)
     rule = Rule(
         accelerated=accelerated,
         step_factor=1.0 if accelerated else 1.8,
         model_steps=model_steps,
         mu=strong_convexity(problem),
-        has_majorant=math.isfinite(problem.loss.majorant(0.0, 1.0)),
+        has_majorant=_has_majorant(problem),
+        has_signs=problem.loss.target_kind() == "sign",
     )
-    control, n_visits, _ = _controlled_visits(
-        problem.view, order, n_probes, x, previous, surrogate, new_pending(problem), copy_control(control), rule
+    visits = _with_revisits(order, n_revisits)
+    control = _controlled_visits(
+        problem.view, visits, window, x, previous, surrogate, new_pending(problem), copy_control(control), rule
     )
-    return control, n_visits
+    return control, visits.size
 
 
 def free_certificate(problem: Problem, control: Control) -> float:

@@ -229,8 +229,8 @@ class CIAG:
         return error + surrogate_optimality(problem, state.x, model_gradient(state.surrogate, state.x))
 
     def default_batch_size(self, problem: Problem) -> int:
-        """Return the size at which the data access of a visit costs what the d x d product costs."""
-        return balanced_batch_size(problem)
+        """Return 1 without acceleration, which large components slow down; with it, what balances data and product."""
+        return 1 if self.extrapolation == 0.0 else balanced_batch_size(problem)
 
 
 @dataclass(frozen=True)
