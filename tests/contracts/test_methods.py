@@ -114,27 +114,30 @@ def start(problem, seed=5):
     return np.random.default_rng(seed).standard_normal(problem.dim)
 
 
-@pytest.mark.parametrize("form", FORMATS)
+#: (format, problem): the common problems in every format, the others in one each, since every pair is compiled anew.
+SETTINGS = [
+    *((form, {}) for form in FORMATS),
+    *((form, {"batch_size": 4, "intercept": True, "weighted": True}) for form in FORMATS),
+    *((form, {"l1_ratio": 0.7, "alpha": 0.1, "intercept": True}) for form in FORMATS),
+    *((form, {"batch_size": 23, "l1_ratio": 0.3}) for form in FORMATS),
+    ("csr32", {"loss": "squared", "alpha": 0.0, "batch_size": 2}),
+    ("dense", {"loss": "poisson", "weighted": True, "intercept": True}),
+    ("csr32", {"loss": "huber", "batch_size": 3}),
+    ("dense", {"loss": "squared-hinge", "l1_ratio": 0.5}),
+    ("csr32", {"loss": "smoothed-hinge", "weighted": True, "batch_size": 5}),
+    ("csr32", {"constraint": "l1-ball", "intercept": True, "batch_size": 2}),
+    ("dense", {"constraint": "box"}),
+    ("csr32", {"loss": "hinge", "alpha": 0.0, "constraint": "l1-ball", "weighted": True}),
+    ("dense", {"loss": "hinge", "intercept": True, "constraint": "l2-ball", "batch_size": 23}),
+]
+
+
+def setting_id(value):
+    return value if isinstance(value, str) else "-".join(f"{k}={v}" for k, v in value.items()) or "plain"
+
+
 @pytest.mark.parametrize("name", WITH_ORACLE)
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {},
-        {"batch_size": 4, "intercept": True, "weighted": True},
-        {"l1_ratio": 0.7, "alpha": 0.1, "intercept": True},
-        {"batch_size": 23, "l1_ratio": 0.3},
-        {"loss": "squared", "alpha": 0.0, "batch_size": 2},
-        {"loss": "poisson", "weighted": True, "intercept": True},
-        {"loss": "huber", "batch_size": 3},
-        {"loss": "squared-hinge", "l1_ratio": 0.5},
-        {"loss": "smoothed-hinge", "weighted": True, "batch_size": 5},
-        {"constraint": "l1-ball", "intercept": True, "batch_size": 2},
-        {"constraint": "box"},
-        {"loss": "hinge", "alpha": 0.0, "constraint": "l1-ball", "weighted": True},
-        {"loss": "hinge", "intercept": True, "constraint": "l2-ball", "batch_size": 23},
-    ],
-    ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()) or "plain",
-)
+@pytest.mark.parametrize(("form", "setting"), SETTINGS, ids=setting_id)
 def test_equals_its_oracle_pass_by_pass(name, form, setting):
     problem, oracle = make_pair(form, **setting)
     if what := refused(name, setting):
