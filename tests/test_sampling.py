@@ -31,6 +31,7 @@ def test_which_orders_change_with_the_pass_and_with_the_seed():
     assert passes == {"cyclic": True, "shuffled-once": True, "shuffled": False, "with-replacement": False}
     assert seeds == {"cyclic": True, "shuffled-once": False, "shuffled": False, "with-replacement": False}
     np.testing.assert_array_equal(order_of_pass("cyclic", 9, 9, 5), np.arange(5))
+    assert not same("shuffled", (1, 1), (2, 0))  # the passes of one seed are not those of the next, shifted
 
 
 def test_draws_with_replacement_are_uniform_and_independent_between_passes():

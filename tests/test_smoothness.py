@@ -109,6 +109,12 @@ def test_the_component_bound_is_attained_by_single_rows():
     assert component_smoothness(problem) == pytest.approx(exact + 0.3, rel=1e-13)
 
 
+def test_the_component_bound_of_blocks_is_their_trace():
+    problem, oracle = make_pair(loss="squared", alpha=0.3, weighted=True, batch_size=4)
+    traces = [np.trace(oracle.loss_hessian(j, np.zeros(6))) for j in range(oracle.m)]
+    assert component_smoothness(problem) == pytest.approx(max(traces) + 0.3, rel=1e-13)
+
+
 def test_float32_rows_with_large_entries_have_finite_constants():
     X = np.array([[1e25, 0.0], [0.0, 1e20]], dtype=np.float32)
     problem = Problem.linear(X, [1.0, 2.0], loss="squared")
