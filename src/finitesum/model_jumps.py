@@ -111,6 +111,7 @@ def _inexact_visits(
         guard = Guard(guard.active, failure, movement, ratio, n_compared, majorised, radius, quiet_until, trusted)
         n_visits += 1
         if not finite:
+            y[:] = np.nan
             break
         surrogate_gradient(surrogate, pending, y, residual)
         size = _largest(residual)
@@ -197,6 +198,7 @@ def _inverse_visits(
         guard = Guard(guard.active, failure, movement, ratio, n_compared, majorised, radius, quiet_until, trusted)
         n_visits += 1
         if not finite:
+            x[:] = np.nan
             break
         _inverse_times_row(linear_sum, inverse, i, vector)
         weight = linear_sum.weights[i]
@@ -280,6 +282,7 @@ def exact_pass(
         done, finite = _one_visit(problem.view, component, x, surrogate, pending, guard)
         guard = Guard(*done)
         if not finite:
+            x[:] = np.nan
             return guard, n_visits
         gradient = model_gradient(surrogate, x)
         size = surrogate_optimality(problem, x, gradient)

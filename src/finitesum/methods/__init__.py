@@ -10,6 +10,7 @@ from finitesum.methods.ciag import ACIAG, CIAG
 from finitesum.methods.gradient import AFG, FG
 from finitesum.methods.iag import IAG
 from finitesum.methods.incremental_gradient import IG
+from finitesum.methods.iqn import IQN
 from finitesum.methods.moments import SGD, Adam, AMSGrad, SGDMomentum
 from finitesum.methods.newton import Newton
 from finitesum.methods.nim import NIM
@@ -26,6 +27,7 @@ __all__ = [
     "HB",
     "IAG",
     "IG",
+    "IQN",
     "METHODS",
     "NAG",
     "NIM",
@@ -51,7 +53,7 @@ __all__ = [
 METHODS: dict[str, type[Any]] = {
     cls.name: cls
     for cls in (
-        *(FG, AFG, IG, IAG, SAG, SAGA, SVRG, AccSVRG, CIAG, ACIAG, NIM, Newton),
+        *(FG, AFG, IG, IAG, SAG, SAGA, SVRG, AccSVRG, CIAG, ACIAG, IQN, NIM, Newton),
         *(PSG, HB, NAG, AdaHB, AdaGrad, RMSProp, Adam, AMSGrad, SGD, SGDMomentum),
     )
 }
