@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from finitesum.methods.adaptive import AdaGrad, AdaHB, RMSProp
 from finitesum.methods.base import Card, Method, State
-from finitesum.methods.ciag import ACIAG, CIAG
-from finitesum.methods.gradient import AFG, FG
-from finitesum.methods.iag import IAG
-from finitesum.methods.incremental_gradient import IG
-from finitesum.methods.iqn import IQN
-from finitesum.methods.moments import SGD, Adam, AMSGrad, SGDMomentum
-from finitesum.methods.newton import Newton
-from finitesum.methods.nim import NIM
-from finitesum.methods.sag import SAG
-from finitesum.methods.saga import SAGA
-from finitesum.methods.subgradient import HB, NAG, PSG
-from finitesum.methods.svrg import SVRG, AccSVRG
+
+if TYPE_CHECKING:
+    from finitesum.methods.adaptive import AdaGrad, AdaHB, RMSProp
+    from finitesum.methods.ciag import ACIAG, CIAG
+    from finitesum.methods.gradient import AFG, FG
+    from finitesum.methods.iag import IAG
+    from finitesum.methods.incremental_gradient import IG
+    from finitesum.methods.iqn import IQN
+    from finitesum.methods.moments import SGD, Adam, AMSGrad, SGDMomentum
+    from finitesum.methods.newton import Newton
+    from finitesum.methods.nim import NIM
+    from finitesum.methods.sag import SAG
+    from finitesum.methods.saga import SAGA
+    from finitesum.methods.subgradient import HB, NAG, PSG
+    from finitesum.methods.svrg import SVRG, AccSVRG
 
 __all__ = [
     "ACIAG",
@@ -50,13 +54,60 @@ __all__ = [
     "as_method",
 ]
 
-METHODS: dict[str, type[Any]] = {
-    cls.name: cls
-    for cls in (
-        *(FG, AFG, IG, IAG, SAG, SAGA, SVRG, AccSVRG, CIAG, ACIAG, IQN, NIM, Newton),
-        *(PSG, HB, NAG, AdaHB, AdaGrad, RMSProp, Adam, AMSGrad, SGD, SGDMomentum),
-    )
+#: name: (module, class). A method is loaded when it is first asked for: a fit needs one of them.
+_HOMES = {
+    "fg": ("gradient", "FG"),
+    "afg": ("gradient", "AFG"),
+    "ig": ("incremental_gradient", "IG"),
+    "iag": ("iag", "IAG"),
+    "sag": ("sag", "SAG"),
+    "saga": ("saga", "SAGA"),
+    "svrg": ("svrg", "SVRG"),
+    "acc-svrg": ("svrg", "AccSVRG"),
+    "ciag": ("ciag", "CIAG"),
+    "a-ciag": ("ciag", "ACIAG"),
+    "iqn": ("iqn", "IQN"),
+    "nim": ("nim", "NIM"),
+    "newton": ("newton", "Newton"),
+    "psg": ("subgradient", "PSG"),
+    "hb": ("subgradient", "HB"),
+    "nag": ("subgradient", "NAG"),
+    "adahb": ("adaptive", "AdaHB"),
+    "adagrad": ("adaptive", "AdaGrad"),
+    "rmsprop": ("adaptive", "RMSProp"),
+    "adam": ("moments", "Adam"),
+    "amsgrad": ("moments", "AMSGrad"),
+    "sgd": ("moments", "SGD"),
+    "sgd-momentum": ("moments", "SGDMomentum"),
 }
+_MODULES = {name: module for module, name in _HOMES.values()}
+
+
+class _Registry(Mapping[str, type[Any]]):
+    """The classes by name, each loaded at its first use."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        module, cls = _HOMES[name]
+        found: type[Any] = getattr(importlib.import_module(f"finitesum.methods.{module}"), cls)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _HOMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+METHODS: Mapping[str, type[Any]] = _Registry()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"finitesum.methods.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'finitesum.methods' has no attribute {name!r}")
 
 
 def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Method:
