@@ -129,7 +129,7 @@ def test_where_nothing_is_writable_all_works_with_one_warning(tmp_path):
     (tmp_path / "file").touch()
     nowhere = str(tmp_path / "file" / "below")
     found = fit_elsewhere(
-        tmp_path, HOME=nowhere, XDG_CACHE_HOME=nowhere, NUMBA_CACHE_DIR=nowhere, FINITESUM_HOME=nowhere, **no_temp()
+        tmp_path, HOME=nowhere, XDG_CACHE_HOME=nowhere, NUMBA_CACHE_DIR=nowhere, FINITESUM_HOME=nowhere, **no_temp(tmp_path)
     )
     assert found["success"]
     assert found["folder"] is None
@@ -138,11 +138,9 @@ def test_where_nothing_is_writable_all_works_with_one_warning(tmp_path):
     assert texts[0].startswith("No folder is writable for compiled kernels")
 
 
-def no_temp():
+def no_temp(folder):
     """Make tempfile.gettempdir() answer a folder below a file, through a start-up module of the process."""
-    folder = Path(tempfile.mkdtemp())
     below = folder / "file" / "below"
-    (folder / "file").touch()
     (folder / "sitecustomize.py").write_text(f"import tempfile\ntempfile.tempdir = {str(below)!r}\n")
     return {"PYTHONPATH": os.pathsep.join([str(folder), str(PACKAGE.parent)])}
 
