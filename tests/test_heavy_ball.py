@@ -8,6 +8,7 @@ from oracles import projections
 from oracles.sums import Sum
 
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex, Unconstrained
+from finitesum.jit import COMPILED
 from finitesum.methods.adaptive import AdaGrad, AdaHB, RMSProp
 from finitesum.methods.moments import SGD, Adam, AMSGrad, SGDMomentum
 from finitesum.methods.subgradient import HB, NAG, PSG
@@ -224,9 +225,9 @@ LAZY_SETS = {
 }
 
 
-def wide_problem(constraint, batch_size=1, intercept=False, n=40, d=300, seed=1):
+def wide_problem(constraint, batch_size=1, intercept=False, n=40, d=300 if COMPILED else 100, seed=1):
     rng = np.random.default_rng(seed)
-    X = scipy.sparse.random_array((n, d), density=0.03, rng=rng, data_sampler=rng.standard_normal, format="csr")
+    X = scipy.sparse.random_array((n, d), density=9 / d, rng=rng, data_sampler=rng.standard_normal, format="csr")
     y = np.where(np.arange(n) % 2, 1.0, -1.0)
     return Problem.linear(X, y, loss="hinge", constraint=constraint, batch_size=batch_size, fit_intercept=intercept)
 
@@ -245,7 +246,7 @@ def test_lazy_steps_equal_plain_ones(name, which, monkeypatch):
             continue
         x0 = 0.01 * np.random.default_rng(0).standard_normal(problem.dim)
         lazy = plain = method.init(problem, x0)
-        for k, n_steps in enumerate((700, 100)):
+        for k, n_steps in enumerate((700, 100) if COMPILED else (90, 30)):
             order = order_of_pass("with-replacement", 0, k, 1000)[:n_steps] % problem.n_components
             lazy = advanced(problem, rule, lazy, order, lazy=True)
             plain = advanced(problem, rule, plain, order, lazy=False)
@@ -253,7 +254,7 @@ def test_lazy_steps_equal_plain_ones(name, which, monkeypatch):
             for one, other in zip(lazy.memory, plain.memory, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
             np.testing.assert_allclose(lazy.x, plain.x, rtol=1e-9, atol=1e-9)
-        assert np.abs(plain.x).max() > 1e-3
+        assert np.abs(plain.x).max() > 1e-3  # something happened
 
 
 def test_the_scale_of_the_lazy_l2_ball_may_fall_by_any_factor():

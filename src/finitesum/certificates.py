@@ -16,27 +16,23 @@ D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
 
 Which is used for what: the driver's `optimality` of a problem with kinks is F(x) less the best bound seen (it averages the
 minorants of its checks); no information about x goes into it, so it can be far above F(x) - F* but never below.
-Benchmarks that need F* to many digits take `reference_optimum`, an exact linear program.
+Benchmarks that need F* to many digits take `finitesum.reference_optimum`, an exact linear program.
 
 References
 ----------
 .. [1] S. Boyd, L. Vandenberghe, "Convex optimization", 2004, chapter 5.
-.. [2] Q. Huangfu, J. Hall, "Parallelizing the dual revised simplex method", Math. Prog. Comp. 10 (2018): HiGHS.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from finitesum.arrays import Matrix, Vector
 from finitesum.components import SubgradientProblem
-from finitesum.constraints.balls import L1Ball
 from finitesum.constraints.base import Constraint
-from finitesum.constraints.boxes import Box, LInfBall, NonNegative, Unconstrained
 from finitesum.jit import kernel
 from finitesum.losses import Hinge
 from finitesum.problem import LinearSum, Problem
@@ -148,7 +144,7 @@ def no_certificate(dim: int) -> Certificate:
     return Certificate(-math.inf, 0, np.zeros(2), np.zeros((2, dim)))
 
 
-def _hinge_scale(problem: Problem) -> float:
+def hinge_scale(problem: Problem) -> float:
     """Return the scale of the hinge loss, or raise where the loss is another."""
     if not isinstance(problem.loss, Hinge):
         raise ValueError(f"this is about the hinge loss, but the problem has {problem.loss!r}.")  # noqa: TRY004
@@ -163,7 +159,7 @@ def dual_minorant(problem: Problem, shares: Vector) -> Minorant:
     ValueError
         The loss is not the hinge, or the shares are not one number in [0, 1] for each row.
     """
-    scale = _hinge_scale(problem)
+    scale = hinge_scale(problem)
     shares = np.asarray(shares, dtype=np.float64)
     if shares.shape != (problem.n_rows,) or not ((shares >= 0.0) & (shares <= 1.0)).all():
         raise ValueError(f"shares must be {problem.n_rows} numbers in [0, 1], got shape {shares.shape}.")
@@ -196,6 +192,7 @@ def duality_gap(problem: Problem | SubgradientProblem, x: Vector, shares: Vector
 
     Examples
     --------
+    >>> from finitesum.constraints import L1Ball
     >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
     >>> duality_gap(problem, np.zeros(1), [1.0, 1.0]), duality_gap(problem, np.zeros(1), [1.0, 0.5])
     (0.5, 0.25)
@@ -209,107 +206,3 @@ def duality_gap(problem: Problem | SubgradientProblem, x: Vector, shares: Vector
         penalty = 0.5 * problem.penalty.ridge() * float(x[: problem.rows.n_columns] @ x[: problem.rows.n_columns])
     bound = lower_bound(problem, minorant)
     return loss + penalty - bound if math.isfinite(bound) else math.nan
-
-
-class Optimum(NamedTuple):
-    """A minimum found by linear programming."""
-
-    x: Vector
-    value: float  # F(x): never below the minimum
-    lower_bound: float  # by the dual variables: never above it
-    shares: Vector  # dual variables
-    seconds: float
-
-
-def _linear_program(problem: Problem) -> dict[str, Any]:
-    """Return the arguments of scipy's linprog, for variables w (or p, q >= 0 with w = p - q), b, slacks."""
-    import scipy.sparse
-
-    n, d = problem.n_rows, problem.rows.n_columns
-    signs = scipy.sparse.diags_array(problem.targets)
-    signed = signs @ scipy.sparse.csr_array(to_matrix(problem.rows), dtype=np.float64)
-    on_ball = isinstance(problem.constraint, L1Ball)
-    columns = [signed, -signed] if on_ball else [signed]
-    bounds: list[tuple[float | None, float | None]]
-    if on_ball:
-        bounds = [(0.0, None)] * (2 * d)
-    else:
-        low, high = (np.broadcast_to(bound, d) for bound in _bounds(problem.constraint))
-        bounds = list(zip(low.tolist(), high.tolist(), strict=True))
-    if problem.has_intercept:
-        columns.append(scipy.sparse.csr_array(problem.targets[:, None]))
-        bounds.append((None, None))
-    rows = -scipy.sparse.hstack([*columns, scipy.sparse.eye_array(n)], format="csr")
-    right = -(1.0 - problem.targets * problem.offsets)
-    if on_ball:
-        weights = problem.constraint.weights if isinstance(problem.constraint, L1Ball) else None
-        sizes = np.ones(d) if weights is None else weights
-        norm = np.concatenate([sizes, sizes, np.zeros(rows.shape[1] - 2 * d)])
-        rows = scipy.sparse.vstack([rows, scipy.sparse.csr_array(norm[None, :])], format="csr")
-        right = np.append(right, getattr(problem.constraint, "radius", 0.0))
-    costs = np.concatenate([np.zeros(rows.shape[1] - n), problem.loss.value(0.0, 1.0) * problem.weights])
-    return {"c": costs, "A_ub": rows, "b_ub": right, "bounds": bounds + [(0.0, None)] * n}
-
-
-def _bounds(constraint: Constraint) -> tuple[Any, Any]:
-    if isinstance(constraint, Unconstrained):
-        return -np.inf, np.inf
-    if isinstance(constraint, NonNegative):
-        return 0.0, np.inf
-    if isinstance(constraint, LInfBall):
-        return -constraint.radius, constraint.radius
-    if isinstance(constraint, Box):
-        return constraint.lower, constraint.upper
-    raise ValueError(f"an exact minimum needs an l1 ball, a box or no constraint, got {constraint!r}.")
-
-
-def reference_optimum(problem: Problem, *, time_limit: float | None = None) -> Optimum:
-    """Return the minimum of a hinge loss on an l1 ball or a box, by an exact linear program.
-
-    min sum_i p_i xi_i   over   xi_i >= 1 - y_i (x_i'w + b + o_i),  xi >= 0,  w in the set
-
-    by HiGHS's interior point method with crossover. It takes seconds for 50,000 rows of 300 columns, and many minutes for
-    half a million rows; value and lower bound are computed anew from its primal and dual solution.
-
-    Parameters
-    ----------
-    problem : Problem
-    time_limit : float > 0, optional
-        Seconds that HiGHS may take.
-
-    Raises
-    ------
-    ValueError
-        Another loss, a penalty, or a set that is neither an l1 ball nor bounds.
-    RuntimeError
-        HiGHS found no optimum, in the time it had.
-
-    Examples
-    --------
-    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
-    >>> optimum = reference_optimum(problem)
-    >>> optimum.x, optimum.value, optimum.lower_bound
-    (array([0.5]), 0.75, 0.75)
-    """
-    from scipy.optimize import linprog
-
-    hinge_scale = _hinge_scale(problem)
-    if problem.penalty != (0.0, 0.0):
-        raise ValueError(f"a linear program has no quadratic penalty, but the problem has {problem.penalty!r}.")
-    start = time.perf_counter()
-    options = {} if time_limit is None else {"time_limit": float(time_limit)}
-    found = linprog(**_linear_program(problem), method="highs-ipm", options=options)
-    if found.x is None or found.status != 0:
-        raise RuntimeError(f"HiGHS found no optimum: {found.message}")
-    d = problem.rows.n_columns
-    parts = found.x[: found.x.size - problem.n_rows]
-    on_ball = isinstance(problem.constraint, L1Ball)
-    x = np.concatenate([parts[:d] - parts[d : 2 * d], parts[2 * d :]]) if on_ball else parts
-    marginals = -found.ineqlin.marginals[: problem.n_rows]
-    scale = hinge_scale * problem.weights
-    shares = np.clip(np.divide(marginals, scale, out=np.zeros_like(scale), where=scale > 0.0), 0.0, 1.0)
-    if d:
-        x[:d] = problem.constraint.project(x[:d])
-    value, _ = minorant_at(problem, np.ascontiguousarray(x))
-    bound = lower_bound(problem, dual_minorant(problem, shares))
-    return Optimum(np.ascontiguousarray(x), value, bound, shares, time.perf_counter() - start)
