@@ -118,6 +118,16 @@ def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: f
     return np.ascontiguousarray(x), shares
 
 
+def _first_sides(problem: Problem, rows: _Rows, start: Any) -> tuple[Flags, Flags]:
+    """Return which rows get a variable at first, and which are put on the side where they cost."""
+    if start is None or not problem.constraint.is_bounded or problem.has_intercept:
+        return np.ones(problem.n_rows, dtype=bool), np.zeros(problem.n_rows, dtype=bool)
+    slack = 1.0 - rows.signed @ np.asarray(start, dtype=np.float64) - rows.shift
+    n_near = min(problem.n_rows, max(N_NEAR, int(SHARE_NEAR * problem.n_rows)))
+    loose = np.abs(slack) <= np.partition(np.abs(slack), n_near - 1)[n_near - 1]
+    return loose, (slack > 0.0) & ~loose
+
+
 def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float | None = None) -> Optimum:
     """Return the minimum of a hinge loss on an l1 ball or a box, by an exact linear program.
 
@@ -153,12 +163,7 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
     rows = _rows(problem, hinge_scale(problem))
     if problem.penalty != (0.0, 0.0):
         raise ValueError(f"a linear program has no quadratic penalty, but the problem has {problem.penalty!r}.")
-    loose, pressed = np.ones(problem.n_rows, dtype=bool), np.zeros(problem.n_rows, dtype=bool)
-    if start is not None and problem.constraint.is_bounded and not problem.has_intercept:
-        slack = 1.0 - rows.signed @ np.asarray(start, dtype=np.float64) - rows.shift
-        n_near = min(problem.n_rows, max(N_NEAR, int(SHARE_NEAR * problem.n_rows)))
-        loose = np.abs(slack) <= np.partition(np.abs(slack), n_near - 1)[n_near - 1]
-        pressed = (slack > 0.0) & ~loose
+    loose, pressed = _first_sides(problem, rows, start)
     while True:
         limit = None if time_limit is None else time_limit - (time.perf_counter() - begin)
         x, shares = _solve(problem, rows, loose, pressed, limit)
