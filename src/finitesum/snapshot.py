@@ -103,7 +103,7 @@ def first_step(problem: Problem, start: Snapshot) -> float:
     trace, largest = _trace_and_largest(problem.view, curvatures)
     share = problem.n_components / problem.n_rows
     smoothness = (1.0 - share) * trace + share * largest + problem.penalty.ridge()
-    return 1.0 / smoothness if smoothness > 0.0 else 1.0
+    return float(1.0 / smoothness) if smoothness > 0.0 else 1.0
 
 
 def _is_worse(problem: Problem, last: Snapshot, new: Snapshot) -> bool:

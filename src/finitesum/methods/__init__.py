@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from finitesum.methods.saga import SAGA
     from finitesum.methods.subgradient import HB, NAG, PSG
     from finitesum.methods.svrg import SVRG, AccSVRG
+    from finitesum.methods.svrg2 import SVRG2
 
 __all__ = [
     "ACIAG",
@@ -40,6 +41,7 @@ __all__ = [
     "SAGA",
     "SGD",
     "SVRG",
+    "SVRG2",
     "AMSGrad",
     "AccSVRG",
     "AdaGrad",
@@ -64,6 +66,7 @@ _HOMES = {
     "saga": ("saga", "SAGA"),
     "svrg": ("svrg", "SVRG"),
     "acc-svrg": ("svrg", "AccSVRG"),
+    "svrg2": ("svrg2", "SVRG2"),
     "ciag": ("ciag", "CIAG"),
     "a-ciag": ("ciag", "ACIAG"),
     "iqn": ("iqn", "IQN"),
