@@ -61,8 +61,5 @@ def test_without_l1_a_step_beyond_1_over_l2_is_made_up_for_too():
     assert worst_difference(0.0, 0.9, 1.9) < 1e-12
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the bisection takes the sign as constant, but a negative decay turns it each step"
-)
 def test_with_l1_a_step_beyond_1_over_l2_is_made_up_for_too():
     assert worst_difference(0.1, 0.9, 1.9) < 1e-12

@@ -78,7 +78,7 @@ def _record_slopes(linear_sum: LinearSum, component: int, x: Vector, slopes: Vec
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
         prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if linear_sum.weights[i] > 0.0 else 0.0
         finite = finite and np.isfinite(slope)
         linear_sum.rows.add_to(i, linear_sum.weights[i] * (slope - slopes[i]), change)
         slopes[i] = slope
@@ -115,8 +115,8 @@ def _visit_sparse_row(
         prediction += rows.entry(i, k) * x[j]
     for last in range(linear_sum.n_penalised, x.size):
         prediction += x[last]
-    slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
     weight = linear_sum.equal_weight if linear_sum.equal_weight > 0.0 else linear_sum.weights[i]
+    slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if weight > 0.0 else 0.0
     rise = weight * (slope - slopes[i])
     slopes[i] = slope
     for k in range(start, stop):

@@ -50,7 +50,10 @@ def overdue_steps(linear_sum: LinearSum, lazy: LazySteps, value: float, drift: f
     threshold = lazy.step_size * linear_sum.penalty.lasso()
     while n_steps > 0:
         turn = min(n_steps, most)
-        if threshold == 0.0:
+        if threshold > 0.0 and lazy.decay < 0.0:  # a step longer than 1 / l2 changes the sign each time: no closed form
+            turn = 1
+            value = one_step(linear_sum, value, drift, lazy.decay, lazy.step_size)
+        elif threshold == 0.0:
             value = lazy.powers[turn] * value - drift * lazy.sums[turn]
         elif value == 0.0 and abs(drift) <= threshold:
             return 0.0

@@ -127,6 +127,8 @@ def visit(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending, compone
     """Move the anchor of a component to y; return whether its derivatives are finite."""
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+        if linear_sum.weights[i] == 0.0:
+            continue  # it counts for nothing, and an overflow there would count
         margin = linear_sum.rows.dot(i, y)
         slope, curvature = linear_sum.loss.d1_d2(margin + linear_sum.offsets[i], linear_sum.targets[i])
         finite = finite and np.isfinite(slope) and np.isfinite(curvature)

@@ -166,8 +166,10 @@ def _compared_visit(
             movement[j] *= keep
     increase = 0.0
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        margin = rows.dot(i, y)
         target, offset, weight = linear_sum.targets[i], linear_sum.offsets[i], linear_sum.weights[i]
+        if weight == 0.0:
+            continue
+        margin = rows.dot(i, y)
         slope, curvature = loss.d1_d2(margin + offset, target)
         if not (np.isfinite(slope) and np.isfinite(curvature)):
             return np.nan

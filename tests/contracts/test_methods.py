@@ -4,11 +4,11 @@ import copy
 
 import numpy as np
 import pytest
-from contracts.problems import FORMATS, make_pair
+from contracts.problems import FORMATS, as_format, make_pair
 from oracles import heavy_ball
 from oracles import methods as oracles
 
-from finitesum import METHODS, minimize
+from finitesum import METHODS, Problem, minimize
 from finitesum.checkpoint import flatten, unflatten
 from finitesum.measures import evaluate
 from finitesum.sampling import order_of_pass
@@ -266,3 +266,16 @@ def test_a_method_is_described(name):
     assert cls.name == name
     assert all(isinstance(text, str) and text for text in cls.card)
     assert cls().default_batch_size(make_pair()[0]) >= 1
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32"])
+@pytest.mark.parametrize("name", ["ig", "iag", "sag", "saga", "ciag", "a-ciag"])
+def test_a_row_of_weight_zero_counts_for_nothing_even_where_its_loss_overflows(name, form):
+    X, y = np.array([[1.0], [0.5], [2000.0]]), np.array([2.0, 1.0, 0.0])
+    problem = Problem.linear(
+        as_format(X, form), y, loss="poisson", alpha=0.1, sample_weight=[1.0, 1.0, 0.0], batch_size=1
+    )
+    method = METHODS[name]() if "ciag" in name else METHODS[name](step_size=0.1)
+    *_, state = run(method, problem, np.array([0.5]), orders_of(method, 3, n_passes=8, sampling="shuffled"))
+    assert np.isfinite(state.x).all()
+    assert abs(state.x[0]) < 2.0

@@ -52,7 +52,7 @@ class IAG:
     >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
     >>> method = IAG(step_size=0.5)
     >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([0.25])
+    array([0.5])
 
     References
     ----------

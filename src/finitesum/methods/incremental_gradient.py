@@ -41,6 +41,8 @@ def _visits(linear_sum: LinearSum, order: Indices, x: Vector, step_size: float) 
     for component in order:
         gradient[:] = 0.0
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            if linear_sum.weights[i] == 0.0:
+                continue
             prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
             slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
             linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * slope, gradient)
@@ -50,7 +52,7 @@ def _visits(linear_sum: LinearSum, order: Indices, x: Vector, step_size: float) 
             else:
                 x[j] -= step_size * gradient[j]
         n_visits += 1
-        if not np.isfinite(x[0]):
+        if not np.isfinite(np.sum(x)):
             break
     return n_visits
 
