@@ -10,10 +10,10 @@ import pytest
 import finitesum
 
 #: Modules below these need a package that is not always installed.
-NEEDS = {"finitesum.torch": "torch"}
+NEEDS = {"finitesum.torch": "torch", "finitesum.papers.networks": "torch", "finitesum.jax": "optax"}
 
 #: What only runs as a program.
-PROGRAMS = {"finitesum.__main__"}
+PROGRAMS = {"finitesum.__main__", "finitesum.papers.networks.__main__"}
 
 MODULES = [
     "finitesum",
