@@ -87,6 +87,8 @@ def guarded_visit(
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
         target, offset, weight = linear_sum.targets[i], linear_sum.offsets[i], linear_sum.weights[i]
+        if weight == 0.0:
+            continue  # it counts for nothing, and an overflow there would count
         margin = rows.dot(i, x)
         slope, curvature = loss.d1_d2(margin + offset, target)
         finite = finite and np.isfinite(slope) and np.isfinite(curvature)

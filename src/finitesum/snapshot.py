@@ -42,17 +42,21 @@ class Snapshot(NamedTuple):
 
 @kernel
 def _sweep(linear_sum: LinearSum, x: Vector, slopes: Vector, curvatures: Vector, gradient: Vector) -> float:
-    """Write slopes and curvatures at x, add up the gradient of the mean loss; return the objective."""
+    """Write slopes and curvatures at x, add up the gradient of the mean loss; return the objective.
+
+    Rows of weight 0 count for nothing: what overflows there must not show.
+    """
     total = 0.0
     for i in range(linear_sum.rows.n_rows):
+        weight = linear_sum.weights[i]
+        if weight == 0.0:
+            slopes[i], curvatures[i] = 0.0, 0.0
+            continue
         prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
         slope, curvature = linear_sum.loss.d1_d2(prediction, linear_sum.targets[i])
-        slopes[i] = slope
-        curvatures[i] = curvature
-        weight = linear_sum.weights[i]
-        if weight > 0.0:
-            total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
-            linear_sum.rows.add_to(i, weight * slope, gradient)
+        slopes[i], curvatures[i] = slope, curvature
+        total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
+        linear_sum.rows.add_to(i, weight * slope, gradient)
     for j in range(linear_sum.n_penalised):
         total += linear_sum.penalty.penalty_value(x[j])
     return total

@@ -97,6 +97,8 @@ def _component_change(
         change[j] = linear_sum.penalty.ridge() * step[j] if j < linear_sum.n_penalised else 0.0
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+        if linear_sum.weights[i] == 0.0:
+            continue
         prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
         slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
         finite = finite and np.isfinite(slope)
@@ -178,6 +180,9 @@ def _component_gradients(
 ) -> None:
     """Write the slopes and curvatures at x, and add up the gradient of the mean loss."""
     for i in range(linear_sum.rows.n_rows):
+        slopes[i], curvatures[i] = 0.0, 0.0
+        if linear_sum.weights[i] == 0.0:
+            continue
         prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
         slope, curvature = linear_sum.loss.d1_d2(prediction, linear_sum.targets[i])
         slopes[i] = slope

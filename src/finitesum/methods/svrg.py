@@ -67,7 +67,7 @@ def _add_innovation(linear_sum: LinearSum, component: int, x: Vector, slopes: Ve
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
         prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if linear_sum.weights[i] > 0.0 else 0.0
         finite = finite and np.isfinite(slope)
         scale = linear_sum.n_components * linear_sum.weights[i]
         linear_sum.rows.add_to(i, scale * (slope - slopes[i]), change)
@@ -113,8 +113,9 @@ def _visit_sparse_row(
         prediction += rows.entry(i, k) * x[j]
     for tail in range(linear_sum.n_penalised, x.size):
         prediction += x[tail]
-    slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
-    rise = linear_sum.n_components * linear_sum.weights[i] * (slope - slopes[i])
+    weight = linear_sum.weights[i]
+    slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if weight > 0.0 else 0.0
+    rise = linear_sum.n_components * weight * (slope - slopes[i])
     for k in range(start, stop):
         j = np.uint64(rows.column(i, k))
         x[j] = decay * x[j] - step_size * (gradient[j] + rise * rows.entry(i, k))

@@ -90,6 +90,8 @@ def _full_visits(
             direction[j] += gradient[j] + ridge * point[j]
         finite = True
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            if linear_sum.weights[i] == 0.0:
+                continue
             slope = loss.d1(linear_sum.rows.dot(i, x) + linear_sum.offsets[i], linear_sum.targets[i])
             finite = finite and np.isfinite(slope)
             error = slope - slopes[i] - curvatures[i] * linear_sum.rows.dot(i, v)
@@ -123,6 +125,8 @@ def _diagonal_visits(
             direction[j] = gradient[j] + diagonal[j] * v[j] + ridge * x[j]
         finite = True
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            if linear_sum.weights[i] == 0.0:
+                continue
             slope = loss.d1(linear_sum.rows.dot(i, x) + linear_sum.offsets[i], linear_sum.targets[i])
             finite = finite and np.isfinite(slope)
             scale = linear_sum.n_components * linear_sum.weights[i]
@@ -144,13 +148,17 @@ def _inner(a: Vector, b: Vector) -> float:
 
 
 @kernel_part
-def _combine(rows: Matrix, coefficients: Vector, scale: float, out: Vector) -> None:
-    """Add scale sum_k coefficients[k] rows[k] to out."""
+def _add(vector: Vector, scale: float, out: Vector) -> None:
+    """Add scale v to out."""
+    for j in range(out.size):
+        out[j] += scale * vector[j]
+
+
+@kernel_part
+def _combine(rows: Matrix, coefficients: Vector, out: Vector) -> None:
+    """Add sum_k coefficients[k] rows[k] to out."""
     for k in range(coefficients.size):
-        factor = scale * coefficients[k]
-        row = rows[k]
-        for j in range(out.size):
-            out[j] += factor * row[j]
+        _add(rows[k], coefficients[k], out)
 
 
 @kernel_part
@@ -168,6 +176,8 @@ def _add_component(
     """Add nabla f_j(x) - nabla f_j(w) to the direction and H_j times two vectors to two others; penalty left out."""
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+        if linear_sum.weights[i] == 0.0:
+            continue
         slope = linear_sum.loss.d1(linear_sum.rows.dot(i, x) + linear_sum.offsets[i], linear_sum.targets[i])
         finite = finite and np.isfinite(slope)
         scale = linear_sum.n_components * linear_sum.weights[i]
@@ -205,7 +215,7 @@ def _sketched_visits(
             outside[j] = x[j] - point[j]
         for k in range(rank):
             t[k] = _inner(image[k], outside)
-        _combine(sketch, t, 1.0, inside)
+        _combine(sketch, t, inside)
         for j in range(x.size):
             outside[j] -= inside[j]
             ridge = linear_sum.penalty.ridge() if j < linear_sum.n_penalised else 0.0
@@ -217,13 +227,10 @@ def _sketched_visits(
         )
         for k in range(rank):
             back[k] = t[k] - _inner(sketch[k], acted_outside if matches_action else acted_inside)
-        _combine(image, back, 1.0, direction)
+        _combine(image, back, direction)
         if matches_action:
-            for j in range(x.size):
-                direction[j] -= acted_inside[j]
-        stretch = n_visits * directions.shape[0] // order.size
-        for j in range(x.size):
-            directions[stretch, j] += direction[j]
+            _add(acted_inside, -1.0, direction)
+        _add(direction, 1.0, directions[n_visits * directions.shape[0] // order.size])
         _step(linear_sum, x, direction, step_size)
         n_visits += 1
         if not finite:
