@@ -167,7 +167,7 @@ def surrogate_gradient(surrogate: Surrogate, pending: Pending, y: Vector, out: V
 def new_pending(problem: Problem) -> Pending:
     """Return scratch with nothing waiting."""
     padded = symmetric.padded_size(problem.dim)
-    return Pending(np.zeros((RANK, padded)), np.zeros(RANK), np.zeros(1, dtype=np.int64))
+    return Pending(symmetric.aligned_zeros(RANK, padded), np.zeros(RANK), np.zeros(1, dtype=np.int64))
 
 
 @kernel

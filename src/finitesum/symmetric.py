@@ -23,13 +23,16 @@ def padded_size(dim: int) -> int:
     return -(-dim // COLUMNS) * COLUMNS
 
 
+def aligned_zeros(n_rows: int, n_columns: int) -> Matrix:
+    """Return a zero matrix that starts on a 64-byte boundary: vector loads across two cache lines cost twice."""
+    memory = np.zeros(n_rows * n_columns + ALIGNMENT // 8)
+    offset = (-memory.ctypes.data % ALIGNMENT) // 8
+    return memory[offset : offset + n_rows * n_columns].reshape(n_rows, n_columns)
+
+
 def allocate(dim: int) -> Matrix:
     """Return the zero matrix of size dim, shape (dim rounded up to 4, dim rounded up to 32)."""
-    shape = (-(-dim // ROWS) * ROWS, padded_size(dim))
-    size = shape[0] * shape[1]
-    memory = np.zeros(size + ALIGNMENT // 8)
-    offset = (-memory.ctypes.data % ALIGNMENT) // 8
-    return memory[offset : offset + size].reshape(shape)
+    return aligned_zeros(-(-dim // ROWS) * ROWS, padded_size(dim))
 
 
 def copy(matrix: Matrix, dim: int) -> Matrix:
@@ -61,7 +64,7 @@ def _multiply_rows(matrix: Matrix, i: int, n_blocks: int, y: Vector, out: Vector
     sum1 = 0.0
     sum2 = 0.0
     sum3 = 0.0
-    for j in range(32 * n_blocks):  # the upper triangle holds zeros
+    for j in range(8 * n_blocks):  # the upper triangle holds zeros
         a = row0[j]
         b = row1[j]
         c = row2[j]
@@ -84,7 +87,7 @@ def multiply(matrix: Matrix, y: Vector, out: Vector) -> None:
     for j in range(out.size):
         out[j] = 0.0
     for i in range(0, matrix.shape[0], 4):
-        _multiply_rows(matrix, i, (i + 4 + 31) // 32, y, out)
+        _multiply_rows(matrix, i, (i + 4 + 7) // 8, y, out)
 
 
 @reassociated_part
