@@ -1,6 +1,7 @@
-"""Measures the projected methods: python benchmarks/heavy_ball.py [hinge|harvey|lazy|report ...].
+"""Measures the projected methods: python benchmarks/heavy_ball.py [hinge|unseen|harvey|lazy|report ...].
 
 hinge    hinge loss on an l1 ball, public data: F - F* by passes, five seeds, automatic and best step sizes
+unseen   automatic step sizes on data that had no part in choosing their rule, against the whole grid
 harvey   the function on which the subgradient method's last iterate is worst, T = 1000 and 5000
 lazy     seconds for a pass over wide sparse rows, the lazy form against the plain one
 report   writes heavy_ball.md from the CSV files that the other parts have left
@@ -160,6 +161,39 @@ def hinge() -> None:
             write("hinge", rows)
 
 
+#: All binary sets at hand that are small and had no part in choosing the automatic step sizes: fixed before any was run.
+UNSEEN = {
+    **dict.fromkeys(
+        ["mushrooms", "phishing", "german.numer_scale", "svmguide3", "australian", "ionosphere_scale"], 10.0
+    ),
+    **dict.fromkeys(["heart_scale", "breast-cancer_scale", "diabetes_scale", "fourclass", "sonar_scale"], 10.0),
+    "pcmac": 100.0,
+}
+
+
+def unseen() -> None:
+    """Compare the automatic step with every step of the grid, after the same ten passes and three seeds."""
+    rows = []
+    for name, radius in UNSEEN.items():
+        data = load_dataset(name)
+        problem = Problem.linear(data.rows, data.targets(), loss="hinge", constraint=L1Ball(radius), batch_size=1)
+        low = reference_optimum(problem).value
+        first = objective(problem, np.zeros(problem.dim)) - low
+        for label in ("PSG, last", "PSG, average", "HB, displacement", "HB, averaging", "NAG", "AdaHB, displacement"):
+            gaps, steps = {}, {}
+            for step in ("auto", *GRID.tolist()):
+                ends = [values(problem, label, step, 10, seed) for seed in range(3)]
+                gaps[step], steps[step] = float(np.mean([v[-1] for v, _ in ends])) - low, ends[0][1]
+            best = min(GRID.tolist(), key=lambda step: gaps[step])
+            rows.append(
+                {"data": name, "method": label, "F(0) - F*": f"{first:.3e}", "auto step": f"{steps['auto']:.3g}"}
+                | {"F - F*": f"{gaps['auto']:.2e}", "best step": f"{best:g}", "best F - F*": f"{gaps[best]:.2e}"}
+                | {"step ratio": f"{steps['auto'] / best:.3g}", "gap ratio": f"{gaps['auto'] / gaps[best]:.3g}"}
+            )
+        print(f"{name}", file=sys.stderr, flush=True)
+        write("unseen", rows)
+
+
 HARVEY = {
     "PSG c/sqrt(t), last": ("psg", {"step_size": 2.0}),
     "PSG c/sqrt(t), average": ("psg", {"step_size": 2.0, "output": "average"}),
@@ -204,15 +238,18 @@ def lazy() -> None:
     for label in ("PSG, last", "HB, averaging", "AdaHB, averaging"):
         name, options, _ = RUNS[label]
         method = METHODS[name](**options)
-        for is_lazy, n_steps in ((True, order.size), (False, 1000)):
+        for is_lazy, n_times in ((True, 5), (False, 1)):
             state = method.init(problem, np.zeros(problem.dim))
             advanced(problem, method.rule(problem), state, order[:2], lazy=is_lazy)  # compiles
-            start = time.perf_counter()
-            advanced(problem, method.rule(problem), state, order[:n_steps], lazy=is_lazy)
-            step = (time.perf_counter() - start) / n_steps
+            seconds = []
+            for _ in range(n_times):
+                start = time.perf_counter()
+                advanced(problem, method.rule(problem), state, order, lazy=is_lazy)
+                seconds.append(time.perf_counter() - start)
+            middle = float(np.median(seconds))
             rows.append(
-                {"method": label, "form": "lazy" if is_lazy else "plain", "steps": n_steps}
-                | {"microseconds a step": f"{1e6 * step:.1f}", "seconds a pass": f"{step * order.size:.2f}"}
+                {"method": label, "form": "lazy" if is_lazy else "plain", "first passes timed": n_times}
+                | {"microseconds a step": f"{1e6 * middle / order.size:.1f}", "seconds a pass": f"{middle:.2f}"}
             )
     write("lazy", rows)
 
@@ -221,6 +258,30 @@ def slope(gaps: np.ndarray) -> float:
     """Return the slope of log gap in log passes."""
     k = np.log(np.arange(1, gaps.size + 1))
     return float(np.polyfit(k, np.log(np.maximum(gaps, 1e-16)), 1)[0])
+
+
+def edge(rows: list[dict[str, str]], label: str) -> str:
+    """Return a mark where the tuned step is at an end of the window that was tried."""
+    used = {row["step"]: float(row["step_size"]) for row in rows if row["method"] == label}
+    middle = int(np.argmin(np.abs(np.log(GRID / used["auto"]))))
+    window = GRID[max(middle - 2, 0) : middle + 3]
+    return " (edge)" if used["best"] <= window[0] * 1.01 or used["best"] >= window[-1] * 0.99 else ""
+
+
+def unseen_lines() -> list[str]:
+    """Return how the automatic step did on data that had no part in choosing its rule: a summary, and all rows."""
+    rows = read("unseen")
+    if not rows:
+        return []
+    lines = ["| method | median gap ratio | worst | worst on | data with a ratio above 5 |", "|---|---|---|---|---|"]
+    for label in dict.fromkeys(row["method"] for row in rows):
+        ratio = {row["data"]: float(row["gap ratio"]) for row in rows if row["method"] == label}
+        worst = max(ratio, key=lambda name: ratio[name])
+        bad = ", ".join(name for name, value in ratio.items() if value > 5.0) or "-"
+        lines.append(
+            f"| {label} | {np.median(list(ratio.values())):.2f} | {max(ratio.values()):.3g} | {worst} | {bad} |"
+        )
+    return [*lines, "", *table_lines("unseen")]
 
 
 def hinge_lines() -> list[str]:
@@ -240,14 +301,18 @@ def hinge_lines() -> list[str]:
             else f"F* unknown: gaps are to the best value seen, {low:.6f}"
         )
         lines += ["", f"### {name}, radius {radius:g}, {n_passes} passes ({note})", ""]
-        lines += ["| method | auto step | F - F* | sd | slope | best step | F - F* | sd | slope |", "|" + "---|" * 9]
+        lines += ["| method | auto step | F - F* | sd | slope | tuned step | F - F* | sd | slope |", "|" + "---|" * 9]
         for label in RUNS:
             cells = [label]
             for kind in ("auto", "best"):
                 chosen = [row for row in mine if row["method"] == label and row["step"] == kind]
                 if chosen:
                     table = np.array([float(row["objective"]) for row in chosen]).reshape(N_SEEDS, n_passes) - low
-                    cells += [chosen[0]["step_size"], f"{table[:, -1].mean():.2e}", f"{table[:, -1].std():.0e}"]
+                    cells += [
+                        chosen[0]["step_size"] + (edge(mine, label) if kind == "best" else ""),
+                        f"{table[:, -1].mean():.2e}",
+                        f"{table[:, -1].std():.0e}",
+                    ]
                     cells.append(f"{slope(table.mean(axis=0)):.2f}")
             if len(cells) > 1:
                 lines.append("| " + " | ".join(cells) + " |")
@@ -268,14 +333,32 @@ def report() -> None:
     lines = [
         "# Heavy ball and its kin: last iterates on problems with kinks",
         "",
-        "Made by `python benchmarks/heavy_ball.py hinge harvey lazy report`; one core.",
+        "Made by `python benchmarks/heavy_ball.py hinge unseen harvey lazy report`; one core.",
         "",
         "## Hinge loss on an l1 ball, one row a step",
         "",
-        f"Mean over {N_SEEDS} seeds; slope: of log(F - F*) in log(passes), passes 1 to the last. Best step: of a 1-3-10",
-        "grid within two places of the automatic one, by one seed after two or three passes. The Euclidean AdaHB has other",
-        "fixed points than the minimiser: its gap stays where it is, whatever the step size.",
+        f"Mean over {N_SEEDS} seeds at the last pass; slope: of log(F - F*) in log(passes), over all passes (covtype: four).",
+        "Auto step: the default. **Its rule was chosen on these five sets**; see the next section for others.",
+        "Tuned step: the best of a 1-3-10 grid, within two places of the automatic one, by seed 0 alone after two or",
+        "three passes; seed 0 is also one of the five. It is not the best step of the longer run, and is worse than auto",
+        "in places. (edge): the choice is the end of its window, so that a step beyond may be better. Linear decay knows",
+        "the number of passes in advance; its slope is of points on the way. The displacement forms and NAG, which have",
+        "no lazy form, were not run on rcv1.subset.",
+        "",
+        "The Euclidean AdaHB stalls on a9a and ijcnn1 and lags on w8a; on covtype it is better in the displacement form and",
+        "worse in the averaging form. With tuned steps PSG with linear decay has the smallest gap of the methods that",
+        "converge to the minimiser, on all five sets; with automatic ones it has not (a9a, rcv1.subset). PSG's last iterate",
+        "shows no penalty against its average in most rows. The order of the others differs from set to set.",
         *hinge_lines(),
+        "",
+        "## Automatic steps on other data",
+        "",
+        "Twelve data sets that were fixed before any was run; hinge on an l1 ball of radius 10 (pcmac 100), ten passes,",
+        "three seeds, against the best of the whole grid 0.001 ... 100 by the final gap of the same seeds. On australian and",
+        "fourclass, whose columns have very different scales, the automatic step fails: every run ends above its start. (On",
+        "australian the best step of the grid does, too, for all but AdaHB.)",
+        "",
+        *unseen_lines(),
         "",
         "## Harvey's function, c = 2, from its minimiser (f* = 0)",
         "",
@@ -283,13 +366,15 @@ def report() -> None:
         "",
         "## Wide sparse rows: rcv1.subset, 23,727 x 47,236, l1 ball of radius 100",
         "",
+        "The first pass from 0, whole, on a quiet machine; the lazy form is the median of five.",
+        "",
         *table_lines("lazy"),
         "",
     ]
     (RESULTS / "heavy_ball.md").write_text("\n".join(lines))
 
 
-PARTS = {"hinge": hinge, "harvey": harvey_part, "lazy": lazy, "report": report}
+PARTS = {"hinge": hinge, "unseen": unseen, "harvey": harvey_part, "lazy": lazy, "report": report}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or list(PARTS):

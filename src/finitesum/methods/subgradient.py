@@ -20,9 +20,9 @@ there the bound ::
 
     F(w_t) - F* <= (F(w_1) - F*)/(t+1) + sqrt(t)/(t+1) (alpha M^2 + D^2/(2 alpha)),      D the set's diameter
 
-holds as stated. It also does not amplify rounding errors, as the displacement form does on the l1 ball (1e-12 becomes 1e-3
-in a thousand steps), and on sparse rows a step costs O(nnz log d) in place of O(d). In return the displacement form is
-often the more accurate one in practice: its last operation is a projection, which finds the face of the solution.
+holds as stated. It also does not amplify rounding errors, as the displacement form does on the l1 ball by orders of
+magnitude, and on sparse rows a step costs O(nnz log d) in place of O(d). In return the displacement form is
+often, not always, the more accurate one in practice: its last operation is a projection, which finds the solution's face.
 ``form="auto"`` averages on sparse rows of more than 5000 columns.
 
 With constant momentum the averaging form is z_{t+1} = P(z_t - alpha/((1-beta) sqrt(t)) g_t), w_{t+1} = beta w_t + (1-beta)
