@@ -85,6 +85,8 @@ def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: f
     import scipy.sparse
     from scipy.optimize import linprog
 
+    if limit is not None and limit <= 0.0:
+        raise RuntimeError("HiGHS found no optimum: the time was up before it began.")
     d, n = problem.rows.n_columns, int(loose.sum())
     signed, pull = rows.signed[loose], -(rows.signed[pressed].T @ rows.costs[pressed])
     ball = problem.constraint if isinstance(problem.constraint, L1Ball) else None
@@ -104,7 +106,7 @@ def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: f
         b_ub=right,
         bounds=_bounds(problem) + [(0.0, None)] * n,
         method="highs-ipm",
-        options={} if limit is None else {"time_limit": max(limit, 0.1)},
+        options={} if limit is None else {"time_limit": limit},
     )
     if found.x is None or found.status != 0:
         raise RuntimeError(f"HiGHS found no optimum: {found.message}")
