@@ -140,12 +140,12 @@ def test_an_interrupt_in_a_callback_loses_nothing(method, k, tmp_path):
 @pytest.mark.parametrize("place", ["order_of_pass", "evaluate"])
 @pytest.mark.parametrize("call", [1, 2, 3, 8])
 def test_an_interrupt_at_other_lines_loses_nothing_either(place, call, tmp_path, monkeypatch):
-    import finitesum.driver as driver
+    import finitesum.runs as runs
 
     problem, settings = the_case()
     path = tmp_path / "run.npz"
     whole = bits(minimize(problem, method="saga", **settings))
-    original, calls = getattr(driver, place), []
+    original, calls = getattr(runs, place), []
 
     def interrupting(*args, **kwargs):
         calls.append(place)
@@ -154,7 +154,7 @@ def test_an_interrupt_at_other_lines_loses_nothing_either(place, call, tmp_path,
         return original(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(driver, place, interrupting)
+        patch.setattr(runs, place, interrupting)
         with pytest.raises(KeyboardInterrupt):
             minimize(problem, method="saga", checkpoint=path, checkpoint_seconds=1e9, **settings)
     assert bits(minimize(problem, method="saga", checkpoint=path, resume=True, **settings)) == whole

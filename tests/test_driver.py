@@ -8,7 +8,7 @@ import pytest
 from contracts.problems import make_pair
 from scipy.optimize import OptimizeResult
 
-import finitesum.driver as driver
+import finitesum.runs as runs
 from finitesum import METHODS, Problem, StopReason, minimize
 from finitesum.checkpoint import flatten
 from finitesum.driver import as_seed, passes
@@ -346,12 +346,12 @@ def test_equal_seeds_equal_bits_and_other_seeds_other_iterates(problem):
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_measuring_changes_neither_iterates_nor_what_they_cost(problem, name):
-    runs = []
+    found = []
     for measure_every in (0, 1, 3):
         result = minimize(problem, method=name, tol=1e-5, max_iter=25, measure_every=measure_every)
-        runs.append((result.x.tobytes(), result.nit, result.n_passes, result.reason, result.fun, result.optimality))
-        runs[-1] += (result.trace.column("n_passes").tobytes(), result.trace.column("estimate").tobytes())
-    assert runs[0] == runs[1] == runs[2]
+        found.append((result.x.tobytes(), result.nit, result.n_passes, result.reason, result.fun, result.optimality))
+        found[-1] += (result.trace.column("n_passes").tobytes(), result.trace.column("estimate").tobytes())
+    assert found[0] == found[1] == found[2]
 
 
 def test_what_is_measured_is_what_was_asked_for(problem):
@@ -377,8 +377,8 @@ class Clock:
 
 @pytest.mark.parametrize("measure_every", [0, 1, 2])
 def test_seconds_are_those_of_passes_and_charged_checks(problem, monkeypatch, measure_every):
-    clock, original = Clock(), driver.evaluate
-    monkeypatch.setattr(driver.time, "perf_counter", clock)
+    clock, original = Clock(), runs.evaluate
+    monkeypatch.setattr(runs.time, "perf_counter", clock)
 
     class Timed(FG):
         def run_pass(self, *args):
@@ -392,7 +392,7 @@ def test_seconds_are_those_of_passes_and_charged_checks(problem, monkeypatch, me
     def slow_callback(_result):
         clock.now += 50_000.0
 
-    monkeypatch.setattr(driver, "evaluate", slow_evaluate)
+    monkeypatch.setattr(runs, "evaluate", slow_evaluate)
     arguments = {"method": Timed(), "measure_every": measure_every, "callback": slow_callback}
     result = minimize(problem, tol=0.0, max_iter=6, **arguments)
     np.testing.assert_array_equal(result.trace.column("seconds"), np.arange(7.0))

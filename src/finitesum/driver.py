@@ -1,6 +1,6 @@
 """The loop that every run goes through: passes, stopping, tracing, timing, callbacks, checkpoints.
 
-`passes` is the bare loop, a generator over states. `minimize` consumes it, and it alone decides when to stop.
+`minimize` checks what it is given and makes the run (`finitesum.runs`), which decides when to stop.
 
 Stopping. A method's state carries a free estimate of the optimality (the norm of its stored gradient, say). Once that
 estimate is at most tol, one exact full pass confirms it, or the run goes on; the pass is charged to `n_passes`. Methods
@@ -14,107 +14,26 @@ check is charged, and a run ends at max_iter, never with `success`.
 
 from __future__ import annotations
 
-import enum
 import math
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
-from finitesum.certificates import Certificate, has_certificate, no_certificate
 from finitesum.components import SubgradientProblem
-from finitesum.measures import Measures, evaluate
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, require_suited
-from finitesum.observers import Observer, PassReport, Trace, TraceRow, progress
+from finitesum.observers import progress
 from finitesum.problem import Problem
-from finitesum.sampling import SAMPLINGS, order_of_pass
+from finitesum.results import Result, StopReason
+from finitesum.runs import Run, passes
+from finitesum.sampling import SAMPLINGS, as_seed
 
-
-class StopReason(enum.Enum):
-    """Why a run ended; the value is the `status` of the result."""
-
-    CONVERGED = 0
-    MAX_ITER = 1
-    DIVERGED = 2
-    STALLED = 3
-    CALLBACK = 4
-
-    def message(self, tol: float, reached: float, n_passes: float) -> str:
-        """Return a sentence with the asked and the reached value and, short of convergence, what to do."""
-        figures = f"optimality {reached:.3g} (asked: {tol:.3g}) after {n_passes:.4g} effective passes"
-        if math.isnan(reached):
-            figures = f"{n_passes:.4g} effective passes, no certificate of optimality is known for this problem"
-            if self is StopReason.MAX_ITER:
-                return f"Ran to max_iter: {figures}."
-        return {
-            StopReason.CONVERGED: f"Converged: {figures}.",
-            StopReason.MAX_ITER: f"Stopped at max_iter: {figures}. Raise max_iter, loosen tol, or use a faster method.",
-            StopReason.DIVERGED: f"Diverged: {figures}. The step size is too long for this problem: leave step_size "
-            'at "auto" or give a smaller one.',
-            StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. tol may lie below the rounding "
-            "errors of this problem: scale the columns of X, or loosen tol.",
-            StopReason.CALLBACK: f"Stopped by the callback: {figures}.",
-        }[self]
-
-
-class Result(OptimizeResult):  # type: ignore[misc]
-    """A scipy-style result: x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success, status, message, trace."""
-
-
-@dataclass
-class _Loop:
-    """The driver's own memory: with the method's state and the seed it is all that a run is."""
-
-    k: int = 0  # passes run
-    n_checks: int = 0  # exact passes charged
-    checked_k: int = -1  # the pass after which the last of them was
-    seconds: float = 0.0
-    start_optimality: float = math.nan
-    best_estimate: float = math.inf
-    best_k: int = 0
-    next_check: int = 1  # for methods without an estimate
-
-
-def passes(
-    problem: Problem | SubgradientProblem, method: Method, state: Any, *, sampling: str, seed: int, first: int = 0
-) -> Iterator[Any]:
-    """Yield the states after pass `first`, `first` + 1, ..., without end.
-
-    Examples
-    --------
-    >>> from finitesum.methods import FG
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = FG(step_size=0.5)
-    >>> states = passes(problem, method, method.init(problem, np.zeros(1)), sampling="cyclic", seed=0)
-    >>> [float(next(states).x[0]) for _ in range(3)]
-    [0.5, 0.75, 0.875]
-    """
-    k = first
-    while True:
-        state = method.run_pass(cast(Problem, problem), state, order_of_pass(sampling, seed, k, problem.n_components))
-        yield state
-        k += 1
-
-
-def as_seed(random_state: Any) -> int:
-    """Return the whole number >= 0 that stands for a random state: itself, or one drawn from a generator or the system."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    if isinstance(random_state, int | np.integer) and random_state >= 0:
-        return int(random_state)
-    raise ValueError(f"random_state must be a whole number >= 0, a numpy generator or None, got {random_state!r}.")
+__all__ = ["Result", "StopReason", "as_seed", "minimize", "passes"]
 
 
 def _checked_start(problem: Problem | SubgradientProblem, x0: Any) -> Vector:
@@ -130,277 +49,6 @@ def _checked_start(problem: Problem | SubgradientProblem, x0: Any) -> Vector:
     if not np.isfinite(start).all():
         raise ValueError("x0 must be finite. Leave it out to start at 0.")
     return start
-
-
-class _Run:
-    """One call of `minimize`."""
-
-    def __init__(
-        self,
-        problem: Problem | SubgradientProblem,
-        method: Method,
-        *,
-        tol: float,
-        max_iter: float,
-        sampling: str,
-        seed: int | None,
-        measure_every: int,
-        callback: Callable[[OptimizeResult], Any] | None,
-        checkpoint: Path | None,
-        checkpoint_seconds: float,
-    ) -> None:
-        self.problem = cast(Problem, problem)  # with callables: what follows asks only for what both have
-        self.method = method
-        self.certificate = no_certificate(problem.dim) if _has_kinks(problem) else None
-        self.tol, self.max_iter, self.sampling = tol, max_iter, sampling
-        self.seed = as_seed(None) if seed is None else seed
-        self._takes_any_seed = seed is None
-        self.measure_every, self.callback = measure_every, callback
-        self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
-        self.loop, self.trace = _Loop(), Trace()
-        self.state: Any = None
-        self._kept: tuple[Any, _Loop, int, Certificate | None] | None = None  # state, loop, length of the trace, bounds
-        self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
-        self._clock = time.perf_counter()
-        self._last_save = time.monotonic()
-
-    # -- starting and resuming
-
-    def start(self, x0: Vector, *, check: bool) -> None:
-        """Make the first state; check it exactly where it may be the optimum already."""
-        self._clock = time.perf_counter()
-        self.state = self.method.init(self.problem, x0)
-        self._stop_clock()
-        spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
-        if check:
-            self._check()
-        measured = self._exact_here()
-        if measured is None and self.measure_every:
-            measured = self._measure(self.state.x)
-        self.loop.start_optimality = measured.optimality if measured else math.nan
-        self._record(measured, math.nan, spent)
-        self._keep()
-
-    def resume(self) -> None:
-        """Take state, loop and trace from the checkpoint."""
-        assert self.checkpoint is not None
-        header, arrays = checkpoints.load(self.checkpoint)
-        if self._takes_any_seed and isinstance(header.get("seed"), int):
-            self.seed = header["seed"]
-        checkpoints.require_match(self.checkpoint, header, self._identity())
-        self.state = checkpoints.unflatten(self.method.state_type, arrays)
-        try:
-            self.loop = _Loop(**header["loop"])
-            self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
-        except (KeyError, TypeError) as error:
-            raise checkpoints.CheckpointError(
-                f"{self.checkpoint} lacks a part ({error}). It was written by another version; start afresh."
-            ) from error
-        if self.loop.checked_k == self.loop.k:
-            self._measure(self.state.x)  # again, and not charged again
-        if self.certificate is not None:
-            self.certificate = checkpoints.unflatten(Certificate, arrays, "certificate")
-        self._keep()
-
-    def _keep(self) -> None:
-        """Remember what a checkpoint holds.
-
-        Only a pass that is over and did not end the run is kept: an interrupt may come at any line, and a run that has
-        ended is ended again, by the same pass, when it is resumed.
-        """
-        self._kept = (self.state, replace(self.loop), len(self.trace), self.certificate)
-
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "problem": self.problem.fingerprint,
-            "method": repr(self.method),
-            "sampling": self.sampling,
-            "seed": self.seed,
-        }
-
-    def save(self) -> None:
-        """Write the checkpoint."""
-        if self.checkpoint is not None and self._kept is not None:
-            state, loop, n_rows, certificate = self._kept
-            header = {**self._identity(), "loop": asdict(loop)}
-            rows = np.array(self.trace.rows[:n_rows], dtype=np.float64)
-            arrays = {**checkpoints.flatten(state), "trace": rows}
-            if certificate is not None:
-                arrays.update(checkpoints.flatten(certificate, "certificate"))
-            checkpoints.save(self.checkpoint, checkpoints.Checkpoint(header, arrays))
-            self._last_save = time.monotonic()
-
-    # -- the loop
-
-    def go(self, observer: Observer | None) -> StopReason:
-        """Run passes until a reason to stop."""
-        if self._is_verified():
-            return StopReason.CONVERGED
-        first = self.loop.k
-        states = passes(self.problem, self.method, self.state, sampling=self.sampling, seed=self.seed, first=first)
-        while True:
-            if self.n_passes >= self.max_iter and self.loop.k > 0:  # what was spent at the start leaves room for a pass
-                return StopReason.MAX_ITER
-            self._clock = time.perf_counter()
-            state = next(states)
-            if not np.isfinite(state.x).all():
-                self._stop_clock()
-                return StopReason.DIVERGED  # self.state is the last finite one
-            self.state = state
-            self.loop.k += 1
-            reason = self._after_pass(observer)
-            if reason is not None:
-                return reason
-            self._keep()
-            if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
-                self.save()
-
-    def _after_pass(self, observer: Observer | None) -> StopReason | None:
-        loop = self.loop
-        estimate = self.method.estimate(self.problem, self.state)
-        due = self._can_be_checked() if math.isnan(estimate) else estimate <= self.tol
-        self._stop_clock()
-        spent = self.n_passes, self.n_hessian_passes, loop.seconds  # what the iterate cost, its check not included
-        if due:
-            self._check()
-        measured = self._exact_here()
-        if measured is None and self.measure_every and loop.k % self.measure_every == 0:
-            measured = self._measure(self.state.x)
-        self._record(measured, estimate, spent)
-        known = measured.optimality if measured else estimate
-        if math.isnan(loop.start_optimality):
-            loop.start_optimality = known
-        if observer is not None:
-            objective = measured.objective if measured else math.nan
-            report = PassReport(self.n_passes, self.max_iter, known, loop.start_optimality, self.tol, objective)
-            observer.after_pass(report)
-        if self._callback_stops(measured, estimate):
-            return StopReason.CALLBACK
-        if self._is_verified():
-            return StopReason.CONVERGED
-        return self._hopeless(measured.optimality if due and measured is not None else estimate)
-
-    def _can_be_checked(self) -> bool:
-        """Tell whether an exact check is due, where nothing estimates the optimality."""
-        return self.loop.k >= self.loop.next_check and (self.certificate is None or has_certificate(self.problem))
-
-    def _check(self) -> None:
-        """Measure the iterate exactly, on the clock and at the price of a pass."""
-        loop = self.loop
-        self._clock = time.perf_counter()
-        loop.n_checks += 1
-        loop.checked_k = loop.k
-        loop.next_check = max(loop.k + 1, math.ceil((1.1 if self.certificate is None else 1.5) * loop.k))
-        self._measure(self.state.x, is_check=True)
-        self._stop_clock()
-
-    def _is_verified(self) -> bool:
-        """Tell whether a check has found the iterate to be as good as was asked for."""
-        measured = self._exact_here()
-        return self.loop.checked_k == self.loop.k and measured is not None and measured.optimality <= self.tol
-
-    def _hopeless(self, known: float) -> StopReason | None:
-        """Tell whether the optimality exploded, or has not improved, be it by a hair, in half of the passes.
-
-        A method that gains 1 % in kappa/100 passes is slow, not stuck; the waves of an accelerated one grow with the run.
-        """
-        loop = self.loop
-        if math.isnan(known):
-            return None
-        if known < loop.best_estimate:
-            loop.best_estimate, loop.best_k = known, loop.k
-        if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
-            return StopReason.DIVERGED
-        if "kinks" in self.method.handles:  # slow by nature, and a gap may rest whatever the iterates do
-            return None
-        return StopReason.STALLED if loop.k - loop.best_k >= max(100, loop.k // 2) else None
-
-    def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
-        if self.callback is None:
-            return False
-        report = OptimizeResult(
-            x=self.state.x.copy(),
-            fun=measured.objective if measured else math.nan,
-            optimality=measured.optimality if measured else estimate,
-            n_passes=self.n_passes,
-            nit=self.loop.k,
-        )
-        try:
-            answer = self.callback(report)
-        except StopIteration:
-            return True
-        return isinstance(answer, bool | np.bool_) and bool(answer)
-
-    # -- measuring
-
-    @property
-    def n_passes(self) -> float:
-        """Effective passes so far: component gradients by components, and exact checks."""
-        return float(self.state.n_gradients / self.problem.n_components + self.loop.n_checks)
-
-    @property
-    def n_hessian_passes(self) -> float:
-        """Component Hessians evaluated by components."""
-        return float(self.state.n_hessians / self.problem.n_components)
-
-    def _stop_clock(self) -> None:
-        self.loop.seconds += time.perf_counter() - self._clock
-
-    def _measure(self, x: Vector, *, is_check: bool = False) -> Measures:
-        """Measure a point; only the bounds of the minimum that checks find are kept, so that measuring changes no run."""
-        measures = evaluate(self.problem, x)
-        if self.certificate is not None and measures.minorant is not None and has_certificate(self.problem):
-            known = self.certificate.joined_by(self.problem, measures.minorant)
-            if is_check:
-                self.certificate = known
-            measures = measures._replace(optimality=max(measures.objective - known.bound, 0.0))
-        self.exact = (x, measures)
-        return measures
-
-    def _exact_here(self) -> Measures | None:
-        return self.exact[1] if self.exact is not None and self.exact[0] is self.state.x else None
-
-    def _record(self, measured: Measures | None, estimate: float, spent: tuple[float, float, float]) -> None:
-        objective, optimality = (measured.objective, measured.optimality) if measured else (math.nan, math.nan)
-        self.trace.append(TraceRow(*spent, objective, optimality, estimate))
-
-    def result(self, reason: StopReason) -> Result:
-        """Return what the run found, measured exactly."""
-        if self.loop.checked_k != self.loop.k:  # charged even where the trace has measured it: the same for all
-            self.loop.n_checks += 1
-            self.loop.checked_k = self.loop.k
-        measured = self._exact_here()
-        if measured is None:
-            measured = self._measure(self.state.x, is_check=True)
-        if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
-            reason = StopReason.CONVERGED
-        problem, state = self.problem, self.state
-        return Result(
-            x=state.x,
-            fun=measured.objective,
-            jac=measured.gradient,
-            optimality=measured.optimality,
-            n_passes=self.n_passes,
-            n_hessian_passes=self.n_hessian_passes,
-            nit=self.loop.k,
-            nfev=self.loop.n_checks,
-            njev=int(state.n_gradients) + self.loop.n_checks * problem.n_components,
-            nhev=int(state.n_hessians),
-            success=reason is StopReason.CONVERGED,
-            status=reason.value,
-            reason=reason,
-            message=reason.message(self.tol, measured.optimality, self.n_passes),
-            seconds=self.loop.seconds,
-            trace=self.trace,
-            method=self.method,
-            batch_size=problem.batch_size,
-            seed=self.seed,
-            state=state,
-        )
-
-
-def _has_kinks(problem: Problem | SubgradientProblem) -> bool:
-    return isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth()
 
 
 def _check_settings(
@@ -506,7 +154,7 @@ def minimize(
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
         problem = problem.batched(chosen.default_batch_size(problem))
-    run = _Run(
+    run = Run(
         problem,
         chosen,
         tol=tol,

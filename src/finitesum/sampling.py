@@ -7,6 +7,7 @@ what the uninterrupted run saw.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -73,3 +74,16 @@ def order_of_pass(sampling: str, seed: int, k: int, n: int) -> Indices:
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}.")
     return SAMPLINGS[sampling](seed, k, n)
+
+
+def as_seed(random_state: Any) -> int:
+    """Return the whole number >= 0 that stands for a random state: itself, or one drawn from a generator or the system."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    raise ValueError(f"random_state must be a whole number >= 0, a numpy generator or None, got {random_state!r}.")

@@ -144,7 +144,7 @@ def interrupt_at(n_lines):
         return in_driver
 
     def trace(frame, _event, _arg):
-        return in_driver if frame.f_code.co_filename.endswith("driver.py") else None
+        return in_driver if frame.f_code.co_filename.endswith(("driver.py", "runs.py")) else None
 
     return trace
 
