@@ -1,0 +1,87 @@
+"""Losses: scalar functions of one prediction and one target, with two derivatives in the prediction.
+
+Every loss is a NamedTuple whose methods kernels call:
+
+===================  ==================================================================================
+``value``            loss(u, y)
+``d1``, ``d2``       first and second derivative in u (a subderivative at a kink)
+``d1_d2``            both, for the price of one exponential
+``majorant``         a curvature c(u) such that v -> value(u) + d1(u) (v - u) + c(u)/2 (v - u)^2 lies above the loss
+                     everywhere; infinite where there is none
+``curvature_bound``  sup of d2 over all predictions (infinite: no quadratic lies above the loss)
+``jerk_bound``       sup of the third derivative's size: the Lipschitz constant of d2 (infinite at kinks of d1)
+``target_kind``      "sign": targets are -1 or +1; "real"; "count": non-negative
+``is_smooth``        whether d1 is continuous
+===================  ==================================================================================
+
+``scale`` multiplies the loss. All formulas hold at margins of +-1000 without overflow, and NaN stays NaN in `value`,
+`d1` and the first of `d1_d2`, so that a divergence is seen.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, cast
+
+from finitesum.jit import compilable
+from finitesum.losses.base import Loss
+from finitesum.losses.margins import Hinge, Logistic, SmoothedHinge, SquaredHinge
+from finitesum.losses.regression import LARGEST_EXPONENT, Huber, Poisson, Squared
+
+__all__ = [
+    "LARGEST_EXPONENT",
+    "LOSSES",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Poisson",
+    "SmoothedHinge",
+    "Squared",
+    "SquaredHinge",
+    "as_loss",
+]
+
+#: The losses by the names that users write.
+LOSSES: dict[str, type[Loss]] = {
+    "logistic": Logistic,
+    "squared": Squared,
+    "squared-hinge": SquaredHinge,
+    "hinge": Hinge,
+    "smoothed-hinge": SmoothedHinge,
+    "huber": Huber,
+    "poisson": Poisson,
+}
+
+
+def as_loss(loss: str | Loss) -> Loss:
+    """Return the loss of a name, or the loss itself after a check of its methods and parameters.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown or a parameter is out of range.
+    TypeError
+        It is no loss, or one of its methods has other parameters than in the table above.
+
+    Examples
+    --------
+    >>> as_loss("huber")
+    Huber(threshold=1.35)
+    """
+    if isinstance(loss, str):
+        key = loss.replace("_", "-")
+        if key not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(sorted(LOSSES))}, got {loss!r}.")
+        return LOSSES[key]()
+    if not isinstance(loss, Loss) or not isinstance(loss, tuple):
+        raise TypeError(f"loss must be a name or a loss (a NamedTuple with value, d1, d2, ...), got {loss!r}.")
+    compilable(type(loss))
+    known: Any = loss
+    for name in {"scale", "width", "threshold"}.intersection(known._fields):
+        number = getattr(known, name)
+        if not isinstance(number, Real) or not 0.0 < float(number) < math.inf:
+            raise ValueError(f"{name} of {type(loss).__name__} must be > 0 and finite, got {number!r}.")
+        known = known._replace(**{name: float(number)})  # one machine code for 2 and 2.0
+    return cast(Loss, known)

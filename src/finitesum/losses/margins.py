@@ -1,0 +1,221 @@
+"""Losses of a margin y u, for targets -1 and +1: logistic, hinge and its smooth kin."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from finitesum.jit import compilable
+
+
+@compilable
+class Logistic(NamedTuple):
+    """log(1 + exp(-y u)) for targets -1 and +1.
+
+    Examples
+    --------
+    >>> round(Logistic().value(0.0, 1.0), 6), Logistic().d1(0.0, 1.0), Logistic().d2(0.0, 1.0)
+    (0.693147, -0.5, 0.25)
+    """
+
+    scale: float = 1.0
+
+    def value(self, prediction: float, target: float) -> float:
+        """Return the loss."""
+        margin = target * prediction
+        return self.scale * (max(-margin, 0.0) + math.log1p(math.exp(-abs(margin))))
+
+    def d1(self, prediction: float, target: float) -> float:
+        """Return the first derivative."""
+        margin = target * prediction
+        decay = math.exp(-abs(margin))
+        share = decay if margin > 0.0 else 1.0
+        return -self.scale * target * share / (1.0 + decay)
+
+    def d2(self, prediction: float, target: float) -> float:
+        """Return the second derivative."""
+        decay = math.exp(-abs(prediction))
+        return self.scale * decay / ((1.0 + decay) * (1.0 + decay))
+
+    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+        """Return both derivatives."""
+        margin = target * prediction
+        decay = math.exp(-abs(margin))
+        share = 1.0 / (1.0 + decay)
+        slope = decay * share if margin > 0.0 else share
+        return -self.scale * target * slope, self.scale * decay * share * share
+
+    def majorant(self, prediction: float, target: float) -> float:
+        """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic upper bound."""
+        half = 0.5 * abs(prediction)
+        if half < 1e-4:
+            return self.scale * 0.25 * (1.0 - half * half / 3.0)
+        return self.scale * 0.25 * math.tanh(half) / half
+
+    def curvature_bound(self) -> float:
+        """Return 1/4."""
+        return 0.25 * self.scale
+
+    def jerk_bound(self) -> float:
+        """Return 1 / (6 sqrt 3)."""
+        return self.scale / (6.0 * math.sqrt(3.0))
+
+    def target_kind(self) -> str:
+        """Return "sign"."""
+        return "sign"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
+
+
+@compilable
+class SquaredHinge(NamedTuple):
+    """max(0, 1 - y u)^2 for targets -1 and +1; the second derivative jumps at margin 1."""
+
+    scale: float = 1.0
+
+    def value(self, prediction: float, target: float) -> float:
+        """Return the loss."""
+        gap = 1.0 - target * prediction
+        return 0.0 if gap <= 0.0 else self.scale * gap * gap
+
+    def d1(self, prediction: float, target: float) -> float:
+        """Return the first derivative."""
+        gap = 1.0 - target * prediction
+        return 0.0 if gap <= 0.0 else -2.0 * self.scale * target * gap
+
+    def d2(self, prediction: float, target: float) -> float:
+        """Return the second derivative."""
+        return 2.0 * self.scale if target * prediction < 1.0 else 0.0
+
+    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+        """Return both derivatives."""
+        gap = 1.0 - target * prediction
+        if gap <= 0.0:
+            return 0.0, 0.0
+        return -2.0 * self.scale * target * gap, 2.0 * self.scale
+
+    def majorant(self, prediction: float, target: float) -> float:
+        """Return 2, the largest curvature."""
+        return 2.0 * self.scale
+
+    def curvature_bound(self) -> float:
+        """Return 2."""
+        return 2.0 * self.scale
+
+    def jerk_bound(self) -> float:
+        """Return infinity: the second derivative jumps."""
+        return math.inf
+
+    def target_kind(self) -> str:
+        """Return "sign"."""
+        return "sign"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
+
+
+@compilable
+class Hinge(NamedTuple):
+    """max(0, 1 - y u) for targets -1 and +1: not smooth, for the subgradient methods; d1 is 0 at margin 1."""
+
+    scale: float = 1.0
+
+    def value(self, prediction: float, target: float) -> float:
+        """Return the loss."""
+        gap = 1.0 - target * prediction
+        return 0.0 if gap <= 0.0 else self.scale * gap
+
+    def d1(self, prediction: float, target: float) -> float:
+        """Return the subderivative."""
+        gap = 1.0 - target * prediction
+        if gap <= 0.0:
+            return 0.0
+        return -self.scale * target if gap > 0.0 else gap
+
+    def d2(self, prediction: float, target: float) -> float:
+        """Return 0, the second derivative off the kink."""
+        return 0.0
+
+    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+        """Return both derivatives."""
+        gap = 1.0 - target * prediction
+        if gap <= 0.0:
+            return 0.0, 0.0
+        return (-self.scale * target if gap > 0.0 else gap), 0.0
+
+    def majorant(self, prediction: float, target: float) -> float:
+        """Return infinity: no quadratic lies above a kink."""
+        return math.inf
+
+    def curvature_bound(self) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def jerk_bound(self) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def target_kind(self) -> str:
+        """Return "sign"."""
+        return "sign"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return False
+
+
+@compilable
+class SmoothedHinge(NamedTuple):
+    """The hinge with its kink rounded over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
+
+    width: float = 1.0
+
+    def value(self, prediction: float, target: float) -> float:
+        """Return the loss."""
+        gap = 1.0 - target * prediction
+        if gap <= 0.0:
+            return 0.0
+        if gap >= self.width:
+            return gap - 0.5 * self.width
+        return 0.5 * gap * gap / self.width
+
+    def d1(self, prediction: float, target: float) -> float:
+        """Return the first derivative."""
+        return -target * min(max(1.0 - target * prediction, 0.0) / self.width, 1.0)
+
+    def d2(self, prediction: float, target: float) -> float:
+        """Return the second derivative."""
+        gap = 1.0 - target * prediction
+        return 1.0 / self.width if 0.0 < gap < self.width else 0.0
+
+    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+        """Return both derivatives."""
+        gap = 1.0 - target * prediction
+        if gap <= 0.0:
+            return 0.0, 0.0
+        if gap >= self.width:
+            return -target, 0.0
+        return -target * gap / self.width, 1.0 / self.width
+
+    def majorant(self, prediction: float, target: float) -> float:
+        """Return 1 / width, the largest curvature."""
+        return 1.0 / self.width
+
+    def curvature_bound(self) -> float:
+        """Return 1 / width."""
+        return 1.0 / self.width
+
+    def jerk_bound(self) -> float:
+        """Return infinity: the second derivative jumps."""
+        return math.inf
+
+    def target_kind(self) -> str:
+        """Return "sign"."""
+        return "sign"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True

@@ -1,0 +1,158 @@
+"""Losses of a prediction and a number: squared, Huber, Poisson."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from finitesum.jit import compilable
+
+#: Beyond it exp overflows a float64.
+LARGEST_EXPONENT = 709.0
+
+
+@compilable
+class Squared(NamedTuple):
+    """(u - y)^2 / 2."""
+
+    scale: float = 1.0
+
+    def value(self, prediction: float, target: float) -> float:
+        """Return the loss."""
+        return 0.5 * self.scale * (prediction - target) * (prediction - target)
+
+    def d1(self, prediction: float, target: float) -> float:
+        """Return the first derivative."""
+        return self.scale * (prediction - target)
+
+    def d2(self, prediction: float, target: float) -> float:
+        """Return the second derivative."""
+        return self.scale
+
+    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+        """Return both derivatives."""
+        return self.scale * (prediction - target), self.scale
+
+    def majorant(self, prediction: float, target: float) -> float:
+        """Return 1: the loss is its own upper bound."""
+        return self.scale
+
+    def curvature_bound(self) -> float:
+        """Return 1."""
+        return self.scale
+
+    def jerk_bound(self) -> float:
+        """Return 0."""
+        return 0.0
+
+    def target_kind(self) -> str:
+        """Return "real"."""
+        return "real"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
+
+
+@compilable
+class Huber(NamedTuple):
+    """r^2 / 2 for a residual r = u - y of size <= threshold, threshold (|r| - threshold/2) beyond."""
+
+    threshold: float = 1.35
+
+    def value(self, prediction: float, target: float) -> float:
+        """Return the loss."""
+        size = abs(prediction - target)
+        if size <= self.threshold:
+            return 0.5 * size * size
+        return self.threshold * (size - 0.5 * self.threshold)
+
+    def d1(self, prediction: float, target: float) -> float:
+        """Return the first derivative."""
+        return min(max(prediction - target, -self.threshold), self.threshold)
+
+    def d2(self, prediction: float, target: float) -> float:
+        """Return the second derivative."""
+        return 1.0 if abs(prediction - target) <= self.threshold else 0.0
+
+    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+        """Return both derivatives."""
+        residual = prediction - target
+        if residual > self.threshold:
+            return self.threshold, 0.0
+        if residual < -self.threshold:
+            return -self.threshold, 0.0
+        return residual, 1.0
+
+    def majorant(self, prediction: float, target: float) -> float:
+        """Return min(1, threshold / |r|), the curvature of iteratively reweighted least squares."""
+        size = abs(prediction - target)
+        return 1.0 if size <= self.threshold else self.threshold / size
+
+    def curvature_bound(self) -> float:
+        """Return 1."""
+        return 1.0
+
+    def jerk_bound(self) -> float:
+        """Return infinity: the second derivative jumps."""
+        return math.inf
+
+    def target_kind(self) -> str:
+        """Return "real"."""
+        return "real"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
+
+
+@compilable
+class Poisson(NamedTuple):
+    """exp(u) - y u, the Poisson negative log-likelihood with log link, for targets >= 0 (infinite for u > 709)."""
+
+    scale: float = 1.0
+
+    def value(self, prediction: float, target: float) -> float:
+        """Return the loss."""
+        if prediction > LARGEST_EXPONENT:
+            return math.inf
+        return self.scale * (math.exp(prediction) - target * prediction)
+
+    def d1(self, prediction: float, target: float) -> float:
+        """Return the first derivative."""
+        if prediction > LARGEST_EXPONENT:
+            return math.inf
+        return self.scale * (math.exp(prediction) - target)
+
+    def d2(self, prediction: float, target: float) -> float:
+        """Return the second derivative."""
+        if prediction > LARGEST_EXPONENT:
+            return math.inf
+        return self.scale * math.exp(prediction)
+
+    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+        """Return both derivatives."""
+        if prediction > LARGEST_EXPONENT:
+            return math.inf, math.inf
+        mean = math.exp(prediction)
+        return self.scale * (mean - target), self.scale * mean
+
+    def majorant(self, prediction: float, target: float) -> float:
+        """Return infinity: no quadratic lies above the exponential."""
+        return math.inf
+
+    def curvature_bound(self) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def jerk_bound(self) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def target_kind(self) -> str:
+        """Return "count"."""
+        return "count"
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
