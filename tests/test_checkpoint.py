@@ -1,5 +1,6 @@
 """Checkpoints: a run killed at any moment goes on to the same bits; what does not fit is refused with a sentence."""
 
+import errno
 import json
 import os
 import random
@@ -207,7 +208,7 @@ def test_a_smaller_tol_goes_on(tmp_path):
     assert tight.success
     assert tight.optimality <= 1e-8 < loose.optimality
     assert tight.nit > loose.nit
-    straight = minimize(problem, **(arguments | {"tol": 1e-8}))
+    straight = minimize(problem, **(arguments | {"tol": 1e-8, "checkpoint": None}))
     assert tight.x.tobytes() == straight.x.tobytes()
 
 
@@ -250,6 +251,71 @@ def test_checkpoints_are_written_as_often_as_asked(tmp_path, monkeypatch):
     written.clear()
     minimize(problem, checkpoint_seconds=1e9, **arguments)
     assert written == [5]
+
+
+# -- where a checkpoint may be written
+
+
+def test_an_earlier_run_is_not_overwritten(good):
+    problem, settings = the_case()
+    before = good.read_bytes()
+    with pytest.raises(CheckpointError, match=r"run\.npz holds an earlier run, which would be lost\. Give resume=True"):
+        minimize(problem, method="fg", checkpoint=good, checkpoint_seconds=0.0, **settings)
+    assert good.read_bytes() == before
+    good.rename(good.with_name("kept.npz"))
+    assert minimize(problem, method="fg", checkpoint=good, **settings).nit > 0
+    assert good.exists()
+
+
+def never(_result):
+    raise AssertionError("a pass was run")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("place", ["folder", "file/run.npz", "file/below/run.npz", "x" * 300])
+def test_a_path_that_cannot_be_written_is_refused_before_the_run(tmp_path, place, resume):
+    problem, settings = the_case()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        CheckpointError, match=r" cannot be written \(.*\)\. Give a checkpoint file in a folder that may"
+    ):
+        minimize(problem, method="fg", checkpoint=tmp_path / place, callback=never, resume=resume, **settings)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_without_permission_is_refused_before_the_run(good, resume, monkeypatch):
+    problem, settings = the_case()
+    path, original = good if resume else good.with_name("new.npz"), Path.open
+
+    def forbidden(file, mode="r", *args):  # for root everything is permitted
+        if mode == "xb":
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return original(file, mode, *args)
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    with pytest.raises(CheckpointError, match=rf"{path.name} cannot be written \(Permission denied\)"):
+        minimize(problem, method="fg", checkpoint=path, resume=resume, callback=never, **settings)
+
+
+def test_resuming_from_another_start_is_refused(tmp_path):
+    problem, settings = the_case()
+    path, x0 = tmp_path / "run.npz", np.ones(3)
+    arguments = {"method": "saga", "checkpoint": path, "resume": True, **settings}
+    minimize(problem, x0, **(arguments | {"max_iter": 5}))
+    for other in (np.zeros(3), np.nextafter(x0, 2.0)):
+        with pytest.raises(CheckpointError, match=r"run\.npz belongs to another start"):
+            minimize(problem, other, **arguments)
+    whole = bits(minimize(problem, x0, method="saga", **settings))
+    short = path.read_bytes()
+    assert bits(minimize(problem, x0, **arguments)) == whole
+    path.write_bytes(short)
+    assert bits(minimize(problem, **arguments)) == whole  # left out, it is that of the run
+    path.write_bytes(short)
+    minimize(problem, **(arguments | {"max_iter": 7}))  # and is still known when it is written again
+    with pytest.raises(CheckpointError, match=r"another start"):
+        minimize(problem, np.zeros(3), **arguments)
 
 
 # -- foreign files
@@ -380,7 +446,8 @@ def test_other_formats_are_refused(tmp_path):
 
 def test_what_cannot_be_read_is_not_called_damaged(tmp_path):
     (tmp_path / "folder.npz").mkdir()
-    assert "cannot be read" in refused(tmp_path / "folder.npz")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load(tmp_path / "folder.npz")
 
 
 @pytest.mark.parametrize("part", ["trace", "state.x", "header", "state.step_size"])

@@ -286,6 +286,18 @@ def test_wrong_kinds_of_settings_are_type_errors(problem):
         minimize(problem, callback=5)
 
 
+@pytest.mark.parametrize("method", [3, None, FG, FG.run_pass, object()])
+def test_what_is_no_method_is_a_type_error(problem, method):
+    with pytest.raises(TypeError, match=r'^method must be a name such as "saga" or a method such as SAGA\(\), got '):
+        minimize(problem, method=method)
+
+
+@pytest.mark.parametrize("given", [np.ones((4, 2)), None, "a9a", Problem, lambda x: x @ x])
+def test_what_is_no_problem_is_a_type_error(given):
+    with pytest.raises(TypeError, match=r"^problem must be a Problem, as Problem\.linear\(X, y\) makes it, or a Subgr"):
+        minimize(given)
+
+
 def test_a_name_with_options_is_the_method_itself(problem):
     arguments = {"tol": 0.0, "max_iter": 4, "random_state": 5}
     named = minimize(problem, method="SAGA", options={"step_size": 0.03}, **arguments)

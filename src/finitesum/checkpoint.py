@@ -3,10 +3,15 @@
 A file holds the method's state, the driver's few numbers, the trace, and fingerprints of problem and method. It is a zip
 of plain arrays (npz, never pickle), written under another name and renamed, so that a reader sees the old file or the
 new one and nothing between.
+
+To the last bit means: on the same kind of processor, with the same versions of finitesum, NumPy, SciPy and Numba and the
+same number of BLAS threads. Elsewhere sums are taken in another order: a run goes on there, too, and differs by rounding.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import secrets
@@ -14,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
+
+from finitesum.arrays import Vector
 
 FORMAT = "finitesum-checkpoint-1"
 
@@ -27,6 +34,11 @@ class Checkpoint(NamedTuple):
 
     header: dict[str, Any]
     arrays: dict[str, Any]
+
+
+def digest(values: Vector) -> str:
+    """Return a digest of an array's numbers, by which a start is known again."""
+    return hashlib.blake2b((values + 0.0).tobytes(), digest_size=16).hexdigest()  # -0.0 and 0.0 are one number
 
 
 def flatten(state: Any, prefix: str = "state") -> dict[str, Any]:
@@ -74,6 +86,35 @@ def write_atomically(path: Path, write: Any) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def prepare(path: Path, *, resume: bool) -> bool:
+    """Return whether a run goes on from the file at `path`, and see that nothing is lost and that it can be written.
+
+    Missing folders are made.
+
+    Raises
+    ------
+    CheckpointError
+        The path is a folder, lies below a file, must not be written to, or holds an earlier run without `resume`.
+    """
+    trial = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        trial.open("xb").close()
+        trial.unlink()
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be written ({error.strerror}). Give a checkpoint file in a folder that may be written to."
+        ) from error
+    if path.exists() and not resume:
+        raise CheckpointError(
+            f"{path} holds an earlier run, which would be lost. Give resume=True to go on with it, or remove or rename "
+            "the file to start afresh."
+        )
+    return path.exists()
 
 
 def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:

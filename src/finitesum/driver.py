@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
 from finitesum.components import SubgradientProblem
 from finitesum.methods import as_method
@@ -49,6 +50,14 @@ def _checked_start(problem: Problem | SubgradientProblem, x0: Any) -> Vector:
     if not np.isfinite(start).all():
         raise ValueError("x0 must be finite. Leave it out to start at 0.")
     return start
+
+
+def _check_problem(problem: Any) -> None:
+    if not isinstance(problem, Problem | SubgradientProblem):
+        raise TypeError(
+            f"problem must be a Problem, as Problem.linear(X, y) makes it, or a SubgradientProblem, got a "
+            f"{type(problem).__name__}."
+        )
 
 
 def _check_settings(
@@ -119,24 +128,32 @@ def minimize(
     verbose : int
         1: progress on stderr; 2: a line a pass.
     checkpoint : path, optional
-        File to write the run to every `checkpoint_seconds`, at the end, and on Ctrl-C.
+        File to write the run to every `checkpoint_seconds`, at the end, and on Ctrl-C. Without `resume` there must be no
+        such file: that of an earlier run is never overwritten.
     checkpoint_seconds : float >= 0
         0 writes after each pass.
     resume : bool
-        Go on from `checkpoint` where that file exists: to the same bits as an uninterrupted run.
+        Go on from `checkpoint` where that file exists, or else begin. The result has the same bits as that of an
+        uninterrupted run, on the same kind of processor and with the same versions of the libraries; elsewhere it
+        differs by rounding. A run that has converged returns its result at once. x0 may be left out, and must
+        otherwise be the start of that run.
 
     Returns
     -------
     Result
         A `scipy.optimize.OptimizeResult` with ``x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success,
-        status, message, seconds, trace, state``.
+        status, message, seconds, trace, state``. ``success`` tells whether the exact optimality at x is at most tol,
+        also where the callback has stopped the run; ``reason`` and ``status`` tell what ended it. After a divergence x
+        is the best iterate that is known, else the last one.
 
     Raises
     ------
     ValueError
         A parameter is out of range, or the method cannot treat the problem.
+    TypeError
+        problem, method or callback is no such thing.
     CheckpointError
-        The checkpoint is damaged or belongs to another run.
+        The checkpoint is damaged, belongs to another run, would be overwritten or cannot be written.
 
     Examples
     --------
@@ -145,6 +162,7 @@ def minimize(
     >>> result.success, result.optimality <= 1e-10
     (True, True)
     """
+    _check_problem(problem)
     chosen = as_method(method, options)
     order = sampling or chosen.default_sampling
     _check_settings(tol, max_iter, order, measure_every, callback, checkpoint_seconds)
@@ -154,6 +172,8 @@ def minimize(
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
         problem = problem.batched(chosen.default_batch_size(problem))
+    file = None if checkpoint is None else Path(checkpoint)
+    goes_on = file is not None and checkpoints.prepare(file, resume=resume)
     run = Run(
         problem,
         chosen,
@@ -163,20 +183,20 @@ def minimize(
         seed=None if random_state is None else as_seed(random_state),
         measure_every=measure_every,
         callback=callback,
-        checkpoint=None if checkpoint is None else Path(checkpoint),
+        checkpoint=file,
         checkpoint_seconds=checkpoint_seconds,
     )
     with progress(chosen.name, verbose) as observer:
-        if resume and run.checkpoint is not None and run.checkpoint.exists():
-            run.resume()
+        if goes_on:
+            run.resume(None if x0 is None else start)
         else:
             run.start(start, check=x0 is not None)
         try:
             reason = run.go(observer)
         except KeyboardInterrupt as interrupt:
-            if run.checkpoint is not None:
+            if file is not None:
                 run.save()
-                interrupt.add_note(f"The run was written to {run.checkpoint}; resume=True goes on from there.")
+                interrupt.add_note(f"The run was written to {file}; resume=True goes on from there.")
             raise
     run.save()
     return run.result(reason)

@@ -90,6 +90,7 @@ class Run:
         self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
         self.loop, self.trace = _Loop(), Trace()
         self.state: Any = None
+        self._start = ""  # a digest of the start
         self._kept: tuple[Any, _Loop, int, Certificate | None] | None = None  # state, loop, length of the trace, bounds
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
         self._clock = time.perf_counter()
@@ -100,6 +101,7 @@ class Run:
     def start(self, x0: Vector, *, check: bool) -> None:
         """Make the first state; check it exactly where it may be the optimum already."""
         self._clock = time.perf_counter()
+        self._start = checkpoints.digest(x0)
         self.state = self.method.init(self.problem, x0)
         self._stop_clock()
         spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
@@ -112,12 +114,13 @@ class Run:
         self._record(measured, math.nan, spent)
         self._keep()
 
-    def resume(self) -> None:
-        """Take state, loop and trace from the checkpoint."""
+    def resume(self, x0: Vector | None) -> None:
+        """Take state, loop and trace from the checkpoint; a given start must be the one that the run had."""
         assert self.checkpoint is not None
         header, arrays = checkpoints.load(self.checkpoint)
         if self._takes_any_seed and isinstance(header.get("seed"), int):
             self.seed = header["seed"]
+        self._start = header.get("start", "") if x0 is None else checkpoints.digest(x0)
         checkpoints.require_match(self.checkpoint, header, self._identity())
         self.state = checkpoints.unflatten(self.method.state_type, arrays)
         try:
@@ -147,6 +150,7 @@ class Run:
             "method": repr(self.method),
             "sampling": self.sampling,
             "seed": self.seed,
+            "start": self._start,
         }
 
     def save(self) -> None:

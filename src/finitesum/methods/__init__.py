@@ -121,7 +121,7 @@ def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Me
     ValueError
         The name is unknown.
     TypeError
-        An option is unknown to the method.
+        It is neither a name nor a method, or an option is unknown to the method.
 
     Examples
     --------
@@ -129,6 +129,8 @@ def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Me
     SAGA(step_size=0.1)
     """
     if not isinstance(method, str):
+        if isinstance(method, type) or not isinstance(method, Method):
+            raise TypeError(f'method must be a name such as "saga" or a method such as SAGA(), got {method!r}.')
         if options:
             raise TypeError("options go with a method's name; give them to the method itself instead.")
         return method
