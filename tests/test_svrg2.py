@@ -157,3 +157,11 @@ def test_counts_and_estimate():
 def test_refuses_parameters_out_of_range(options, message):
     with pytest.raises(ValueError, match=message):
         SVRG2(**options)
+
+
+def test_a_step_that_is_too_long_ends_as_divergence():
+    """The Hessian of a diverged iterate is not finite: no eigenvalue is asked of it."""
+    problem, _ = make_pair("dense", "poisson", n=30)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = minimize(problem, method=SVRG2(step_size=1e3), max_iter=50)
+    assert result.reason.name == "DIVERGED"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -33,12 +34,15 @@ NO_MATRIX, NO_VECTOR = np.empty((0, 0)), np.empty(0)
 
 
 def whole_hessian(problem: Problem, snapshot: Snapshot) -> Curvature:
-    """Return H and its largest eigenvalue."""
+    """Return H and its largest eigenvalue, NaN where a run has diverged and H is not finite."""
     dim = problem.dim
     whole = hessian_of(problem, snapshot.curvatures)
     triangle = symmetric.allocate(dim)
     triangle[:dim, :dim] = np.tril(whole)
-    largest = float(eigvalsh(whole, subset_by_index=[dim - 1, dim - 1], check_finite=False)[0])
+    largest = math.nan
+    if np.isfinite(whole).all():
+        # LAPACK's drivers for a single eigenvalue fail where H is a diagonal and denormal numbers beside it
+        largest = float(eigvalsh(whole, driver="evd", check_finite=False)[-1])
     return Curvature(triangle, largest, NO_VECTOR, NO_VECTOR, NO_MATRIX, NO_MATRIX)
 
 
