@@ -49,6 +49,12 @@ STYLES: dict[str, Style] = {
     "fg": Style(_GREY, (0, (1.2, 1.2)), "x"),
     "afg": Style(_BLACK, (0, (1.2, 1.2)), "+"),
     "ig": Style(_SKY, (0, (4, 1.2, 1, 1.2)), "*"),
+    "nim": Style(_BLACK, "-", "D"),
+    "iqn": Style(_AMBER, "-", "<"),
+    "newton": Style(_GREY, "-", "d"),
+    "svrg2": Style(_GREEN, "-", "X"),
+    "svrg": Style(_SKY, (0, (5, 1.5)), "h"),
+    "acc-svrg": Style(_SKY, (0, (3, 1, 1, 1)), "p"),
 }
 
 _SPARE = tuple(

@@ -215,7 +215,7 @@ def write_report(folder: Path, sections: Sequence[Comparison], *, title: str, in
         prefix = f"{_slug(section.title)}-" if len(sections) > 1 else ""
         pages.append(_write_section(folder, section, prefix))
     page = folder / "report.html"
-    text = _render(title=title, intro=intro, sections=pages)
+    text = render("report.html.j2", levels=LEVELS, title=title, intro=intro, sections=pages)
     write_atomically(page, lambda file: file.write(text.encode("utf-8")))
     return page
 
@@ -270,7 +270,8 @@ def _power(value: float) -> str:
     return "–" if not math.isfinite(value) else f"{value:.1e}"
 
 
-def _render(**content: Any) -> str:
+def render(template: str, **content: Any) -> str:
+    """Return a page: a file of the folder of templates with its content; version and time are added."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -282,5 +283,4 @@ def _render(**content: Any) -> str:
     )
     environment.filters.update(number=_number, power=_power)
     written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
-    template = environment.get_template("report.html.j2")
-    return template.render(levels=LEVELS, version=__version__, written=written, **content)
+    return environment.get_template(template).render(version=__version__, written=written, **content)

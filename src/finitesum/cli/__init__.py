@@ -12,7 +12,7 @@ from __future__ import annotations
 import click
 
 from finitesum import __version__
-from finitesum.cli import compare, data, demo, doctor, fit, methods, predict, warmup
+from finitesum.cli import compare, data, demo, doctor, fit, methods, predict, reproduce, warmup
 from finitesum.cli.errors import CommandLine
 
 __all__ = ["main"]
@@ -28,6 +28,7 @@ def main() -> None:
     finitesum fit data.svm --alpha 1/n --out run fit a model
     finitesum predict run/model.npz test.svm     use it
     finitesum compare data.svm --out report      compare methods
+    finitesum reproduce list                     the experiments behind them
     """
 
 
@@ -36,6 +37,7 @@ for _command in (
     fit.fit,
     predict.predict,
     compare.compare,
+    reproduce.reproduce,
     methods.methods,
     data.data,
     doctor.doctor,

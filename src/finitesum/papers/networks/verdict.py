@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+from finitesum.papers.experiment import outcome_of
 from finitesum.papers.networks.grid import By, Row, best_alphas, final_rows
 from finitesum.papers.networks.methods import DECAYED, METHODS, OURS, OURS_BY_STEP, RIVALS
 from finitesum.papers.networks.settings import Grid
@@ -97,19 +98,7 @@ class Statement:
     @property
     def outcome(self) -> str:
         """ "holds", "does not hold", "holds only for ...", or "undecided"."""
-        yes, no, open_ = (_names(self.findings, verdict) for verdict in (True, False, None))
-        if not no and not open_:
-            return "holds"
-        if not yes and not open_:
-            return "does not hold"
-        if not yes:
-            return "undecided" if not no else f"does not hold for {no}, undecided for {open_}"
-        rest = "; ".join(f"{word} for {names}" for word, names in (("not", no), ("undecided", open_)) if names)
-        return f"holds only for {yes} ({rest})"
-
-
-def _names(findings: Sequence[Finding], verdict: bool | None) -> str:
-    return ", ".join(finding.data for finding in findings if finding.holds is verdict)
+        return outcome_of((finding.data, finding.holds) for finding in self.findings)
 
 
 def claims() -> tuple[Claim, ...]:

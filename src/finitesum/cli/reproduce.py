@@ -1,0 +1,123 @@
+"""``finitesum reproduce``: the figures and tables of both papers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from finitesum.cli.console import Console, console_options
+from finitesum.cli.errors import BROKEN
+
+if TYPE_CHECKING:
+    from finitesum.papers.experiment import Size
+    from finitesum.papers.runner import Finished
+
+
+@click.command(short_help="Run the experiments of both papers: list, NAME or all.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--quick", is_flag=True, help="A few minutes for all of them.")
+@click.option("--check", is_flag=True, help="Compare with recorded values; exit with code 1 on a difference.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="finitesum-papers",
+    show_default=True,
+    help="Folder for the page, figures and tables; a run that was interrupted goes on there.",
+)
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of data, searched first.")
+@click.option("--record", type=click.Path(path_type=Path, dir_okay=False), hidden=True, help="Record the outcomes.")
+@console_options
+@click.pass_context
+def reproduce(
+    ctx: click.Context,
+    /,
+    *,
+    console: Console,
+    names: tuple[str, ...],
+    quick: bool,
+    check: bool,
+    out: Path,
+    data: Path | None,
+    record: Path | None,
+) -> None:
+    """Run experiments of both papers and write one page with figures, tables and what became of each claim.
+
+    NAME is list, all, or names of the list such as ciag/fig1. Give the same command again to go on with a run that was
+    interrupted. Data is looked for in the folder of --data, in those of FINITESUM_DATA and in FINITESUM_HOME/data; what
+    is absent is left out, and the page says where to get it.
+    """
+    from finitesum.papers import registry
+    from finitesum.papers.runner import PAGE, run_experiments
+
+    if names == ("list",):
+        _list(console)
+        return
+    experiments = registry.experiments(names)
+    size: Size = "quick" if quick else "full"
+    command = " ".join(["finitesum reproduce", *names, *(["--quick"] if quick else [])])
+    try:
+        done = run_experiments(
+            experiments,
+            out,
+            size=size,
+            data_dir=data,
+            verbose=console.verbose,
+            checked=check,
+            record_to=record,
+            on_done=lambda finished: _tell(console, finished),
+            command=command,
+        )
+    except KeyboardInterrupt:
+        console.warn(f"interrupted. Give the same command again to go on with what {out} holds.")
+        raise
+    page = out / PAGE
+    differs = [d.experiment.name for d in done if d.check is not None and d.check.differences]
+    lines = [_line(finished) for finished in done]
+    if check:
+        lines.append(f"Differences in {', '.join(differs)}." if differs else "All recorded values were found again.")
+    console.result(
+        {"page": str(page), "experiments": [_plain(finished) for finished in done], "differences": differs},
+        "\n".join([*lines, f"wrote {page}"]),
+    )
+    if differs:
+        ctx.exit(BROKEN)
+
+
+def _list(console: Console) -> None:
+    from finitesum.papers import registry
+
+    found = [registry.experiment(name) for name in registry.names()]
+    rows = [{"name": e.name, "title": e.title, "section": e.section, "data": list(e.data)} for e in found]
+    width = max(len(e.name) for e in found)
+    lines = [f"{e.name:<{width}}  {e.title}{f' ({e.section})' if e.section else ''}" for e in found]
+    console.result(rows, "\n".join(lines))
+
+
+def _tell(console: Console, finished: Finished) -> None:
+    """Say on stderr what is worth knowing before the end."""
+    for name, advice in finished.outcome.absent.items():
+        console.warn(f"{finished.experiment.name}: {name} was left out. {advice}")
+    if finished.check is not None and finished.check.differences:
+        console.warn(f"{finished.experiment.name}: {finished.check.sentence}")
+    console.note(f"done: {finished.experiment.name}")
+
+
+def _line(finished: Finished) -> str:
+    from finitesum.papers.runner import tally
+
+    told = tally(finished.outcome.verdicts)
+    return f"{finished.experiment.name:<16} {told or finished.experiment.title}"
+
+
+def _plain(finished: Finished) -> dict[str, Any]:
+    verdicts = [{"claim": v.claim, "outcome": v.outcome} for v in finished.outcome.verdicts]
+    return {
+        "name": finished.experiment.name,
+        "verdicts": verdicts,
+        "values": {name: value.value for name, value in finished.outcome.values.items()},
+        "absent": dict(finished.outcome.absent),
+        "folder": str(finished.folder),
+        "files": list(finished.files),
+    }

@@ -1,0 +1,252 @@
+"""Figure 6 of the heavy-ball paper: the function on which the subgradient method's last iterate is worst."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from finitesum.components import SubgradientProblem, harvey
+from finitesum.methods import METHODS
+from finitesum.papers.drawing import Line, Panel, panels_figure
+from finitesum.papers.experiment import (
+    HEAVY_BALL_PAPER,
+    Context,
+    Drawing,
+    Experiment,
+    Finding,
+    Outcome,
+    Table,
+    Unit,
+    Value,
+    Verdict,
+)
+from finitesum.papers.runs import show, slope
+
+#: The paper's constants: c of the function and of PSG's step c / sqrt(t), alpha 8 for HB and 0.08 for AdaHB, gamma 0.9.
+C = 2.0
+
+#: Label: method, options.
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "PSG c/sqrt(t), last": ("psg", {"step_size": C}),
+    "HB alpha=8, displacement": ("hb", {"step_size": 8.0, "form": "displacement"}),
+    "AdaHB alpha=0.08, displacement": ("adahb", {"step_size": 0.08, "form": "displacement"}),
+    "AdaHB alpha=0.08, displacement, Euclidean": (
+        "adahb",
+        {"step_size": 0.08, "form": "displacement", "projection": "euclidean"},
+    ),
+    "HB alpha=8, averaging": ("hb", {"step_size": 8.0, "form": "averaging"}),
+    "AdaHB alpha=0.08, averaging": ("adahb", {"step_size": 0.08, "form": "averaging"}),
+    "NAG alpha=8": ("nag", {"step_size": 8.0}),
+    "NAG alpha=16": ("nag", {"step_size": 16.0}),
+    "PSG c/sqrt(t), average": ("psg", {"step_size": C, "output": "average"}),
+    "PSG c/sqrt(t), suffix": ("psg", {"step_size": C, "output": "suffix"}),
+    "PSG 2c/sqrt(T), linear decay": ("psg", {"step_size": 2.0 * C, "schedule": "linear"}),
+    "PSG 1/sqrt(t), last": ("psg", {"step_size": 1.0}),
+}
+
+PSG, MEAN, HB, ADAHB = (
+    "PSG c/sqrt(t), last",
+    "PSG c/sqrt(t), average",
+    "HB alpha=8, displacement",
+    "AdaHB alpha=0.08, displacement",
+)
+
+#: What the paper's figure has, and what ours adds.
+IN_PAPER, ADDED = (
+    (PSG, HB, ADAHB),
+    ("HB alpha=8, averaging", "AdaHB alpha=0.08, averaging", "NAG alpha=8", MEAN, "PSG 2c/sqrt(T), linear decay"),
+)
+
+STEPS = (1000, 5000)
+GROWTH = {"quick": (125, 250, 500, 1000, 2000, 4000), "full": (125, 250, 500, 1000, 2000, 4000, 8000, 16000)}
+N_POINTS = 100
+
+_STYLES = {PSG: "fg", HB: "ciag", ADAHB: "a-ciag", "HB alpha=8, averaging": "sag", "NAG alpha=8": "ig"}
+
+
+@cache
+def problem_of(n_steps: int) -> SubgradientProblem:
+    """Return Harvey's function for so many steps."""
+    return harvey(n_steps, C)
+
+
+def trajectory(label: str, n_steps: int, n_points: int) -> dict[str, Any]:
+    """Return f(w_t) at so many evenly spread t, the last one T, from w_1 = 0; and f(w_{T+1}) as "after"."""
+    problem = problem_of(n_steps)
+    name, options = RUNS[label]
+    horizon = {"horizon": n_steps} if options.get("schedule") == "linear" else {}
+    method = METHODS[name](**options, **horizon)
+    times = np.unique(np.linspace(n_steps / n_points, n_steps, n_points).round().astype(np.int64))
+    state = method.init(problem, np.zeros(n_steps))
+    values, t = [], 1
+    for until in times.tolist():
+        state = method.run_pass(problem, state, np.zeros(until - t, dtype=np.int64)) if until > t else state
+        t = until
+        values.append(problem.value(state.x))
+    after = problem.value(method.run_pass(problem, state, np.zeros(1, dtype=np.int64)).x)
+    return {"t": times.tolist(), "value": values, "after": after}
+
+
+def lower_bound(n_steps: int) -> float:
+    """Return log T / (32 c sqrt(T)), which PSG's f(w_{T+1}) never falls below."""
+    return math.log(n_steps) / (32.0 * C * math.sqrt(n_steps))
+
+
+def _units(size: str) -> Iterator[Unit]:
+    for n_steps in STEPS:
+        for label in RUNS:
+            settings = {"points": N_POINTS, "run": RUNS[label]}
+            yield Unit(f"{label}-{n_steps}", settings, partial(trajectory, label, n_steps, N_POINTS))
+    for n_steps in GROWTH[size]:
+        for label in (PSG, HB, ADAHB, MEAN):
+            yield Unit(f"growth-{label}-{n_steps}", {"run": RUNS[label]}, partial(trajectory, label, n_steps, 1))
+
+
+def trajectory_end(results: Mapping[str, Any], label: str, n_steps: int) -> float:
+    """Return f(w_T)."""
+    return float(results[f"{label}-{n_steps}"]["value"][-1])
+
+
+def run(context: Context) -> Outcome:
+    """Run all methods for T = 1000 and 5000, and four of them for other T."""
+    results = context.complete(list(_units(context.size)))
+    grown = _grown(results, GROWTH[context.size])
+    values = {
+        f"f(w_T), {label}, T={n}": Value(trajectory_end(results, label, n), relative=0.05 if "AdaHB" in label else 1e-6)
+        for n in STEPS
+        for label in RUNS
+    }
+    values["growth of f(w_T) sqrt(T) by log T, PSG"] = Value(_log_slope(*grown[PSG]), relative=0.01)
+    drawings = [
+        Drawing(
+            "fig6", "Figure 6: f(w_t) from the minimiser, f* = 0. Dotted: the lower bound for PSG.", _figure(results)
+        ),
+        Drawing(
+            "fig6-more",
+            "The same with other forms and methods, and f(w_T) √T for other T: a constant means the optimal rate, "
+            "a rising line the extra log T.",
+            _more(results, grown),
+        ),
+    ]
+    return Outcome(drawings, [_table(results), _curves(results)], _verdicts(results, grown), values, _NOTES)
+
+
+def _grown(results: Mapping[str, Any], sizes: Sequence[int]) -> dict[str, tuple[Any, Any]]:
+    """Return T and f(w_T) sqrt(T) for four methods."""
+    return {
+        label: (
+            np.array(sizes, dtype=np.float64),
+            np.array([results[f"growth-{label}-{n}"]["value"][-1] * math.sqrt(n) for n in sizes]),
+        )
+        for label in (PSG, HB, ADAHB, MEAN)
+    }
+
+
+def _log_slope(sizes: Any, scaled: Any) -> float:
+    return slope(np.log(sizes), scaled)
+
+
+def _panels(results: Mapping[str, Any], labels: Sequence[str]) -> list[Panel]:
+    panels = []
+    for n_steps in STEPS:
+        lines = []
+        for label in labels:
+            found = results[f"{label}-{n_steps}"]
+            x, y = np.array(found["t"], dtype=np.float64), np.array(found["value"])
+            lines.append(Line(label, x, y, style=_STYLES.get(label, label)))
+        bound = np.full(2, lower_bound(n_steps))
+        lines.append(Line("log T / (32 c √T)", np.array([1.0, n_steps]), bound, "guide"))
+        panels.append(Panel(f"T = {n_steps}", "t", "f(w_t)", lines, y_scale="linear", y_limits=(0.0, None)))
+    return panels
+
+
+def _figure(results: Mapping[str, Any]) -> Any:
+    return panels_figure(_panels(results, IN_PAPER), height=3.3)
+
+
+def _more(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> Any:
+    lines = [Line(label, x, y, style=_STYLES.get(label, label)) for label, (x, y) in grown.items()]
+    growth = Panel("growth with T", "T", "f(w_T) √T", lines, x_scale="log", y_scale="linear", y_limits=(0.0, None))
+    return panels_figure([*_panels(results, (*IN_PAPER, *ADDED)), growth], n_columns=3, height=3.2, width=3.3)
+
+
+def _table(results: Mapping[str, Any]) -> Table:
+    header = ("method", *(f"{what}, T = {n}" for n in STEPS for what in ("f(w_T)", "f(w_T+1)")))
+    rows: list[list[str]] = []
+    for label in RUNS:
+        found = [results[f"{label}-{n}"] for n in STEPS]
+        rows.append([label, *(f"{v:.6f}" for one in found for v in (one["value"][-1], one["after"]))])
+    rows.append(["lower bound for PSG, last", *(cell for n in STEPS for cell in ("–", f"{lower_bound(n):.6f}"))])
+    return Table("values", "The value at the last step; f* = 0.", header, rows)
+
+
+def _curves(results: Mapping[str, Any]) -> Table:
+    rows = [
+        [label, n, t, value]
+        for n in STEPS
+        for label in RUNS
+        for t, value in zip(results[f"{label}-{n}"]["t"], results[f"{label}-{n}"]["value"], strict=True)
+    ]
+    return Table("curves", "", ("method", "T", "t", "f(w_t)"), rows, on_page=False)
+
+
+def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> list[Verdict]:
+    def below(mine: str, theirs: str) -> tuple[Finding, ...]:
+        pairs = {n: (trajectory_end(results, mine, n), trajectory_end(results, theirs, n)) for n in STEPS}
+        return tuple(Finding(f"T = {n}", a < b, f"{show(a)} against {show(b)}") for n, (a, b) in pairs.items())
+
+    sizes, psg = grown[PSG]
+    _, hb = grown[HB]
+    psg_slope, hb_rise = _log_slope(sizes, psg), float(hb[-1] / hb[0] - 1.0)
+    span = f"T = {sizes[0]:.0f} to {sizes[-1]:.0f}"
+    straight = float(np.corrcoef(np.log(sizes), psg)[0, 1])
+    above = all(results[f"{PSG}-{n}"]["after"] >= lower_bound(n) for n in STEPS)
+    return [
+        Verdict("HB ends below PSG", below(HB, PSG)),
+        Verdict("AdaHB ends below PSG", below(ADAHB, PSG)),
+        Verdict(
+            "PSG's last iterate has the extra factor log T, and stays above its lower bound",
+            (
+                Finding(
+                    "",
+                    psg_slope > 0.0 and straight > 0.99 and above,
+                    f"f(w_T) √T rises by {psg_slope:.4f} for a unit of log T (correlation {straight:.4f}), {span}",
+                ),
+            ),
+        ),
+        Verdict(
+            "HB's last iterate has not (f(w_T) √T rises by less than a tenth)",
+            (Finding("", hb_rise < 0.1, f"it rises by {100.0 * hb_rise:.1f} %, {span}"),),
+        ),
+        Verdict(
+            "The order of the curves does not depend on the constants: PSG with half its step stays above HB",
+            below(HB, "PSG 1/sqrt(t), last"),
+            of_paper=False,
+        ),
+        Verdict("HB's last iterate is better than PSG's average", below(HB, MEAN), of_paper=False),
+    ]
+
+
+_NOTES = (
+    "Every method starts at 0, which is the minimiser, so that the figure shows how far each is driven away. For PSG and "
+    "HB the values are proportional to the step: what does not depend on constants is the growth with T.",
+    "The paper's methods are the displacement forms; AdaHB projects in its own metric. The averaging forms, for which the "
+    "theorems hold as stated, NAG and PSG's averages are added, and PSG with half its step for comparison.",
+)
+
+EXPERIMENT = Experiment(
+    name="adahb/fig6",
+    title="Harvey's function: the last iterates of PSG, HB and AdaHB",
+    source=HEAVY_BALL_PAPER,
+    section="Appendix A.4, Figure 6",
+    setting=(
+        "The maximum of T + 1 linear functions on the unit ball of R^T, made so that the projected subgradient method "
+        "(PSG) with step c/√t ends at least log T / (32 c √T) above the minimum. c = 2; PSG c/√t, HB α = 8, AdaHB α = 0.08 "
+        "with γ = 0.9 and δ = 1e-8; T = 1000 and 5000.",
+    ),
+    run=run,
+)

@@ -1,0 +1,260 @@
+"""What an experiment is: where the paper has it, and a function that runs it and returns what came out.
+
+An experiment is cut into units: one method on one data set with one seed, say. `Context.complete` runs those that are not
+done yet and keeps the figures of each in a file of its own, so that an interrupted run goes on with the next unit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from finitesum import __version__
+from finitesum.checkpoint import write_atomically
+from finitesum.papers.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Size = Literal["quick", "full"]
+SIZES: tuple[Size, ...] = ("quick", "full")
+
+CURVATURE_PAPER = (
+    "H.-T. Wai, W. Shi, C. A. Uribe, A. Nedić, A. Scaglione, Accelerating incremental gradient optimization with curvature "
+    "information, Comput. Optim. Appl. 76 (2020)"
+)
+HEAVY_BALL_PAPER = (
+    "W. Tao, S. Long, G. Wu, Q. Tao, The role of momentum parameters in the optimal convergence of adaptive Polyak's "
+    "heavy-ball methods, ICLR 2021"
+)
+
+
+class Unit(NamedTuple):
+    """A piece of work that is done as a whole.
+
+    Parameters
+    ----------
+    name
+        Its file's name and its key among the results.
+    settings
+        All that its figures depend on: with other settings it is another unit.
+    compute
+        Does it; returns what JSON can hold.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    compute: Callable[[], dict[str, Any]]
+
+    @property
+    def file_name(self) -> str:
+        """A name that differs between units whose figures may differ."""
+        known = json.dumps([__version__, self.name, self.settings], sort_keys=True, default=repr)
+        plain = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
+        return f"{plain[:80]}-{hashlib.blake2b(known.encode(), digest_size=4).hexdigest()}.json"
+
+
+class Drawing(NamedTuple):
+    """A figure of the page, also written as PNG."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+class Table(NamedTuple):
+    """A table, written as CSV, and on the page unless it is too long for that."""
+
+    name: str
+    caption: str
+    header: tuple[str, ...]
+    rows: Sequence[Sequence[str | float | int]]
+    on_page: bool = True
+
+
+class Finding(NamedTuple):
+    """What became of a claim in one case."""
+
+    case: str
+    holds: bool | None  # None: undecided
+    evidence: str  # the figures behind it
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim as a measured statement.
+
+    Parameters
+    ----------
+    claim
+        A sentence.
+    findings
+        What became of it, case by case.
+    of_paper
+        Whether the paper makes it; else it is ours.
+    timed
+        Whether it rests on seconds, which another machine or a busy one may turn.
+    """
+
+    claim: str
+    findings: tuple[Finding, ...]
+    of_paper: bool = True
+    timed: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """ "holds", "does not hold", "holds only for ...", or "undecided"."""
+        return outcome_of((finding.case, finding.holds) for finding in self.findings)
+
+
+def outcome_of(findings: Iterable[tuple[str, bool | None]]) -> str:
+    """Return in words what became of a claim, given cases and whether it holds there.
+
+    Examples
+    --------
+    >>> outcome_of([("a9a", True), ("w8a", False)])
+    'holds only for a9a (not for w8a)'
+    >>> outcome_of([("a9a", None), ("w8a", None)])
+    'undecided'
+    """
+    known = list(findings)
+    yes, no, open_ = ([case for case, holds in known if holds is kind] for kind in (True, False, None))
+    if not no and not open_:
+        return "holds" if yes else "undecided"
+    if not yes and not open_:
+        return "does not hold"
+    if not yes:
+        return f"does not hold for {', '.join(no)}, undecided for {', '.join(open_)}" if no else "undecided"
+    rest = "; ".join(f"{word} for {', '.join(cases)}" for word, cases in (("not", no), ("undecided", open_)) if cases)
+    return f"holds only for {', '.join(yes)} ({rest})"
+
+
+class Value(NamedTuple):
+    """A number that another machine should find again, and how far it may lie off.
+
+    A value agrees with the recorded one when they differ by at most absolute + relative |recorded|. Where it was not
+    reached, both must be NaN.
+    """
+
+    value: float
+    relative: float = 0.0
+    absolute: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of an experiment.
+
+    Parameters
+    ----------
+    drawings, tables, verdicts
+        In the order of the page.
+    values
+        Numbers that `check` compares with recorded ones.
+    notes
+        Paragraphs: what was run, and where it differs from the paper.
+    absent
+        For each data set or library that is not on this machine, what was left out and where to get it.
+    """
+
+    drawings: Sequence[Drawing] = ()
+    tables: Sequence[Table] = ()
+    verdicts: Sequence[Verdict] = ()
+    values: Mapping[str, Value] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an experiment is run with.
+
+    Parameters
+    ----------
+    size
+        "quick" takes minutes for all experiments together; "full" is the paper's size.
+    folder
+        The experiment's own folder; its neighbours are those of the other experiments.
+    data_dir
+        A folder of data that is searched before the others.
+    verbose
+        As for `progress`.
+    label
+        What progress is headed with.
+    """
+
+    size: Size
+    folder: Path
+    data_dir: Path | None = None
+    verbose: int = 0
+    label: str = ""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the size is "quick"."""
+        return self.size == "quick"
+
+    def complete(self, units: Sequence[Unit]) -> dict[str, dict[str, Any]]:
+        """Return the figures of all units by name; those that an earlier call has kept are not run again."""
+        results = {}
+        with progress(self.label, len(units), self.verbose, noun="runs") as report:
+            for unit in units:
+                file = self.folder / "units" / unit.file_name
+                known = _read(file)
+                if known is None:
+                    report(f"now {unit.name}", 0)
+                    known = unit.compute()
+                    text = json.dumps(known)
+                    write_atomically(file, lambda opened, text=text: opened.write(text.encode()))
+                    known = json.loads(text)
+                results[unit.name] = known
+                report(f"done: {unit.name}", 1)
+        return results
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """Return the figures in a file; None where there is none, or one that was damaged from outside."""
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure or table of a paper.
+
+    Parameters
+    ----------
+    name
+        What users write, such as "ciag/fig1".
+    title
+        What is compared with what.
+    source
+        The paper; empty for a page of our own.
+    section
+        Where the paper has it.
+    setting
+        Paragraphs: the paper's setting, and what of it is not known.
+    data
+        Names of the data sets that it would use.
+    run
+        Runs it.
+    """
+
+    name: str
+    title: str
+    source: str
+    section: str
+    setting: tuple[str, ...]
+    run: Callable[[Context], Outcome]
+    data: tuple[str, ...] = ()
+
+    @property
+    def slug(self) -> str:
+        """The name of its folder."""
+        return self.name.replace("/", "-")

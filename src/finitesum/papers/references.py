@@ -1,0 +1,117 @@
+"""Compares what came out with recorded values: `references.json`, by experiment and size.
+
+Recorded are the outcomes of verdicts that do not rest on seconds, and the values that an experiment names, each with the
+distance at which another machine may find it: rounding errors differ between processors, and a pass count jumps by one
+where a run ends near a threshold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from finitesum.papers.experiment import Outcome, Size, Value
+from finitesum.papers.storage import write_text
+
+
+class Check(NamedTuple):
+    """What a comparison found.
+
+    Parameters
+    ----------
+    n_compared
+        Values and verdicts that have a recorded counterpart.
+    differences
+        A sentence for each that differs.
+    n_missing
+        Recorded ones that this run has not, because data or libraries are absent.
+    """
+
+    n_compared: int
+    differences: tuple[str, ...]
+    n_missing: int
+
+    @property
+    def sentence(self) -> str:
+        """What it found, in words."""
+        if self.differences:
+            return f"Differs from the recorded values: {' '.join(self.differences)}"
+        rest = f"; {self.n_missing} more could not be compared, because data is absent" if self.n_missing else ""
+        return f"All {self.n_compared} values and verdicts agree with the recorded ones{rest}."
+
+
+def recorded(name: str, size: Size) -> dict[str, Any]:
+    """Return the recorded values of an experiment: "verdicts" by claim and "values" by name; empty ones where none are."""
+    text = resources.files("finitesum.papers").joinpath("references.json").read_text(encoding="utf-8")
+    found = json.loads(text).get(name, {}).get(size, {})
+    return {"verdicts": found.get("verdicts", {}), "values": found.get("values", {})}
+
+
+def check(outcome: Outcome, references: Mapping[str, Any]) -> Check:
+    """Return how an outcome compares with recorded values."""
+    if not references["values"] and not references["verdicts"]:
+        return Check(0, ("no values were recorded for this experiment and size.",), 0)
+    differences: list[str] = []
+    n_compared = n_missing = 0
+    for key, reference in references["values"].items():
+        value = outcome.values.get(key)
+        if value is None:
+            n_missing += 1
+            if not outcome.absent:
+                differences.append(f"{key} is recorded, but was not found.")
+            continue
+        n_compared += 1
+        expected = math.nan if reference is None else float(reference)
+        if not agrees(value, expected):
+            within = value.absolute + value.relative * abs(expected)
+            differences.append(f"{key} is {value.value:.6g}, recorded is {expected:.6g} (within {within:.2g}).")
+    outcomes = {verdict.claim: verdict.outcome for verdict in outcome.verdicts}
+    for claim, expected_outcome in references["verdicts"].items():
+        if outcome.absent:  # its cases are not those that were recorded
+            n_missing += 1
+            continue
+        n_compared += 1
+        if outcomes.get(claim) != expected_outcome:
+            differences.append(f"{claim!r}: {outcomes.get(claim)}, recorded is {expected_outcome}.")
+    return Check(n_compared, tuple(differences), n_missing)
+
+
+def agrees(value: Value, expected: float) -> bool:
+    """Tell whether a value agrees with the recorded one.
+
+    Examples
+    --------
+    >>> agrees(Value(5.0, absolute=1.0), 6.0), agrees(Value(5.0), 6.0), agrees(Value(math.nan), math.nan)
+    (True, False, True)
+    """
+    if math.isnan(value.value) or math.isnan(expected):
+        return math.isnan(value.value) and math.isnan(expected)
+    if math.isinf(value.value) or math.isinf(expected):
+        return value.value == expected
+    return abs(value.value - expected) <= value.absolute + value.relative * abs(expected)
+
+
+def record(path: Path, name: str, size: Size, outcome: Outcome) -> None:
+    """Write an outcome into a file of recorded values, in place of what it has of this experiment and size.
+
+    Raises
+    ------
+    ValueError
+        Data is absent: such an outcome is not whole.
+    """
+    if outcome.absent:
+        raise ValueError(f"{name} lacks {', '.join(outcome.absent)}: record it where all its data is.")
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known.setdefault(name, {})[size] = {
+        "verdicts": {v.claim: v.outcome for v in outcome.verdicts if not v.timed},
+        "values": {key: _plain(value.value) for key, value in outcome.values.items()},
+    }
+    write_text(path, json.dumps(known, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else float(f"{value:.8g}")

@@ -1,0 +1,56 @@
+"""The experiments by name; each is loaded when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from finitesum.papers.experiment import Experiment
+
+#: name: module. The order is that of a page with all of them.
+_HOMES = {
+    "ciag/fig1": "finitesum.papers.ciag.fig1",
+    "adahb/fig6": "finitesum.papers.adahb.fig6",
+}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all experiments.
+
+    Examples
+    --------
+    >>> names()[0]
+    'ciag/fig1'
+    """
+    return tuple(_HOMES)
+
+
+def experiment(name: str) -> Experiment:
+    """Return the experiment of a name.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+
+    Examples
+    --------
+    >>> experiment("ciag/fig1").section
+    'Section 5.1, Figure 1'
+    """
+    if name not in _HOMES:
+        raise ValueError(f"NAME must be list, all or one of {', '.join(_HOMES)}, got {name!r}.")
+    found: Experiment = importlib.import_module(_HOMES[name]).EXPERIMENT
+    return found
+
+
+def experiments(asked: Sequence[str]) -> list[Experiment]:
+    """Return the experiments of some names, each once; "all" means all.
+
+    Raises
+    ------
+    ValueError
+        A name is unknown.
+    """
+    wanted = [name for entry in asked for name in (names() if entry == "all" else (entry,))]
+    return [experiment(name) for name in dict.fromkeys(wanted)]

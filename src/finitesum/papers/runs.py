@@ -1,0 +1,175 @@
+"""Runs of methods on smooth problems, measured after every pass: what the experiments of the curvature paper share.
+
+Passes are component gradients evaluated by components. Measuring is neither counted nor timed, as in the authors' code, and
+no pass is charged for confirming the end: `finitesum.minimize` does that.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from finitesum.arrays import Vector
+from finitesum.driver import minimize
+from finitesum.measures import evaluate
+from finitesum.methods import as_method
+from finitesum.methods.base import Method
+from finitesum.plots import Curve
+from finitesum.problem import Problem
+from finitesum.report import small_like
+from finitesum.sampling import order_of_pass
+
+#: What is measured after every pass.
+COLUMNS = ("passes", "hessian_passes", "seconds", "objective", "optimality", "largest")
+
+#: A run whose optimality has grown so much has diverged.
+DIVERGED = 1e8
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A method with its parameters, and how it is run.
+
+    Parameters
+    ----------
+    label
+        Its name in figures and tables.
+    method
+        A name of `finitesum.methods.METHODS`.
+    options
+        Its parameters.
+    batch_size
+        Rows in a component; None for the method's own choice.
+    sampling
+        The order of visits; None for the method's own.
+    share
+        The part of a pass between two measurements: methods with snapshots take a snapshot there.
+    """
+
+    label: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int | None = None
+    sampling: str | None = None
+    share: float = 1.0
+
+    def settings(self) -> dict[str, Any]:
+        """Return all that its figures depend on."""
+        return {**asdict(self), "options": dict(self.options)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The figures of a run, a row for the start and one after each pass."""
+
+    label: str
+    columns: Mapping[str, Vector]
+    batch_size: int
+
+    def first(self, column: str, level: float, gives: str = "passes", minimum: float = 0.0) -> float:
+        """Return the passes (or another column) at which a column, less a minimum, first was at most a level; else NaN."""
+        reached = np.flatnonzero(self.columns[column] - minimum <= level)
+        return float(self.columns[gives][reached[0]]) if reached.size else math.nan
+
+    def best(self, column: str) -> float:
+        """Return the smallest entry of a column."""
+        return float(np.min(self.columns[column]))
+
+
+def run_trial(
+    problem: Problem,
+    trial: Trial,
+    *,
+    max_passes: float,
+    tol: float = 0.0,
+    seed: int = 0,
+    x0: Vector | None = None,
+) -> dict[str, Any]:
+    """Return the figures of a run, as JSON can hold them.
+
+    Parameters
+    ----------
+    problem
+        What is minimised.
+    trial
+        By what.
+    max_passes
+        It ends after so many effective passes.
+    tol
+        It ends when the largest entry of the gradient is at most this.
+    seed
+        Of the order of visits.
+    x0
+        The start; 0 without it.
+    """
+    method = as_method(trial.method, dict(trial.options))
+    problem = problem.batched(trial.batch_size or method.default_batch_size(problem))
+    sampling = trial.sampling or method.default_sampling
+    _load_kernels(problem, method)
+    start = time.perf_counter()
+    state = method.init(problem, np.zeros(problem.dim) if x0 is None else x0)
+    seconds = time.perf_counter() - start
+    rows = [_row(problem, state, seconds, passes=0.0)]  # what was spent at the start is counted from the first pass on
+    n_visits = max(1, round(trial.share * problem.n_components))
+    k, limit = 0, DIVERGED * max(rows[0][-1], 1e-300)
+    while rows[-1][0] < max_passes and tol < rows[-1][-1] < limit:
+        order = order_of_pass(sampling, seed, k, problem.n_components)[:n_visits]
+        start = time.perf_counter()
+        state = method.run_pass(problem, state, order)
+        seconds += time.perf_counter() - start
+        k += 1
+        if not np.isfinite(state.x).all():
+            break
+        rows.append(_row(problem, state, seconds))
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
+    return {"label": trial.label, "batch_size": problem.batch_size, "columns": columns}
+
+
+def as_run(figures: Mapping[str, Any]) -> Run:
+    """Return the run of figures."""
+    columns = {name: np.array(values, dtype=np.float64) for name, values in figures["columns"].items()}
+    return Run(str(figures["label"]), columns, int(figures["batch_size"]))
+
+
+def _load_kernels(problem: Problem, method: Method) -> None:
+    """Compile or load off the clock, on a tiny problem that goes through the same machine code."""
+    small = small_like(problem).batched(1)
+    state = method.init(small, np.zeros(small.dim))
+    method.run_pass(small, state, np.arange(small.n_components))
+
+
+def _row(problem: Problem, state: Any, seconds: float, passes: float | None = None) -> tuple[float, ...]:
+    measures = evaluate(problem, state.x)
+    spent = state.n_gradients / problem.n_components if passes is None else passes
+    hessians = state.n_hessians / problem.n_components
+    largest = float(np.abs(measures.gradient).max())
+    return (float(spent), float(hessians), seconds, measures.objective, measures.optimality, largest)
+
+
+def find_minimum(problem: Problem) -> dict[str, Any]:
+    """Return minimiser and minimum by Newton's method, run until rounding errors end it."""
+    result = minimize(problem, method="newton", tol=1e-15, max_iter=100)
+    return {"x": result.x.tolist(), "minimum": float(result.fun), "optimality": float(result.optimality)}
+
+
+def gap_curve(run: Run, minimum: float, floor: float = 1e-15) -> Curve:
+    """Return F - F* over the passes of a run, until rounding errors are all that is left of it."""
+    gap = np.maximum(run.columns["objective"] - minimum, 0.1 * floor)
+    below = np.flatnonzero(gap <= floor)
+    end = int(below[0]) + 1 if below.size else gap.size
+    return Curve(run.label, run.columns["passes"][:end], run.columns["seconds"][:end], gap[:end])
+
+
+def slope(x: Vector, y: Vector) -> float:
+    """Return the slope of the least-squares line."""
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def show(value: float, digits: int = 3) -> str:
+    """Return a number as tables show it: a dash where there is none."""
+    return f"{value:.{digits}g}" if math.isfinite(value) else "–"

@@ -1,0 +1,149 @@
+"""`finitesum reproduce`: resuming, the page and its files, the comparison with recorded values."""
+
+import csv
+import json
+import math
+import re
+
+import pytest
+
+from finitesum.papers import references, registry
+from finitesum.papers.experiment import Context, Outcome, Unit, Value, Verdict, outcome_of
+from finitesum.papers.references import agrees, check, record, recorded
+
+
+def references_are(monkeypatch, values, verdicts=None):
+    known = {"values": values, "verdicts": verdicts or {}}
+    monkeypatch.setattr("finitesum.papers.runner.recorded", lambda name, size: known)
+
+
+def test_a_unit_is_computed_once_and_again_with_other_settings(tmp_path):
+    calls = []
+
+    def unit(name, settings):
+        return Unit(name, settings, lambda: calls.append(settings) or {"value": settings["k"] + 0.1})
+
+    context = Context("quick", tmp_path)
+    first = context.complete([unit("a", {"k": 1}), unit("b/c d", {"k": 2})])
+    assert first == {"a": {"value": 1.1}, "b/c d": {"value": 2.1}}
+    assert context.complete([unit("a", {"k": 1}), unit("b/c d", {"k": 2})]) == first
+    assert len(calls) == 2
+    assert context.complete([unit("a", {"k": 3})]) == {"a": {"value": 3.1}}
+    assert len(calls) == 3
+
+
+def test_a_damaged_unit_is_computed_again(tmp_path):
+    context, unit = Context("quick", tmp_path), Unit("a", {}, lambda: {"value": math.nan})
+    context.complete([unit])
+    (file,) = (tmp_path / "units").iterdir()
+    file.write_text(file.read_text()[:5])
+    assert math.isnan(context.complete([unit])["a"]["value"])
+    assert json.loads(file.read_text())
+
+
+def test_an_interrupted_run_goes_on_with_the_next_unit(run, squares, tmp_path):
+    squares.fails_at = 3
+    stopped = run("reproduce", "toy/squares", "--out", tmp_path)
+    assert stopped.exit_code == 130
+    assert "Give the same command again" in stopped.stderr
+    assert squares.computed == [1, 2]
+    squares.fails_at = None
+    done = run("reproduce", "toy/squares", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert squares.computed == [1, 2, 3]
+
+
+def test_page_and_files(run, squares, tmp_path):
+    result = run("reproduce", "all", "--quick", "--out", tmp_path, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["experiments"][0]["verdicts"] == [{"claim": "Squares grow", "outcome": "holds"}]
+    assert told["experiments"][0]["values"] == {"sum": 14.0}
+    folder = tmp_path / "toy-squares"
+    assert (folder / "squares.png").read_bytes().startswith(b"\x89PNG")
+    with (folder / "squares.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["k", "square"], ["1", "1"], ["2", "4"], ["3", "9"]]
+    assert json.loads((folder / "result.json").read_text())["values"] == {"sum": 14.0}
+    page = (tmp_path / "reproduce.html").read_text(encoding="utf-8")
+    for text in ("Three squares", "A setting.", "A note.", "Squares of 1, 2 &amp; 3.", "1, 4, 9", "of 1 claims 1 hold"):
+        assert text in page
+    assert page.count("<svg") == 1
+    assert not re.search(r"https?:|<script|<link|<img|@import", page)
+
+
+def test_absent_data_is_told_and_no_error(run, squares, tmp_path):
+    squares.absent = {"SUSY": "'finitesum data fetch SUSY' gets it."}
+    result = run("reproduce", "toy/squares", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "SUSY was left out. 'finitesum data fetch SUSY' gets it." in result.stderr
+    assert "finitesum data fetch SUSY" in (tmp_path / "reproduce.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "verdicts", "code"),
+    [
+        ({"sum": 14.4}, {"Squares grow": "holds"}, 0),
+        ({"sum": 14.6}, {}, 1),
+        ({"sum": None}, {}, 1),
+        ({"sum": 14.0, "other": 1.0}, {}, 1),
+        ({"sum": 14.0}, {"Squares grow": "does not hold"}, 1),
+        ({}, {}, 1),
+    ],
+)
+def test_check_exits_with_1_on_a_difference(run, squares, tmp_path, monkeypatch, values, verdicts, code):
+    references_are(monkeypatch, values, verdicts)
+    result = run("reproduce", "toy/squares", "--check", "--out", tmp_path)
+    assert result.exit_code == code, result.output
+
+
+def test_what_absent_data_leaves_out_is_not_compared(run, squares, tmp_path, monkeypatch):
+    references_are(monkeypatch, {"sum": 14.0, "SUSY": 1.0}, {"Squares grow": "holds only for SUSY"})
+    squares.absent = {"SUSY": "Get it."}
+    result = run("reproduce", "toy/squares", "--check", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "2 more could not be compared" in (tmp_path / "reproduce.html").read_text()
+
+
+def test_recorded_outcomes_are_found_again(tmp_path, monkeypatch):
+    file = tmp_path / "references.json"
+    verdicts = [Verdict("a", ()), Verdict("seconds", (), timed=True)]
+    outcome = Outcome(verdicts=verdicts, values={"x": Value(1.23456789012), "gone": Value(math.nan)})
+    record(file, "toy", "quick", outcome)
+    record(file, "toy", "full", outcome)
+    monkeypatch.setattr(references.resources, "files", lambda package: tmp_path)
+    known = recorded("toy", "quick")
+    assert known == {"verdicts": {"a": "undecided"}, "values": {"x": 1.2345679, "gone": None}}
+    assert recorded("other", "quick") == {"verdicts": {}, "values": {}}
+    close = Outcome(verdicts=verdicts, values={"x": Value(1.2345679, 1e-7), "gone": Value(math.nan)})
+    assert check(close, known).differences == ()
+    with pytest.raises(ValueError, match="lacks SUSY"):
+        record(file, "toy", "quick", Outcome(absent={"SUSY": ""}))
+
+
+def test_agreement():
+    assert agrees(Value(10.0, relative=0.1), 11.0)
+    assert not agrees(Value(10.0, relative=0.1), 11.2)
+    assert agrees(Value(math.inf), math.inf)
+    assert not agrees(Value(math.inf), 1.0)
+    assert not agrees(Value(1.0, absolute=5.0), math.nan)
+
+
+def test_outcomes_in_words():
+    assert outcome_of([("", True)]) == "holds"
+    assert outcome_of([("", False)]) == "does not hold"
+    assert outcome_of([("a", True), ("b", False), ("c", None)]) == "holds only for a (not for b; undecided for c)"
+    assert outcome_of([("a", False), ("b", None)]) == "does not hold for a, undecided for b"
+    assert outcome_of([]) == "undecided"
+
+
+def test_list_names_all_experiments(run):
+    result = run("reproduce", "list", "--json")
+    assert result.exit_code == 0
+    assert [entry["name"] for entry in json.loads(result.stdout)] == list(registry.names())
+
+
+def test_an_unknown_name_is_told_with_the_known_ones(run, tmp_path):
+    result = run("reproduce", "ciag/fig9", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "ciag/fig1" in result.stderr
+    assert not (tmp_path / "out").exists()
