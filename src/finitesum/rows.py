@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.arrays import Data, Matrix, Vector
-from finitesum.jit import compilable, reassociated_part
+from finitesum.jit import compilable, kernel_part, reassociated_part
 
 
 @reassociated_part
@@ -98,6 +98,20 @@ class DenseRows(NamedTuple):
         return total
 
 
+@reassociated_part
+def _sparse_dot(values: Data, columns: Any, start: int, stop: int, x: Vector) -> float:
+    total = 0.0
+    for k in range(np.uint64(start), np.uint64(stop)):  # unsigned: no index needs a look whether it counts from behind
+        total += values[k] * x[np.uint64(columns[k])]
+    return total
+
+
+@kernel_part
+def _add_sparse(values: Data, columns: Any, start: int, stop: int, scale: float, out: Vector) -> None:
+    for k in range(np.uint64(start), np.uint64(stop)):
+        out[np.uint64(columns[k])] += scale * values[k]
+
+
 @compilable
 class CSRRows(NamedTuple):
     """Rows of a CSR matrix with int32 or int64 indices, each row's columns increasing and unique."""
@@ -135,17 +149,14 @@ class CSRRows(NamedTuple):
 
     def dot(self, i: int, x: Vector) -> float:
         """Return z_i'x, the intercept's coordinate included."""
-        total = 0.0
-        for k in range(self.starts[i], self.starts[i + 1]):
-            total += self.values[k] * x[self.columns[k]]
+        total = _sparse_dot(self.values, self.columns, self.starts[i], self.starts[i + 1], x)
         if self.intercept:
             total += x[self.n_columns]
         return total
 
     def add_to(self, i: int, scale: float, out: Vector) -> None:
         """Add scale z_i to out."""
-        for k in range(self.starts[i], self.starts[i + 1]):
-            out[self.columns[k]] += scale * self.values[k]
+        _add_sparse(self.values, self.columns, self.starts[i], self.starts[i + 1], scale, out)
         if self.intercept:
             out[self.n_columns] += scale
 
@@ -163,10 +174,7 @@ class CSRRows(NamedTuple):
         start = self.starts[i]
         stop = self.starts[i + 1]
         for k in range(start, stop):
-            row = out[self.columns[k]]
-            factor = scale * self.values[k]
-            for j in range(start, k + 1):
-                row[self.columns[j]] += factor * self.values[j]
+            _add_sparse(self.values, self.columns, start, k + 1, scale * self.values[k], out[self.columns[k]])
         if self.intercept:
             row = out[self.n_columns]
             for k in range(start, stop):
