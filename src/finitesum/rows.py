@@ -112,6 +112,15 @@ def _add_sparse(values: Data, columns: Any, start: int, stop: int, scale: float,
         out[np.uint64(columns[k])] += scale * values[k]
 
 
+@kernel_part
+def _add_sparse_gram(values: Data, columns: Any, start: int, stop: int, scale: float, out: Matrix) -> None:
+    for k in range(np.uint64(start), np.uint64(stop)):
+        row = out[np.uint64(columns[k])]
+        factor = scale * values[k]
+        for j in range(np.uint64(start), k + np.uint64(1)):
+            row[np.uint64(columns[j])] += factor * values[j]
+
+
 @compilable
 class CSRRows(NamedTuple):
     """Rows of a CSR matrix with int32 or int64 indices, each row's columns increasing and unique."""
@@ -149,14 +158,16 @@ class CSRRows(NamedTuple):
 
     def dot(self, i: int, x: Vector) -> float:
         """Return z_i'x, the intercept's coordinate included."""
-        total = _sparse_dot(self.values, self.columns, self.starts[i], self.starts[i + 1], x)
+        k = np.uint64(i)
+        total = _sparse_dot(self.values, self.columns, self.starts[k], self.starts[k + np.uint64(1)], x)
         if self.intercept:
             total += x[self.n_columns]
         return total
 
     def add_to(self, i: int, scale: float, out: Vector) -> None:
         """Add scale z_i to out."""
-        _add_sparse(self.values, self.columns, self.starts[i], self.starts[i + 1], scale, out)
+        k = np.uint64(i)
+        _add_sparse(self.values, self.columns, self.starts[k], self.starts[k + np.uint64(1)], scale, out)
         if self.intercept:
             out[self.n_columns] += scale
 
@@ -171,14 +182,11 @@ class CSRRows(NamedTuple):
 
     def gram_add(self, i: int, scale: float, out: Matrix) -> None:
         """Add scale z_i z_i' to the lower triangle of out."""
-        start = self.starts[i]
-        stop = self.starts[i + 1]
-        for k in range(start, stop):
-            _add_sparse(self.values, self.columns, start, k + 1, scale * self.values[k], out[self.columns[k]])
+        start, stop = np.uint64(self.starts[np.uint64(i)]), np.uint64(self.starts[np.uint64(i) + np.uint64(1)])
+        _add_sparse_gram(self.values, self.columns, start, stop, scale, out)
         if self.intercept:
             row = out[self.n_columns]
-            for k in range(start, stop):
-                row[self.columns[k]] += scale * self.values[k]
+            _add_sparse(self.values, self.columns, start, stop, scale, row)
             row[self.n_columns] += scale
 
     def squared_norm(self, i: int) -> float:
