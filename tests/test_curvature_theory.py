@@ -43,7 +43,7 @@ def test_on_quadratics_ciag_with_a_full_start_is_the_full_gradient_method(seed):
     problem, oracle = make_pair("csr32", "squared", intercept=True, weighted=True, seed=seed)
     order = order_of_pass("with-replacement", seed, 0, problem.n_components)
     x0, step = np.ones(problem.dim), 0.3
-    ciag = CIAG(step_size=step, initialisation="full")
+    ciag = CIAG(step_size=step, warm_start_method="full")
     expected = x0
     for state in visits(ciag, problem, x0, order):
         expected = expected - step * oracle.gradient(expected)
@@ -55,7 +55,7 @@ def test_on_quadratics_a_ciag_with_a_full_start_is_the_accelerated_method():
     x0, step, extrapolation = np.ones(problem.dim), 0.3, 0.7
     afg = AFG(step_size=step, momentum=extrapolation)
     expected = afg.init(problem, x0)
-    method = ACIAG(step_size=step, extrapolation=extrapolation, initialisation="full")
+    method = ACIAG(step_size=step, extrapolation=extrapolation, warm_start_method="full")
     for state in visits(method, problem, x0, [0, 3, 1, 1, 6, 2, 5, 4, 0, 2]):
         expected = afg.run_pass(problem, expected, np.arange(problem.n_components))
         np.testing.assert_allclose(state.x, expected.x, rtol=1e-12, atol=1e-13)
@@ -115,7 +115,7 @@ def test_the_surrogate_error_obeys_lemma_1(cls):
     """||g - grad F(y)|| <= sum_i (L_H,i / 2) ||y - anchor_i||^2, with L_H,i = ||z_i||^3 / (6 sqrt 3) / n."""
     problem, oracle, _ = logistic()
     lipschitz = np.linalg.norm(oracle.Z, axis=1) ** 3 / (6 * np.sqrt(3)) / oracle.n
-    method = cls(step_size=1.0, initialisation="full")
+    method = cls(step_size=1.0, warm_start_method="full")
     x, previous = np.ones(problem.dim), np.ones(problem.dim)
     anchors = np.tile(x, (oracle.n, 1))
     alpha = method.init(problem, x).extrapolation

@@ -74,7 +74,7 @@ def test_max_iter_counts_effective_passes(problem, name, measure_every):
 
 
 def test_a_full_first_pass_is_charged(problem):
-    result = minimize(problem, method=CIAG(initialisation="full", step_size=0.5), tol=0.0, max_iter=7)
+    result = minimize(problem, method=CIAG(warm_start_method="full", step_size=0.5), tol=0.0, max_iter=7)
     assert (result.nit, result.n_passes, result.trace.column("n_passes")[0]) == (6, 8.0, 1.0)
 
 

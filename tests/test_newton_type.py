@@ -37,14 +37,14 @@ def start(problem, scale=0.3):
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("setting", SETTINGS, ids=ident)
-@pytest.mark.parametrize("initialisation", ["self", "full"])
+@pytest.mark.parametrize("warm_start", ["none", "full"])
 @pytest.mark.parametrize("damping", [1.0, 0.6])
-def test_nim_equals_its_equations(form, setting, initialisation, damping):
+def test_nim_equals_its_equations(form, setting, warm_start, damping):
     problem, F = make_pair(form, n=13, **setting)
     x0 = start(problem)
-    method = NIM(step_size=damping, solver="exact", initialisation=initialisation)
+    method = NIM(step_size=damping, solver="exact", warm_start_method=warm_start)
     orders, states = passes_of(method, problem, x0)
-    expected = oracle.nim(F, x0, orders, damping, full=initialisation == "full")
+    expected = oracle.nim(F, x0, orders, damping, full=warm_start == "full")
     for state, x in zip(states, expected, strict=True):
         np.testing.assert_allclose(state.x, x, rtol=1e-11, atol=1e-12)
 
@@ -54,7 +54,7 @@ def test_nim_equals_its_equations(form, setting, initialisation, damping):
 def test_proximal_nim_equals_its_equations(form, setting):
     problem, F = make_pair(form, n=13, d=4, **setting)
     x0 = start(problem)
-    orders, states = passes_of(NIM(step_size=0.8, solver="exact", initialisation="full"), problem, x0)
+    orders, states = passes_of(NIM(step_size=0.8, solver="exact", warm_start_method="full"), problem, x0)
     for state, x in zip(states, oracle.nim(F, x0, orders, 0.8, full=True), strict=True):
         np.testing.assert_allclose(state.x, x, rtol=1e-11, atol=1e-12)
 
@@ -78,7 +78,7 @@ def test_the_inverse_kept_up_gives_the_exact_minimisers(form, damping, setting):
     problem, F = make_pair(form, n=13, **setting)
     x0 = start(problem)
     full = "intercept" in setting
-    method = NIM(step_size=damping, solver="inverse", initialisation="full" if full else "self")
+    method = NIM(step_size=damping, solver="inverse", warm_start_method="full" if full else "none")
     orders, states = passes_of(method, problem, x0)
     for state, x in zip(states, oracle.nim(F, x0, orders, damping, full=full), strict=True):
         np.testing.assert_allclose(state.x, x, rtol=1e-10, atol=1e-11)
@@ -118,11 +118,11 @@ def test_newton_with_a_number_takes_it_as_the_step():
         np.testing.assert_allclose(state.x, x, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("initialisation", ["self", "full"])
-def test_nim_with_one_component_is_newton(initialisation):
+@pytest.mark.parametrize("warm_start", ["none", "full"])
+def test_nim_with_one_component_is_newton(warm_start):
     problem, _ = make_pair(batch_size=23, intercept=True)
     x0 = start(problem)
-    _, incremental = passes_of(NIM(step_size=1.0, solver="exact", initialisation=initialisation), problem, x0)
+    _, incremental = passes_of(NIM(step_size=1.0, solver="exact", warm_start_method=warm_start), problem, x0)
     _, full = passes_of(Newton(step_size=1.0), problem, x0)
     np.testing.assert_allclose(incremental[-1].x, full[-1].x, rtol=1e-11, atol=1e-13)
 
@@ -182,7 +182,7 @@ def test_converges_from_far_away_without_a_step_to_tune(kind, name):
         assert result.success, result.message
 
 
-@pytest.mark.parametrize(("method", "hessians"), [(NIM(), [3, 6, 9]), (NIM(initialisation="full"), [6, 9, 12])])
+@pytest.mark.parametrize(("method", "hessians"), [(NIM(), [3, 6, 9]), (NIM(warm_start_method="full"), [6, 9, 12])])
 def test_nim_counts(method, hessians):
     problem, _ = make_pair(batch_size=9)
     _, states = passes_of(method, problem, start(problem))

@@ -123,7 +123,10 @@ def test_the_estimate_is_of_the_size_of_the_exact_optimality():
         ({"step_size": "fast"}, "step_size must be"),
         ({"extrapolation": 0.9}, "goes with a constant step"),
         ({"step_size": 0.1, "extrapolation": 1.0}, r"extrapolation must lie in \[0, 1\)"),
-        ({"initialisation": "none"}, "initialisation must be one of self, full"),
+        ({"warm_start_method": "self"}, "warm_start_method must be one of none, full, sag"),
+        ({"restart": 3}, "restart goes with a constant step"),
+        ({"step_size": 0.1, "restart": -1}, "restart must be a whole number"),
+        ({"step_size": 0.1, "restart": 1.5}, "restart must be a whole number"),
         ({"model_steps": 0}, "model_steps must be"),
     ],
 )

@@ -228,7 +228,7 @@ def _inverse(surrogate: Surrogate) -> Matrix:
     except LinAlgError:
         raise ValueError(
             'solver "inverse" needs an H that has an inverse before every component was seen. Give alpha > 0 and no '
-            'intercept, or initialisation="full", or solver="inexact".'
+            'intercept, or warm_start_method="full", or solver="inexact".'
         ) from None
     inverse: Matrix = np.ascontiguousarray(cho_solve(factor, np.eye(hessian.shape[0]), check_finite=False))
     return inverse

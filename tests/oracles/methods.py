@@ -45,27 +45,69 @@ def saga(F, x, orders, step_size):
         yield x
 
 
-def ciag(F, x, orders, step_size, extrapolation, initialisation="self"):
-    """CIAG and A-CIAG as Algorithm 1 has them: iterates are stored, old terms are recomputed from them."""
-    seen = np.zeros(F.m, dtype=bool)
-    anchors = np.zeros((F.m, F.dim))
-    b, H = np.zeros(F.dim), np.diag(F.l2)
+def ciag(F, x, orders, step_size, extrapolation, warm_start="none", restart=0, longest=None):
+    """CIAG and A-CIAG as Algorithm 1 has them: iterates are stored, old terms are recomputed from them.
 
-    def share(j, point):
-        hessian = F.loss_hessian(j, point) / F.m
-        return F.loss_gradient(j, point) / F.m - hessian @ point, hessian
-
-    if initialisation == "full":
+    warm_start "sag": the first pass steps along the mean of the gradients seen, 1 / L_max far. restart: after so many
+    passes the step is doubled (up to `longest`) if R stayed below 1/2, halved if it went above 0.9. `extrapolation` may
+    be a function of the step.
+    """
+    share = ComponentModels(F, x)
+    if warm_start == "full":
         for j in range(F.m):
-            seen[j], anchors[j] = True, x
-            b, H = b + share(j, x)[0], H + share(j, x)[1]
+            share.move(j, x)
+    factor = extrapolation if callable(extrapolation) else lambda step: extrapolation
+    failure, movement = np.zeros(F.dim), np.zeros(F.dim)
+    keep, n_compared, ratios = 1 - 1 / max(0.1 * F.m, 1.0), 0, []
     previous = x
-    for order in orders:
+    for k, order in enumerate(orders, start=1):
         for j in order:
-            y = x + extrapolation * (x - previous)
-            if seen[j]:
-                b, H = b - share(j, anchors[j])[0], H - share(j, anchors[j])[1]
-            b, H = b + share(j, y)[0], H + share(j, y)[1]
-            seen[j], anchors[j] = True, y
-            previous, x = x, F.prox(y - step_size * (b + H @ y), step_size)
+            if warm_start == "sag" and k == 1:
+                share.move(j, x)
+                step = 1 / F.largest_component_smoothness()
+                x = F.prox(x - step * (share.table_gradient() + F.l2 * x), step)
+                previous = x
+                continue
+            y = x + factor(step_size) * (x - previous)
+            if share.seen[j]:
+                n_compared += 1
+                predicted = share.hessian(j) @ (y - share.anchors[j])
+                change = (F.loss_gradient(j, y) - F.loss_gradient(j, share.anchors[j])) / F.m
+                failure, movement = keep * failure + change - predicted, keep * movement + predicted
+            if n_compared >= 3 and np.linalg.norm(movement) > 1e-15:
+                ratios.append(np.linalg.norm(failure) / np.linalg.norm(movement))
+            share.move(j, y)
+            previous, x = x, F.prox(y - step_size * (share.b + share.H @ y), step_size)
+        if restart and (k + (warm_start == "full")) % restart == 0 and ratios:
+            old = step_size
+            if max(ratios) < 0.5:
+                step_size = max(step_size, min(2 * step_size, longest))
+            elif max(ratios) > 0.9:
+                step_size = step_size / 2
+            previous, ratios = x if step_size != old else previous, []
         yield x
+
+
+class ComponentModels:
+    """The memory of CIAG: each component's anchor, and the sums b and H over the components seen."""
+
+    def __init__(self, F, x):
+        self.F = F
+        self.seen = np.zeros(F.m, dtype=bool)
+        self.anchors = np.zeros((F.m, F.dim))
+        self.b, self.H = np.zeros(F.dim), np.diag(F.l2)
+
+    def hessian(self, j):
+        return self.F.loss_hessian(j, self.anchors[j]) / self.F.m
+
+    def intercept(self, j):
+        return self.F.loss_gradient(j, self.anchors[j]) / self.F.m - self.hessian(j) @ self.anchors[j]
+
+    def move(self, j, point):
+        if self.seen[j]:
+            self.b, self.H = self.b - self.intercept(j), self.H - self.hessian(j)
+        self.seen[j], self.anchors[j] = True, point
+        self.b, self.H = self.b + self.intercept(j), self.H + self.hessian(j)
+
+    def table_gradient(self):
+        return sum(self.F.loss_gradient(j, self.anchors[j]) for j in np.flatnonzero(self.seen)) / self.F.m

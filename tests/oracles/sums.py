@@ -84,6 +84,11 @@ class Sum:
         curvature = self.p[block] * self.d2(self.predictions(x, block), self.y[block])
         return self.m * (self.Z[block].T * curvature) @ self.Z[block]
 
+    def largest_component_smoothness(self):
+        """m c sum_{i in B_j} p_i |z_i|^2 + l2 of the largest component, with c = 1/4 for the logistic loss."""
+        squares = self.p * np.sum(self.Z**2, axis=1)
+        return 0.25 * self.m * max(squares[block].sum() for block in self.blocks) + self.l2.max()
+
     def gradient(self, x):
         """The gradient of the smooth part of F."""
         return sum(self.loss_gradient(j, x) for j in range(self.m)) / self.m + self.l2 * x

@@ -10,10 +10,13 @@ step on the gradient of the mean model [1, Algorithm 1]:
 
 Memory 3n + d^2, work O(d^2) a visit. Deviations from the paper: F is the mean, not the sum, so that L, mu and the step are
 those of the mean; H starts as l2 I rather than 0 (the two agree after one pass); the prox or projection is
-ours (the paper has the l2 penalty only, and names the rest as future work).
+ours (the paper has the l2 penalty only, and names the rest as future work): see the notes of `CIAG` and `ACIAG` for what
+is proven of it and what is only measured.
 
 Step "auto" needs no constant at all: see `finitesum.surrogate_control`. The theory's constants are had by
-``step_size="theory"``: CIAG 2 / (mu + L), A-CIAG 1 / (2 L) with the extrapolation of eq. 31. b and H are summed afresh from
+``step_size="theory"``: CIAG 2 / (mu + L), A-CIAG 1 / (2 L) with the extrapolation of eq. 31. The paper's two ways to a
+start that its theory likes, restarts with a longer step and a warm start by SAG, are options beside a constant step:
+see `finitesum.surrogate_schedules`. b and H are summed afresh from
 the anchors every 50 passes, against rounding errors.
 
 References
@@ -34,6 +37,7 @@ from finitesum.arrays import Indices, Vector
 from finitesum.jit import kernel
 from finitesum.measures import prox_in_place, surrogate_optimality
 from finitesum.methods.base import Auto, Card, check_choice, check_fraction, check_positive
+from finitesum.model_guard import guarded_visit
 from finitesum.problem import LinearSum, Problem
 from finitesum.smoothness import full_smoothness, momentum_limit, strong_convexity
 from finitesum.surrogate import (
@@ -50,15 +54,17 @@ from finitesum.surrogate import (
     surrogate_gradient,
     visit,
 )
-from finitesum.surrogate_control import Control, controlled_pass, free_certificate, new_control
+from finitesum.surrogate_control import Control, controlled_pass, copy_control, free_certificate, new_control
+from finitesum.surrogate_schedules import larger_ratio, next_step, warm_start_visits, with_bound
 
 
 class CIAGState(NamedTuple):
     x: Vector  # iterate
     previous: Vector  # the iterate before
     surrogate: Surrogate
-    control: Control  # plays no role with a constant step
+    control: Control  # with a constant step: the running sums, and the largest R since the last restart
     step_size: float  # NaN under control
+    longest_step: float  # that restarts may lead to, NaN under control
     extrapolation: float
     n_gradients: int
     n_hessians: int
@@ -66,6 +72,11 @@ class CIAGState(NamedTuple):
 
 #: Passes after which b and H are summed afresh.
 REBUILD_EVERY = 50
+
+
+def _counted(state: CIAGState, n_visits: int) -> CIAGState:
+    """Return the state with some visits more on its counters."""
+    return state._replace(n_gradients=state.n_gradients + n_visits, n_hessians=state.n_hessians + n_visits)
 
 
 @kernel
@@ -78,14 +89,25 @@ def _visits(
     pending: Pending,
     step_size: float,
     extrapolation: float,
-) -> int:
+    compares: bool,
+    failure: Vector,
+    movement: Vector,
+    n_compared: int,
+    ratio: float,
+) -> tuple[int, int, float]:
+    """Visit the components of `order`, in place; return how many, how many were compared, and the largest R."""
     y = np.zeros(pending.vectors.shape[1])
     gradient = np.zeros(y.size)
     n_visits = 0
     for component in order:
         for j in range(x.size):
             y[j] = x[j] + extrapolation * (x[j] - previous[j])
-        finite = visit(linear_sum, surrogate, pending, component, y)
+        if compares:
+            n_compared += 1 if surrogate.visited[component] else 0
+            finite = guarded_visit(linear_sum, surrogate, pending, component, y, failure, movement, False)
+            ratio = larger_ratio(ratio, n_compared, failure, movement)
+        else:
+            finite = visit(linear_sum, surrogate, pending, component, y)
         surrogate_gradient(surrogate, pending, y, gradient)
         for j in range(x.size):
             previous[j] = x[j]
@@ -95,7 +117,7 @@ def _visits(
         if not finite:
             break
     finish_visits(surrogate, pending)
-    return n_visits
+    return n_visits, n_compared, ratio
 
 
 @dataclass(frozen=True)
@@ -112,16 +134,39 @@ class CIAG:
     extrapolation : float in [0, 1) or "auto"
         0 is CIAG. "auto" is Nesterov's sequence with restarts under step "auto", and
         (1 - sqrt(mu step)) / (1 + sqrt(mu step)) [1, eq. 31] with a constant step.
-    initialisation : {"self", "full"}
-        Whether components join at their first visit, or all at the start, by one full pass.
     model_steps : int >= 1 or "auto"
         Steps on the model between two visits, under step "auto"; 1 is the paper's method.
         "auto" is 1 for CIAG and ceil(8 sqrt(kappa) / m) for A-CIAG.
+    restart : int >= 0
+        Passes after which a constant step is reconsidered: doubled where the models proved good, at most to the step of
+        "theory" (or the one given, if longer), halved where they failed; the momentum then starts anew. 0: never.
+    warm_start_method : {"none", "full", "sag"}
+        How the memory fills: "none", components join at their first visit; "full", all at the start, by one full pass;
+        "sag", components join at their first visit, and the steps of the first pass are SAG's.
 
     Raises
     ------
     ValueError
         A parameter is out of range, or two contradict each other.
+
+    Notes
+    -----
+    *Proven, smooth F* [1, Theorem 1]: with a constant step at most 2 / (mu + L), short enough for the start, and orders
+    that visit every component within a bounded number of visits (not "with-replacement"), CIAG converges linearly, and the
+    ratio of V(k) = ||x(k) - x*||^2 tends to at most p = 1 - 2 step mu L / (mu + L). Of step "auto" nothing is proven but
+    that it cannot blow up on the model; that it converges from any start is measured (``benchmarks/results``).
+
+    *Proven, l1 penalties and constraints*: the same from nearby starts. Let f be the smooth part of F, and M the mean of
+    the Lipschitz constants of the components' Hessians. prox does not expand and x* = prox(x* - step grad f(x*)), so that
+
+        ||x(k+1) - x*|| <= sqrt(p) ||x(k) - x*|| + step ||e(k)||
+
+    with e(k) the surrogate's error, and by the paper's Lemma 1 ||e(k)|| <= M/2 max ||x(k) - anchor||^2 <= 2 M max V, over
+    the visits since the oldest anchor. This is the recursion of [1, Proposition 5]: with every component anchored, and
+    4 M sqrt(V) + 4 step M^2 V < 2 mu L / (mu + L) for all anchors, V falls linearly and its ratio tends to at most p.
+    For quadratic losses e = 0 after one pass, and every visit is an exact proximal gradient step.
+
+    *Only measured, l1 penalties and constraints*: starts far away, and step "auto".
 
     Examples
     --------
@@ -129,7 +174,7 @@ class CIAG:
 
     >>> from finitesum.problem import Problem
     >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = CIAG(step_size=1.0, initialisation="full")
+    >>> method = CIAG(step_size=1.0, warm_start_method="full")
     >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
     array([1.])
 
@@ -141,8 +186,9 @@ class CIAG:
 
     step_size: float | Literal["auto", "theory"] = "auto"
     extrapolation: float | Auto = 0.0
-    initialisation: str = "self"
     model_steps: int | Auto = "auto"
+    restart: int = 0
+    warm_start_method: str = "none"
 
     name: ClassVar[str] = "ciag"
     state_type: ClassVar[type[CIAGState]] = CIAGState
@@ -161,9 +207,15 @@ class CIAG:
         if self.step_size != "theory":
             check_positive("step_size", self.step_size)
         check_fraction("extrapolation", self.extrapolation)
-        check_choice("initialisation", self.initialisation, ("self", "full"))
+        check_choice("warm_start_method", self.warm_start_method, ("none", "full", "sag"))
         if self.model_steps != "auto" and not (self.model_steps == int(self.model_steps) and self.model_steps >= 1):
             raise ValueError(f'model_steps must be "auto" or a whole number >= 1, got {self.model_steps}.')
+        if isinstance(self.restart, str) or not (self.restart >= 0 and self.restart == int(self.restart)):
+            raise ValueError(f"restart must be a whole number of passes >= 0, got {self.restart!r}. 0 never restarts.")
+        if self.step_size == "auto" and self.restart:
+            raise ValueError(
+                'restart goes with a constant step: give step_size ("theory", say), or leave restart at 0.'
+            )
         if self.step_size == "auto" and self.extrapolation not in ("auto", 0.0):
             raise ValueError(
                 f"extrapolation {self.extrapolation} goes with a constant step: give step_size, or leave extrapolation "
@@ -172,54 +224,105 @@ class CIAG:
 
     def init(self, problem: Problem, x0: Vector) -> CIAGState:
         """Return the state before the first visit."""
-        full = self.initialisation == "full"
+        full = self.warm_start_method == "full"
         surrogate = full_surrogate(problem, x0) if full else empty_surrogate(problem)
         n_visits = problem.n_components if full else 0
-        step_size, extrapolation = self._constants(problem)
         control = new_control(problem, x0)
-        return CIAGState(x0.copy(), x0.copy(), surrogate, control, step_size, extrapolation, n_visits, n_visits)
+        if full and self.step_size == "auto":
+            control = with_bound(control, surrogate)
+        step_size, longest = self._steps(problem)
+        extrapolation = self._extrapolation(problem, step_size)
+        return CIAGState(
+            x0.copy(), x0.copy(), surrogate, control, step_size, longest, extrapolation, n_visits, n_visits
+        )
 
-    def _constants(self, problem: Problem) -> tuple[float, float]:
-        """Return the constant step and extrapolation, NaN under control."""
+    def _steps(self, problem: Problem) -> tuple[float, float]:
+        """Return the constant step and the longest that restarts may lead to, NaN under control."""
         if self.step_size == "auto":
             return math.nan, math.nan
-        mu = strong_convexity(problem)
-        if self.step_size != "theory":
-            step_size = float(self.step_size)
-        elif self.extrapolation == 0.0:
-            step_size = 2.0 / (mu + full_smoothness(problem))
-        else:
-            step_size = 0.5 / full_smoothness(problem)
+        if self.step_size != "theory" and self.restart == 0:
+            return float(self.step_size), float(self.step_size)
+        smoothness = full_smoothness(problem)
+        plain = self.extrapolation == 0.0
+        theory = 2.0 / (strong_convexity(problem) + smoothness) if plain else 0.5 / smoothness
+        step_size = theory if self.step_size == "theory" else float(self.step_size)
+        return step_size, max(step_size, theory)
+
+    def _extrapolation(self, problem: Problem, step_size: float) -> float:
+        """Return the constant extrapolation, NaN under control."""
+        if self.step_size == "auto":
+            return math.nan
         if self.extrapolation == "auto":
-            return step_size, momentum_limit(mu, step_size)
-        return step_size, float(self.extrapolation)
+            return momentum_limit(strong_convexity(problem), step_size)
+        return float(self.extrapolation)
 
     def run_pass(self, problem: Problem, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after the visits of `order`."""
-        x, previous, surrogate = state.x.copy(), state.previous.copy(), copy_surrogate(state.surrogate)
-        control = state.control
+        state = state._replace(
+            x=state.x.copy(),
+            previous=state.previous.copy(),
+            surrogate=copy_surrogate(state.surrogate),
+            control=copy_control(state.control),
+        )
+        if self.warm_start_method == "sag" and state.n_gradients < problem.n_components:
+            n_warm = problem.n_components - state.n_gradients
+            state, order = self._warm_started(problem, state, order[:n_warm]), order[n_warm:]
+        if order.size:
+            state = self._visited(problem, state, order)
+        if state.n_gradients // problem.n_components % REBUILD_EVERY == REBUILD_EVERY - 1:
+            state = state._replace(surrogate=rebuilt(problem, state.surrogate))
+        return state
+
+    def _warm_started(self, problem: Problem, state: CIAGState, order: Indices) -> CIAGState:
+        """Return the state after visits of the first pass with SAG's steps; arrays are written to."""
+        n_visits = warm_start_visits(problem, order, state.x, state.surrogate)
+        state.previous[:] = state.x
+        state = _counted(state, n_visits)
+        if self.step_size == "auto" and state.n_gradients >= problem.n_components:
+            state = state._replace(control=with_bound(state.control, state.surrogate))
+        return state
+
+    def _visited(self, problem: Problem, state: CIAGState, order: Indices) -> CIAGState:
+        """Return the state after some visits; arrays are written to."""
+        x, previous, surrogate, control = state.x, state.previous, state.surrogate, state.control
         if self.step_size == "auto":
             accelerated = self.extrapolation == "auto"
             model_steps = (0 if accelerated else 1) if self.model_steps == "auto" else int(self.model_steps)
             control, n_visits = controlled_pass(
                 problem, order, x, previous, surrogate, control, accelerated=accelerated, model_steps=model_steps
             )
-        else:
-            pending = new_pending(problem)
-            n_visits = _visits(
-                problem.view, order, x, previous, surrogate, pending, state.step_size, state.extrapolation
-            )
-        n_gradients = state.n_gradients + n_visits
-        if n_gradients // problem.n_components % REBUILD_EVERY == REBUILD_EVERY - 1:
-            surrogate = rebuilt(problem, surrogate)
-        return state._replace(
-            x=x,
-            previous=previous,
-            surrogate=surrogate,
-            control=control,
-            n_gradients=n_gradients,
-            n_hessians=state.n_hessians + n_visits,
+            return _counted(state._replace(control=control), n_visits)
+        n_visits, n_compared, ratio = _visits(
+            problem.view,
+            order,
+            x,
+            previous,
+            surrogate,
+            new_pending(problem),
+            state.step_size,
+            state.extrapolation,
+            self.restart > 0,
+            control.failure,
+            control.movement,
+            control.guard.n_compared,
+            control.guard.ratio,
         )
+        guard = control.guard._replace(n_compared=int(n_compared), ratio=float(ratio))
+        after = _counted(state._replace(control=control._replace(guard=guard)), n_visits)
+        length = self.restart * problem.n_components
+        if self.restart and after.n_gradients // length > state.n_gradients // length:
+            after = self._restarted(problem, after)
+        return after
+
+    def _restarted(self, problem: Problem, state: CIAGState) -> CIAGState:
+        """Return the state with the step that the models' worth allows, and without momentum if that is another."""
+        guard = state.control.guard
+        step_size = next_step(state.step_size, guard.ratio, state.longest_step)
+        state = state._replace(control=state.control._replace(guard=guard._replace(ratio=math.nan)))
+        if step_size == state.step_size:
+            return state
+        extrapolation = self._extrapolation(problem, step_size)
+        return state._replace(previous=state.x.copy(), step_size=step_size, extrapolation=extrapolation)
 
     def estimate(self, problem: Problem, state: CIAGState) -> float:
         """Return what surrogate and free error signal say of the optimality, NaN before the first pass is over."""
@@ -237,10 +340,27 @@ class CIAG:
 class ACIAG(CIAG):
     """A-CIAG: CIAG with Nesterov's extrapolation; see `CIAG` for the recursion and the parameters.
 
+    Notes
+    -----
+    *Proven, smooth F* [1, Theorem 2]: with a constant step at most 1 / (2 L), short enough for the start, the
+    extrapolation of eq. 31 and orders as for CIAG, F - F* falls linearly, and its ratio tends to at most
+    1 - sqrt(mu step). Of step "auto" nothing is proven but that it cannot blow up on the model.
+
+    *Proven, l1 penalties and constraints*: for quadratic losses alone. There the surrogate is exact after one pass, and the
+    method with a constant step is the accelerated proximal gradient method.
+
+    *Only measured, l1 penalties and constraints*: all else (``benchmarks/results/robustness.md``). The paper's proof
+    follows the objective along an estimating sequence of the gradient; a prox step asks for a new argument.
+
     Examples
     --------
     >>> ACIAG().extrapolation
     'auto'
+
+    References
+    ----------
+    .. [1] H.-T. Wai, W. Shi, C. A. Uribe, A. Nedic, A. Scaglione, "Accelerating incremental gradient optimization with
+       curvature information", Comput. Optim. Appl. 76 (2020).
     """
 
     extrapolation: float | Auto = "auto"

@@ -20,7 +20,7 @@ Step "auto": damping 1, and the guard of `finitesum.model_guard`, which begins w
 second derivatives throughout, as in the paper, which converges locally. b and H are summed afresh every 50 passes, and when
 H has shrunk to a tenth, because sums remember the rounding errors of their largest terms.
 
-Deviations: H starts as l2 I (paper: a full pass, to be had by initialisation="full"); the tolerance rests on the model
+Deviations: H starts as l2 I (paper: a full pass, to be had by warm_start_method="full"); the tolerance rests on the model
 gradient, not on the stale mean gradient; solving for z - x instead of z, which keeps digits near the optimum.
 
 References
@@ -71,8 +71,8 @@ class NIM:
     solver : {"inexact", "exact", "inverse"}
         How the model is minimised: conjugate gradients, a Cholesky factor at each visit, or an inverse that is kept up
         (one row to a component).
-    initialisation : {"self", "full"}
-        Whether components join at their first visit, or all at the start, by one full pass.
+    warm_start_method : {"none", "full"}
+        How the memory fills: "none", components join at their first visit; "full", all at the start, by one full pass.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class NIM:
 
     step_size: float | Auto = "auto"
     solver: str = "inexact"
-    initialisation: str = "self"
+    warm_start_method: str = "none"
 
     name: ClassVar[str] = "nim"
     state_type: ClassVar[type[NIMState]] = NIMState
@@ -119,12 +119,12 @@ class NIM:
                 f"step_size must be at most 1, got {self.step_size}: a jump ends at the model's minimiser."
             )
         check_choice("solver", self.solver, ("inexact", "exact", "inverse"))
-        check_choice("initialisation", self.initialisation, ("self", "full"))
+        check_choice("warm_start_method", self.warm_start_method, ("none", "full"))
 
     def init(self, problem: Problem, x0: Vector) -> NIMState:
         """Return the state before the first visit."""
         self._require_solvable(problem)
-        full = self.initialisation == "full"
+        full = self.warm_start_method == "full"
         surrogate = full_surrogate(problem, x0) if full else empty_surrogate(problem)
         guard = new_guard(problem, x0) if self.step_size == "auto" else no_guard(problem)
         n_visits = problem.n_components if full else 0
