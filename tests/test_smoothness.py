@@ -6,6 +6,7 @@ import scipy.sparse
 from contracts.problems import as_format, make_pair
 
 from finitesum import METHODS, Problem, minimize
+from finitesum.methods import SAGA
 from finitesum.smoothness import (
     component_smoothness,
     full_smoothness,
@@ -140,3 +141,12 @@ def test_momentum_limit():
     assert momentum_limit(1.0, 1.0) == 0.0
     assert momentum_limit(4.0, 1.0) == 0.0  # a step beyond 1 / mu
     assert momentum_limit(0.01, 1.0) == pytest.approx(0.9 / 1.1, rel=1e-15)
+
+
+@pytest.mark.parametrize(("alpha", "intercept"), [(1e-3, False), (10.0, False), (1e-3, True)])
+def test_saga_takes_the_longer_of_its_two_proven_steps(alpha, intercept):
+    X = np.random.default_rng(0).standard_normal((30, 4))
+    problem = Problem.linear(X, np.sign(X[:, 0]), alpha=alpha, fit_intercept=intercept, batch_size=1)
+    largest = component_smoothness(problem)
+    candidates = [1 / (3 * largest)] + ([] if intercept else [1 / (2 * (30 * alpha + largest))])
+    assert SAGA().init(problem, np.zeros(problem.dim)).step_size == max(candidates)
