@@ -14,7 +14,7 @@ _HEADINGS = {
     "storage": "remembers",
     "work": "work of a visit",
     "passes": "visits to accuracy eps",
-    "needs": "needs",
+    "needs": "which needs F to be",
     "reference": "reference",
 }
 
@@ -24,7 +24,8 @@ _HEADINGS = {
 def methods(*, console: Console) -> None:
     """List the methods, what each needs and what it costs.
 
-    n components of n_rows rows in all (m = n_rows), d columns, condition number kappa.
+    All figures are orders. m components of one row each (m visits are a pass), d columns; kappa is the condition number of
+    F, kappa_max that of its worst component. "as built": slopes are kept that could be computed again.
     """
     from finitesum.methods import METHODS
 

@@ -27,10 +27,10 @@ class Card(NamedTuple):
     """A method's line in the table of methods."""
 
     title: str
-    storage: str  # numbers remembered, for a linear model
-    work: str  # flops of a visit
-    passes: str  # visits to accuracy eps, as theory has it
-    needs: str
+    storage: str  # order of the numbers remembered, for a linear model with one row to a component
+    work: str  # order of the flops of a visit, its Hessian included
+    passes: str  # order of the visits to accuracy eps, as theory has it; a pass is m visits
+    needs: str  # what that theory asks of F
     reference: str
 
 

@@ -198,8 +198,8 @@ class CIAG:
         "curvature-aided incremental aggregated gradient",
         "m + d^2",
         "d^2",
-        "kappa log 1/eps for small eps",
-        "two derivatives",
+        "kappa log 1/eps for small eps, worst case",
+        "smooth, strongly convex, Lipschitz Hessian",
         "Wai et al. 2020",
     )
 
@@ -370,7 +370,7 @@ class ACIAG(CIAG):
         "accelerated CIAG",
         "m + d^2",
         "d^2",
-        "sqrt(kappa) log 1/eps for small eps",
-        "two derivatives",
+        "sqrt(kappa) log 1/eps for small eps, worst case",
+        "smooth, strongly convex, Lipschitz Hessian",
         "Wai et al. 2020",
     )

@@ -71,7 +71,12 @@ class FG:
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
-        "full gradient", "d", "m d a step", "kappa log 1/eps", "bounded curvature", "Nesterov 2004"
+        "full gradient",
+        "d",
+        "d",
+        "m kappa log 1/eps, worst case",
+        "smooth, strongly convex",
+        "Nesterov 2004",
     )
 
     def __post_init__(self) -> None:
@@ -151,7 +156,12 @@ class AFG:
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
-        "accelerated full gradient", "d", "m d a step", "sqrt(kappa) log 1/eps", "bounded curvature", "Nesterov 2004"
+        "accelerated full gradient",
+        "d",
+        "d",
+        "m sqrt(kappa) log 1/eps, worst case",
+        "smooth, strongly convex",
+        "Nesterov 2004",
     )
 
     def __post_init__(self) -> None:

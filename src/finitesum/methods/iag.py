@@ -69,7 +69,12 @@ class IAG:
     handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
-        "incremental aggregated gradient", "m", "d", "kappa m log 1/eps", "bounded curvature", "Blatt et al. 2007"
+        "incremental aggregated gradient",
+        "m",
+        "d",
+        "m kappa log 1/eps, worst case",
+        "smooth, strongly convex",
+        "Blatt et al. 2007; rate: Vanli et al. 2018",
     )
 
     def __post_init__(self) -> None:

@@ -94,7 +94,12 @@ class IG:
     handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
-        "incremental gradient", "d", "d", "1/eps (sublinear)", "bounded curvature", "Nedic, Bertsekas 2001"
+        "incremental gradient",
+        "d",
+        "d",
+        "1/eps (sublinear)",
+        "smooth, strongly convex",
+        "Nedic, Bertsekas 2001",
     )
 
     def __post_init__(self) -> None:

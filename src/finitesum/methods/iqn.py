@@ -261,8 +261,8 @@ class IQN:
         "incremental quasi-Newton method",
         "m d^2",
         "d^2",
-        "superlinear near the optimum",
-        "one derivative (two at the start)",
+        "o(log 1/eps) near the optimum (superlinear), worst case",
+        "smooth, strongly convex, Lipschitz Hessian (read at the start only)",
         "Mokhtari, Eisen, Ribeiro 2018",
     )
 

@@ -127,7 +127,12 @@ class Newton:
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
-        "Newton's method", "m + d^2", "m d^2 + d^3 a step", "quadratic near the optimum", "two derivatives", "classical"
+        "Newton's method",
+        "d^2; m + d^2 as built",
+        "d^2, and d^3 a pass",
+        "m log log 1/eps near the optimum (quadratic), worst case",
+        "smooth, strongly convex, Lipschitz Hessian",
+        "classical",
     )
 
     def __post_init__(self) -> None:

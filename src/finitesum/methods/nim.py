@@ -107,8 +107,8 @@ class NIM:
         "Newton-type incremental method",
         "m + d^2",
         "d^3; d^2 with one row to a component",
-        "superlinear near the optimum",
-        "two derivatives",
+        "o(log 1/eps) near the optimum (superlinear), worst case",
+        "smooth, strongly convex, Lipschitz Hessian",
         "Rodomanov, Kropotov 2016",
     )
 

@@ -67,7 +67,12 @@ class SAG:
     handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "with-replacement"
     card: ClassVar[Card] = Card(
-        "stochastic average gradient", "m", "d", "(m + kappa_max) log 1/eps", "bounded curvature", "Schmidt et al. 2017"
+        "stochastic average gradient",
+        "m",
+        "d",
+        "(m + kappa_max) log 1/eps, expected",
+        "smooth, strongly convex",
+        "Schmidt et al. 2017",
     )
 
     def __post_init__(self) -> None:

@@ -77,7 +77,12 @@ class SAGA:
     handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "with-replacement"
     card: ClassVar[Card] = Card(
-        "SAGA", "m", "d", "(m + kappa_max) log 1/eps", "bounded curvature", "Defazio et al. 2014"
+        "SAGA",
+        "m",
+        "d",
+        "(m + kappa_max) log 1/eps, expected",
+        "smooth, strongly convex",
+        "Defazio et al. 2014",
     )
 
     def __post_init__(self) -> None:

@@ -261,10 +261,10 @@ class SVRG:
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "stochastic variance-reduced gradient",
-        "m + d",
+        "d; m + d as built",
         "d",
-        "(m + kappa_max) log 1/eps",
-        "one derivative",
+        "(m + kappa_max) log 1/eps, expected",
+        "smooth, strongly convex",
         "Johnson, Zhang 2013",
     )
 
@@ -341,10 +341,10 @@ class AccSVRG:
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "accelerated mini-batch SVRG",
-        "m + d",
+        "d; m + d as built",
         "d",
-        "(m + m kappa_max / (m + sqrt(kappa_max))) log 1/eps gradients at the best batch",
-        "one derivative",
+        "(m + m kappa_max / (m + sqrt(kappa_max))) log 1/eps at the best batch, expected",
+        "smooth, strongly convex",
         "Nitanda 2014",
     )
 

@@ -291,10 +291,10 @@ class SVRG2:
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "SVRG with second derivatives",
-        "m + d^2",
-        "d^2; d and d k with diagonals and sketches",
-        "kappa log 1/eps at best",
-        "two derivatives",
+        "d^2; m + d^2 as built",
+        "d^2, and d^2 for each snapshot; d or d k with diagonals and sketches",
+        "kappa log 1/eps at best, expected",
+        "smooth, strongly convex, Hessian",
         "Gower, Le Roux, Bach 2018",
     )
 
