@@ -99,7 +99,7 @@ class DenseRows(NamedTuple):
 
 
 @reassociated_part
-def _sparse_dot(values: Data, columns: Any, start: int, stop: int, x: Vector) -> float:
+def _sparse_dot(values: Data, columns: Any, start: Any, stop: Any, x: Vector) -> float:
     total = 0.0
     for k in range(np.uint64(start), np.uint64(stop)):  # unsigned: no index needs a look whether it counts from behind
         total += values[k] * x[np.uint64(columns[k])]
@@ -107,13 +107,13 @@ def _sparse_dot(values: Data, columns: Any, start: int, stop: int, x: Vector) ->
 
 
 @kernel_part
-def _add_sparse(values: Data, columns: Any, start: int, stop: int, scale: float, out: Vector) -> None:
+def _add_sparse(values: Data, columns: Any, start: Any, stop: Any, scale: float, out: Vector) -> None:
     for k in range(np.uint64(start), np.uint64(stop)):
         out[np.uint64(columns[k])] += scale * values[k]
 
 
 @kernel_part
-def _add_sparse_gram(values: Data, columns: Any, start: int, stop: int, scale: float, out: Matrix) -> None:
+def _add_sparse_gram(values: Data, columns: Any, start: Any, stop: Any, scale: float, out: Matrix) -> None:
     for k in range(np.uint64(start), np.uint64(stop)):
         row = out[np.uint64(columns[k])]
         factor = scale * values[k]

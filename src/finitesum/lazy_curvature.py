@@ -1,0 +1,236 @@
+"""A Hessian that is summed over part of the rows, and kept up only where it moved: what the flagship steps with.
+
+Each row of a sample holds the curvature c_i that it was last summed with,
+
+    A = sum_{i in sample} p_i c_i z_i z_i',    H ~ A / (sum of p_i over the sample) + l2 I,
+
+while every gradient pass sees the row's curvature as it is now, h_i. Replacing c_i by h_i costs O(nnz_i^2) for each row, so
+only rows that moved are worth it. What they lack, left = sum_i p_i |h_i - c_i| over those not replaced, by sum_i p_i h_i, is
+about the factor rho by which a step with this Hessian falls short of Newton's; so, of thresholds on p_i |h_i - c_i| that
+halve from one to the next, `refreshed` takes the one that minimises
+
+    rows replaced x price of a Hessian's row + a factor's price + passes to go x price of a pass,
+    passes to go = digits to go / -log10(2 left / now + sqrt(d / rows of the sample)),
+
+the last term only where rows are missing from the sample. Rows that are classified well lose their curvature early and are
+never summed again. Memory: n short numbers and d^2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.jit import kernel
+from finitesum.prices import Prices
+from finitesum.problem import LinearSum, Problem, first_row, last_row
+from finitesum.rows import to_matrix
+from finitesum.sweeps import ShortVector, in_threads
+
+#: Thresholds that are compared: each half of the one before.
+N_THRESHOLDS = 24
+
+#: Rows of dense data that are weighted and multiplied at a time.
+BLOCK = 2048
+
+#: The factor by which rows left out count more than their share of the curvature, as seen on real data.
+CAUTION = 2.0
+
+
+class LazyCurvature(NamedTuple):
+    """The memory."""
+
+    held: ShortVector  # (n,)  c_i, 0 for rows that are not in the sum
+    sums: Matrix  # (d, d)  A, its lower triangle
+    members: Indices  # the components of the sample, increasing
+    share: float  # sum of p_i over the sample
+
+
+def no_curvature(problem: Problem) -> LazyCurvature:
+    """Return the memory of an empty sample."""
+    n, dim = problem.n_rows, problem.dim
+    return LazyCurvature(np.zeros(n, dtype=np.float32), np.zeros((dim, dim)), np.zeros(0, dtype=np.int64), 0.0)
+
+
+@kernel
+def _count_by_size(
+    linear_sum: LinearSum, members: Indices, now: ShortVector, held: ShortVector, unit: float, counts: Vector, sizes: Vector
+) -> float:
+    """Count and add up p_i |h_i - c_i| in classes [unit / 2^(k + 1), unit / 2^k); return sum p_i h_i."""
+    total = 0.0
+    last = counts.size - 1
+    for component in members:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            weight = linear_sum.weights[i]
+            total += weight * now[i]
+            size = weight * abs(np.float64(now[i]) - np.float64(held[i]))
+            k = last
+            if size >= unit:
+                k = 0
+            elif size > 0.0:
+                k = min(-math.frexp(size / unit)[1] + 1, last)
+            counts[k] += 1.0
+            sizes[k] += size
+    return total
+
+
+def sample_curvature(problem: Problem, now: ShortVector, components: Indices) -> float:
+    """Return sum_i p_i h_i over the rows of some components."""
+    return float(_count_by_size(problem.view, components, now, now, 1.0, np.zeros(1), np.zeros(1)))
+
+
+@kernel
+def _replace_sparse(
+    linear_sum: LinearSum, members: Indices, now: ShortVector, held: ShortVector, least: float, sums: Matrix
+) -> int:
+    n_replaced = 0
+    for component in members:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            rise = linear_sum.weights[i] * (np.float64(now[i]) - np.float64(held[i]))
+            if rise != 0.0 and abs(rise) >= least:
+                linear_sum.rows.gram_add(i, rise, sums)
+                held[i] = now[i]
+                n_replaced += 1
+    return n_replaced
+
+
+@kernel
+def _pick(
+    linear_sum: LinearSum,
+    members: Indices,
+    now: ShortVector,
+    held: ShortVector,
+    least: float,
+    picked: Indices,
+    rises: Vector,
+) -> int:
+    n_picked = 0
+    for component in members:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            rise = linear_sum.weights[i] * (np.float64(now[i]) - np.float64(held[i]))
+            if rise != 0.0 and abs(rise) >= least:
+                picked[n_picked], rises[n_picked] = i, rise
+                held[i] = now[i]
+                n_picked += 1
+    return n_picked
+
+
+def _add_dense(problem: Problem, picked: Indices, rises: Vector, sums: Matrix) -> None:
+    """Add sum rise_i z_i z_i', rows of positive and of negative rise apart: BLAS squares what it multiplies."""
+    values = to_matrix(problem.rows)
+    for sign in (1.0, -1.0):
+        chosen = np.flatnonzero(sign * rises > 0.0)
+        for start in range(0, chosen.size, BLOCK):
+            some = chosen[start : start + BLOCK]
+            block = np.ones((some.size, problem.dim))
+            block[:, : values.shape[1]] = values[picked[some]]
+            block *= np.sqrt(sign * rises[some])[:, None]
+            blas.dsyrk(sign, block.T, beta=1.0, c=sums.T, lower=0, overwrite_c=1)  # the transposed view is BLAS's order
+
+
+def _replace(
+    problem: Problem, members: Indices, now: ShortVector, least: float, held: ShortVector, sums: Matrix, n_threads: int
+) -> int:
+    """Sum the rows that moved by `least` or more afresh; write to `held` and `sums`; return how many there were."""
+    if not problem.rows.is_sparse():
+        picked, rises = np.empty(problem.n_rows, dtype=np.int64), np.empty(problem.n_rows)
+        n_picked = _pick(problem.view, members, now, held, least, picked, rises)
+        _add_dense(problem, picked[:n_picked], rises[:n_picked], sums)
+        return n_picked
+
+    def share(block: Indices) -> tuple[int, Matrix]:
+        part = sums if block is members else np.zeros_like(sums)
+        return _replace_sparse(problem.view, block, now, held, least, part), part
+
+    parts = in_threads(share, members, problem, n_threads)
+    for _, part in parts:
+        if part is not sums:
+            sums += part
+    return sum(n for n, _ in parts)
+
+
+def _best_threshold(
+    counts: Vector, left: Vector, total: float, prices: Prices, *, sampling_error: float, digits: float, pass_price: float
+) -> int:
+    """Return how many classes to replace."""
+    replaced = np.concatenate([[0.0], np.cumsum(counts)])
+    factor = CAUTION * left / total if total > 0.0 else np.zeros_like(left)
+    passes = np.maximum(1.0, digits / -np.log10(np.clip(factor + sampling_error, 1e-3, 0.95)))
+    costs = replaced * prices.hessian + (replaced > 0.0) * prices.factor + passes * pass_price
+    return int(np.argmin(costs))
+
+
+def refreshed(
+    problem: Problem,
+    memory: LazyCurvature,
+    now: ShortVector,
+    prices: Prices,
+    *,
+    n_seen: int,
+    digits: float,
+    n_threads: int = 1,
+) -> tuple[LazyCurvature, int]:
+    """Return the memory with the rows replaced that are worth it, and how many they were.
+
+    Parameters
+    ----------
+    now : ndarray of float32, shape (n,)
+        h_i at the rows of the members.
+    n_seen : int
+        Rows that a gradient pass reads at present.
+    digits : float > 0
+        Digits of the optimality that are to go.
+    """
+    members = memory.members
+    n_rows = min(problem.n_rows, members.size * (problem.batch_size or 1))
+    counts, sizes = np.zeros(N_THRESHOLDS), np.zeros(N_THRESHOLDS)
+    unit = problem.loss.curvature_bound()
+    scale = float(now.max(initial=0.0)) if not math.isfinite(unit) else unit
+    unit = memory.share * scale / max(n_rows, 1)
+    if not unit > 0.0:
+        return memory, 0
+    total = _count_by_size(problem.view, members, now, memory.held, unit, counts, sizes)
+    left = np.concatenate([[sizes.sum()], np.maximum(sizes.sum() - np.cumsum(sizes), 0.0)])
+    error = math.sqrt(problem.dim / n_rows) if n_rows < n_seen else 0.0
+    k = _best_threshold(
+        counts, left, total, prices, sampling_error=error, digits=digits, pass_price=n_seen * prices.gradient
+    )
+    if not memory.sums.any():
+        k = N_THRESHOLDS  # without a Hessian there is no step
+    if k == 0:
+        return memory, 0
+    least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
+    held, sums = memory.held.copy(), memory.sums.copy()
+    n_replaced = _replace(problem, members, now, least, held, sums, n_threads)
+    return memory._replace(held=held, sums=sums), n_replaced
+
+
+def factor_of(problem: Problem, memory: LazyCurvature, ridge: float, shift: float) -> tuple[Matrix, float]:
+    """Return the Cholesky factor of A / share + ridge I + shift diag, for `apply_inverse`, and the shift that it took.
+
+    The shift is relative to the diagonal, and raised until the matrix is positive definite.
+    """
+    hessian = memory.sums / memory.share if memory.share > 0.0 else memory.sums.copy()
+    penalised = np.arange(problem.rows.n_columns)
+    hessian[penalised, penalised] += ridge
+    diagonal = np.diagonal(hessian).copy()
+    diagonal[~(diagonal > 0.0)] = 1.0  # a column without curvature has no gradient either
+    everywhere = np.arange(problem.dim)
+    while True:
+        hessian[everywhere, everywhere] = diagonal * (1.0 + shift)
+        factor, info = lapack.dpotrf(hessian.T, lower=0, clean=0)
+        if info == 0:
+            return factor, shift
+        if not shift < 1e12:  # NaN
+            return np.asfortranarray(np.diag(np.sqrt(diagonal))), shift
+        shift = max(1e-14, 100.0 * shift)
+
+
+def apply_inverse(factor: Matrix, right: Vector) -> Vector:
+    """Return the solution of H v = right by the factor of H."""
+    solution: Vector = lapack.dpotrs(factor, right, lower=0)[0]
+    return solution

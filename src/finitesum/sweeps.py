@@ -1,0 +1,165 @@
+"""Sums over the rows of some components, by one or several threads: gradients, losses along a line.
+
+Threads share the components out in blocks of consecutive ones, and their sums are added in the order of the blocks: the
+result depends on the number of threads, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from finitesum.arrays import Indices, Vector
+from finitesum.jit import kernel, kernel_part
+from finitesum.problem import LinearSum, Problem, first_row, last_row
+
+T = TypeVar("T")
+
+#: One number per row, where half the digits do.
+ShortVector = npt.NDArray[np.float32]
+
+#: Fewer rows than this are not worth a second thread.
+ROWS_OF_A_THREAD = 8192
+
+
+@functools.cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")
+
+
+def in_threads(function: Callable[[Indices], T], components: Indices, problem: Problem, n_threads: int) -> list[T]:
+    """Return the function's results for the blocks of components that threads share, in their order."""
+    n_rows = components.size * (problem.batch_size or 1)
+    n_blocks = max(1, min(n_threads, n_rows // ROWS_OF_A_THREAD))
+    if n_blocks == 1:
+        return [function(components)]
+    blocks: Sequence[Any] = np.array_split(components, n_blocks)
+    others = [_pool(n_threads).submit(function, block) for block in blocks[1:]]
+    return [function(blocks[0]), *(other.result() for other in others)]
+
+
+@kernel_part
+def _curvature(linear_sum: LinearSum, i: int, prediction: float, slope: float, curvature: float, signs: bool) -> float:
+    """Return the majorant's curvature where the second derivative is not to be trusted.
+
+    With targets of two signs that is on the wrong side of 0: there the second derivative grows along the way to the
+    minimum, and a step that trusts it overshoots.
+    """
+    if signs and slope * prediction <= 0.0:
+        return curvature
+    bound = linear_sum.loss.majorant(prediction, linear_sum.targets[i])
+    return bound if np.isfinite(bound) else curvature
+
+
+@kernel
+def _sweep(
+    linear_sum: LinearSum,
+    components: Indices,
+    x: Vector,
+    doubtful: bool,
+    signs: bool,
+    curvatures: ShortVector,
+    gradient: Vector,
+) -> float:
+    squares = 0.0
+    for component in components:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            weight = linear_sum.weights[i]
+            if weight == 0.0:
+                curvatures[i] = 0.0
+                continue
+            prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
+            slope, curvature = linear_sum.loss.d1_d2(prediction, linear_sum.targets[i])
+            if doubtful:
+                curvature = _curvature(linear_sum, i, prediction, slope, curvature, signs)
+            curvatures[i] = curvature
+            squares += weight * slope * slope
+            linear_sum.rows.add_to(i, weight * slope, gradient)
+    return squares
+
+
+def add_gradients(
+    problem: Problem, components: Indices, x: Vector, curvatures: ShortVector, *, doubtful: bool, n_threads: int = 1
+) -> tuple[Vector, float]:
+    """Return sum_i p_i phi'_i z_i and sum_i p_i phi'_i^2 at x over the rows of the components; write their curvatures.
+
+    `doubtful` puts the majorant's curvature in the place of second derivatives that cannot be trusted.
+    """
+    signs = problem.loss.target_kind() == "sign"
+
+    def share(block: Indices) -> tuple[Vector, float]:
+        gradient = np.zeros(problem.dim)
+        return gradient, float(_sweep(problem.view, block, x, doubtful, signs, curvatures, gradient))
+
+    parts = in_threads(share, components, problem, n_threads)
+    for gradient, _ in parts[1:]:
+        parts[0][0][:] += gradient
+    return parts[0][0], sum(squares for _, squares in parts)
+
+
+class Line(NamedTuple):
+    """The predictions x'z_i + t way'z_i of the rows of some components."""
+
+    components: Indices
+    starts: Vector  # (n,)
+    changes: Vector  # (n,)
+
+
+@kernel
+def _predict(linear_sum: LinearSum, components: Indices, x: Vector, out: Vector) -> None:
+    for component in components:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            out[i] = linear_sum.rows.dot(i, x)
+
+
+def line_through(problem: Problem, components: Indices, x: Vector, way: Vector) -> Line:
+    """Return the line x + t way, for as much as a pass of gradients costs."""
+    starts, changes = np.empty(problem.n_rows), np.empty(problem.n_rows)
+    _predict(problem.view, components, x, starts)
+    _predict(problem.view, components, way, changes)
+    return Line(components, starts, changes)
+
+
+@kernel
+def _slope_along(linear_sum: LinearSum, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
+    total = 0.0
+    for component in components:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            weight = linear_sum.weights[i]
+            if weight > 0.0:
+                prediction = starts[i] + t * changes[i] + linear_sum.offsets[i]
+                total += weight * linear_sum.loss.d1(prediction, linear_sum.targets[i]) * changes[i]
+    return total
+
+
+def slope_along(problem: Problem, line: Line, t: float) -> float:
+    """Return the derivative in t of sum_i p_i loss_i on the line."""
+    with np.errstate(all="ignore"):
+        return float(_slope_along(problem.view, line.components, line.starts, line.changes, t))
+
+
+@kernel
+def _loss(linear_sum: LinearSum, components: Indices, x: Vector) -> float:
+    total = 0.0
+    for component in components:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            weight = linear_sum.weights[i]
+            if weight > 0.0:
+                prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
+                total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
+    return total
+
+
+def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
+    """Return F(x), without its gradient."""
+    components = np.arange(problem.n_components)
+    loss = sum(in_threads(lambda block: _loss(problem.view, block, x), components, problem, n_threads))
+    coefficients = x[: problem.rows.n_columns]
+    penalty = problem.penalty.lasso() * np.abs(coefficients).sum()
+    penalty += 0.5 * problem.penalty.ridge() * (coefficients @ coefficients)
+    return float(loss + penalty)
