@@ -28,7 +28,7 @@ from finitesum.arrays import Vector
 from finitesum.components import SubgradientProblem
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, require_suited
-from finitesum.observers import progress
+from finitesum.observers import progress, tell
 from finitesum.problem import Problem
 from finitesum.results import Result, StopReason
 from finitesum.runs import Run, passes
@@ -79,11 +79,26 @@ def _check_settings(
         raise ValueError(f"checkpoint_seconds must be >= 0, got {checkpoint_seconds!r}. 0 writes after each pass.")
 
 
+def _chosen(
+    problem: Problem | SubgradientProblem, method: str | Method, options: dict[str, Any] | None, tol: float
+) -> tuple[Method, str]:
+    """Return the method, and the reason for it where it was left to us."""
+    if method != "auto":
+        return as_method(method, options), ""
+    from finitesum.methods.auto import choose
+
+    options = dict(options or {})
+    n_threads = options.pop("n_threads", 1)
+    if options:
+        raise TypeError(f"options {', '.join(options)} need a method: name one. auto has n_threads alone.")
+    return choose(problem, tol, n_threads)
+
+
 def minimize(
     problem: Problem | SubgradientProblem,
     x0: Any = None,
     *,
-    method: str | Method = "a-ciag",
+    method: str | Method = "auto",
     options: dict[str, Any] | None = None,
     tol: float = 1e-6,
     max_iter: float = 1000,
@@ -107,7 +122,8 @@ def minimize(
         The start; zeros when left out. It is not written to. A start that is given is checked first, for one pass: one
         that fulfils tol is returned as it is.
     method : str or Method
-        A name from `finitesum.methods.METHODS` or an instance.
+        A name from `finitesum.methods.METHODS`, an instance, or "auto": what suits the problem best
+        (`finitesum.methods.auto`); the result's ``choice`` says why.
     options : dict, optional
         Hyperparameters for a method given by name.
     tol : float >= 0
@@ -142,9 +158,9 @@ def minimize(
     -------
     Result
         A `scipy.optimize.OptimizeResult` with ``x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success,
-        status, message, seconds, trace, state``. ``success`` tells whether the exact optimality at x is at most tol,
-        also where the callback has stopped the run; ``reason`` and ``status`` tell what ended it. After a divergence x
-        is the best iterate that is known, else the last one.
+        status, message, seconds, trace, state, method, choice``. ``success`` tells whether the exact optimality at x is
+        at most tol, also where the callback has stopped the run; ``reason`` and ``status`` tell what ended it. After a
+        divergence x is the best iterate that is known, else the last one.
 
     Raises
     ------
@@ -163,7 +179,7 @@ def minimize(
     (True, True)
     """
     _check_problem(problem)
-    chosen = as_method(method, options)
+    chosen, choice = _chosen(problem, method, options, tol)
     order = sampling or chosen.default_sampling
     _check_settings(tol, max_iter, order, measure_every, callback, checkpoint_seconds)
     require_suited(chosen, problem)
@@ -186,6 +202,8 @@ def minimize(
         checkpoint=file,
         checkpoint_seconds=checkpoint_seconds,
     )
+    if choice and verbose:
+        tell(f"{chosen.name}: {choice}")
     with progress(chosen.name, verbose) as observer:
         if goes_on:
             run.resume(None if x0 is None else start)
@@ -199,4 +217,6 @@ def minimize(
                 interrupt.add_note(f"The run was written to {file}; resume=True goes on from there.")
             raise
     run.save()
-    return run.result(reason)
+    result = run.result(reason)
+    result.choice = choice
+    return result

@@ -4,10 +4,10 @@ Each row of a sample holds the curvature c_i that it was last summed with,
 
     A = sum_{i in sample} p_i c_i z_i z_i',    H ~ A / (sum of p_i over the sample) + l2 I,
 
-while every gradient pass sees the row's curvature as it is now, h_i. Replacing c_i by h_i costs O(nnz_i^2) for each row, so
-only rows that moved are worth it. What they lack, left = sum_i p_i |h_i - c_i| over those not replaced, by sum_i p_i h_i, is
-about the factor rho by which a step with this Hessian falls short of Newton's; so, of thresholds on p_i |h_i - c_i| that
-halve from one to the next, `refreshed` takes the one that minimises
+while every gradient pass sees the row's curvature as it is now, h_i. Replacing c_i by h_i costs O(nnz_i^2) for each row,
+so only rows that moved are worth it. What the others lack, left = sum_i p_i |h_i - c_i|, by now = sum_i p_i h_i, is about
+the factor by which a step with this Hessian falls short of Newton's; so, of thresholds on p_i |h_i - c_i| that halve from
+one to the next, `refreshed` takes the one that minimises
 
     rows replaced x price of a Hessian's row + a factor's price + passes to go x price of a pass,
     passes to go = digits to go / -log10(2 left / now + sqrt(d / rows of the sample)),
@@ -58,7 +58,13 @@ def no_curvature(problem: Problem) -> LazyCurvature:
 
 @kernel
 def _count_by_size(
-    linear_sum: LinearSum, members: Indices, now: ShortVector, held: ShortVector, unit: float, counts: Vector, sizes: Vector
+    linear_sum: LinearSum,
+    members: Indices,
+    now: ShortVector,
+    held: ShortVector,
+    unit: float,
+    counts: Vector,
+    sizes: Vector,
 ) -> float:
     """Count and add up p_i |h_i - c_i| in classes [unit / 2^(k + 1), unit / 2^k); return sum p_i h_i."""
     total = 0.0
@@ -154,7 +160,14 @@ def _replace(
 
 
 def _best_threshold(
-    counts: Vector, left: Vector, total: float, prices: Prices, *, sampling_error: float, digits: float, pass_price: float
+    counts: Vector,
+    left: Vector,
+    total: float,
+    prices: Prices,
+    *,
+    sampling_error: float,
+    digits: float,
+    pass_price: float,
 ) -> int:
     """Return how many classes to replace."""
     replaced = np.concatenate([[0.0], np.cumsum(counts)])

@@ -186,6 +186,11 @@ def _make_bar() -> Any:
     )
 
 
+def tell(sentence: str) -> None:
+    """Write a sentence on stderr."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def progress(label: str, verbose: int) -> Iterator[Observer | None]:
     """Yield what shows a run's progress on stderr: nothing for verbose 0, each pass for 2 and more.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.problem import Problem
+from finitesum.rows import CSRRows
 
 #: Accuracy that the choice of a Hessian's sample saves for, in digits.
 DIGITS = 10.0
@@ -30,7 +31,7 @@ def prices_of(problem: Problem) -> Prices:
     """Return the prices of a problem's rows."""
     dim = float(problem.dim)
     factor = 1e4 + 2.0 * dim**2 + 0.02 * dim**3
-    if problem.rows.is_sparse():
+    if isinstance(problem.rows, CSRRows):
         stored = np.diff(problem.rows.starts).astype(np.float64)
         return Prices(12.0 + 0.75 * stored.mean(), 8.0 + 0.18 * float(stored @ stored) / stored.size, factor)
     return Prices(14.0 + 0.5 * dim, 10.0 + dim + 0.04 * dim**2, factor)

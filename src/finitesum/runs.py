@@ -131,7 +131,10 @@ class Run:
                 f"{self.checkpoint} lacks a part ({error}). It was written by another version; start afresh."
             ) from error
         if self.loop.checked_k == self.loop.k:
-            self._measure(self.state.x)  # again, and not charged again
+            known = self._known_to_method()  # again, and not charged again
+            self.exact = None if known is None else (self.state.x, known)
+            if known is None:
+                self._measure(self.state.x)
         if self.certificate is not None:
             self.certificate = checkpoints.unflatten(Certificate, arrays, "certificate")
         self._keep()
@@ -223,11 +226,20 @@ class Run:
         """Measure the iterate exactly, on the clock and at the price of a pass."""
         loop = self.loop
         self._clock = time.perf_counter()
-        loop.n_checks += 1
         loop.checked_k = loop.k
         loop.next_check = max(loop.k + 1, math.ceil((1.1 if self.certificate is None else 1.5) * loop.k))
-        self._measure(self.state.x, is_check=True)
+        known = self._known_to_method()
+        if known is None:
+            loop.n_checks += 1
+            self._measure(self.state.x, is_check=True)
+        else:
+            self.exact = (self.state.x, known)
         self._stop_clock()
+
+    def _known_to_method(self) -> Measures | None:
+        """Return what the method's last pass was: an exact pass at its iterate, which is charged already."""
+        exact = getattr(self.method, "exact_measures", None)
+        return None if exact is None else cast(Measures | None, exact(self.problem, self.state))
 
     def _is_verified(self) -> bool:
         """Tell whether a check has found the iterate to be as good as was asked for."""
@@ -302,11 +314,8 @@ class Run:
     def result(self, reason: StopReason) -> Result:
         """Return what the run found, measured exactly."""
         if self.loop.checked_k != self.loop.k:  # charged even where the trace has measured it: the same for all
-            self.loop.n_checks += 1
-            self.loop.checked_k = self.loop.k
-        measured = self._exact_here()
-        if measured is None:
-            measured = self._measure(self.state.x, is_check=True)
+            self._check()
+        measured = self._exact_here() or self._measure(self.state.x, is_check=True)
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
             reason = StopReason.CONVERGED
         problem, state = self.problem, self.state

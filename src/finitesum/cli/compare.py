@@ -11,7 +11,6 @@ import click
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import NOT_CONVERGED, InputError
 from finitesum.cli.options import (
-    AUTO_SOLVER,
     USUAL_SOLVERS,
     DataSettings,
     ProblemSettings,
@@ -97,7 +96,7 @@ def _methods(text: str) -> list[str]:
     names = [name.strip().lower().replace("_", "-") for name in text.split(",") if name.strip()]
     if names == ["all"]:
         return list(METHODS)
-    names = [AUTO_SOLVER if name == "auto" else name for name in names]
+    names = ["lazy-newton" if name == "auto" else name for name in names]
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         raise InputError(

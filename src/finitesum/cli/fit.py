@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import INTERRUPTED, NOT_CONVERGED, InputError
 from finitesum.cli.options import (
-    AUTO_SOLVER,
     DataSettings,
     ProblemSettings,
     RunSettings,
@@ -128,14 +127,13 @@ def _plan(ctx: click.Context, options: dict[str, Any], force: bool) -> Plan:
         folder.require_free()
     if options["data"] is None:
         raise click.UsageError("Missing argument 'DATA'", ctx)
-    solver = AUTO_SOLVER if options["solver"] == "auto" else options["solver"]
     if Path(options["data"]).exists():
         options["data"] = str(Path(options["data"]).absolute())
     return Plan(
         DataSettings.take(options),
         ProblemSettings.take(options),
         RunSettings.take(options),
-        solver,
+        options["solver"],
         folder,
         resume is not None,
         checkpoint_seconds,
@@ -233,6 +231,7 @@ def _report(plan: Plan, data: Dataset, result: Result, seconds: dict[str, float]
         "n_iter": int(result.nit),
         "seconds": seconds,
         "method": repr(result.method),
+        "choice": result.choice,
         "batch_size": int(result.batch_size),
         "settings": plan.settings,
         "data": data.summary(),
@@ -258,6 +257,8 @@ def _text(plan: Plan, data: Dataset, report: dict[str, Any]) -> str:
         f"alpha {plan.problem.alpha}{', intercept' if plan.problem.intercept else ''}",
         f"{plan.solver}: objective {report['objective']:.12g} in {report['seconds']['minimising']:.3g} s",
     ]
+    if report["choice"]:
+        lines.append(f"chose {report['method']}: {report['choice']}")
     if plan.folder is not None:
         lines.append(f"wrote {plan.folder.model}, trace.csv, result.json")
         if not report["success"]:

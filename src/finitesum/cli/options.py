@@ -28,8 +28,8 @@ else:  # older versions of click do not know which type an option has
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound="Settings")
 
-#: What ``--solver auto`` means.
-AUTO_SOLVER = "a-ciag"
+#: The method that the demonstration shows.
+USUAL_SOLVER = "a-ciag"
 
 #: What is compared when no method is named: few enough for one picture.
 USUAL_SOLVERS = ("a-ciag", "ciag", "saga", "sag", "iag", "afg", "fg", "ig")
@@ -332,13 +332,17 @@ def require_sampling(settings: RunSettings) -> None:
         raise InputError(f"--sampling must be one of {', '.join(SAMPLINGS)}, got {settings.sampling!r}.")
 
 
-def make_method(name: str, settings: RunSettings) -> Method:
-    """Return the method of a name, with its parameters; the order of visits is checked, too."""
+def make_method(name: str, settings: RunSettings) -> Method | str:
+    """Return the method of a name, with its parameters, or "auto"; the order of visits is checked, too."""
     from finitesum.methods import as_method
 
     require_sampling(settings)
+    if name == "auto":
+        if settings.step_size != "auto":
+            raise InputError("--step-size belongs to a method: name one by --solver ('finitesum methods' lists them).")
+        return name
     try:
-        return as_method(AUTO_SOLVER if name == "auto" else name, method_options(settings))
+        return as_method(name, method_options(settings))
     except TypeError as error:
         raise InputError(str(error)) from error
 

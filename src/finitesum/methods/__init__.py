@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from finitesum.methods.iag import IAG
     from finitesum.methods.incremental_gradient import IG
     from finitesum.methods.iqn import IQN
+    from finitesum.methods.lazy_newton import LazyNewton
     from finitesum.methods.moments import SGD, Adam, AMSGrad, SGDMomentum
     from finitesum.methods.newton import Newton
     from finitesum.methods.nim import NIM
@@ -48,6 +49,7 @@ __all__ = [
     "AdaHB",
     "Adam",
     "Card",
+    "LazyNewton",
     "Method",
     "Newton",
     "RMSProp",
@@ -72,6 +74,7 @@ _HOMES = {
     "iqn": ("iqn", "IQN"),
     "nim": ("nim", "NIM"),
     "newton": ("newton", "Newton"),
+    "lazy-newton": ("lazy_newton", "LazyNewton"),
     "psg": ("subgradient", "PSG"),
     "hb": ("subgradient", "HB"),
     "nag": ("subgradient", "NAG"),

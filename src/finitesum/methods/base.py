@@ -36,7 +36,11 @@ class Card(NamedTuple):
 
 @runtime_checkable
 class Method(Protocol):
-    """A recursion. `run_pass` returns a new state and leaves the given one as it was."""
+    """A recursion. `run_pass` returns a new state and leaves the given one as it was.
+
+    A method whose passes end with the exact gradient at their iterate may say so by one more function,
+    ``exact_measures(problem, state) -> Measures | None``: the check of its result is then not charged a second time.
+    """
 
     name: ClassVar[str]
     card: ClassVar[Card]

@@ -1,9 +1,9 @@
 """Lazy Newton: Newton's method on a growing sample, with a Hessian that is refreshed only where it moved.
 
-The memory is CIAG's: for each row an anchor, from which the row's Taylor model is made [1, eq. 19]. CIAG refreshes slopes and
-curvatures of a component together, at O(d^2) for each row. Here they are kept apart: slopes, which are cheap, are those of
-the present point; curvatures c_i, which cost O(nnz_i^2) to replace, stay at older points while that does little harm
-(`finitesum.lazy_curvature`). The mean of the models then has the exact gradient g(x) and the lazy Hessian
+The memory is CIAG's: for each row an anchor, from which the row's Taylor model is made [1, eq. 19]. CIAG refreshes slopes
+and curvatures of a component together, at O(d^2) for each row. Here they are kept apart: slopes, which are cheap, are
+those of the present point; curvatures c_i, which cost O(nnz_i^2) to replace, stay at older points while that does little
+harm (`finitesum.lazy_curvature`). The mean of the models then has the exact gradient g(x) and the lazy Hessian
 
     H = A / S_A + l2 I,    A = sum_i p_i c_i z_i z_i',    S_A = sum_i p_i,  over the rows of a sample.
 
@@ -247,9 +247,7 @@ class LazyNewton:
         if members.size == order.size or not state.remainder > 0.0:
             return state
         batch = problem.batch_size or 1
-        if not is_sample_too_small(
-            problem.n_rows, members.size * batch, prices_of(problem), state.remainder, digits
-        ):
+        if not is_sample_too_small(problem.n_rows, members.size * batch, prices_of(problem), state.remainder, digits):
             return state
         return state._replace(curvature=_with_members(problem, state.curvature, order, 4 * members.size))
 
@@ -284,8 +282,10 @@ class LazyNewton:
         """Return the optimality, which is known exactly."""
         return state.optimality
 
-    def exact_measures(self, problem: Problem, state: LazyNewtonState) -> Measures:
-        """Return what the last pass found at x: it was an exact one."""
+    def exact_measures(self, problem: Problem, state: LazyNewtonState) -> Measures | None:
+        """Return what the last pass found at x: it was an exact one. None before it."""
+        if state.n_sampled < problem.n_components:
+            return None
         return Measures(objective(problem, state.x, self.n_threads), state.optimality, state.gradient.copy())
 
     def default_batch_size(self, problem: Problem) -> int:
@@ -398,9 +398,7 @@ def _end_of(
     """Return the point x + t way."""
     x = state.x + t * way
     curvatures = np.empty_like(state.curvatures) if sample.share == 1.0 else state.curvatures.copy()
-    gradient, squares = add_gradients(
-        problem, sample.components, x, curvatures, doubtful=doubtful, n_threads=n_threads
-    )
+    gradient, squares = add_gradients(problem, sample.components, x, curvatures, doubtful=doubtful, n_threads=n_threads)
     gradient /= sample.share
     n_penalised = problem.rows.n_columns
     gradient[:n_penalised] += sample.ridge * x[:n_penalised]
@@ -412,7 +410,7 @@ def _end_of(
         return _End(t, x, gradient, curvatures, squares, slope, remainder)
     size = gradient @ apply_inverse(state.factor, gradient)
     before = state.gradient @ apply_inverse(state.factor, state.gradient)
-    remainder = math.sqrt(max(size / before, 0.0)) if before > 0.0 else math.nan
+    remainder = math.sqrt(max(float(size / before), 0.0)) if before > 0.0 else math.nan
     return _End(t, x, gradient, curvatures, squares, slope, remainder)
 
 

@@ -1,0 +1,70 @@
+"""The choice of a method for a problem: what `method="auto"` runs, and why.
+
+A smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a few Hessians and factors, which grow with
+d^2 and d^3, and saves passes; without a Hessian a pass costs no more than reading the rows, and many are needed. Both are
+estimated from the shape of the data (`finitesum.prices`). Losses with kinks and callables go to the adaptive heavy ball.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from finitesum.components import SubgradientProblem
+from finitesum.methods import as_method
+from finitesum.methods.base import Method
+from finitesum.prices import hessian_sample, prices_of
+from finitesum.problem import Problem
+
+#: The most memory that the Hessian and its factor may take, in bytes.
+MOST_BYTES = 4e9
+
+#: Passes, Hessians and factors that lazy Newton needs, and passes that methods without a Hessian do: typical of real data.
+NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 120.0
+
+
+class Choice(NamedTuple):
+    """A method, and the reason for it in a sentence."""
+
+    method: Method
+    reason: str
+
+
+def choose(problem: Problem | SubgradientProblem, tol: float = 1e-10, n_threads: int = 1) -> Choice:
+    """Return the method that suits a problem best.
+
+    Parameters
+    ----------
+    problem : Problem or SubgradientProblem
+    tol : float >= 0
+        The optimality that will be asked for.
+    n_threads : int >= 1
+        Threads that the method may use, where it can use several.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], alpha=0.1)
+    >>> choose(problem).method.name
+    'lazy-newton'
+    """
+    if isinstance(problem, SubgradientProblem):
+        return Choice(as_method("adahb"), "the functions are callables that give subgradients")
+    if not problem.loss.is_smooth():
+        return Choice(as_method("adahb"), f"{type(problem.loss).__name__} has kinks")
+    options: dict[str, Any] = {"target": max(tol, 1e-14), "n_threads": n_threads}
+    n, dim, prices = problem.n_rows, problem.dim, prices_of(problem)
+    shape = f"{n:,} rows x {dim:,} columns"
+    sampled = hessian_sample(problem, prices)
+    with_hessian = 1e-9 * (
+        n * prices.gradient * NEWTON_PASSES
+        + sampled * prices.hessian * NEWTON_HESSIANS
+        + prices.factor * NEWTON_FACTORS
+    )
+    without = 1e-9 * n * prices.gradient * OTHER_PASSES
+    if 16.0 * dim**2 <= MOST_BYTES and (with_hessian <= without or not problem.is_smooth):
+        reason = f"{shape}: a Hessian pays (about {with_hessian:.2g} s with it, {without:.2g} s without)"
+        if sampled < n:
+            reason += f", summed over {sampled:,} rows at first"
+        return Choice(as_method("lazy-newton", options), reason)
+    return Choice(
+        as_method("saga"), f"{shape}: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not pay ({with_hessian:.2g} s)"
+    )
