@@ -266,7 +266,7 @@ def test_a_bad_start_is_refused(problem, x0, message):
         ({"measure_every": 0.5}, r"measure_every must be a whole number >= 0, got 0\.5"),
         ({"checkpoint_seconds": -1.0}, r"checkpoint_seconds must be >= 0, got -1\.0"),
         ({"method": "sdca"}, r"method must be one of .*, got 'sdca'"),
-        ({"options": {"step_size": -1.0}}, r"step_size must be > 0, got -1\.0"),
+        ({"method": "a-ciag", "options": {"step_size": -1.0}}, r"step_size must be > 0, got -1\.0"),
         ({"random_state": -1}, r"random_state must be a whole number >= 0, a numpy generator or None, got -1"),
         ({"random_state": "3"}, r"random_state must be .*, got '3'"),
         ({"random_state": 1.5}, r"random_state must be .*, got 1\.5"),

@@ -61,13 +61,13 @@ def _check_problem(problem: Any) -> None:
 
 
 def _check_settings(
-    tol: float, max_iter: float, sampling: str, measure_every: int, callback: Any, checkpoint_seconds: float
+    tol: float, max_iter: float, sampling: str | None, measure_every: int, callback: Any, checkpoint_seconds: float
 ) -> None:
     if not isinstance(tol, Real) or not 0.0 <= tol < math.inf:
         raise ValueError(f"tol must be >= 0 and finite, got {tol!r}.")
     if not isinstance(max_iter, Real) or not max_iter >= 1:
         raise ValueError(f"max_iter must be >= 1 effective pass, got {max_iter!r}.")
-    if sampling not in SAMPLINGS:
+    if sampling is not None and sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}.")
     if not isinstance(measure_every, Integral) or measure_every < 0:
         raise ValueError(
@@ -179,9 +179,9 @@ def minimize(
     (True, True)
     """
     _check_problem(problem)
+    _check_settings(tol, max_iter, sampling, measure_every, callback, checkpoint_seconds)
     chosen, choice = _chosen(problem, method, options, tol)
     order = sampling or chosen.default_sampling
-    _check_settings(tol, max_iter, order, measure_every, callback, checkpoint_seconds)
     require_suited(chosen, problem)
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")

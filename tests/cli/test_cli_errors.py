@@ -39,7 +39,7 @@ def one_line(result):
         (["fit", "{svm}", "--target", "2"], "target=2"),
         (["fit", "{svm}", "--n-features", "3"], "n_features=3"),
         (["fit", "{svm}", "--format", "arff"], "format must be one of"),
-        (["fit", "{svm}", "--loss", "hinge"], "smoothed-hinge"),
+        (["fit", "{svm}", "--loss", "hinge", "--solver", "saga"], "smoothed-hinge"),
         (["fit", "{svm}", "--zero-based", "--format", "csv"], "zero_based"),
         (["predict", "missing", "{svm}"], "missing does not exist"),
         (["predict", "{svm}", "{svm}"], "damaged or no model"),

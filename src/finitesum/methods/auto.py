@@ -21,6 +21,9 @@ MOST_BYTES = 4e9
 #: Passes, Hessians and factors that lazy Newton needs, and passes that methods without a Hessian do: typical of real data.
 NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 120.0
 
+#: Seconds that are not worth saving: Newton's steps end where other methods creep.
+NEVER_MIND = 0.1
+
 
 class Choice(NamedTuple):
     """A method, and the reason for it in a sentence."""
@@ -60,7 +63,8 @@ def choose(problem: Problem | SubgradientProblem, tol: float = 1e-10, n_threads:
         + prices.factor * NEWTON_FACTORS
     )
     without = 1e-9 * n * prices.gradient * OTHER_PASSES
-    if 16.0 * dim**2 <= MOST_BYTES and (with_hessian <= without or not problem.is_smooth):
+    pays = with_hessian <= max(without, NEVER_MIND)
+    if 16.0 * dim**2 <= MOST_BYTES and (pays or not problem.is_smooth):
         reason = f"{shape}: a Hessian pays (about {with_hessian:.2g} s with it, {without:.2g} s without)"
         if sampled < n:
             reason += f", summed over {sampled:,} rows at first"

@@ -180,6 +180,7 @@ class LazyNewton:
 
     def run_pass(self, problem: Problem, state: LazyNewtonState, order: Indices) -> LazyNewtonState:
         """Return the state after one step over all rows; at first, after the growing samples."""
+        order = _permutation(order, problem.n_components)
         with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
             while state.n_sampled < problem.n_components:
                 state = self._on_sample(problem, state, order)
@@ -291,6 +292,12 @@ class LazyNewton:
     def default_batch_size(self, problem: Problem) -> int:
         """Return n / 1024: components are what samples are drawn of."""
         return max(1, problem.n_rows // 1024)
+
+
+def _permutation(order: Indices, m: int) -> Indices:
+    """Return all components in the order of their first visit, those without one at the end."""
+    visited, first = np.unique(order, return_index=True)
+    return np.concatenate([order[np.sort(first)], np.setdiff1d(np.arange(m), visited)])
 
 
 def _sample(problem: Problem, components: Indices) -> _Sample:
