@@ -294,7 +294,9 @@ def test_what_is_no_method_is_a_type_error(problem, method):
 
 @pytest.mark.parametrize("given", [np.ones((4, 2)), None, "a9a", Problem, lambda x: x @ x])
 def test_what_is_no_problem_is_a_type_error(given):
-    with pytest.raises(TypeError, match=r"^problem must be a Problem, as Problem\.linear\(X, y\) makes it, or a Subgr"):
+    with pytest.raises(
+        TypeError, match=r"^problem must be a Problem, as Problem\.linear\(X, y\) makes it, a FiniteSum or a Subgr"
+    ):
         minimize(given)
 
 

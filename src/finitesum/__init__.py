@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from finitesum.components import Component
     from finitesum.driver import Result, StopReason, minimize
+    from finitesum.finite_sum import FiniteSum
     from finitesum.methods import METHODS
     from finitesum.problem import Problem
 
 _HOMES = {
+    "Component": "finitesum.components",
+    "FiniteSum": "finitesum.finite_sum",
     "METHODS": "finitesum.methods",
     "Problem": "finitesum.problem",
     "Result": "finitesum.driver",
@@ -23,7 +27,7 @@ _HOMES = {
     "minimize": "finitesum.driver",
 }
 
-__all__ = ["METHODS", "Problem", "Result", "StopReason", "__version__", "minimize"]
+__all__ = ["METHODS", "Component", "FiniteSum", "Problem", "Result", "StopReason", "__version__", "minimize"]
 
 
 def __getattr__(name: str) -> Any:

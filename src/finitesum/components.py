@@ -1,5 +1,7 @@
-"""Finite sums whose components are given as callables, for functions that are no linear model.
+"""Functions given as callables, for what is no linear model.
 
+`Component` is one smooth component of a `finitesum.finite_sum.FiniteSum`; `compared_derivatives` tells whether derivatives
+belong to the values.
 `SubgradientProblem` is any convex f with a subgradient, whole or by components, over a constraint set; the methods of
 `finitesum.methods` that treat "callables" accept it. `harvey` is one: the function on which the projected subgradient
 method's last iterate is provably worse than an average by a factor log T.
@@ -12,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +22,81 @@ from finitesum.arrays import Vector
 from finitesum.constraints.balls import L2Ball
 from finitesum.constraints.base import Constraint
 from finitesum.constraints.boxes import Unconstrained
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """A smooth function f_i by callables, all for x of shape (d,) and float64. Any object with these methods will do, too.
+
+    Parameters
+    ----------
+    value : callable
+        ``value(x)`` returns f_i(x).
+    gradient : callable
+        ``gradient(x)`` returns the d partial derivatives.
+    hessian : callable, optional
+        ``hessian(x)`` returns the d x d matrix of second derivatives, an array or a scipy sparse matrix.
+    hessian_product : callable, optional
+        ``hessian_product(x, v)`` returns that matrix times v, shape (d,).
+
+    Raises
+    ------
+    TypeError
+        A callable is none.
+
+    Examples
+    --------
+    >>> component = Component(lambda x: float(x[0] ** 4), lambda x: 4 * x**3)
+    >>> component.value(np.array([2.0])), component.gradient(np.array([2.0]))
+    (16.0, array([32.]))
+    """
+
+    value: Callable[[Vector], Any]
+    gradient: Callable[[Vector], Any]
+    hessian: Callable[[Vector], Any] | None = None
+    hessian_product: Callable[[Vector, Vector], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("value", "gradient"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function, got {getattr(self, name)!r}.")
+        for name in ("hessian", "hessian_product"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function or left out, got {getattr(self, name)!r}.")
+
+
+class DerivativeCheck(NamedTuple):
+    """How far the derivatives of the components are from differences of what they are derivatives of."""
+
+    gradient_errors: Vector  # (n,)  relative; NaN where something was not finite
+    hessian_errors: Vector  # (n,)  relative; 0 where there are no second derivatives
+    tolerance: float
+
+    @property
+    def success(self) -> bool:
+        """Whether all errors are at most the tolerance."""
+        errors = np.concatenate([self.gradient_errors, self.hessian_errors])
+        return bool((errors <= self.tolerance).all())
+
+    @property
+    def message(self) -> str:
+        """What was found, in a sentence for each component that is off, at most five."""
+        off = []
+        for errors, what, of in (
+            (self.gradient_errors, "gradient", "value"),
+            (self.hessian_errors, "Hessian", "gradient"),
+        ):
+            off += [
+                f"component {j}: the {what} contradicts differences of the {of} (relative error {errors[j]:.1e})."
+                for j in np.flatnonzero(~(errors <= self.tolerance))
+            ]
+        more = [f"And {len(off) - 5} more."] if len(off) > 5 else []
+        return " ".join([*off[:5], *more]) if off else "All derivatives agree with differences."
+
+
+def relative_error(given: Any, expected: Any, scale: float) -> float:
+    """Return the norm of the difference over the larger of `scale` and the norm of what was expected."""
+    return float(np.linalg.norm(given - expected) / max(float(np.linalg.norm(expected)), scale))
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,11 +25,10 @@ from scipy.optimize import OptimizeResult
 
 from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
-from finitesum.components import SubgradientProblem
+from finitesum.finite_sum import AnyProblem
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, require_suited
 from finitesum.observers import progress, tell
-from finitesum.problem import Problem
 from finitesum.results import Result, StopReason
 from finitesum.runs import Run, passes
 from finitesum.sampling import SAMPLINGS, as_seed
@@ -37,7 +36,7 @@ from finitesum.sampling import SAMPLINGS, as_seed
 __all__ = ["Result", "StopReason", "as_seed", "minimize", "passes"]
 
 
-def _checked_start(problem: Problem | SubgradientProblem, x0: Any) -> Vector:
+def _checked_start(problem: AnyProblem, x0: Any) -> Vector:
     if x0 is None:
         return np.zeros(problem.dim)
     try:
@@ -53,9 +52,9 @@ def _checked_start(problem: Problem | SubgradientProblem, x0: Any) -> Vector:
 
 
 def _check_problem(problem: Any) -> None:
-    if not isinstance(problem, Problem | SubgradientProblem):
+    if not isinstance(problem, AnyProblem):
         raise TypeError(
-            f"problem must be a Problem, as Problem.linear(X, y) makes it, or a SubgradientProblem, got a "
+            f"problem must be a Problem, as Problem.linear(X, y) makes it, a FiniteSum or a SubgradientProblem, got a "
             f"{type(problem).__name__}."
         )
 
@@ -80,7 +79,7 @@ def _check_settings(
 
 
 def _chosen(
-    problem: Problem | SubgradientProblem, method: str | Method, options: dict[str, Any] | None, tol: float
+    problem: AnyProblem, method: str | Method, options: dict[str, Any] | None, tol: float
 ) -> tuple[Method, str]:
     """Return the method, and the reason for it where it was left to us."""
     if method != "auto":
@@ -95,7 +94,7 @@ def _chosen(
 
 
 def minimize(
-    problem: Problem | SubgradientProblem,
+    problem: AnyProblem,
     x0: Any = None,
     *,
     method: str | Method = "auto",
@@ -117,7 +116,7 @@ def minimize(
 
     Parameters
     ----------
-    problem : Problem or SubgradientProblem
+    problem : Problem, FiniteSum or SubgradientProblem
     x0 : array_like, shape (problem.dim,), optional
         The start; zeros when left out. It is not written to. A start that is given is checked first, for one pass: one
         that fulfils tol is returned as it is.
@@ -173,6 +172,7 @@ def minimize(
 
     Examples
     --------
+    >>> from finitesum.problem import Problem
     >>> problem = Problem.linear([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], alpha=0.1)
     >>> result = minimize(problem, method="a-ciag", tol=1e-10)
     >>> result.success, result.optimality <= 1e-10

@@ -17,6 +17,7 @@ import numpy as np
 from finitesum.arrays import Vector
 from finitesum.certificates import Minorant, lower_bound, minorant_at
 from finitesum.components import SubgradientProblem
+from finitesum.finite_sum import AnyProblem, FiniteSum
 from finitesum.jit import kernel, kernel_part
 from finitesum.problem import LinearSum, Problem
 
@@ -78,12 +79,12 @@ class Measures(NamedTuple):
     minorant: Minorant | None = None  # of the mean loss, where optimality is a duality gap
 
 
-def evaluate(problem: Problem | SubgradientProblem, x: Vector) -> Measures:
+def evaluate(problem: AnyProblem, x: Vector) -> Measures:
     """Return objective, optimality and gradient at x, by one exact pass over the data.
 
     Parameters
     ----------
-    problem : Problem or SubgradientProblem
+    problem : Problem, FiniteSum or SubgradientProblem
     x : ndarray of float64, shape (problem.dim,)
 
     Examples
@@ -93,12 +94,25 @@ def evaluate(problem: Problem | SubgradientProblem, x: Vector) -> Measures:
     >>> measures.objective, measures.optimality
     (0.0, 0.0)
     """
+    if isinstance(problem, FiniteSum):
+        return _evaluate_components(problem, x)
     if isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
         return _evaluate_with_kinks(problem, x)
     gradient = np.zeros(problem.dim)
     objective = _add_rows(problem.view, x, 0, problem.n_rows, gradient)
     objective += _add_penalty(problem.view, x, gradient)
     return Measures(float(objective), surrogate_optimality(problem, x, gradient), gradient)
+
+
+def with_penalty(problem: FiniteSum, x: Vector, value: float, gradient: Vector) -> Measures:
+    """Return the measures of a point where the components' mean has this value and gradient; that of F is a new array."""
+    smooth = gradient.copy()
+    objective = value + _add_penalty(problem.frame.view, x, smooth)
+    return Measures(float(objective), surrogate_optimality(problem.frame, x, smooth), smooth)
+
+
+def _evaluate_components(problem: FiniteSum, x: Vector) -> Measures:
+    return with_penalty(problem, x, problem.mean_value(x), problem.component_gradients(x).mean(axis=0))
 
 
 def _evaluate_with_kinks(problem: Problem | SubgradientProblem, x: Vector) -> Measures:

@@ -20,8 +20,9 @@ from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
 from finitesum.certificates import Certificate, has_certificate, no_certificate
 from finitesum.components import SubgradientProblem
+from finitesum.finite_sum import AnyProblem
 from finitesum.measures import Measures, evaluate
-from finitesum.methods.base import Method
+from finitesum.methods.base import Method, state_type_of
 from finitesum.observers import Observer, PassReport, Trace, TraceRow
 from finitesum.problem import Problem
 from finitesum.results import Result, StopReason
@@ -43,7 +44,7 @@ class _Loop:
 
 
 def passes(
-    problem: Problem | SubgradientProblem, method: Method, state: Any, *, sampling: str, seed: int, first: int = 0
+    problem: AnyProblem, method: Method, state: Any, *, sampling: str, seed: int, first: int = 0
 ) -> Iterator[Any]:
     """Yield the states after pass `first`, `first` + 1, ..., without end.
 
@@ -68,7 +69,7 @@ class Run:
 
     def __init__(
         self,
-        problem: Problem | SubgradientProblem,
+        problem: AnyProblem,
         method: Method,
         *,
         tol: float,
@@ -122,7 +123,7 @@ class Run:
             self.seed = header["seed"]
         self._start = header.get("start", "") if x0 is None else checkpoints.digest(x0)
         checkpoints.require_match(self.checkpoint, header, self._identity())
-        self.state = checkpoints.unflatten(self.method.state_type, arrays)
+        self.state = checkpoints.unflatten(state_type_of(self.method, self.problem), arrays)
         try:
             self.loop = _Loop(**header["loop"])
             self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
@@ -345,5 +346,7 @@ class Run:
         )
 
 
-def _has_kinks(problem: Problem | SubgradientProblem) -> bool:
-    return isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth()
+def _has_kinks(problem: AnyProblem) -> bool:
+    if isinstance(problem, Problem):
+        return not problem.loss.is_smooth()
+    return isinstance(problem, SubgradientProblem)

@@ -17,7 +17,7 @@ is. So no start and no data make the snapshots diverge.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,22 @@ class Snapshot(NamedTuple):
     gradient: Vector  # (d,)  of the mean loss, without the penalty
     objective: float
     optimality: float
+
+
+class ExactPoint(Protocol):
+    """What the rule needs to know of a snapshot: be it one of a linear model or one of components that are callables."""
+
+    @property
+    def point(self) -> Vector: ...
+    @property
+    def gradient(self) -> Vector: ...
+    @property
+    def objective(self) -> float: ...
+    @property
+    def optimality(self) -> float: ...
+
+
+S = TypeVar("S", bound=ExactPoint)
 
 
 @kernel
@@ -62,7 +78,7 @@ def _sweep(linear_sum: LinearSum, x: Vector, slopes: Vector, curvatures: Vector,
     return total
 
 
-def smooth_gradient(problem: Problem, snapshot: Snapshot) -> Vector:
+def smooth_gradient(problem: Problem, snapshot: ExactPoint) -> Vector:
     """Return the gradient at a snapshot, that of the quadratic penalty included."""
     gradient = snapshot.gradient.copy()
     n_penalised = problem.rows.n_columns
@@ -110,14 +126,14 @@ def first_step(problem: Problem, start: Snapshot) -> float:
     return float(1.0 / smoothness) if smoothness > 0.0 else 1.0
 
 
-def _is_worse(problem: Problem, last: Snapshot, new: Snapshot) -> bool:
-    rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(last.objective)
+def _is_worse(n_terms: int, last: ExactPoint, new: ExactPoint) -> bool:
+    rounding = n_terms * float(np.finfo(np.float64).eps) * abs(last.objective)
     if not new.objective <= last.objective + rounding:  # NaN and infinity are worse, too
         return True
     return new.objective > last.objective - rounding and new.optimality > 2.0 * last.optimality
 
 
-def _slope_along(problem: Problem, last: Snapshot, new: Snapshot) -> float:
+def _slope_along(problem: Problem, last: ExactPoint, new: ExactPoint) -> float:
     """Return the slope of F at the new point along the way from the last (with l1: a lower bound of it)."""
     n_penalised = problem.rows.n_columns
     rise = np.abs(new.point[:n_penalised]).sum() - np.abs(last.point[:n_penalised]).sum()
@@ -132,8 +148,11 @@ def end_of_epoch(
     Without `adapt` that is the snapshot at x and the same step.
     """
     new = take_snapshot(problem, x)
-    if not adapt:
-        return new, step_size
-    if _is_worse(problem, last, new):
+    return adapted(problem, problem.n_rows, last, new, step_size) if adapt else (new, step_size)
+
+
+def adapted(problem: Problem, n_terms: int, last: S, new: S, step_size: float) -> tuple[S, float]:
+    """Return the snapshot to go on from and the step of the next epoch, by the rule; F is a sum of n_terms numbers."""
+    if _is_worse(n_terms, last, new):
         return last, RETREAT * step_size
     return new, step_size * (GROW if _slope_along(problem, last, new) < 0.0 else SHRINK)

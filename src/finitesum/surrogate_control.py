@@ -415,7 +415,7 @@ def _controlled_visits(
     return Control(control.direction, control.failure, control.movement, guard, eigenvalue, t, now)
 
 
-def _with_revisits(order: Indices, n_revisits: int) -> Indices:
+def with_revisits(order: Indices, n_revisits: int) -> Indices:
     """Return the order with some visits more, spread over it, of components that came before."""
     if n_revisits == 0:
         return order
@@ -451,7 +451,7 @@ def controlled_pass(
         has_majorant=_has_majorant(problem),
         has_signs=problem.loss.target_kind() == "sign",
     )
-    visits = _with_revisits(order, n_revisits)
+    visits = with_revisits(order, n_revisits)
     control = _controlled_visits(
         problem.view, visits, window, x, previous, surrogate, new_pending(problem), copy_control(control), rule
     )

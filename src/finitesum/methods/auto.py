@@ -2,7 +2,9 @@
 
 A smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a few Hessians and factors, which grow with
 d^2 and d^3, and saves passes; without a Hessian a pass costs no more than reading the rows, and many are needed. Both are
-estimated from the shape of the data (`finitesum.prices`). Losses with kinks and callables go to the adaptive heavy ball.
+estimated from the shape of the data (`finitesum.prices`). Components that are objects or callables go to A-CIAG where they
+have Hessians, and to SVRG, whose step is safe without constants, where they have not. Losses with kinks, and functions
+that give subgradients, go to the adaptive heavy ball.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from finitesum.components import SubgradientProblem
+from finitesum.finite_sum import AnyProblem, FiniteSum
 from finitesum.methods import as_method
 from finitesum.methods.base import Method
 from finitesum.prices import hessian_sample, prices_of
-from finitesum.problem import Problem
 
 #: The most memory that the Hessian and its factor may take, in bytes.
 MOST_BYTES = 4e9
@@ -32,12 +34,12 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose(problem: Problem | SubgradientProblem, tol: float = 1e-10, n_threads: int = 1) -> Choice:
+def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choice:
     """Return the method that suits a problem best.
 
     Parameters
     ----------
-    problem : Problem or SubgradientProblem
+    problem : Problem, FiniteSum or SubgradientProblem
     tol : float >= 0
         The optimality that will be asked for.
     n_threads : int >= 1
@@ -45,12 +47,15 @@ def choose(problem: Problem | SubgradientProblem, tol: float = 1e-10, n_threads:
 
     Examples
     --------
+    >>> from finitesum.problem import Problem
     >>> problem = Problem.linear([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], alpha=0.1)
     >>> choose(problem).method.name
     'lazy-newton'
     """
     if isinstance(problem, SubgradientProblem):
         return Choice(as_method("adahb"), "the functions are callables that give subgradients")
+    if isinstance(problem, FiniteSum):
+        return _for_components(problem)
     if not problem.loss.is_smooth():
         return Choice(as_method("adahb"), f"{type(problem.loss).__name__} has kinks")
     options: dict[str, Any] = {"target": max(tol, 1e-14), "n_threads": n_threads}
@@ -71,4 +76,17 @@ def choose(problem: Problem | SubgradientProblem, tol: float = 1e-10, n_threads:
         return Choice(as_method("lazy-newton", options), reason)
     return Choice(
         as_method("saga"), f"{shape}: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not pay ({with_hessian:.2g} s)"
+    )
+
+
+def _for_components(problem: FiniteSum) -> Choice:
+    """Return the method for components that are objects or callables."""
+    has_hessians = all(problem.has_hessian(j) for j in range(problem.n_components))
+    if has_hessians and 16.0 * problem.dim**2 <= MOST_BYTES:
+        return Choice(
+            as_method("a-ciag"), "components with second derivatives: few passes, and no constants are needed"
+        )
+    why = f"a Hessian of {problem.dim:,} x {problem.dim:,}" if has_hessians else "components without second derivatives"
+    return Choice(
+        as_method("acc-svrg" if problem.is_constrained else "svrg"), f"{why}: gradients alone, from snapshots"
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from finitesum.arrays import Indices, Vector
 from finitesum.components import SubgradientProblem
+from finitesum.finite_sum import AnyProblem, FiniteSum
 from finitesum.problem import Problem
 
 Auto = Literal["auto"]
@@ -47,7 +50,7 @@ class Method(Protocol):
     state_type: ClassVar[type[Any]]
     handles: ClassVar[
         frozenset[str]
-    ]  # what it can treat beyond smooth sums: of "l1", "constraint", "kinks", "callables"
+    ]  # what it can treat beyond smooth linear models: of "l1", "constraint", "kinks", "callables", "components"
     default_sampling: ClassVar[str]
 
     def init(self, problem: Problem, x0: Vector) -> Any:
@@ -67,13 +70,56 @@ class Method(Protocol):
         ...
 
 
-def require_suited(method: Method, problem: Problem | SubgradientProblem) -> None:
+class Form(Protocol):
+    """A method's recursion for components that are objects or callables: what `general()` of a method returns."""
+
+    @property
+    def state_type(self) -> type[Any]: ...
+    @property
+    def needs_hessians(self) -> bool: ...
+    def init(self, problem: FiniteSum, x0: Vector) -> Any: ...
+    def run_pass(self, problem: FiniteSum, state: Any, order: Indices) -> Any: ...
+    def estimate(self, problem: FiniteSum, state: Any) -> float: ...
+
+
+C = TypeVar("C", bound=type[Any])
+
+
+def with_general_form(cls: C) -> C:
+    """Let a method treat a `FiniteSum` by its ``general()`` form.
+
+    This is the one place that tells the two kinds of problem apart: what a method's class says is about linear models.
+    """
+    for name in ("init", "run_pass", "estimate"):
+        setattr(cls, name, _by_problem(getattr(cls, name)))
+    cls.handles = cls.handles | {"components"}
+    return cls
+
+
+def _by_problem(linear: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(linear)
+    def either(self: Any, problem: Any, *arguments: Any) -> Any:
+        if isinstance(problem, FiniteSum):
+            return getattr(self.general(), linear.__name__)(problem, *arguments)
+        return linear(self, problem, *arguments)
+
+    return either
+
+
+def state_type_of(method: Any, problem: AnyProblem) -> type[Any]:
+    """Return the class of a method's states on a problem."""
+    found: type[Any] = method.general().state_type if isinstance(problem, FiniteSum) else method.state_type
+    return found
+
+
+def require_suited(method: Method, problem: AnyProblem) -> None:
     """Raise unless a method can treat a problem.
 
     Raises
     ------
     ValueError
-        The problem has an l1 penalty, a constraint, a loss with kinks or callables that the method knows nothing of.
+        The problem has an l1 penalty, a constraint, a loss with kinks, components or callables that the method knows
+        nothing of, or components without the second derivatives that it needs.
     """
     for name, (what, instead) in _demands(problem).items():
         if name not in method.handles:
@@ -81,9 +127,11 @@ def require_suited(method: Method, problem: Problem | SubgradientProblem) -> Non
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."
             )
+    if isinstance(problem, FiniteSum) and method.general().needs_hessians:  # type: ignore[attr-defined]
+        problem.require_hessians(method.name)
 
 
-def _demands(problem: Problem | SubgradientProblem) -> dict[str, tuple[str, str]]:
+def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     """Return what a problem asks of a method: what it is in words, and what to give instead."""
     demands = {}
     if problem.is_constrained:
@@ -93,6 +141,9 @@ def _demands(problem: Problem | SubgradientProblem) -> dict[str, tuple[str, str]
         return demands
     if problem.penalty.lasso() > 0.0:
         demands["l1"] = ("an l1 penalty", "l1_ratio=0")
+    if isinstance(problem, FiniteSum):
+        demands["components"] = ("components given as functions", "a linear model")
+        return demands
     if not problem.loss.is_smooth():
         demands["kinks"] = (f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
     return demands

@@ -34,9 +34,10 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.general.surrogates import CIAGForm
 from finitesum.jit import kernel
 from finitesum.measures import prox_in_place, surrogate_optimality
-from finitesum.methods.base import Auto, Card, check_choice, check_fraction, check_positive
+from finitesum.methods.base import Auto, Card, check_choice, check_fraction, check_positive, with_general_form
 from finitesum.model_guard import guarded_visit
 from finitesum.problem import LinearSum, Problem
 from finitesum.smoothness import full_smoothness, momentum_limit, strong_convexity
@@ -120,6 +121,7 @@ def _visits(
     return n_visits, n_compared, ratio
 
 
+@with_general_form
 @dataclass(frozen=True)
 class CIAG:
     """The curvature-aided incremental aggregated gradient method, plain or accelerated.
@@ -222,6 +224,27 @@ class CIAG:
                 'at 0 or "auto".'
             )
 
+    def general(self) -> CIAGForm:
+        """Return the method for components that are objects or callables.
+
+        Raises
+        ------
+        ValueError
+            Restarts, or a warm start by SAG, are asked for, which linear models have.
+        """
+        if self.restart or self.warm_start_method == "sag":
+            raise ValueError(
+                f"restart={self.restart} and warm_start_method={self.warm_start_method!r} need a linear model. For "
+                'components given as functions leave restart at 0, and choose "none" or "full".'
+            )
+        return CIAGForm(self.step_size, self.extrapolation, self.warm_start_method == "full", self._model_steps())
+
+    def _model_steps(self) -> int:
+        """Return the steps on the model between two visits, 0 for as many as the condition asks for."""
+        if self.model_steps == "auto":
+            return 0 if self.extrapolation == "auto" else 1
+        return int(self.model_steps)
+
     def init(self, problem: Problem, x0: Vector) -> CIAGState:
         """Return the state before the first visit."""
         full = self.warm_start_method == "full"
@@ -286,8 +309,7 @@ class CIAG:
         """Return the state after some visits; arrays are written to."""
         x, previous, surrogate, control = state.x, state.previous, state.surrogate, state.control
         if self.step_size == "auto":
-            accelerated = self.extrapolation == "auto"
-            model_steps = (0 if accelerated else 1) if self.model_steps == "auto" else int(self.model_steps)
+            accelerated, model_steps = self.extrapolation == "auto", self._model_steps()
             control, n_visits = controlled_pass(
                 problem, order, x, previous, surrogate, control, accelerated=accelerated, model_steps=model_steps
             )

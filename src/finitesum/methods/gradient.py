@@ -22,8 +22,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.general.steps import AFGForm, FGForm
 from finitesum.measures import evaluate, prox_step
-from finitesum.methods.base import Auto, Card, check_fraction, check_positive
+from finitesum.methods.base import Auto, Card, check_fraction, check_positive, with_general_form
 from finitesum.problem import Problem
 from finitesum.smoothness import full_smoothness, momentum_limit, strong_convexity
 
@@ -36,6 +37,7 @@ class FGState(NamedTuple):
     n_hessians: int
 
 
+@with_general_form
 @dataclass(frozen=True)
 class FG:
     """The full (proximal) gradient method: x+ = prox(x - step grad f(x)).
@@ -82,6 +84,10 @@ class FG:
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
 
+    def general(self) -> FGForm:
+        """Return the method for components that are objects or callables."""
+        return FGForm(self.step_size)
+
     def init(self, problem: Problem, x0: Vector) -> FGState:
         """Return the state before the first step."""
         step_size = self.step_size
@@ -118,6 +124,7 @@ class AFGState(NamedTuple):
     n_hessians: int
 
 
+@with_general_form
 @dataclass(frozen=True)
 class AFG:
     """Nesterov's accelerated (proximal) gradient method.
@@ -167,6 +174,10 @@ class AFG:
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
         check_fraction("momentum", self.momentum)
+
+    def general(self) -> AFGForm:
+        """Return the method for components that are objects or callables."""
+        return AFGForm(self.step_size, self.momentum)
 
     def init(self, problem: Problem, x0: Vector) -> AFGState:
         """Return the state before the first step."""

@@ -16,9 +16,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.general.tables import TableForm
 from finitesum.gradient_table import table_visits
 from finitesum.measures import surrogate_optimality
-from finitesum.methods.base import Auto, Card, check_positive
+from finitesum.methods.base import Auto, Card, check_positive, with_general_form
 from finitesum.problem import Problem
 from finitesum.smoothness import full_smoothness
 
@@ -32,6 +33,7 @@ class IAGState(NamedTuple):
     n_hessians: int
 
 
+@with_general_form
 @dataclass(frozen=True)
 class IAG:
     """The incremental aggregated gradient method: step along the mean of the last component gradients.
@@ -79,6 +81,10 @@ class IAG:
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
+
+    def general(self) -> TableForm:
+        """Return the method for components that are objects or callables."""
+        return TableForm(self.step_size, is_unbiased=False, rule="mean")
 
     def init(self, problem: Problem, x0: Vector) -> IAGState:
         """Return the state before the first visit: an empty table."""

@@ -19,8 +19,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.general.steps import IGForm
 from finitesum.jit import kernel
-from finitesum.methods.base import Auto, Card, check_choice, check_positive
+from finitesum.methods.base import Auto, Card, check_choice, check_positive, with_general_form
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.smoothness import component_smoothness
 
@@ -57,6 +58,7 @@ def _visits(linear_sum: LinearSum, order: Indices, x: Vector, step_size: float) 
     return n_visits
 
 
+@with_general_form
 @dataclass(frozen=True)
 class IG:
     """The incremental (proximal) gradient method with step step_0 / e in pass e.
@@ -105,6 +107,10 @@ class IG:
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
         check_choice("decay", self.decay, ("1/pass", "constant"))
+
+    def general(self) -> IGForm:
+        """Return the method for components that are objects or callables."""
+        return IGForm(self.step_size, decays=self.decay == "1/pass")
 
     def init(self, problem: Problem, x0: Vector) -> IGState:
         """Return the state before the first visit."""

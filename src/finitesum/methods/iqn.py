@@ -32,8 +32,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.general.quasi_newton import IQNForm
 from finitesum.jit import kernel, kernel_part, reassociated_part
-from finitesum.methods.base import Auto, Card, check_positive
+from finitesum.methods.base import Auto, Card, check_positive, with_general_form
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 
 #: y's / s's below which a component's matrix stays as it is.
@@ -215,6 +216,7 @@ def _start_matrices(problem: Problem, curvatures: Vector, initial: float | Liter
     return matrices
 
 
+@with_general_form
 @dataclass(frozen=True)
 class IQN:
     """The incremental quasi-Newton method: NIM with BFGS matrices in place of Hessians.
@@ -278,6 +280,11 @@ class IQN:
 
     def _most_components(self, dim: int) -> int:
         return max(1, int(self.max_gigabytes * 1e9 / (8 * dim**2)))
+
+    def general(self) -> IQNForm:
+        """Return the method for components that are objects or callables."""
+        damping = 1.0 if self.step_size == "auto" else float(self.step_size)
+        return IQNForm(damping, self.initial, int(self.max_gigabytes * 1e9 / 8))
 
     def init(self, problem: Problem, x0: Vector) -> IQNState:
         """Return the state before the first visit: every component anchored at the start, by one full pass."""

@@ -23,8 +23,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.general.newton import NewtonForm
 from finitesum.jit import kernel
-from finitesum.methods.base import Auto, Card, check_positive
+from finitesum.methods.base import Auto, Card, check_positive, with_general_form
 from finitesum.problem import LinearSum, Problem
 from finitesum.quadratics import hessian_of, minimise_model
 from finitesum.snapshot import Snapshot, smooth_gradient, take_snapshot
@@ -89,6 +90,7 @@ def _halved(problem: Problem, here: Snapshot, way: Vector, predicted: float) -> 
     return 0.0
 
 
+@with_general_form
 @dataclass(frozen=True)
 class Newton:
     """Newton's method, proximal for l1 penalties and constraints: x+ = x - t H^-1 grad F(x).
@@ -137,6 +139,10 @@ class Newton:
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size, "Leave it out to search along the line.")
+
+    def general(self) -> NewtonForm:
+        """Return the method for components that are objects or callables."""
+        return NewtonForm(self.step_size)
 
     def init(self, problem: Problem, x0: Vector) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""

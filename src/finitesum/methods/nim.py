@@ -38,8 +38,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.general.surrogates import NIMForm
 from finitesum.measures import surrogate_optimality
-from finitesum.methods.base import Auto, Card, check_choice, check_positive
+from finitesum.methods.base import Auto, Card, check_choice, check_positive, with_general_form
 from finitesum.model_guard import Guard, copy_guard, error_estimate, new_guard, no_guard
 from finitesum.model_jumps import exact_pass, inexact_pass, inverse_pass
 from finitesum.problem import Problem
@@ -58,6 +59,7 @@ class NIMState(NamedTuple):
     n_hessians: int
 
 
+@with_general_form
 @dataclass(frozen=True)
 class NIM:
     """The Newton-type incremental method: after every visit, the minimiser of the mean second-order model.
@@ -120,6 +122,18 @@ class NIM:
             )
         check_choice("solver", self.solver, ("inexact", "exact", "inverse"))
         check_choice("warm_start_method", self.warm_start_method, ("none", "full"))
+
+    def general(self) -> NIMForm:
+        """Return the method for components that are objects or callables.
+
+        Raises
+        ------
+        ValueError
+            The solver is "inverse", which is about single rows of a linear model.
+        """
+        if self.solver == "inverse":
+            raise ValueError('solver "inverse" needs rows of a linear model. Use solver="exact" or leave it out.')
+        return NIMForm(self.step_size, self.solver == "exact", self.warm_start_method == "full")
 
     def init(self, problem: Problem, x0: Vector) -> NIMState:
         """Return the state before the first visit."""

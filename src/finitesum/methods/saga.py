@@ -17,9 +17,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.general.tables import TableForm
 from finitesum.gradient_table import table_visits
 from finitesum.measures import surrogate_optimality
-from finitesum.methods.base import Auto, Card, check_positive
+from finitesum.methods.base import Auto, Card, check_positive, with_general_form
 from finitesum.problem import Problem
 from finitesum.smoothness import component_smoothness, strong_convexity
 
@@ -41,6 +42,7 @@ def _theory_step(problem: Problem) -> float:
     return max(1.0 / (3.0 * smoothness), 0.5 / (mu * problem.n_components + smoothness))
 
 
+@with_general_form
 @dataclass(frozen=True)
 class SAGA:
     """SAGA: an unbiased step on the table of last component gradients.
@@ -87,6 +89,10 @@ class SAGA:
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
+
+    def general(self) -> TableForm:
+        """Return the method for components that are objects or callables."""
+        return TableForm(self.step_size, is_unbiased=True, rule="unbiased")
 
     def init(self, problem: Problem, x0: Vector) -> SAGAState:
         """Return the state before the first visit: an empty table."""

@@ -33,10 +33,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.general.snapshots import SVRGForm
 from finitesum.jit import inlined_part, kernel, kernel_part
 from finitesum.lazy_steps import TABLE_SIZE, LazySteps, catch_up, catch_up_all, one_step, overdue_steps, tabulate
 from finitesum.measures import prox_in_place
-from finitesum.methods.base import Auto, Card, check_count, check_fraction, check_positive
+from finitesum.methods.base import Auto, Card, check_count, check_fraction, check_positive, with_general_form
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.smoothness import momentum_limit, strong_convexity
 from finitesum.snapshot import Snapshot, end_of_epoch, first_step, take_snapshot
@@ -218,6 +219,7 @@ def _accelerated_visits(
     return n_visits
 
 
+@with_general_form
 @dataclass(frozen=True)
 class SVRG:
     """Stochastic variance-reduced gradients: x+ = prox(x - step (nabla f_j(x) - nabla f_j(w) + grad F(w))).
@@ -272,6 +274,10 @@ class SVRG:
         check_positive("step_size", self.step_size)
         check_count("inner_passes", self.inner_passes)
 
+    def general(self) -> SVRGForm:
+        """Return the method for components that are objects or callables."""
+        return SVRGForm(self.step_size, 0.0, int(self.inner_passes))
+
     def init(self, problem: Problem, x0: Vector) -> SVRGState:
         """Return the state before the first visit: a snapshot at the start."""
         snapshot = take_snapshot(problem, x0)
@@ -298,6 +304,7 @@ class SVRG:
         return 1
 
 
+@with_general_form
 @dataclass(frozen=True)
 class AccSVRG:
     """SVRG with Nesterov's extrapolation between the visits of an epoch.
@@ -352,6 +359,10 @@ class AccSVRG:
         check_positive("step_size", self.step_size)
         check_fraction("momentum", self.momentum)
         check_count("inner_passes", self.inner_passes)
+
+    def general(self) -> SVRGForm:
+        """Return the method for components that are objects or callables."""
+        return SVRGForm(self.step_size, self.momentum, int(self.inner_passes))
 
     def init(self, problem: Problem, x0: Vector) -> AccSVRGState:
         """Return the state before the first visit: a snapshot at the start."""

@@ -40,9 +40,10 @@ import numpy as np
 
 from finitesum import symmetric
 from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.general.snapshots import SVRG2Form
 from finitesum.jit import kernel, kernel_part, reassociated_part
 from finitesum.measures import prox_in_place
-from finitesum.methods.base import Auto, Card, check_choice, check_count, check_positive
+from finitesum.methods.base import Auto, Card, check_choice, check_count, check_positive, with_general_form
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.snapshot import Snapshot, end_of_epoch, first_step, take_snapshot
 from finitesum.snapshot_curvature import (
@@ -238,6 +239,7 @@ def _sketched_visits(
     return n_visits
 
 
+@with_general_form
 @dataclass(frozen=True)
 class SVRG2:
     """SVRG that tracks gradients by second derivatives at the snapshot.
@@ -318,6 +320,10 @@ class SVRG2:
         return sketched_hessian(
             problem, snapshot, generator.standard_normal((min(self.rank, problem.dim), problem.dim))
         )
+
+    def general(self) -> SVRG2Form:
+        """Return the method for components that are objects or callables."""
+        return SVRG2Form(self.hessian, self.step_size)
 
     def init(self, problem: Problem, x0: Vector) -> SVRG2State:
         """Return the state before the first visit: a snapshot at the start."""
