@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.arrays import Vector
-from finitesum.jit import kernel, kernel_part
+from finitesum.jit import kernel_part
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.surrogate import Pending, Surrogate, move_anchor
 
@@ -136,12 +136,6 @@ def judged(guard: Guard, n_components: int, was_seen: bool) -> tuple[float, int,
                 radius *= max(0.05, 0.45 / ratio)
                 quiet_until = n_compared + n_components
     return ratio, n_compared, majorised, radius, quiet_until, trusted
-
-
-@kernel
-def judged_visit(guard: Guard, n_components: int, was_seen: bool) -> tuple[float, int, bool, float, int, float]:
-    """Return what `judged` returns: the same judgement for visits that are not compiled."""
-    return judged(guard, n_components, was_seen)
 
 
 def error_estimate(problem: Problem, guard: Guard) -> float:

@@ -6,8 +6,9 @@ It follows `finitesum.surrogate_control`, without its majorants, which belong to
   the Frobenius norm of every change of H. So no step can blow up on the model;
 * momentum is Nesterov's sequence, with restarts, and between visits A-CIAG takes model steps that evaluate nothing;
 * R = ||E delta|| / ||E pi|| compares, at each visit, what a component's model missed with what it predicted. The move of a
-  visit is limited: to a quarter of the limit and less, once a pass at most, when R > 0.9; to four times as much, once in a
-  quarter of a pass at most, when R < 1/2. An iterate where a component is not finite is taken back half of the way;
+  visit is limited: to half of the limit and less, once a pass at most, when R > 0.9; to four times as much, once in a
+  quarter of a pass at most, when R < 1/2 and moves come near the limit. An iterate where a component is not finite is
+  taken back half of the way;
 * where `smoothness` is given, visits take single steps of 1 / max(lambda, L) while R says that the models are bad: steps
   that F itself, whose curvature L bounds, would allow. (Models with the curvature L_j I in place of bad Hessians were tried
   as well: they are so much stiffer than their neighbours that the method went round in circles.)
@@ -45,6 +46,7 @@ class Guard(NamedTuple):
     radius: float  # the largest move of a visit
     quiet_until: int  # the visit before which the radius is not changed again
     cut_ratio: float  # R at the last cut of the radius
+    reached: float  # the longest move that a visit wished to make since the radius was last changed
 
 
 class Control(NamedTuple):
@@ -62,10 +64,19 @@ class Control(NamedTuple):
 
 def new_control(problem: FiniteSum, x0: Vector) -> Control:
     """Return the control before the first visit."""
-    reach = 10.0 * max(1.0, float(np.linalg.norm(x0))) / problem.n_components
     zeros = np.zeros(problem.dim)
-    guard = Guard(math.nan, 0, False, reach, 0, math.inf)
-    return Control(zeros, zeros.copy(), zeros.copy(), zeros.copy(), guard, 0.0, 1.0, 0)
+    return Control(zeros, zeros.copy(), zeros.copy(), zeros.copy(), new_guard(problem, x0), 0.0, 1.0, 0)
+
+
+def new_guard(problem: FiniteSum, x0: Vector) -> Guard:
+    """Return the guard before the first visit: as if the way to the minimum were ten times ||x0|| long, and a pass."""
+    reach = 10.0 * max(1.0, float(np.linalg.norm(x0))) / problem.n_components
+    return Guard(math.nan, 0, False, reach, 0, math.inf, 0.0)
+
+
+def overflowed(guard: Guard, now: int, n: int) -> Guard:
+    """Return what the guard thinks after a visit where something was not finite."""
+    return guard._replace(radius=0.1 * guard.radius, quiet_until=now + n, reached=0.0)
 
 
 def free_certificate(problem: FiniteSum, control: Control) -> float:
@@ -82,11 +93,12 @@ def judged(guard: Guard, failure: float, movement: float, now: int, n: int) -> G
     ratio = failure / movement
     doubted = ratio > DISTRUSTED or (guard.doubted and ratio >= TRUSTED)
     guard = guard._replace(ratio=ratio, doubted=doubted)
-    if ratio < TRUSTED and now >= guard.quiet_until:
-        return guard._replace(radius=4.0 * guard.radius, cut_ratio=math.inf, quiet_until=now + max(n // 4, 1))
+    if ratio < TRUSTED and now >= guard.quiet_until and guard.reached > 0.25 * guard.radius:
+        quiet_until = now + max(n // 4, 1)
+        return guard._replace(radius=4.0 * guard.radius, cut_ratio=math.inf, quiet_until=quiet_until, reached=0.0)
     if ratio > DISTRUSTED and (now >= guard.quiet_until or ratio > 2.0 * guard.cut_ratio):
         radius = guard.radius * max(0.05, 0.45 / ratio)
-        return guard._replace(radius=radius, cut_ratio=ratio, quiet_until=now + n)
+        return guard._replace(radius=radius, cut_ratio=ratio, quiet_until=now + n, reached=0.0)
     return guard
 
 
@@ -135,17 +147,21 @@ class ControlledPass:
         radius = self.guard.radius
         if not math.isfinite(increase):  # something overflowed: halfway back to where it did not, and smaller moves
             self.x = 0.5 * (self.x + self.start) if self.now > 1 else np.full_like(self.x, np.nan)
-            self.guard = self.guard._replace(radius=0.1 * radius, quiet_until=self.now + self.problem.n_components)
+            self.guard = overflowed(self.guard, self.now, self.problem.n_components)
             self._restart()
             return
         self.eigenvalue = self._bounded(self.eigenvalue + increase)
         self.start = self.x
         if self.eigenvalue > 0.0:
             self._model_steps(y, t_next)
+        length = float(np.linalg.norm(self.x - self.start))
+        self.guard = self.guard._replace(reached=max(self.guard.reached, length))
         if compared:
             failure, movement = float(np.linalg.norm(self.failure)), float(np.linalg.norm(self.movement))
             self.guard = judged(self.guard, failure, movement, self.now, self.problem.n_components)
-        if self._pull_back(radius) or self.guard.radius < radius:
+        if length > radius:
+            self.x = self.start + radius / length * (self.x - self.start)
+        if length > radius or self.guard.radius < radius:
             self._restart()
 
     def _restart(self) -> None:
@@ -214,15 +230,6 @@ class ControlledPass:
             self.t = t_next
             if not self.is_accelerated or np.dot(y - self.x, self.x - self.previous) > 0.0:
                 self._restart()
-
-    def _pull_back(self, radius: float) -> bool:
-        """Shorten the move of this visit to the radius; return whether that was needed."""
-        way = self.x - self.start
-        length = float(np.linalg.norm(way))
-        if length <= radius:
-            return False
-        self.x = self.start + radius / length * way
-        return True
 
 
 def _unit(vector: Vector) -> Vector:

@@ -5,8 +5,8 @@ A visit of component j at y = x + extrapolation (x - x_previous) moves its model
     CIAG, A-CIAG    x+ = prox(y - step (b + H y))
     NIM             x+ = x + damping (argmin_v b'v + 1/2 v'H v + r(v) - x),    with y = x
 
-Step "auto": CIAG and A-CIAG by `finitesum.general.control`; NIM jumps all the way, under the guard of
-`finitesum.model_guard`, which limits the length of jumps. b and H are summed afresh every 50 passes.
+Step "auto": CIAG and A-CIAG by `finitesum.general.control`; NIM jumps all the way, as far as
+the same guard lets it. b and H are summed afresh every 50 passes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ import numpy as np
 from finitesum.arrays import Indices, Matrix, Vector
 from finitesum.finite_sum import FiniteSum
 from finitesum.general.constants import constants_at, full_smoothness, strong_convexity
-from finitesum.general.control import Control, ControlledPass, free_certificate, new_control
+from finitesum.general.control import (
+    Control,
+    ControlledPass,
+    Guard,
+    free_certificate,
+    judged,
+    new_control,
+    new_guard,
+    overflowed,
+)
 from finitesum.general.memory import (
     Memory,
     copy_memory,
@@ -33,9 +42,9 @@ from finitesum.general.memory import (
 )
 from finitesum.general.points import moved
 from finitesum.measures import surrogate_optimality
-from finitesum.model_guard import TRUSTED, Guard, comparison_window, copy_guard, judged_visit
 from finitesum.quadratics import minimise_model
 from finitesum.smoothness import momentum_limit
+from finitesum.surrogate_control import comparison_window
 
 #: Passes after which b and H are summed afresh.
 REBUILD_EVERY = 50
@@ -153,6 +162,8 @@ class CIAGForm:
 class NIMState(NamedTuple):
     x: Vector  # iterate
     memory: Memory
+    failure: Vector  # (d,)  E delta
+    movement: Vector  # (d,)  E pi
     guard: Guard
     peak: float  # the largest diagonal entry of H since b and H were summed afresh
     n_passes: int
@@ -176,40 +187,46 @@ class NIMForm:
         problem.require_defined(x0)
         memory = full_memory(problem, x0) if self.is_full else empty_memory(problem)
         n_visits = problem.n_components if self.is_full else 0
-        return NIMState(x0.copy(), memory, self._guard(problem, x0), 0.0, 0, n_visits, n_visits)
-
-    def _guard(self, problem: FiniteSum, x0: Vector) -> Guard:
-        zeros, active = np.zeros(problem.dim), self.step_size == "auto"
-        reach = 10.0 * max(1.0, float(np.linalg.norm(x0))) / problem.n_components
-        return Guard(active, zeros, zeros.copy(), math.nan, 0, False, reach if active else math.inf, 0, TRUSTED)
+        zeros = np.zeros(problem.dim)
+        return NIMState(x0.copy(), memory, zeros, zeros.copy(), new_guard(problem, x0), 0.0, 0, n_visits, n_visits)
 
     def run_pass(self, problem: FiniteSum, state: NIMState, order: Indices) -> NIMState:
         """Return the state after the visits of `order`."""
-        memory, guard, x = copy_memory(state.memory), copy_guard(state.guard), state.x
-        damping = 1.0 if isinstance(self.step_size, str) else self.step_size
-        n_gradients, n_hessians, n_passes = state.n_gradients, state.n_hessians, state.n_passes + 1
+        memory, n = copy_memory(state.memory), problem.n_components
+        x, failure, movement, guard, start = state.x, state.failure, state.movement, state.guard, state.x
+        now, n_hessians, guarded = state.n_gradients, state.n_hessians, isinstance(self.step_size, str)
+        keep = 1.0 - 1.0 / comparison_window(n)
         for j in order:
             seen = bool(memory.visited[j])
-            n_gradients, n_hessians = n_gradients + 1, n_hessians + (2 if seen else 1)
+            now, n_hessians = now + 1, n_hessians + (2 if seen else 1)
             visit = look(problem, memory, j, x)
-            if seen:
-                keep = 1.0 - 1.0 / comparison_window(problem.n_components)
-                guard.failure[:] = keep * guard.failure + visit.missed / problem.n_components
-                guard.movement[:] = keep * guard.movement + visit.predicted / problem.n_components
             if move(problem, memory, j, x, visit) is None:
-                x = np.full_like(x, np.nan)
-                break
-            judgement = judged_visit(guard, problem.n_components, seen)
-            guard = Guard(guard.active, guard.failure, guard.movement, *judgement)
-            step = self._minimiser(problem, memory, x) - x
+                if not guarded or x is start:
+                    x = np.full_like(x, np.nan)
+                    break
+                x, guard = 0.5 * (x + start), overflowed(guard, now, n)
+                continue
+            if seen:
+                failure = keep * failure + visit.missed / n
+                movement = keep * movement + visit.predicted / n
+                guard = judged(guard, float(np.linalg.norm(failure)), float(np.linalg.norm(movement)), now, n)
+            step, start = self._minimiser(problem, memory, x) - x, x
             length = float(np.linalg.norm(step))
-            x = x + (min(damping, guard.radius / length) if length > 0.0 else damping) * step
-        size = float(np.diagonal(memory.hessian).max())
+            guard = guard._replace(reached=max(guard.reached, length))
+            share = 1.0 if isinstance(self.step_size, str) else self.step_size
+            x = x + (min(1.0, guard.radius / length) if guarded and length > 0.0 else share) * step
+        return self._finished(
+            problem, NIMState(x, memory, failure, movement, guard, state.peak, state.n_passes + 1, now, n_hessians)
+        )
+
+    def _finished(self, problem: FiniteSum, state: NIMState) -> NIMState:
+        """Return the state after a pass, b and H summed afresh where they need it."""
+        size = float(np.diagonal(state.memory.hessian).max())
         peak = max(state.peak, size)
-        if size < 0.1 * peak or n_passes % REBUILD_EVERY == 0:
-            memory, more_hessians = rebuilt(problem, memory)
-            peak, n_hessians = size, n_hessians + more_hessians
-        return NIMState(x, memory, guard, peak, n_passes, n_gradients, n_hessians)
+        if not (size < 0.1 * peak or state.n_passes % REBUILD_EVERY == 0):
+            return state._replace(peak=peak)
+        memory, more_hessians = rebuilt(problem, state.memory)
+        return state._replace(memory=memory, peak=size, n_hessians=state.n_hessians + more_hessians)
 
     def _minimiser(self, problem: FiniteSum, memory: Memory, x: Vector) -> Vector:
         gradient, complete = model_gradient(memory, x), bool(memory.visited.all())
@@ -222,11 +239,11 @@ class NIMForm:
         return minimise_model(problem.frame, memory.hessian, gradient, x, 0.0 if self.is_exact else tolerance)
 
     def estimate(self, problem: FiniteSum, state: NIMState) -> float:
-        """Return what model and free error signal say of the optimality, NaN before every component was seen."""
-        if not state.memory.visited.all():
+        """Return what model and free error signal say of the optimality, NaN before a tenth of a pass was compared."""
+        if not state.memory.visited.all() or state.guard.n_compared < comparison_window(problem.n_components):
             return math.nan
         n = problem.n_components
-        error = float(n / comparison_window(n) * np.linalg.norm(state.guard.failure))
+        error = float(n / comparison_window(n) * np.linalg.norm(state.failure))
         return error + surrogate_optimality(problem.frame, state.x, model_gradient(state.memory, state.x))
 
 
