@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from contracts.problems import make_pair
 from oracles import svrg as oracle
+from oracles.newton_type import minimise
 
 from finitesum import minimize
 from finitesum.lazy_steps import LazySteps, overdue_steps, tabulate
 from finitesum.methods import FG, METHODS, SVRG, AccSVRG
 from finitesum.sampling import order_of_pass
-from finitesum.snapshot import take_snapshot
+from finitesum.snapshot import end_of_epoch, take_snapshot
 
 SETTINGS = [
     {},
@@ -181,3 +182,20 @@ def test_overdue_steps_equal_the_steps_taken_one_by_one(value, drift, l1, n_step
 def test_refuses_parameters_out_of_range(options, message):
     with pytest.raises(ValueError, match=message):
         AccSVRG(**options)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_an_epoch_that_raises_the_objective_below_its_rounding_errors_is_undone(l1_ratio):
+    problem, F = make_pair("dense", n=60, d=4, alpha=0.01, l1_ratio=l1_ratio)
+    optimum = np.zeros(problem.dim)
+    for _ in range(30):
+        optimum = minimise(F, F.gradient(optimum), F.hessian(optimum), optimum)
+    assert np.abs(optimum).min() > 1e-3  # F is smooth around it
+    near, far = optimum + 1e-9, optimum + 2e-9
+    assert abs(F.objective(near) - F.objective(far)) < 1e-15
+    point, step = end_of_epoch(problem, take_snapshot(problem, near), far, 1.0, adapt=True)
+    assert step == 0.25
+    np.testing.assert_array_equal(point.point, near)
+    point, step = end_of_epoch(problem, take_snapshot(problem, far), near, 1.0, adapt=True)
+    assert step == 1.25
+    np.testing.assert_array_equal(point.point, near)

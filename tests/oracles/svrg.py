@@ -44,9 +44,11 @@ def next_step(F, w, x, step):
     rounding = F.n * np.finfo(float).eps * abs(F.objective(w))
     raised = not F.objective(x) <= F.objective(w) + rounding
     hidden = F.objective(x) > F.objective(w) - rounding
-    if raised or (hidden and F.optimality(x) > 2 * F.optimality(w)):
+    penalty_rise = F.l1 @ (np.abs(x) - np.abs(w))
+    rise = (x - w) @ (F.gradient(x) + F.gradient(w)) / 2 + penalty_rise
+    if raised or (hidden and rise > 0):
         return w, step / 4
-    slope = (x - w) @ F.gradient(x) + F.l1 @ (np.abs(x) - np.abs(w))
+    slope = (x - w) @ F.gradient(x) + penalty_rise
     return x, step * 1.25 if slope < 0 else step * 0.8
 
 
