@@ -487,3 +487,26 @@ def test_passes_go_on_from_any_pass(problem):
     again = passes(problem, method, first[2], first=3, **loop)
     assert next(again).x.tobytes() == first[3].x.tobytes()
     assert next(again).x.tobytes() == first[4].x.tobytes()
+
+
+@pytest.mark.parametrize("name", ["a-ciag", "saga", "newton"])
+def test_going_on_from_an_earlier_run_is_one_longer_run(name):
+    problem = make_pair(n=40, d=4, alpha=0.05)[0]
+    whole = minimize(problem, method=name, tol=0.0, max_iter=9, random_state=3)
+    first = minimize(problem, method=name, tol=0.0, max_iter=4, random_state=3)
+    rest = minimize(problem, method=name, tol=0.0, max_iter=whole.nit - first.nit + 1, earlier=first)
+    assert rest.nit == whole.nit - first.nit
+    assert np.array_equal(rest.x, whole.x)
+    assert rest.n_passes == pytest.approx(whole.n_passes - first.n_passes + 2)  # its checks at both ends
+    assert rest.trace.column("n_passes")[0] == 0.0
+
+
+def test_an_earlier_run_has_to_fit():
+    problem = make_pair(n=40, d=4, alpha=0.05)[0]
+    earlier = minimize(problem, method="newton", max_iter=1)
+    with pytest.raises(ValueError, match="earlier must be a result of SAGA"):
+        minimize(problem, method="saga", earlier=earlier)
+    with pytest.raises(ValueError, match="earlier goes without x0"):
+        minimize(problem, np.zeros(problem.dim), method="newton", earlier=earlier)
+    with pytest.raises(ValueError, match="earlier must be a result on this problem"):
+        minimize(make_pair(n=40, d=3, alpha=0.05)[0], method="newton", earlier=earlier)

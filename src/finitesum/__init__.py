@@ -13,21 +13,62 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from finitesum.components import Component
     from finitesum.driver import Result, StopReason, minimize
+    from finitesum.estimators import (
+        HuberRegressor,
+        LinearClassifier,
+        LinearRegressor,
+        LinearSVC,
+        LogisticRegression,
+        LogisticRegressionCV,
+        PoissonRegressor,
+        Ridge,
+        logistic_path,
+    )
     from finitesum.finite_sum import FiniteSum
     from finitesum.methods import METHODS
+    from finitesum.multinomial import MultinomialProblem
     from finitesum.problem import Problem
 
 _HOMES = {
     "Component": "finitesum.components",
     "FiniteSum": "finitesum.finite_sum",
+    "HuberRegressor": "finitesum.estimators",
+    "LinearClassifier": "finitesum.estimators",
+    "LinearRegressor": "finitesum.estimators",
+    "LinearSVC": "finitesum.estimators",
+    "LogisticRegression": "finitesum.estimators",
+    "LogisticRegressionCV": "finitesum.estimators",
     "METHODS": "finitesum.methods",
+    "MultinomialProblem": "finitesum.multinomial",
+    "PoissonRegressor": "finitesum.estimators",
     "Problem": "finitesum.problem",
     "Result": "finitesum.driver",
+    "Ridge": "finitesum.estimators",
     "StopReason": "finitesum.driver",
+    "logistic_path": "finitesum.estimators",
     "minimize": "finitesum.driver",
 }
 
-__all__ = ["METHODS", "Component", "FiniteSum", "Problem", "Result", "StopReason", "__version__", "minimize"]
+__all__ = [
+    "METHODS",
+    "Component",
+    "FiniteSum",
+    "HuberRegressor",
+    "LinearClassifier",
+    "LinearRegressor",
+    "LinearSVC",
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "MultinomialProblem",
+    "PoissonRegressor",
+    "Problem",
+    "Result",
+    "Ridge",
+    "StopReason",
+    "__version__",
+    "logistic_path",
+    "minimize",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -138,6 +138,10 @@ class Certificate(NamedTuple):
         best = max(self.bound, lower_bound(problem, minorant), lower_bound(problem, mean))
         return Certificate(best, self.n_seen + 1, *mean)
 
+    def raised(self, bound: float) -> Certificate:
+        """Return the certificate with another lower bound counted in."""
+        return self._replace(bound=max(self.bound, bound))
+
 
 def no_certificate(dim: int) -> Certificate:
     """Return what is known before anything was seen."""

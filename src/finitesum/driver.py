@@ -93,6 +93,21 @@ def _chosen(
     return choose(problem, tol, n_threads)
 
 
+def _check_earlier(
+    earlier: Result,
+    method: Method,
+    problem: AnyProblem,
+    x0: Any,
+    checkpoint: Any,
+) -> None:
+    if x0 is not None or checkpoint is not None:
+        raise ValueError("earlier goes without x0 and checkpoint: the run goes on where the earlier one ended.")
+    if repr(earlier.method) != repr(method):
+        raise ValueError(f"earlier must be a result of {method!r}, got one of {earlier.method!r}.")
+    if earlier.x.shape != (problem.dim,):
+        raise ValueError(f"earlier must be a result on this problem of {problem.dim} variables, got {earlier.x.size}.")
+
+
 def minimize(
     problem: AnyProblem,
     x0: Any = None,
@@ -109,6 +124,7 @@ def minimize(
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 60.0,
     resume: bool = False,
+    earlier: Result | None = None,
 ) -> Result:
     """Minimise a finite sum.
 
@@ -116,7 +132,7 @@ def minimize(
 
     Parameters
     ----------
-    problem : Problem, FiniteSum or SubgradientProblem
+    problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
     x0 : array_like, shape (problem.dim,), optional
         The start; zeros when left out. It is not written to. A start that is given is checked first, for one pass: one
         that fulfils tol is returned as it is.
@@ -152,6 +168,9 @@ def minimize(
         uninterrupted run, on the same kind of processor and with the same versions of the libraries; elsewhere it
         differs by rounding. A run that has converged returns its result at once. x0 may be left out, and must
         otherwise be the start of that run.
+    earlier : Result, optional
+        The result of an earlier run of the same method on the same problem: this run goes on from its state, to the same
+        bits as one longer run, and counts its own passes. The caller vouches for the problem: it is not compared.
 
     Returns
     -------
@@ -185,6 +204,8 @@ def minimize(
     require_suited(chosen, problem)
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
+    if earlier is not None:
+        _check_earlier(earlier, chosen, problem, x0, checkpoint)
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
         problem = problem.batched(chosen.default_batch_size(problem))
@@ -207,6 +228,8 @@ def minimize(
     with progress(chosen.name, verbose) as observer:
         if goes_on:
             run.resume(None if x0 is None else start)
+        elif earlier is not None:
+            run.go_on(earlier)
         else:
             run.start(start, check=x0 is not None)
         try:

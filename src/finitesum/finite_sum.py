@@ -22,6 +22,7 @@ from finitesum.arrays import Matrix, Vector
 from finitesum.components import DerivativeCheck, SubgradientProblem, relative_error
 from finitesum.constraints import Constraint
 from finitesum.linear_components import linear_component
+from finitesum.multinomial import MultinomialProblem
 from finitesum.penalties import ElasticNet
 from finitesum.problem import Problem
 
@@ -359,7 +360,7 @@ class FiniteSum:
         return DerivativeCheck(first, second, tolerance)
 
 
-AnyProblem = Problem | FiniteSum | SubgradientProblem
+AnyProblem = Problem | FiniteSum | MultinomialProblem | SubgradientProblem
 
 
 def _checked_components(components: Any) -> tuple[Any, ...]:

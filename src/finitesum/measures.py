@@ -19,6 +19,7 @@ from finitesum.certificates import Minorant, lower_bound, minorant_at
 from finitesum.components import SubgradientProblem
 from finitesum.finite_sum import AnyProblem, FiniteSum
 from finitesum.jit import kernel, kernel_part
+from finitesum.multinomial import MultinomialProblem, measure
 from finitesum.problem import LinearSum, Problem
 
 
@@ -84,7 +85,7 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
 
     Parameters
     ----------
-    problem : Problem, FiniteSum or SubgradientProblem
+    problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
     x : ndarray of float64, shape (problem.dim,)
 
     Examples
@@ -96,6 +97,9 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
     """
     if isinstance(problem, FiniteSum):
         return _evaluate_components(problem, x)
+    if isinstance(problem, MultinomialProblem):
+        value, slope = measure(problem, x)
+        return Measures(value, float(np.linalg.norm(slope)), slope)
     if isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
         return _evaluate_with_kinks(problem, x)
     gradient = np.zeros(problem.dim)

@@ -139,7 +139,7 @@ class Problem:
         """
         rows = as_rows(X, intercept=fit_intercept)
         known_loss = as_loss(loss)
-        weights = _normalised_weights(sample_weight, rows.n_rows)
+        weights = checked_weights(sample_weight, rows.n_rows)
         targets, classes = _checked_targets(y, rows.n_rows, known_loss, weights)
         offsets = np.zeros(rows.n_rows) if offset is None else _vector(offset, rows.n_rows, "offset")
         penalty = elastic_net(alpha, l1_ratio)
@@ -216,7 +216,7 @@ class Problem:
         """
         digest = hashlib.blake2b(digest_size=16)
         for array in (*self._data_arrays(), self.targets, self.offsets, self.weights):
-            _digest_array(digest, array)
+            digest_array(digest, array)
         parts = (repr(self.loss), repr(self.penalty), repr(self.constraint.to_dict()), self.rows[-3:], self.batch_size)
         digest.update(repr(parts).encode())
         return digest.hexdigest()
@@ -231,7 +231,8 @@ _WHOLE_DIGEST_BYTES = 1 << 28
 _DIGEST_BLOCKS = 256
 
 
-def _digest_array(digest: Any, array: Any) -> None:
+def digest_array(digest: Any, array: Any) -> None:
+    """Add an array to a digest: the whole of it, or blocks of a very large one."""
     digest.update(f"{array.dtype}{array.shape}".encode())
     flat = array.reshape(-1)
     if array.nbytes <= _WHOLE_DIGEST_BYTES:
@@ -283,7 +284,8 @@ def _checked_constraint(constraint: Constraint | None, n_columns: int, penalty: 
     return constraint
 
 
-def _normalised_weights(sample_weight: Any, n: int) -> Vector:
+def checked_weights(sample_weight: Any, n: int) -> Vector:
+    """Return the sample weights, scaled so that they sum to 1, or raise what is wrong with them."""
     if sample_weight is None:
         return np.full(n, 1.0 / n)
     weights = _vector(sample_weight, n, "sample_weight")

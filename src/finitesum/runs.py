@@ -18,7 +18,7 @@ from scipy.optimize import OptimizeResult
 
 from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
-from finitesum.certificates import Certificate, has_certificate, no_certificate
+from finitesum.certificates import Certificate, has_certificate, lower_bound, no_certificate
 from finitesum.components import SubgradientProblem
 from finitesum.finite_sum import AnyProblem
 from finitesum.measures import Measures, evaluate
@@ -94,6 +94,11 @@ class Run:
         self._start = ""  # a digest of the start
         self._kept: tuple[Any, _Loop, int, Certificate | None] | None = None  # state, loop, length of the trace, bounds
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
+        self._before = (
+            0,
+            0,
+            0.0,
+        )  # passes, component gradients and Hessians of an earlier run that this one goes on from
         self._clock = time.perf_counter()
         self._last_save = time.monotonic()
 
@@ -105,6 +110,17 @@ class Run:
         self._start = checkpoints.digest(x0)
         self.state = self.method.init(self.problem, x0)
         self._stop_clock()
+        self._begin(check=check)
+
+    def go_on(self, earlier: Result) -> None:
+        """Take the state at the end of an earlier run, and check it; the counts begin anew."""
+        self.state, self.seed = earlier.state, earlier.seed
+        k = earlier.next_pass
+        self._before = k, int(self.state.n_gradients), float(self.state.n_hessians)
+        self.loop = _Loop(k=k, best_k=k, next_check=k + 1)
+        self._begin(check=True)
+
+    def _begin(self, *, check: bool) -> None:
         spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
         if check:
             self._check()
@@ -178,7 +194,8 @@ class Run:
         first = self.loop.k
         states = passes(self.problem, self.method, self.state, sampling=self.sampling, seed=self.seed, first=first)
         while True:
-            if self.n_passes >= self.max_iter and self.loop.k > 0:  # what was spent at the start leaves room for a pass
+            # what was spent at the start leaves room for a pass
+            if self.n_passes >= self.max_iter and self.loop.k > self._before[0]:
                 return StopReason.MAX_ITER
             self._clock = time.perf_counter()
             state = next(states)
@@ -259,9 +276,11 @@ class Run:
             loop.best_estimate, loop.best_k = known, loop.k
         if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
             return StopReason.DIVERGED
-        if "kinks" in self.method.handles:  # slow by nature, and a gap may rest whatever the iterates do
+        patience = getattr(self.method, "patience", 100)
+        if patience is None:  # slow by nature, and a gap may rest whatever the iterates do
             return None
-        return StopReason.STALLED if loop.k - loop.best_k >= max(100, loop.k // 2) else None
+        n_run = loop.k - self._before[0]
+        return StopReason.STALLED if loop.k - loop.best_k >= max(patience, n_run // 2) else None
 
     def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
         if self.callback is None:
@@ -271,7 +290,7 @@ class Run:
             fun=measured.objective if measured else math.nan,
             optimality=measured.optimality if measured else estimate,
             n_passes=self.n_passes,
-            nit=self.loop.k,
+            nit=self.loop.k - self._before[0],
         )
         try:
             answer = self.callback(report)
@@ -284,12 +303,13 @@ class Run:
     @property
     def n_passes(self) -> float:
         """Effective passes so far: component gradients by components, and exact checks."""
-        return float(self.state.n_gradients / self.problem.n_components + self.loop.n_checks)
+        n_gradients = self.state.n_gradients - self._before[1]
+        return float(n_gradients / self.problem.n_components + self.loop.n_checks)
 
     @property
     def n_hessian_passes(self) -> float:
         """Component Hessians evaluated by components."""
-        return float(self.state.n_hessians / self.problem.n_components)
+        return float((self.state.n_hessians - self._before[2]) / self.problem.n_components)
 
     def _stop_clock(self) -> None:
         self.loop.seconds += time.perf_counter() - self._clock
@@ -299,6 +319,8 @@ class Run:
         measures = evaluate(self.problem, x)
         if self.certificate is not None and measures.minorant is not None and has_certificate(self.problem):
             known = self.certificate.joined_by(self.problem, measures.minorant)
+            if (own := getattr(self.method, "minorant", None)) is not None:  # of a method with dual variables
+                known = known.raised(lower_bound(self.problem, own(self.problem, self.state)))
             if is_check:
                 self.certificate = known
             measures = measures._replace(optimality=max(measures.objective - known.bound, 0.0))
@@ -329,10 +351,11 @@ class Run:
             optimality=measured.optimality,
             n_passes=self.n_passes,
             n_hessian_passes=self.n_hessian_passes,
-            nit=self.loop.k,
+            nit=self.loop.k - self._before[0],
+            next_pass=self.loop.k,
             nfev=self.loop.n_checks,
-            njev=int(state.n_gradients) + self.loop.n_checks * problem.n_components,
-            nhev=int(state.n_hessians),
+            njev=int(state.n_gradients) - self._before[1] + self.loop.n_checks * problem.n_components,
+            nhev=int(state.n_hessians) - self._before[2],
             success=reason is StopReason.CONVERGED,
             status=reason.value,
             reason=reason,

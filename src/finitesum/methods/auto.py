@@ -3,8 +3,9 @@
 A smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a few Hessians and factors, which grow with
 d^2 and d^3, and saves passes; without a Hessian a pass costs no more than reading the rows, and many are needed. Both are
 estimated from the shape of the data (`finitesum.prices`). Components that are objects or callables go to A-CIAG where they
-have Hessians, and to SVRG, whose step is safe without constants, where they have not. Losses with kinks, and functions
-that give subgradients, go to the adaptive heavy ball.
+have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes have a Newton's
+method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program on an l1 ball or a
+box, up to some thousand columns; other losses with kinks, and functions that give subgradients, to the adaptive heavy ball.
 """
 
 from __future__ import annotations
@@ -15,13 +16,21 @@ from finitesum.components import SubgradientProblem
 from finitesum.finite_sum import AnyProblem, FiniteSum
 from finitesum.methods import as_method
 from finitesum.methods.base import Method
+from finitesum.methods.interior_point import InteriorPoint, suits_interior_points
+from finitesum.methods.linear_program import LinearProgram, suits_linear_program
+from finitesum.methods.multinomial_newton import MultinomialNewton
+from finitesum.multinomial import MultinomialProblem
 from finitesum.prices import hessian_sample, prices_of
+from finitesum.problem import Problem
 
 #: The most memory that the Hessian and its factor may take, in bytes.
 MOST_BYTES = 4e9
 
 #: Passes, Hessians and factors that lazy Newton needs, and passes that methods without a Hessian do: typical of real data.
 NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 120.0
+
+#: Columns up to which losses with kinks are solved by matrices of that size.
+MATRIX_UP_TO = 3000
 
 #: Seconds that are not worth saving: Newton's steps end where other methods creep.
 NEVER_MIND = 0.1
@@ -34,12 +43,22 @@ class Choice(NamedTuple):
     reason: str
 
 
+def _for_kinks(problem: Problem) -> Choice:
+    name = type(problem.loss).__name__
+    if problem.dim <= MATRIX_UP_TO:
+        if suits_interior_points(problem):
+            return Choice(InteriorPoint(), f"{name} with an l2 penalty is a quadratic program")
+        if suits_linear_program(problem):
+            return Choice(LinearProgram(), f"{name} on this set is a linear program")
+    return Choice(as_method("adahb"), f"{name} has kinks")
+
+
 def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choice:
     """Return the method that suits a problem best.
 
     Parameters
     ----------
-    problem : Problem, FiniteSum or SubgradientProblem
+    problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
     tol : float >= 0
         The optimality that will be asked for.
     n_threads : int >= 1
@@ -47,7 +66,6 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
 
     Examples
     --------
-    >>> from finitesum.problem import Problem
     >>> problem = Problem.linear([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], alpha=0.1)
     >>> choose(problem).method.name
     'lazy-newton'
@@ -56,8 +74,10 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         return Choice(as_method("adahb"), "the functions are callables that give subgradients")
     if isinstance(problem, FiniteSum):
         return _for_components(problem)
+    if isinstance(problem, MultinomialProblem):
+        return Choice(MultinomialNewton(), "several classes at once")
     if not problem.loss.is_smooth():
-        return Choice(as_method("adahb"), f"{type(problem.loss).__name__} has kinks")
+        return _for_kinks(problem)
     options: dict[str, Any] = {"target": max(tol, 1e-14), "n_threads": n_threads}
     n, dim, prices = problem.n_rows, problem.dim, prices_of(problem)
     shape = f"{n:,} rows x {dim:,} columns"

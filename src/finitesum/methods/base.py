@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtim
 from finitesum.arrays import Indices, Vector
 from finitesum.components import SubgradientProblem
 from finitesum.finite_sum import AnyProblem, FiniteSum
+from finitesum.multinomial import MultinomialProblem
 from finitesum.problem import Problem
 
 Auto = Literal["auto"]
@@ -43,6 +44,8 @@ class Method(Protocol):
 
     A method whose passes end with the exact gradient at their iterate may say so by one more function,
     ``exact_measures(problem, state) -> Measures | None``: the check of its result is then not charged a second time.
+    Two attributes may be there, too: `patience`, the passes without progress after which a run is taken for stuck (100 when
+    left out; None: never), and `minorant(problem, state)`, of a method with dual variables, which bounds the minimum.
     """
 
     name: ClassVar[str]
@@ -50,7 +53,7 @@ class Method(Protocol):
     state_type: ClassVar[type[Any]]
     handles: ClassVar[
         frozenset[str]
-    ]  # what it can treat beyond smooth linear models: of "l1", "constraint", "kinks", "callables", "components"
+    ]  # what it can treat beyond smooth linear models: of "l1", "constraint", "kinks", "callables", "components", "classes"
     default_sampling: ClassVar[str]
 
     def init(self, problem: Problem, x0: Vector) -> Any:
@@ -134,6 +137,8 @@ def require_suited(method: Method, problem: AnyProblem) -> None:
 def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     """Return what a problem asks of a method: what it is in words, and what to give instead."""
     demands = {}
+    if isinstance(problem, MultinomialProblem):
+        return {"classes": ("several classes at once", "two classes")}
     if problem.is_constrained:
         demands["constraint"] = ("a constraint", "no constraint")
     if isinstance(problem, SubgradientProblem):

@@ -128,6 +128,7 @@ class Newton:
     state_type: ClassVar[type[NewtonState]] = NewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
+    patience: ClassVar[int] = 25
     card: ClassVar[Card] = Card(
         "Newton's method",
         "d^2; m + d^2 as built",

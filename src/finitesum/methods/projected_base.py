@@ -26,6 +26,7 @@ class ProjectedMethod:
     handles: ClassVar[frozenset[str]] = frozenset({"constraint", "kinks", "callables"})
     default_sampling: ClassVar[str] = "with-replacement"
     state_type: ClassVar[type[ProjectedState]] = ProjectedState
+    patience: ClassVar[None] = None
 
     def rule(self, problem: Any) -> Rule:
         """Return what kind of steps the method takes on a problem."""

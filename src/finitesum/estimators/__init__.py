@@ -1,0 +1,48 @@
+"""Estimators with the contracts of scikit-learn, all on `finitesum.minimize`.
+
+They are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from finitesum.estimators.classifiers import LinearClassifier, LinearSVC
+    from finitesum.estimators.huber import HuberRegressor
+    from finitesum.estimators.logistic import LogisticRegression
+    from finitesum.estimators.logistic_cv import LogisticRegressionCV
+    from finitesum.estimators.path import logistic_path
+    from finitesum.estimators.regressors import LinearRegressor, PoissonRegressor
+    from finitesum.estimators.ridge import Ridge
+
+__all__ = [
+    "HuberRegressor",
+    "LinearClassifier",
+    "LinearRegressor",
+    "LinearSVC",
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "PoissonRegressor",
+    "Ridge",
+    "logistic_path",
+]
+
+_HOMES = {
+    "HuberRegressor": "huber",
+    "LinearClassifier": "classifiers",
+    "LinearRegressor": "regressors",
+    "LinearSVC": "classifiers",
+    "LogisticRegression": "logistic",
+    "LogisticRegressionCV": "logistic_cv",
+    "PoissonRegressor": "regressors",
+    "Ridge": "ridge",
+    "logistic_path": "path",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"finitesum.estimators.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'finitesum.estimators' has no attribute {name!r}")

@@ -1,0 +1,251 @@
+"""What all estimators do alike: checks of the input, the runs, what is known of them afterwards, prediction."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from finitesum.arrays import Matrix, Vector
+from finitesum.driver import Result, StopReason, as_seed, minimize
+from finitesum.estimators.solvers import AnyProblem, as_solver
+from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
+from finitesum.methods.base import Method
+
+#: What X may be: float32 is kept, CSR may have int64 indices.
+X_CHECKS: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "accept_large_sparse": True,
+    "dtype": (np.float64, np.float32),
+    "order": "C",
+}
+
+
+class LinearEstimator(CallbackSupportMixin, BaseEstimator):
+    """A linear model fitted by `finitesum.minimize`; the classes below it say which problem."""
+
+    # -- what a class below adds
+
+    def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
+        """Return coef_ and intercept_ of the solutions of all problems."""
+        raise NotImplementedError
+
+    def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
+        """Return the points that coef_ and intercept_ stand for, None where they do not fit."""
+        raise NotImplementedError
+
+    # -- input
+
+    def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
+        _check_count("n_threads", self.n_threads, optional=True)
+        return validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)  # type: ignore[no-any-return]
+
+    def _checked_X(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, **X_CHECKS)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- the runs
+
+    def _run(
+        self,
+        problems: list[Any],
+        data: tuple[Any, Any, Any],
+        starts: list[Vector | None] | None = None,
+    ) -> list[Result]:
+        """Solve the problems, set what is known of the runs, and warn of those that did not converge."""
+        X, y, sample_weight = data
+        tasks = FitTasks(self, X, y, sample_weight, len(problems))
+        n_inside = self.n_threads if len(problems) == 1 else None
+        methods = [
+            as_solver(self.solver, self.step_size, problem, tol=self.tol, n_threads=n_inside) for problem in problems
+        ]
+        memory = self._memory_for(problems, methods)
+        if starts is None:
+            starts = self._starts(problems)
+        dtype = X.dtype
+
+        def solve(k: int) -> Result:
+            context = tasks.of_problem(k)
+            result = minimize(
+                problems[k],
+                None if memory is not None else starts[k],
+                method=methods[k],
+                tol=self.tol,
+                max_iter=self.max_iter,
+                random_state=as_seed(self.random_state),
+                measure_every=self.measure_every,
+                callback=self._after_pass(tasks, context, dtype, single=len(problems) == 1),
+                verbose=int(self.verbose),
+                earlier=None if memory is None else memory[k],
+            )
+            tasks.end_of_problem(context)
+            return result
+
+        results = in_threads(solve, range(len(problems)), self.n_threads)
+        self._note(results, dtype)
+        self._keep_memory(problems, results)
+        tasks.end(lambda: {"coef_": self.coef_, "intercept_": self.intercept_})
+        for result in results:
+            self._warn(result)
+        return results
+
+    def _after_pass(self, tasks: FitTasks, context: Any, dtype: Any, *, single: bool) -> Callable[[Any], bool] | None:
+        if self.callback is None and not tasks.are_watched:
+            return None
+
+        def attributes_of(x: Vector) -> dict[str, Any]:
+            coef, intercept = self._unpacked([x])
+            return {"coef_": coef.astype(dtype), "intercept_": intercept}
+
+        def after_pass(report: Any) -> bool:
+            stops = bool(self.callback(report)) if self.callback is not None else False
+            if tasks.are_watched:
+                attributes = (lambda: attributes_of(report.x)) if single else None
+                stops = tasks.after_pass(context, attributes) or stops
+            return stops
+
+        return after_pass
+
+    def _note(self, results: list[Result], dtype: Any) -> None:
+        """Set the attributes that tell of the solutions and the runs."""
+        coef, intercept = self._unpacked([result.x for result in results])
+        self.coef_ = coef.astype(dtype)
+        self.intercept_ = intercept.astype(dtype) if isinstance(intercept, np.ndarray) else intercept
+        self.n_iter_ = self._n_iter([max(1, int(result.nit)) for result in results])
+        self.n_passes_ = float(sum(result.n_passes for result in results))
+        self.n_hessian_passes_ = float(sum(result.n_hessian_passes for result in results))
+        self.optimality_ = float(max(result.optimality for result in results))
+        self.objective_ = float(results[0].fun) if len(results) == 1 else np.array([result.fun for result in results])
+        self.trace_ = results[0].trace if len(results) == 1 else [result.trace for result in results]
+        self.solver_ = results[0].method.name
+
+    def _n_iter(self, counts: list[int]) -> Any:
+        return counts[0]
+
+    def _warn(self, result: Result) -> None:
+        if not result.success and result.reason is not StopReason.CALLBACK:
+            warnings.warn(f"{type(self).__name__}: {result.message}", ConvergenceWarning, stacklevel=5)
+
+    # -- warm starts
+
+    def _starts(self, problems: list[Any]) -> list[Vector | None]:
+        nothing: list[Vector | None] = [None] * len(problems)
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return nothing
+        points = self._packed(problems[0].rows.n_columns, len(problems))
+        if points is None or any(point.size != problem.dim for point, problem in zip(points, problems, strict=True)):
+            return nothing
+        return list(points)
+
+    def _keep_memory(self, problems: list[AnyProblem], results: list[Result]) -> None:
+        """Remember the states of the runs, for a warm start on the same problems."""
+        if self.warm_start:
+            self._memory = [(problem.fingerprint, result) for problem, result in zip(problems, results, strict=True)]
+        else:
+            self.__dict__.pop("_memory", None)
+
+    def _memory_for(self, problems: list[AnyProblem], methods: list[Method]) -> list[Result] | None:
+        """Return the runs to go on from: those on the same problems by the same methods, coefficients untouched."""
+        memory = getattr(self, "_memory", None)
+        if not self.warm_start or memory is None or len(memory) != len(problems):
+            return None
+        for (fingerprint, result), problem, method in zip(memory, problems, methods, strict=True):
+            if repr(result.method) != repr(method) or fingerprint != problem.fingerprint:
+                return None
+        coef, intercept = self._unpacked([result.x for _, result in memory])
+        untouched = np.array_equal(coef.astype(self.coef_.dtype), self.coef_) and np.allclose(
+            intercept, self.intercept_, rtol=1e-6
+        )
+        return [result for _, result in memory] if untouched else None
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_memory"}  # as large as the data may be
+
+    # -- prediction
+
+    def _decision(self, X: Any) -> Any:
+        X = self._checked_X(X)
+        return np.asarray(X @ self.coef_.T + self.intercept_)
+
+
+def checked_weights(sample_weight: Any, X: Any) -> Vector | None:
+    """Return sample weights as float64, None for None, or raise what is wrong with them."""
+    if sample_weight is None:
+        return None
+    weights: Vector = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if not (weights >= 0.0).all():
+        raise ValueError("sample_weight must be >= 0. Weight 0 leaves a row out.")
+    if not weights.any():
+        raise ValueError("sample_weight must have a positive sum, got zeros only. Leave it out for equal weights.")
+    return weights
+
+
+def alpha_of_C(C: Any, total_weight: float) -> float:
+    """Return 1 / (C S), the strength against the mean that C means against the sum; 0 for an infinite C.
+
+    Raises
+    ------
+    ValueError
+        C is not a number > 0.
+
+    Examples
+    --------
+    >>> alpha_of_C(0.5, 100.0)
+    0.02
+    """
+    if not isinstance(C, Real) or not float(C) > 0.0:
+        raise ValueError(f"C must be a number > 0, got {C!r}. Infinity is no penalty.")
+    return 0.0 if math.isinf(C) else 1.0 / (float(C) * total_weight)
+
+
+def _check_count(name: str, value: Any, *, optional: bool = False) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number >= 1 or None, got {value!r}.")
+
+
+@contextmanager
+def blas_threads(n_threads: int | None) -> Iterator[None]:
+    """Let BLAS use so many threads inside; as many as it wants for None."""
+    if n_threads is None:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=n_threads):
+        yield
+
+
+def in_threads(work: Callable[[int], Any], items: Any, n_threads: int | None) -> list[Any]:
+    """Return the results of the work on all items, on so many threads (one for None)."""
+    todo = list(items)
+    n_workers = min(n_threads or 1, len(todo))
+    if n_workers <= 1:
+        with blas_threads(n_threads):
+            return [work(item) for item in todo]
+    with blas_threads(1), ThreadPoolExecutor(n_workers) as pool:
+        return list(pool.map(work, todo))
+
+
+def rows_and_intercepts(points: list[Vector], *, fit_intercept: bool) -> tuple[Matrix, Vector]:
+    """Return coefficients, one row a point, and intercepts (zeros where there are none)."""
+    table = np.stack(points)
+    if fit_intercept:
+        return table[:, :-1], table[:, -1]
+    return table, np.zeros(len(points))

@@ -1,0 +1,157 @@
+"""What the classifiers do alike: labels, class weights, one class against the rest, decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.estimators.base import LinearEstimator, checked_weights, rows_and_intercepts
+from finitesum.losses import Loss
+from finitesum.problem import Problem
+from finitesum.rows import as_rows
+
+
+def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vector) -> Vector:
+    """Return the factor of each class.
+
+    None is 1; "balanced" is S / (K S_k) with S_k the weight of class k, so that weights mean repetition here, too; a
+    mapping gives factors by label, 1 where a label is not in it.
+
+    Raises
+    ------
+    ValueError
+        It is none of these, or a factor is negative.
+
+    Examples
+    --------
+    >>> class_weights("balanced", np.array(["a", "b"]), np.array([0, 0, 0, 1]), np.ones(4)).round(3)
+    array([0.667, 2.   ])
+    """
+    if class_weight is None:
+        return np.ones(len(classes))
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        shares = np.bincount(codes, weights=weights, minlength=len(classes))
+        return np.asarray(weights.sum() / (len(classes) * shares))
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(  # noqa: TRY004 - what scikit-learn raises
+            f'class_weight must be None, "balanced" or a dict of factors by label, got {class_weight!r}.'
+        )
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not (np.isfinite(factors) & (factors >= 0.0)).all():
+        raise ValueError(f"class_weight must hold factors >= 0, got {dict(class_weight)!r}.")
+    return factors
+
+
+class LabelledData:
+    """Checked data of a classifier: what is left of the labels after rows of weight 0 are left out."""
+
+    def __init__(self, estimator: LinearEstimator, X: Any, y: Any, sample_weight: Any) -> None:
+        check_classification_targets(y)
+        self.X, self.y = X, y
+        self.sample_weight = checked_weights(sample_weight, X)
+        base = np.ones(X.shape[0]) if self.sample_weight is None else self.sample_weight
+        self.classes, codes = np.unique(y, return_inverse=True)
+        shares = np.bincount(codes, weights=base, minlength=self.classes.size)
+        present = shares > 0.0  # a class without weight might as well not be there
+        if present.sum() < 2:
+            raise ValueError(
+                f"{type(estimator).__name__} needs two classes or more, but the data holds one class only: "
+                f"{self.classes[present].tolist()}. Check the labels and weights."
+            )
+        self.classes = self.classes[present]
+        self.codes: Indices = np.where(present, np.cumsum(present) - 1, 0)[codes]
+        factors = class_weights(estimator.class_weight, self.classes, self.codes, base)
+        if not factors.all():
+            raise ValueError("class_weight must be > 0 for the classes of the data. Drop the rows of a class instead.")
+        self.weights: Vector = base * factors[self.codes]
+
+    @property
+    def total_weight(self) -> float:
+        """S, the sum of all weights."""
+        return float(self.weights.sum())
+
+
+class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
+    """Decisions u = x'w + b of one class against the rest, or of the second of two classes."""
+
+    def _labelled(self, X: Any, y: Any, sample_weight: Any) -> LabelledData:
+        X, y = self._checked_data(X, y)
+        data = LabelledData(self, X, y, sample_weight)
+        self.classes_ = data.classes
+        return data
+
+    def _problems(self, data: LabelledData, loss: str | Loss, alpha: float) -> list[Any]:
+        """Return the problem of the second class, or one for each of several."""
+        rows = as_rows(data.X)
+        n_classes = len(data.classes)
+        positives = [1] if n_classes == 2 else range(n_classes)
+        return [
+            Problem.linear(
+                rows,
+                np.where(data.codes == k, 1.0, -1.0),
+                loss=loss,
+                alpha=alpha,
+                l1_ratio=self.l1_ratio,
+                fit_intercept=self.fit_intercept,
+                sample_weight=data.weights,
+                constraint=self.constraint,
+            )
+            for k in positives
+        ]
+
+    def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
+        return rows_and_intercepts(points, fit_intercept=self.fit_intercept)
+
+    def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
+        if np.shape(self.coef_) != (n_points, n_columns):
+            return None
+        table = np.asarray(self.coef_, dtype=np.float64)
+        if self.fit_intercept:
+            table = np.column_stack([table, self.intercept_])
+        return list(table)
+
+    def _n_iter(self, counts: list[int]) -> Any:
+        return np.array(counts, dtype=np.int32)
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the decisions of rows.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n,) or (n, K)
+            For two classes x'w + b, positive for the second; for K classes a column each.
+        """
+        scores = self._decision(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Return the label of each row: that of the largest decision.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        """
+        scores = self.decision_function(X)
+        codes = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[codes]
+
+
+def sigmoid_columns(scores: Any) -> Matrix:
+    """Return the probabilities (1 - p, p) of decisions u, p = 1 / (1 + exp(-u)), without overflow.
+
+    Examples
+    --------
+    >>> sigmoid_columns(np.array([0.0, 1000.0]))
+    array([[0.5, 0.5],
+           [0. , 1. ]])
+    """
+    return np.asarray(np.exp(-np.logaddexp(0.0, np.stack([scores, -scores], axis=1))))

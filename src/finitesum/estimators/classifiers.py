@@ -1,0 +1,262 @@
+"""Linear classifiers with any loss, and linear support vector machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from finitesum.constraints import Constraint
+from finitesum.estimators.base import alpha_of_C
+from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
+from finitesum.estimators.tasks import with_callbacks
+from finitesum.losses import Logistic, Loss, as_loss
+from finitesum.methods.base import Method
+
+
+def _checked_loss(loss: str | Loss) -> Loss:
+    known = as_loss(loss)
+    if known.target_kind() != "sign":
+        raise ValueError(f"loss must be one for classification, such as logistic or squared-hinge, got {loss!r}.")
+    return known
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    return isinstance(as_loss(estimator.loss), Logistic)
+
+
+class LinearClassifier(LinearClassifierMixin):
+    """A linear classifier with any loss, penalty and constraint.
+
+    F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)   over w in the set
+
+    with y_i = +-1 and S the sum of the weights s_i. The intercept b is neither penalised nor constrained. Of more than two
+    classes each is fitted against the rest.
+
+    Parameters
+    ----------
+    loss : {"logistic", "squared-hinge", "hinge", "smoothed-hinge"} or Loss
+    alpha : float >= 0
+        Strength of the penalty, against the weighted mean of the losses.
+    l1_ratio : float in [0, 1]
+        0 is the l2 penalty, 1 the l1 penalty.
+    solver : str or Method
+        "auto", or a method's name. A solver that cannot treat the problem is refused with a list of those that can. Losses
+        with kinks: "interior-point" (hinge with an l2 penalty), "linear-program" (hinge on an l1 ball or a box), both
+        exact; the projected methods ("adahb", ...) approach the optimum like 1 / sqrt(passes).
+    step_size : float > 0 or "auto"
+    max_iter : float >= 1
+        Effective passes over the data.
+    tol : float >= 0
+        The optimality asked for: the 2-norm of the gradient or the prox-gradient mapping; a duality gap for losses with
+        kinks. Confirmed by an exact pass, the same for every solver. A fit that ends short of it warns.
+    fit_intercept : bool
+    class_weight : None, "balanced" or dict
+        Factors by label that multiply the sample weights; "balanced" is S / (K S_k), S_k the weight of class k.
+    constraint : Constraint, optional
+        A set of `finitesum.constraints` for the coefficients.
+    random_state : int, generator or None
+        Seeds the order of visits.
+    verbose : int
+        1: progress on stderr; 2: a line a pass.
+    warm_start : bool
+        Start from the last solution; on the same data, also from all that the solver remembers.
+    n_threads : int, optional
+        Threads: for classes at once, or inside BLAS.
+    callback : callable, optional
+        ``callback(intermediate_result)`` after each pass; a true answer ends the run.
+    measure_every : int >= 0
+        Passes between exact measures for `trace_`, which cost a pass each, off the clock; 0: only where a check is due.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (K,)
+    coef_ : ndarray, shape (1, d) or (K, d)
+    intercept_ : ndarray, shape (1,) or (K,)
+    n_iter_ : ndarray of int
+        Passes of the loop, for each problem.
+    n_passes_, n_hessian_passes_ : float
+        Effective passes of component gradients (and exact checks), and of component Hessians, of all problems together.
+    optimality_ : float
+        The largest optimality reached.
+    objective_ : float or ndarray
+        F at the solutions.
+    trace_ : Trace or list of Trace
+        The course of each run; ``trace_.to_frame()`` is a pandas DataFrame.
+    solver_ : str
+        The method that was used.
+
+    Warns
+    -----
+    ConvergenceWarning
+        A run ended short of `tol`, with the reached and the asked value.
+
+    Examples
+    --------
+    >>> from finitesum.constraints import L1Ball
+    >>> X = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]]
+    >>> model = LinearClassifier(loss="hinge", alpha=0.0, constraint=L1Ball(0.5)).fit(X, ["a", "a", "b", "b"])
+    >>> model.coef_.round(6), model.predict([[2.5, 0.0]])
+    (array([[0.5, 0. ]]), array(['b'], dtype='<U1'))
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "logistic",
+        *,
+        alpha: float = 1e-4,
+        l1_ratio: float = 0.0,
+        solver: str | Method = "auto",
+        step_size: float | str = "auto",
+        max_iter: float = 1000,
+        tol: float = 1e-10,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        constraint: Constraint | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_threads: int | None = None,
+        callback: Any = None,
+        measure_every: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.constraint = constraint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_threads = n_threads
+        self.callback = callback
+        self.measure_every = measure_every
+
+    def _strength(self, data: LabelledData) -> float:
+        return float(self.alpha)
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+            Labels of any kind.
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        """
+        loss = _checked_loss(self.loss)
+        data = self._labelled(X, y, sample_weight)
+        self._run(self._problems(data, loss, self._strength(data)), (data.X, y, sample_weight))
+        return self
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes, shape (n, K); with the logistic loss only.
+
+        Of several classes each was fitted against the rest: their probabilities are scaled to sum to 1.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return sigmoid_columns(scores)
+        shares = np.exp(-np.logaddexp(0.0, -scores))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+
+class LinearSVC(LinearClassifierMixin):
+    """A linear support vector machine.
+
+    F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b) + 1/(C S) (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)   over w in
+    the set
+
+    with loss(y, u) = max(0, 1 - y u)^2 ("squared-hinge") or max(0, 1 - y u) ("hinge"), y_i = +-1, S the sum of the weights.
+    That is C sum_i s_i loss_i + ||w||^2/2 divided by C S. Unlike scikit-learn's, the intercept b is not penalised. Of
+    more than two classes each is fitted against the rest.
+
+    Parameters
+    ----------
+    C : float > 0
+        Inverse strength of the penalty.
+    loss : {"squared-hinge", "hinge"}
+        "hinge" with its l2 penalty is solved by interior points, to the last digits, for up to 3000 columns.
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, \
+warm_start, n_threads, callback, measure_every
+        As in `LinearClassifier`. Class weights are counted in S.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_
+        As in `LinearClassifier`.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [2.0], [3.0]]
+    >>> model = LinearSVC(loss="hinge").fit(X, [0, 0, 1, 1])
+    >>> model.coef_.round(6), model.intercept_.round(6), model.optimality_ <= 1e-10
+    (array([[1.]]), array([-1.5]), True)
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "squared-hinge",
+        l1_ratio: float = 0.0,
+        solver: str | Method = "auto",
+        step_size: float | str = "auto",
+        max_iter: float = 1000,
+        tol: float = 1e-10,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        constraint: Constraint | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_threads: int | None = None,
+        callback: Any = None,
+        measure_every: int = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.l1_ratio = l1_ratio
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.constraint = constraint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_threads = n_threads
+        self.callback = callback
+        self.measure_every = measure_every
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+            Labels of any kind.
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        """
+        name = str(self.loss).replace("_", "-")
+        if name not in ("squared-hinge", "hinge"):
+            raise ValueError(f'loss must be "squared-hinge" or "hinge", got {self.loss!r}.')
+        data = self._labelled(X, y, sample_weight)
+        problems = self._problems(data, name, alpha_of_C(self.C, data.total_weight))
+        self._run(problems, (data.X, y, sample_weight))
+        return self

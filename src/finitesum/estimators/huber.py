@@ -1,0 +1,264 @@
+"""Huber's robust regression, with a given scale of the residuals or one that is estimated with the coefficients.
+
+With a free scale sigma > 0 Huber's joint estimate minimises the convex function [1]
+
+    G(w, b, sigma) = (1/S) sum_i s_i (sigma + sigma H(r_i / sigma)) + alpha/2 ||w||^2,   H(t) = t^2 for |t| <= epsilon,
+                                                                                         2 epsilon |t| - epsilon^2 beyond
+
+For a fixed sigma that is (2/sigma) times the mean Huber loss of threshold epsilon sigma with the penalty alpha sigma/2,
+plus sigma: a problem of `LinearRegressor`. What is left is one equation that rises with sigma, dG/dsigma = 1 - (1/S)
+sum_i s_i min((r_i/sigma)^2, epsilon^2) = 0, solved by a safeguarded secant method with warm starts.
+
+References
+----------
+.. [1] A. B. Owen, "A robust hybrid of lasso and ridge regression", Contemporary Mathematics 443 (2007).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from finitesum.arrays import Vector
+from finitesum.constraints import Constraint
+from finitesum.driver import Result, as_seed, minimize
+from finitesum.estimators.regression import LinearRegressorMixin
+from finitesum.estimators.solvers import as_solver
+from finitesum.estimators.tasks import with_callbacks
+from finitesum.losses import Huber
+from finitesum.methods.base import Method
+from finitesum.problem import Problem
+
+#: Scales that are tried at most, and the smallest one, in units of the first.
+MOST_SCALES, SMALLEST_SCALE = 60, 1e-6
+
+
+class HuberRegressor(LinearRegressorMixin):
+    """Linear regression that outliers cannot pull far.
+
+    F(w, b) = (1/S) sum_i s_i h(r_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),   r_i = x_i'w + b - y_i
+
+    over w in the set, with h(r) = r^2/2 for |r| <= delta and delta (|r| - delta/2) beyond, delta = epsilon scale, and S
+    the sum of the weights s_i. With scale="joint" the scale is estimated, too, as scikit-learn's HuberRegressor does:
+
+    G(w, b, sigma) = (1/S) sum_i s_i (sigma + sigma H(r_i / sigma)) + alpha/2 ||w||^2,   H(t) = t^2 or 2 epsilon |t| -
+    epsilon^2
+
+    which is scikit-learn's objective divided by S, with its alpha = S alpha / 2. The intercept b is neither penalised nor
+    constrained.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+        Residuals of more than epsilon scales count linearly.
+    scale : float > 0 or "joint"
+        The scale of the residuals, in the units of y; "joint" estimates it with the coefficients.
+    alpha : float >= 0
+        Strength of the penalty, against the weighted mean of the losses.
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
+n_threads, callback, measure_every
+        As in `LinearRegressor`; scale="joint" needs l1_ratio=0.
+
+    Attributes
+    ----------
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_
+        As in `LinearRegressor`. With scale="joint" passes are summed over the scales that were tried, the optimality is the
+        norm of the gradient of G with respect to (w, b, sigma), and the trace is that of the last scale.
+    scale_ : float
+    outliers_ : ndarray of bool, shape (n,)
+        Which rows have residuals beyond epsilon scale_.
+
+    Examples
+    --------
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0], [4.0]], [0.0, 30.0, 2.0, 3.0, 4.0]
+    >>> model = HuberRegressor(scale=0.5, alpha=0.0).fit(X, y)
+    >>> model.outliers_
+    array([False,  True, False, False, False])
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.35,
+        scale: float | str = 1.0,
+        alpha: float = 1e-4,
+        l1_ratio: float = 0.0,
+        solver: str | Method = "auto",
+        step_size: float | str = "auto",
+        max_iter: float = 1000,
+        tol: float = 1e-8,
+        fit_intercept: bool = True,
+        constraint: Constraint | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_threads: int | None = None,
+        callback: Any = None,
+        measure_every: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.scale = scale
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.constraint = constraint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_threads = n_threads
+        self.callback = callback
+        self.measure_every = measure_every
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        """
+        joint = self._checked_scale()
+        X, y, weights = self._checked_fit_data(X, y, sample_weight)
+        if joint:
+            self._fit_jointly(X, np.asarray(y, dtype=np.float64), weights)
+        else:
+            self.scale_ = float(self.scale)
+            problem = self._problem(X, y, weights, Huber(float(self.epsilon * self.scale_)))
+            self._run([problem], (X, y, sample_weight))
+        residuals = X @ self.coef_ + self.intercept_ - y
+        self.outliers_ = np.abs(residuals) > self.epsilon * self.scale_
+        return self
+
+    def _checked_scale(self) -> bool:
+        """Return whether the scale is to be estimated, or raise what is wrong with the parameters."""
+        if not isinstance(self.epsilon, Real) or not 0.0 < self.epsilon < math.inf:
+            raise ValueError(f"epsilon must be > 0 and finite, got {self.epsilon!r}.")
+        if self.scale == "joint":
+            if self.l1_ratio != 0.0:
+                raise ValueError('scale="joint" needs l1_ratio=0. Give the scale as a number.')
+            if self.epsilon <= 1.0:
+                raise ValueError(f'scale="joint" needs epsilon > 1, got {self.epsilon!r}: else no scale is best.')
+            return True
+        if not isinstance(self.scale, Real) or not 0.0 < self.scale < math.inf:
+            raise ValueError(f'scale must be a number > 0 or "joint", got {self.scale!r}.')
+        return False
+
+    # -- the joint estimate
+
+    def _fit_jointly(self, X: Any, y: Vector, weights: Vector | None) -> None:
+        shares = np.full(y.size, 1.0 / y.size) if weights is None else weights / weights.sum()
+        search = _ScaleSearch(first=self._first_scale(y, shares))
+        points = self._starts_for_scale(X)
+        tried: list[Result] = []
+        while True:
+            sigma = search.next_scale()
+            result = self._solve_at(X, y, weights, sigma, points)
+            tried.append(result)
+            points = result.x
+            ratios = self._residuals(X, y, result.x) / sigma
+            slope = 1.0 - float(shares @ np.minimum(ratios * ratios, self.epsilon**2))
+            if search.is_over(sigma, slope, self.tol):
+                break
+        self.scale_ = sigma
+        self._note(tried[-1:], X.dtype)
+        self.n_iter_ = sum(max(1, int(one.nit)) for one in tried)
+        self.n_passes_ = float(sum(one.n_passes for one in tried))
+        self.n_hessian_passes_ = float(sum(one.n_hessian_passes for one in tried))
+        self.objective_ = sigma + 2.0 / sigma * float(result.fun)
+        self.optimality_ = math.hypot(2.0 / sigma * float(result.optimality), slope)
+        if self.optimality_ > self.tol:
+            warnings.warn(
+                f"HuberRegressor: optimality {self.optimality_:.3g} (asked: {self.tol:.3g}) at scale {sigma:.6g}. If most "
+                "rows are fitted exactly no positive scale is best: raise alpha or give the scale.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _first_scale(self, y: Vector, shares: Vector) -> float:
+        mean = float(shares @ y)
+        spread = math.sqrt(float(shares @ (y - mean) ** 2))
+        return spread if spread > 0.0 else 1.0
+
+    def _starts_for_scale(self, X: Any) -> Vector | None:
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return None
+        points = self._packed(X.shape[1], 1)
+        return None if points is None else points[0]
+
+    def _residuals(self, X: Any, y: Vector, x: Vector) -> Vector:
+        coef, intercept = self._unpacked([x])
+        return np.asarray(X @ coef + intercept - y)
+
+    def _solve_at(self, X: Any, y: Vector, weights: Vector | None, sigma: float, start: Vector | None) -> Result:
+        problem = Problem.linear(
+            X,
+            y,
+            loss=Huber(float(self.epsilon * sigma)),
+            alpha=0.5 * self.alpha * sigma,
+            fit_intercept=self.fit_intercept,
+            sample_weight=weights,
+            constraint=self.constraint,
+        )
+        tol = 0.25 * self.tol * sigma
+        return minimize(
+            problem,
+            start,
+            method=as_solver(self.solver, self.step_size, problem, tol=tol, n_threads=self.n_threads),
+            tol=tol,
+            max_iter=self.max_iter,
+            random_state=as_seed(self.random_state),
+            measure_every=self.measure_every,
+            callback=self.callback,
+            verbose=int(self.verbose),
+        )
+
+
+class _ScaleSearch:
+    """Finds the zero of a rising function of the scale: secants in log sigma within a bracket, else its middle."""
+
+    def __init__(self, first: float) -> None:
+        self._low, self._high = math.log(first) + math.log(SMALLEST_SCALE), math.inf
+        self._seen: list[tuple[float, float]] = []  # log sigma, slope
+        self._next = math.log(first)
+
+    def next_scale(self) -> float:
+        """Return the scale to try."""
+        return math.exp(self._next)
+
+    def is_over(self, sigma: float, slope: float, tol: float) -> bool:
+        """Take in the slope at a scale; return whether it is the last."""
+        here = math.log(sigma)
+        self._seen.append((here, slope))
+        if slope > 0.0:
+            self._high = here
+        else:
+            self._low = max(self._low, here)
+        stuck = self._high - self._low <= 4e-16 * max(1.0, abs(here))
+        if abs(slope) <= 0.5 * tol or stuck or len(self._seen) >= MOST_SCALES:
+            return True
+        self._next = self._proposal()
+        return False
+
+    def _proposal(self) -> float:
+        here, slope = self._seen[-1]
+        if len(self._seen) > 1:
+            before, other = self._seen[-2]
+            proposal = here - slope * (here - before) / (slope - other) if slope != other else math.nan
+            if self._low < proposal < self._high:
+                return proposal
+        if math.isinf(self._high):
+            return here + 1.0
+        # towards the smallest scale by factors, not at once
+        return max(0.5 * (self._low + self._high), self._high - 2.0)

@@ -1,0 +1,181 @@
+"""Logistic regression for two and more classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from finitesum.arrays import Vector
+from finitesum.constraints import Constraint
+from finitesum.estimators.base import alpha_of_C
+from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
+from finitesum.estimators.covariance import covariance_at
+from finitesum.estimators.tasks import with_callbacks
+from finitesum.methods.base import Method
+from finitesum.multinomial import MultinomialProblem, probabilities
+
+
+class LogisticRegressionMixin(LinearClassifierMixin):
+    """What a logistic model predicts, and the problem that it is the solution of."""
+
+    def _problems_of(self, data: LabelledData, alpha: float) -> list[Any]:
+        """Return the one problem: of two classes, or multinomial."""
+        if len(data.classes) == 2:
+            return self._problems(data, "logistic", alpha)
+        if self.constraint is not None:
+            raise ValueError(
+                "a constraint is not treated with several classes. Leave constraint out, or use LinearClassifier, which "
+                "fits each class against the rest."
+            )
+        return [
+            MultinomialProblem.linear(
+                data.X,
+                data.codes,
+                alpha=alpha,
+                l1_ratio=self.l1_ratio,
+                fit_intercept=self.fit_intercept,
+                sample_weight=data.weights,
+            )
+        ]
+
+    def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
+        n_classes = len(self.classes_)
+        if n_classes > 2:
+            points = list(points[0].reshape(n_classes, -1))
+        return super()._unpacked(points)
+
+    def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
+        n_classes = len(self.classes_)
+        points = super()._packed(n_columns, n_points if n_classes == 2 else n_classes)
+        if points is None or n_classes == 2:
+            return points
+        return [np.concatenate(points)]
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes, shape (n, K).
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        """
+        scores = self.decision_function(X)
+        return sigmoid_columns(scores) if scores.ndim == 1 else probabilities(scores)
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of the probabilities, shape (n, K), without underflow.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return -np.logaddexp(0.0, np.stack([scores, -scores], axis=1))
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+class LogisticRegression(LogisticRegressionMixin):
+    """Logistic regression, binary or multinomial, to a verified optimum.
+
+    F(w, b) = (1/S) sum_i s_i log(1 + exp(-y_i (x_i'w + b))) + 1/(C S) (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
+
+    over w in the set, with y_i = +-1 and S the sum of the weights s_i: what scikit-learn minimises, divided by C S.
+    With K > 2 classes the losses are logsumexp_k(x_i'w_k + b_k) - (x_i'w_{y_i} + b_{y_i}), and the penalty is l2. The
+    intercepts are never penalised nor constrained.
+
+    Parameters
+    ----------
+    C : float > 0
+        Inverse strength of the penalty; infinity for none.
+    l1_ratio : float in [0, 1]
+        0 is the l2 penalty, 1 the l1 penalty (of two classes).
+    solver : str or Method
+        "auto", or a method's name; with several classes "auto" or "newton".
+    step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, warm_start, \
+n_threads, callback, measure_every
+        As in `LinearClassifier`. Class weights are counted in S.
+    standard_errors : bool
+        Whether to set `cov_params_` and `standard_errors_`.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_
+        As in `LinearClassifier`.
+    cov_params_ : ndarray, shape (p, p)
+        The inverse Hessian of the sum of losses and penalty at the solution, if `standard_errors`. Variables are in the
+        order of `coef_` with the intercept behind (class by class with several classes, where the one direction that
+        the data cannot tell is left out by a pseudo-inverse). NaN for coefficients that an l1 penalty holds at 0.
+    standard_errors_ : ndarray, shape (p,)
+        The square roots of its diagonal.
+
+    Warns
+    -----
+    ConvergenceWarning
+        A run ended short of `tol`, with the reached and the asked value.
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [2.0], [3.0]]
+    >>> model = LogisticRegression(tol=1e-12).fit(X, ["no", "yes", "no", "yes"], sample_weight=[1.0, 2.0, 3.0, 4.0])
+    >>> model.coef_.round(4), model.optimality_ <= 1e-12
+    (array([[0.6002]]), True)
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        l1_ratio: float = 0.0,
+        solver: str | Method = "auto",
+        step_size: float | str = "auto",
+        max_iter: float = 1000,
+        tol: float = 1e-10,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        constraint: Constraint | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_threads: int | None = None,
+        callback: Any = None,
+        measure_every: int = 0,
+        standard_errors: bool = False,
+    ) -> None:
+        self.C = C
+        self.l1_ratio = l1_ratio
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.constraint = constraint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_threads = n_threads
+        self.callback = callback
+        self.measure_every = measure_every
+        self.standard_errors = standard_errors
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+            Labels of any kind.
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        """
+        data = self._labelled(X, y, sample_weight)
+        problems = self._problems_of(data, alpha_of_C(self.C, data.total_weight))
+        (result,) = self._run(problems, (data.X, y, sample_weight))
+        if self.standard_errors:
+            self.cov_params_ = covariance_at(problems[0], result.x, data.total_weight)
+            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+        return self

@@ -1,0 +1,233 @@
+"""Logistic regression with its penalty chosen by cross-validation."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+
+from finitesum.arrays import Vector
+from finitesum.constraints import Constraint
+from finitesum.driver import Result
+from finitesum.estimators.base import alpha_of_C, in_threads
+from finitesum.estimators.classification import LabelledData
+from finitesum.estimators.covariance import covariance_at
+from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
+from finitesum.estimators.path import as_Cs, solve_path
+from finitesum.estimators.tasks import with_callbacks
+from finitesum.methods.base import Method
+
+
+def _routing_is_on() -> bool:
+    from sklearn import get_config
+
+    return bool(get_config().get("enable_metadata_routing", False))
+
+
+class LogisticRegressionCV(LogisticRegressionMixin):
+    """Logistic regression whose C is the one with the best mean score over the folds of a cross-validation.
+
+    In each fold the path of all Cs is solved from strong to weak penalties, each from what the last one left (see
+    `logistic_path`), to the optimality of a fit of its own; S is the sum of the fold's weights. The model with the best
+    C is then fitted to all rows. Ties go to the smaller C.
+
+    Parameters
+    ----------
+    Cs : int or array_like
+        Inverse strengths, or how many between 1e-4 and 1e4.
+    cv : int, splitter or iterable of (train, test), optional
+        What scikit-learn's `check_cv` takes; 5 stratified folds when left out.
+    scoring : str or callable, optional
+        What scikit-learn's `check_scoring` takes; the accuracy when left out. Test rows count by their sample weights.
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, \
+warm_start, callback, measure_every, standard_errors
+        As in `LogisticRegression`; callbacks watch the fit to all rows.
+    n_threads : int, optional
+        Folds that are solved at once.
+
+    Attributes
+    ----------
+    C_ : float
+        The best inverse strength.
+    Cs_ : ndarray, shape (m,)
+        All of them, rising.
+    scores_ : ndarray, shape (folds, m)
+    coefs_paths_ : ndarray, shape (folds, m, K, d), with K = 1 for two classes
+    intercepts_paths_ : ndarray, shape (folds, m, K)
+    n_passes_paths_ : ndarray, shape (folds, m)
+        Effective passes over the fold's training rows.
+    classes_, coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, \
+solver_, cov_params_, standard_errors_
+        Of the fit to all rows, as in `LogisticRegression`.
+
+    Examples
+    --------
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0, 0, 1, 0, 1, 1]
+    >>> model = LogisticRegressionCV(Cs=[1e-3, 1.0], cv=3).fit(X, y)
+    >>> model.C_, model.scores_.shape
+    (0.001, (3, 2))
+    """
+
+    def __init__(
+        self,
+        Cs: Any = 10,
+        *,
+        cv: Any = None,
+        scoring: Any = None,
+        l1_ratio: float = 0.0,
+        solver: str | Method = "auto",
+        step_size: float | str = "auto",
+        max_iter: float = 1000,
+        tol: float = 1e-8,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        constraint: Constraint | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_threads: int | None = None,
+        callback: Any = None,
+        measure_every: int = 0,
+        standard_errors: bool = False,
+    ) -> None:
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.l1_ratio = l1_ratio
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.constraint = constraint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_threads = n_threads
+        self.callback = callback
+        self.measure_every = measure_every
+        self.standard_errors = standard_errors
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
+        """Choose C and fit the model.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+            Labels of any kind.
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice, in one fold.
+        **params
+            For the splitter and the scorer, by metadata routing.
+        """
+        self.Cs_ = as_Cs(self.Cs)
+        data = self._labelled(X, y, sample_weight)
+        split_params, score_params = self._routed(data, sample_weight, params)
+        folds = self._folds(data, split_params)
+
+        def solve(k: int) -> tuple[list[Result], Vector]:
+            return self._solve_fold(data, *folds[k], score_params)
+
+        found = in_threads(solve, range(len(folds)), self.n_threads)
+        self.scores_ = np.stack([scores for _, scores in found])
+        self.C_ = float(self.Cs_[int(np.argmax(self.scores_.mean(axis=0)))])
+        paths = [[self._unpacked([result.x]) for result in results] for results, _ in found]
+        self.coefs_paths_ = np.array([[coef for coef, _ in path] for path in paths])
+        self.intercepts_paths_ = np.array([[intercept for _, intercept in path] for path in paths])
+        self.n_passes_paths_ = np.array([[result.n_passes for result in results] for results, _ in found])
+        for results, _ in found:
+            for result in results:
+                self._warn(result)
+        problems = self._problems_of(data, alpha_of_C(self.C_, data.total_weight))
+        (final,) = self._run(problems, (data.X, y, sample_weight))
+        if self.standard_errors:
+            self.cov_params_ = covariance_at(problems[0], final.x, data.total_weight)
+            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+        return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:
+        """Return the score of `scoring` on some rows.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+        sample_weight : array_like, shape (n,), optional
+        **params
+            For the scorer, by metadata routing.
+        """
+        scorer = self._scorer()
+        if _routing_is_on():
+            routed = process_routing(self, "score", sample_weight=sample_weight, **params)
+            return float(scorer(self, X, y, **routed.scorer.score))
+        if params:
+            raise ValueError(f"score has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
+        return float(scorer(self, X, y, **({} if sample_weight is None else {"sample_weight": sample_weight})))
+
+    def get_metadata_routing(self) -> Any:
+        """Return who receives which metadata: this estimator, the splitter, the scorer."""
+        mapping = MethodMapping().add(caller="score", callee="score").add(caller="fit", callee="score")
+        return (
+            MetadataRouter(owner=type(self).__name__)
+            .add_self_request(self)
+            .add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+            .add(scorer=self._scorer(), method_mapping=mapping)
+        )
+
+    # -- folds
+
+    def _scorer(self) -> Any:
+        from sklearn.metrics import get_scorer
+
+        scoring = "accuracy" if self.scoring is None else self.scoring
+        return get_scorer(scoring)
+
+    def _routed(self, data: LabelledData, sample_weight: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+        if _routing_is_on():
+            routed = process_routing(self, "fit", sample_weight=sample_weight, **params)
+            return routed.splitter.split, routed.scorer.score
+        if params:
+            raise ValueError(f"fit has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
+        takes_weights = data.sample_weight is not None and _takes_weights(self._scorer())
+        return {}, {"sample_weight": data.sample_weight} if takes_weights else {}
+
+    def _folds(self, data: LabelledData, split_params: dict[str, Any]) -> list[tuple[Any, Any]]:
+        from sklearn.model_selection import check_cv
+
+        return list(check_cv(self.cv, data.y, classifier=True).split(data.X, data.y, **split_params))
+
+    def _solve_fold(
+        self, data: LabelledData, train: Any, test: Any, score_params: dict[str, Any]
+    ) -> tuple[list[Result], Vector]:
+        """Return the path of a fold and its scores."""
+        weights = None if data.sample_weight is None else data.sample_weight[train]
+        part = LabelledData(self, data.X[train], data.y[train], weights)
+        if len(part.classes) != len(data.classes):
+            missing = sorted(set(data.classes.tolist()) - set(part.classes.tolist()), key=str)
+            raise ValueError(f"a fold's training rows lack the classes {missing}. Use fewer folds, or stratified ones.")
+        results = solve_path(self, part, self.Cs_)
+        model = LogisticRegression(fit_intercept=self.fit_intercept)
+        model.classes_, model.n_features_in_ = data.classes, data.X.shape[1]
+        here = {name: _rows_of(value, test, data.X.shape[0]) for name, value in score_params.items()}
+        scorer = clone(self._scorer(), safe=False)
+        scores = []
+        for result in results:
+            model.coef_, model.intercept_ = model._unpacked([result.x])
+            scores.append(float(scorer(model, data.X[test], data.y[test], **here)))
+        return results, np.array(scores)
+
+
+def _rows_of(value: Any, rows: Any, n: int) -> Any:
+    """Return the entries of these rows, where there is one for each."""
+    return np.asarray(value)[rows] if value is not None and np.ndim(value) and len(value) == n else value
+
+
+def _takes_weights(scorer: Any) -> bool:
+    parameters = inspect.signature(scorer).parameters
+    return "sample_weight" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

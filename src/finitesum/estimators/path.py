@@ -1,0 +1,173 @@
+"""Solutions of logistic regression along a path of penalties, from strong to weak, each from what the last one left.
+
+Every solver starts at the last solution. Lazy Newton, which "auto" takes where a Hessian pays, also keeps its rows'
+curvatures and their sum: with the new penalty on the diagonal a factor makes them the Hessian of the next problem, so
+that its first step reads no data for a Hessian.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.arrays import Vector
+from finitesum.driver import Result, as_seed, minimize
+from finitesum.estimators.base import alpha_of_C
+from finitesum.estimators.classification import LabelledData
+from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
+from finitesum.estimators.solvers import as_solver
+from finitesum.lazy_curvature import factor_of
+from finitesum.measures import surrogate_optimality
+from finitesum.methods.lazy_newton import LazyNewtonState
+from finitesum.multinomial import MultinomialProblem
+from finitesum.penalties import elastic_net
+from finitesum.problem import Problem
+from finitesum.secants import no_secants
+
+
+class LogisticPath(NamedTuple):
+    """What `logistic_path` found."""
+
+    Cs: Vector  # (m,)  rising
+    alphas: Vector  # (m,)  1 / (C S)
+    coefs: Any  # (m, K, d), with K = 1 for two classes
+    intercepts: Any  # (m, K)
+    optimality: Vector  # (m,)  reached
+    n_passes: Vector  # (m,)
+    results: list[Result]
+
+
+def as_Cs(Cs: Any) -> Vector:
+    """Return inverse strengths in rising order: those given, or so many between 1e-4 and 1e4.
+
+    Raises
+    ------
+    ValueError
+        They are not positive numbers.
+
+    Examples
+    --------
+    >>> as_Cs(3)
+    array([1.e-04, 1.e+00, 1.e+04])
+    """
+    values = (
+        np.logspace(-4.0, 4.0, Cs)
+        if isinstance(Cs, Integral) and int(Cs) >= 1
+        else np.atleast_1d(np.asarray(Cs, float))
+    )
+    if values.ndim != 1 or values.size == 0 or isinstance(Cs, bool) or not (values > 0.0).all():
+        raise ValueError(f"Cs must be a whole number >= 1 or a sequence of numbers > 0, got {Cs!r}.")
+    return np.unique(values)
+
+
+def carried(problem: Any, last: Result) -> Result | None:
+    """Return the last run as one on a problem that differs in its penalty, None for methods that carry nothing.
+
+    Slopes and curvatures of the rows do not depend on the penalty: gradient, optimality and factor follow without them.
+    """
+    state = last.state
+    if not isinstance(state, LazyNewtonState) or state.n_sampled < problem.batched(last.batch_size).n_components:
+        return None
+    gradient, penalised = state.gradient.copy(), np.arange(problem.rows.n_columns)
+    ridge = problem.penalty.ridge()
+    gradient[penalised] += (ridge - last.ridge) * state.x[penalised]
+    factor, shift = factor_of(problem, state.curvature, ridge, state.shift)
+    state = state._replace(
+        gradient=gradient,
+        factor=factor,
+        secants=no_secants(problem.dim),
+        shift=shift,
+        remainder=math.nan,
+        optimality=surrogate_optimality(problem, state.x, gradient),
+    )
+    return Result(x=state.x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
+
+
+def solve_path(estimator: Any, data: LabelledData, Cs: Vector) -> list[Result]:
+    """Return the results for rising inverse strengths."""
+    results: list[Result] = []
+    first = _problem(estimator, data, float(Cs[0]))
+    method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol)
+    for C in Cs:
+        problem = _with_alpha(first, alpha_of_C(float(C), data.total_weight), estimator.l1_ratio)
+        earlier = carried(problem, results[-1]) if results else None
+        result = minimize(
+            problem,
+            results[-1].x if results and earlier is None else None,
+            method=method,
+            tol=estimator.tol,
+            max_iter=estimator.max_iter,
+            random_state=as_seed(estimator.random_state),
+            measure_every=0,
+            verbose=int(estimator.verbose),
+            earlier=earlier,
+        )
+        result.ridge = problem.penalty.ridge()
+        if results:
+            results[-1].state = None  # a memory as large as the data, and of no more use
+        results.append(result)
+    return results
+
+
+def _problem(estimator: Any, data: LabelledData, C: float) -> Any:
+    (problem,) = LogisticRegressionMixin._problems_of(estimator, data, alpha_of_C(C, data.total_weight))
+    return problem
+
+
+def _with_alpha(problem: Problem | MultinomialProblem, alpha: float, l1_ratio: float) -> Any:
+    """Return the problem with another strength of the penalty: the data is not read."""
+    return replace(problem, penalty=elastic_net(alpha, l1_ratio))
+
+
+def logistic_path(X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, **parameters: Any) -> LogisticPath:
+    """Return the solutions of logistic regression for several strengths of the penalty.
+
+    Each is found from the last one, from strong to weak penalties, to the same optimality as a fit of its own.
+
+    Parameters
+    ----------
+    X : array_like or sparse, shape (n, d)
+    y : array_like, shape (n,)
+        Labels of any kind.
+    Cs : int or array_like
+        Inverse strengths, or how many between 1e-4 and 1e4.
+    sample_weight : array_like, shape (n,), optional
+    **parameters
+        Those of `LogisticRegression`, without C.
+
+    Returns
+    -------
+    LogisticPath
+        ``Cs, alphas, coefs, intercepts, optimality, n_passes, results``.
+
+    Raises
+    ------
+    ValueError
+        Cs are not positive, or what `LogisticRegression` raises.
+
+    Examples
+    --------
+    >>> path = logistic_path([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1], Cs=[0.1, 1.0])
+    >>> path.coefs[:, 0, 0].round(4)
+    array([0.0889, 0.4529])
+    """
+    estimator = LogisticRegression(**parameters)
+    inverse = as_Cs(Cs)
+    data = estimator._labelled(X, y, sample_weight)
+    results = solve_path(estimator, data, inverse)
+    for result in results:
+        estimator._warn(result)
+    unpacked = [estimator._unpacked([result.x]) for result in results]
+    return LogisticPath(
+        inverse,
+        np.array([alpha_of_C(float(C), data.total_weight) for C in inverse]),
+        np.stack([coef for coef, _ in unpacked]),
+        np.stack([intercept for _, intercept in unpacked]),
+        np.array([result.optimality for result in results]),
+        np.array([result.n_passes for result in results]),
+        results,
+    )

@@ -1,0 +1,71 @@
+"""What the regressors do alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from finitesum.arrays import Vector
+from finitesum.estimators.base import LinearEstimator, checked_weights
+from finitesum.losses import Loss, Squared
+from finitesum.problem import Problem
+
+
+class LinearRegressorMixin(RegressorMixin, LinearEstimator):
+    """A linear model u = x'w + b of numbers."""
+
+    def _problem(self, X: Any, y: Any, weights: Vector | None, loss: Loss, offset: Any = None) -> Problem:
+        return Problem.linear(
+            X,
+            y,
+            loss=loss,
+            alpha=self.alpha,
+            l1_ratio=self.l1_ratio,
+            fit_intercept=self.fit_intercept,
+            sample_weight=weights,
+            offset=offset,
+            constraint=self.constraint,
+        )
+
+    def _checked_fit_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector | None]:
+        X, y = self._checked_data(X, y, y_numeric=True)
+        return X, y, checked_weights(sample_weight, X)
+
+    def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
+        point = points[0]
+        return (point[:-1], float(point[-1])) if self.fit_intercept else (point, 0.0)
+
+    def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
+        if np.shape(self.coef_) != (n_columns,):
+            return None
+        point = np.asarray(self.coef_, dtype=np.float64)
+        return [np.append(point, self.intercept_) if self.fit_intercept else point]
+
+    def predict(self, X: Any) -> Any:
+        """Return x'w + b for each row.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        """
+        return self._decision(X)
+
+
+def dispersion_at(problem: Problem, x: Vector, objective: float, weights_sum: float) -> float:
+    """Return the factor of the covariance: the residual variance for least squares, 1 for other losses.
+
+    The variance is sum_i s_i r_i^2 / (S - p), with p the number of variables that are not 0.
+    """
+    if not isinstance(problem.loss, Squared):
+        return 1.0
+    d, penalty = problem.rows.n_columns, problem.penalty
+    penalised = sum(penalty.penalty_value(float(value)) for value in x[:d])
+    n_free = int(np.count_nonzero(x[:d])) + int(problem.has_intercept)
+    if weights_sum <= n_free:
+        raise ValueError(
+            f"standard errors need more than {n_free} observations for {n_free} variables, got {weights_sum:.6g}. "
+            "Leave standard_errors off."
+        )
+    return 2.0 * (objective - penalised) * weights_sum / (weights_sum - n_free)

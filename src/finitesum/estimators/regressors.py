@@ -1,0 +1,252 @@
+"""Linear regression with any loss, and Poisson regression."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from finitesum.arrays import Vector
+from finitesum.constraints import Constraint
+from finitesum.estimators.base import checked_weights
+from finitesum.estimators.covariance import covariance_at
+from finitesum.estimators.regression import LinearRegressorMixin, dispersion_at
+from finitesum.estimators.tasks import with_callbacks
+from finitesum.losses import Loss, Poisson, as_loss
+from finitesum.methods.base import Method
+
+
+class LinearRegressor(LinearRegressorMixin):
+    """Linear regression with any loss, penalty and constraint.
+
+    F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
+
+    over w in the set, with S the sum of the weights s_i and o_i known offsets. The intercept b is neither penalised nor
+    constrained. With the Poisson loss the prediction is exp(x'w + b + o).
+
+    Parameters
+    ----------
+    loss : {"squared", "huber", "poisson"} or Loss
+    alpha : float >= 0
+        Strength of the penalty, against the weighted mean of the losses.
+    l1_ratio : float in [0, 1]
+        0 is the l2 penalty, 1 the l1 penalty.
+    solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, n_threads, \
+callback, measure_every
+        As in `LinearClassifier`.
+    standard_errors : bool
+        Whether to set `cov_params_` and `standard_errors_`.
+
+    Attributes
+    ----------
+    coef_ : ndarray, shape (d,)
+    intercept_ : float
+    n_iter_ : int
+    n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_
+        As in `LinearClassifier`.
+    cov_params_, standard_errors_ : ndarray
+        As in `LogisticRegression`; for the squared loss times the residual variance sum_i s_i r_i^2 / (S - p).
+
+    Examples
+    --------
+    >>> model = LinearRegressor(alpha=0.0).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+    >>> model.coef_.round(6), round(model.intercept_, 6)
+    (array([2.]), 1.0)
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "squared",
+        *,
+        alpha: float = 1e-4,
+        l1_ratio: float = 0.0,
+        solver: str | Method = "auto",
+        step_size: float | str = "auto",
+        max_iter: float = 1000,
+        tol: float = 1e-8,
+        fit_intercept: bool = True,
+        constraint: Constraint | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_threads: int | None = None,
+        callback: Any = None,
+        measure_every: int = 0,
+        standard_errors: bool = False,
+    ) -> None:
+        self.loss = loss
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.constraint = constraint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_threads = n_threads
+        self.callback = callback
+        self.measure_every = measure_every
+        self.standard_errors = standard_errors
+
+    def _loss(self) -> Loss:
+        known = as_loss(self.loss)
+        if known.target_kind() == "sign":
+            raise ValueError(f"loss must be one for regression, such as squared or huber, got {self.loss!r}.")
+        return known
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        offset : array_like, shape (n,), optional
+            Added to each x'w + b.
+        """
+        loss = self._loss()
+        X, y, weights = self._checked_fit_data(X, y, sample_weight)
+        problem = self._problem(X, y, weights, loss, offset)
+        warm = self.warm_start and hasattr(self, "coef_")
+        starts: list[Vector | None] = [poisson_start(problem.targets, problem.weights, problem.offsets, problem.dim)]
+        use_start = isinstance(loss, Poisson) and self.fit_intercept and not warm
+        (result,) = self._run([problem], (X, y, sample_weight), starts if use_start else None)
+        if self.standard_errors:
+            total = float(X.shape[0] if weights is None else weights.sum())
+            dispersion = dispersion_at(problem, result.x, float(result.fun), total)
+            self.cov_params_ = covariance_at(problem, result.x, total, dispersion)
+            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+        return self
+
+    def predict(self, X: Any, offset: Any = None) -> Any:
+        """Return x'w + b + o for each row; its exponential with the Poisson loss.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        offset : array_like, shape (n,), optional
+            The offsets o; none when left out.
+        """
+        linear = self._decision(X)
+        if offset is not None:
+            linear = linear + np.asarray(offset, dtype=linear.dtype)
+        return np.exp(linear) if isinstance(self._loss(), Poisson) else linear
+
+
+def poisson_start(targets: Vector, weights: Vector, offsets: Vector, dim: int) -> Vector:
+    """Return the best model without columns: w = 0 and b = log(mean y / mean exp(o)).
+
+    Examples
+    --------
+    >>> poisson_start(np.array([1.0, 3.0]), np.array([0.5, 0.5]), np.zeros(2), 2).round(6)
+    array([0.      , 0.693147])
+    """
+    start = np.zeros(dim)
+    top = float(offsets.max())
+    mean, exposure = float(weights @ targets), float(weights @ np.exp(offsets - top))
+    if mean > 0.0 and exposure > 0.0:
+        start[-1] = math.log(mean / exposure) - top
+    return start
+
+
+class PoissonRegressor(LinearRegressor):
+    """Poisson regression with log link: counts y_i of mean exp(x_i'w + b + o_i).
+
+    F(w, b) = (1/S) sum_i s_i (exp(u_i) - y_i u_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),  u_i = x_i'w +
+    b + o_i
+
+    over w in the set: scikit-learn's objective but for a constant, with the same alpha. The intercept b is neither
+    penalised nor constrained. For counts over exposures e_i give offset = log(e_i), or fit the rates y_i / e_i with
+    sample_weight = e_i: both have the same solution where alpha is 0 (S differs).
+
+    Parameters
+    ----------
+    alpha : float >= 0
+        Strength of the penalty, against the weighted mean of the losses.
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
+n_threads, callback, measure_every, standard_errors
+        As in `LinearRegressor`.
+
+    Attributes
+    ----------
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
+standard_errors_
+        As in `LinearRegressor`.
+
+    Examples
+    --------
+    >>> model = PoissonRegressor(alpha=0.0).fit([[0.0], [0.0], [1.0]], [1, 3, 8], offset=[0.0, 0.0, 1.0])
+    >>> model.coef_.round(6), model.predict([[1.0]], offset=[1.0]).round(6)
+    (array([0.386294]), array([8.]))
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        l1_ratio: float = 0.0,
+        solver: str | Method = "auto",
+        step_size: float | str = "auto",
+        max_iter: float = 1000,
+        tol: float = 1e-8,
+        fit_intercept: bool = True,
+        constraint: Constraint | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_threads: int | None = None,
+        callback: Any = None,
+        measure_every: int = 0,
+        standard_errors: bool = False,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.constraint = constraint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_threads = n_threads
+        self.callback = callback
+        self.measure_every = measure_every
+        self.standard_errors = standard_errors
+
+    def _loss(self) -> Loss:
+        return Poisson()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return D^2 = 1 - deviance / deviance of the best constant rate: 1 is best.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+        sample_weight, offset : array_like, shape (n,), optional
+        """
+        y = np.asarray(y, dtype=np.float64)
+        weights = checked_weights(sample_weight, y)
+        exposures = np.ones(y.size) if offset is None else np.exp(np.asarray(offset, dtype=np.float64))
+        share = np.ones(y.size) if weights is None else weights
+        constant = exposures * (share @ y) / (share @ exposures)
+
+        def deviance(mean: Vector) -> float:
+            return float(share @ (xlogy(y, y) - xlogy(y, mean) - y + mean))
+
+        return 1.0 - deviance(self.predict(X, offset)) / deviance(constant)

@@ -1,0 +1,208 @@
+"""Ridge regression, exact by the normal equations, also from parts of the data one after the other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils.validation import validate_data
+
+from finitesum.arrays import Matrix, Vector
+from finitesum.constraints import Constraint
+from finitesum.estimators.base import X_CHECKS, checked_weights
+from finitesum.estimators.covariance import covariance_at
+from finitesum.estimators.regression import LinearRegressorMixin, dispersion_at
+from finitesum.estimators.tasks import with_callbacks
+from finitesum.losses import Squared
+from finitesum.methods.base import Method
+from finitesum.quadratics import solve_spd
+
+
+class Moments(NamedTuple):
+    """All that a least-squares problem needs of the data seen so far."""
+
+    total: float  # S
+    mean: Vector  # (d,)  of the columns
+    target_mean: float
+    gram: Matrix  # (d, d)  sum_i s_i (x_i - mean)(x_i - mean)'
+    pull: Vector  # (d,)  sum_i s_i (x_i - mean)(y_i - target_mean)
+
+
+def moments_of(X: Any, y: Vector, weights: Vector) -> Moments:
+    """Return the moments of some rows; sparse rows are not centred themselves.
+
+    Examples
+    --------
+    >>> moments_of(np.array([[0.0], [2.0]]), np.array([0.0, 1.0]), np.ones(2)).gram
+    array([[2.]])
+    """
+    total = float(weights.sum())
+    if total == 0.0:
+        d = X.shape[1]
+        return Moments(0.0, np.zeros(d), 0.0, np.zeros((d, d)), np.zeros(d))
+    mean, target_mean = np.asarray(X.T @ weights, dtype=np.float64) / total, float(weights @ y) / total
+    left = y - target_mean
+    if scipy.sparse.issparse(X):
+        X = X.astype(np.float64)
+        gram = (X.T @ X.multiply(weights[:, None]).tocsr()).toarray() - total * np.outer(mean, mean)
+        return Moments(total, mean, target_mean, gram, np.asarray(X.T @ (weights * left)))
+    centred = X - mean
+    scaled = centred * weights[:, None]
+    return Moments(total, mean, target_mean, centred.T @ scaled, scaled.T @ left)
+
+
+def joined(one: Moments, other: Moments) -> Moments:
+    """Return the moments of two sets of rows together.
+
+    Examples
+    --------
+    >>> rows, y = np.array([[0.0], [2.0]]), np.array([0.0, 1.0])
+    >>> parts = [moments_of(rows[[i]], y[[i]], np.ones(1)) for i in (0, 1)]
+    >>> joined(*parts).gram
+    array([[2.]])
+    """
+    total = one.total + other.total
+    if total == 0.0:
+        return one
+    share, step, rise = other.total / total, other.mean - one.mean, other.target_mean - one.target_mean
+    weight = one.total * share
+    return Moments(
+        total,
+        one.mean + share * step,
+        one.target_mean + share * rise,
+        one.gram + other.gram + weight * np.outer(step, step),
+        one.pull + other.pull + weight * rise * step,
+    )
+
+
+class Ridge(LinearRegressorMixin):
+    """Least squares with an l2 penalty: one step of Newton's method, which is the normal equations.
+
+    F(w, b) = (1/S) sum_i s_i (x_i'w + b - y_i)^2 / 2 + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)   over w in
+    the set
+
+    with S the sum of the weights s_i. Note that alpha stands against the mean: scikit-learn's Ridge(alpha=a), whose
+    alpha stands against the sum, is Ridge(alpha=a / S). The intercept b is neither penalised nor constrained.
+
+    Parameters
+    ----------
+    alpha : float >= 0
+        Strength of the penalty, against the weighted mean of the losses.
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
+n_threads, callback, measure_every, standard_errors
+        As in `LinearRegressor`. "auto" solves the normal equations where there is neither an l1 penalty nor a constraint.
+
+    Attributes
+    ----------
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
+standard_errors_
+        As in `LinearRegressor`. After `partial_fit`, `n_passes_` and `n_hessian_passes_` are 1 (each part was read once),
+        and there is no trace.
+
+    Examples
+    --------
+    >>> X, y = [[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]
+    >>> whole = Ridge(alpha=0.5).fit(X, y)
+    >>> parts = Ridge(alpha=0.5).partial_fit(X[:1], y[:1]).partial_fit(X[1:], y[1:])
+    >>> whole.coef_.round(6), parts.coef_.round(6)
+    (array([1.142857]), array([1.142857]))
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1e-3,
+        *,
+        l1_ratio: float = 0.0,
+        solver: str | Method = "auto",
+        step_size: float | str = "auto",
+        max_iter: float = 1000,
+        tol: float = 1e-8,
+        fit_intercept: bool = True,
+        constraint: Constraint | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_threads: int | None = None,
+        callback: Any = None,
+        measure_every: int = 0,
+        standard_errors: bool = False,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.solver = solver
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.constraint = constraint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_threads = n_threads
+        self.callback = callback
+        self.measure_every = measure_every
+        self.standard_errors = standard_errors
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        """
+        X, y, weights = self._checked_fit_data(X, y, sample_weight)
+        self.__dict__.pop("_moments", None)
+        problem = self._problem(X, y, weights, Squared())
+        (result,) = self._run([problem], (X, y, sample_weight))
+        if self.standard_errors:
+            total = float(X.shape[0] if weights is None else weights.sum())
+            dispersion = dispersion_at(problem, result.x, float(result.fun), total)
+            self.cov_params_ = covariance_at(problem, result.x, total, dispersion)
+            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model to these rows and all of the earlier calls together: exactly what `fit` finds on them.
+
+        The first call, and the first after `fit`, begins anew. d^2 numbers are kept, no rows.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+        sample_weight : array_like, shape (n,), optional
+
+        Raises
+        ------
+        ValueError
+            The model has an l1 penalty or a constraint: only the normal equations are known from parts.
+        """
+        if (self.alpha > 0.0 and self.l1_ratio > 0.0) or self.constraint is not None:
+            raise ValueError("partial_fit needs l1_ratio=0 and no constraint: use fit on all rows.")
+        known: Moments | None = getattr(self, "_moments", None)
+        X, y = validate_data(self, X, y, reset=known is None, y_numeric=True, **X_CHECKS)
+        weights = checked_weights(sample_weight, X)
+        part = moments_of(X, np.asarray(y, np.float64), np.ones(X.shape[0]) if weights is None else weights)
+        self._moments = part if known is None else joined(known, part)
+        self._solve_moments(X.dtype)
+        return self
+
+    def _solve_moments(self, dtype: Any) -> None:
+        seen = self._moments
+        hessian, right = seen.gram / seen.total, seen.pull / seen.total
+        if not self.fit_intercept:
+            hessian = hessian + np.outer(seen.mean, seen.mean)
+            right = right + seen.target_mean * seen.mean
+        hessian[np.diag_indices_from(hessian)] += self.alpha
+        coef = solve_spd(hessian, right)
+        lacking = hessian @ coef - right
+        coef -= solve_spd(hessian, lacking)
+        self.coef_ = coef.astype(dtype)
+        self.intercept_ = float(seen.target_mean - seen.mean @ coef) if self.fit_intercept else 0.0
+        self.optimality_ = float(np.linalg.norm(hessian @ coef - right))
+        self.n_iter_, self.n_passes_, self.n_hessian_passes_, self.solver_ = 1, 1.0, 1.0, "newton"

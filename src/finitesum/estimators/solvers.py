@@ -1,0 +1,129 @@
+"""Which method an estimator's `solver` means on a problem, and which ones can be chosen.
+
+"auto" is Newton's method for plain least squares, where it is one step; `finitesum.methods.auto` chooses for the rest.
+
+A solver is offered where it reaches the optimum to high accuracy. The projected methods, which approach it like 1 /
+sqrt(t), are offered for losses with kinks alone; `ig`, which settles near it, is not offered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from finitesum.methods import METHODS
+from finitesum.methods.auto import choose
+from finitesum.methods.base import Method, require_suited
+from finitesum.methods.interior_point import InteriorPoint, suits_interior_points
+from finitesum.methods.linear_program import LinearProgram, suits_linear_program
+from finitesum.methods.multinomial_newton import MultinomialNewton
+from finitesum.multinomial import MultinomialProblem
+from finitesum.problem import Problem
+
+AnyProblem = Problem | MultinomialProblem
+
+#: Up to so many variables a method may keep a square matrix of them, where none was asked for.
+MATRIX_UP_TO = 3000
+
+#: Methods for one kind of problem, which are not in the table of methods.
+SPECIAL = {
+    "interior-point": (InteriorPoint, suits_interior_points),
+    "linear-program": (LinearProgram, suits_linear_program),
+}
+
+
+def default_solver(problem: AnyProblem, tol: float, n_threads: int) -> Method:
+    """Return the method that "auto" stands for on a problem."""
+    plain = isinstance(problem, Problem) and problem.is_smooth and problem.dim <= MATRIX_UP_TO
+    if plain and problem.loss.jerk_bound() == 0.0:  # type: ignore[union-attr]
+        return _made("newton", problem)
+    return choose(problem, tol, n_threads).method
+
+
+def as_solver(
+    solver: str | Method, step_size: Any, problem: AnyProblem, *, tol: float = 1e-10, n_threads: int | None = None
+) -> Method:
+    """Return the method that a solver's name and step size mean on a problem.
+
+    Parameters
+    ----------
+    solver : str or Method
+    step_size : float or "auto"
+    problem : Problem or MultinomialProblem
+    tol : float >= 0
+        The optimality that will be asked for, which "auto" looks at.
+    n_threads : int, optional
+        Threads that "auto" may use.
+
+    Raises
+    ------
+    ValueError
+        The solver is unknown or cannot treat the problem; the message lists those that can.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0]], [0.5, 1.0, 2.0], loss="squared")
+    >>> as_solver("auto", "auto", problem)
+    Newton(step_size='auto')
+    >>> as_solver("saga", 0.1, problem)
+    SAGA(step_size=0.1)
+    """
+    if not isinstance(solver, str):
+        if not isinstance(solver, Method):
+            raise ValueError(f"solver must be a name or a method, got {solver!r}.")  # noqa: TRY004
+        if step_size != "auto":
+            raise ValueError("step_size goes with a solver's name; give it to the method itself instead.")
+        require_suited(solver, problem)
+        return solver
+    name = solver.lower().replace("_", "-")
+    if name == "auto":
+        if step_size != "auto":
+            raise ValueError(
+                f'step_size goes with a solver: name one, or leave step_size at "auto", got {step_size!r}.'
+            )
+        return default_solver(problem, tol, n_threads or 1)
+    if name not in (known := offered(problem)):
+        what = "several classes" if isinstance(problem, MultinomialProblem) else type(problem.loss).__name__
+        if not known:
+            raise ValueError(f"no solver treats {what} with this penalty and constraint. Change one of them.")
+        raise ValueError(f"solver must be one of auto, {', '.join(known)} for {what} here, got {solver!r}.")
+    if step_size == "auto":
+        return _made(name, problem)
+    if "step_size" not in _class(name, problem).__dataclass_fields__:
+        raise ValueError(f'solver {name} has no step size: leave step_size at "auto", got {step_size!r}.')
+    return _made(name, problem, step_size=step_size)
+
+
+def offered(problem: AnyProblem) -> list[str]:
+    """Return the names of the solvers that can be chosen on a problem.
+
+    Examples
+    --------
+    >>> offered(Problem.linear([[0.0], [1.0]], [0, 1], loss="hinge", alpha=0.1))[0]
+    'interior-point'
+    """
+    if isinstance(problem, MultinomialProblem):
+        return ["newton"]
+    special = [name for name, (_, suits) in SPECIAL.items() if suits(problem)]
+    return special + [name for name in METHODS if name != "ig" and _is_offered(name, problem)]
+
+
+def _is_offered(name: str, problem: Problem) -> bool:
+    cls = METHODS[name]
+    if "kinks" in cls.handles and problem.loss.is_smooth():
+        return False
+    try:
+        require_suited(cls, problem)  # type: ignore[arg-type]
+    except ValueError:
+        return False
+    return True
+
+
+def _made(name: str, problem: AnyProblem, **options: Any) -> Method:
+    made: Method = _class(name, problem)(**options)
+    return made
+
+
+def _class(name: str, problem: AnyProblem) -> Any:
+    if isinstance(problem, MultinomialProblem):
+        return MultinomialNewton
+    return SPECIAL[name][0] if name in SPECIAL else METHODS[name]

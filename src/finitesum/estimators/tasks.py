@@ -1,0 +1,84 @@
+"""scikit-learn's callbacks (`sklearn.callback`, from 1.9): the tasks of a fit, where that module is there.
+
+A fit is a task; where several problems are solved, each is one below it; each pass over the data is a task below these. A
+callback that answers True after a pass ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+    HAS_CALLBACKS = True
+except ImportError:
+    HAS_CALLBACKS = False
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands in for scikit-learn's class of this name."""
+
+    def with_callbacks(method: Method) -> Method:
+        """Return the method: there are no callbacks to manage."""
+        return method
+
+
+__all__ = ["HAS_CALLBACKS", "CallbackSupportMixin", "FitTasks", "with_callbacks"]
+
+
+class FitTasks:
+    """The tasks of one fit."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any, n_problems: int) -> None:
+        self._estimator, self._X, self._y = estimator, X, y
+        self._metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        self._root: Any = None
+        if HAS_CALLBACKS:
+            several = n_problems > 1
+            self._root = estimator._init_callback_context(
+                max_subtasks=n_problems if several else None, sequential_subtasks=not several
+            )
+            self._begin(self._root)
+        self.are_watched = bool(getattr(estimator, "_skl_callbacks", []))
+        self._n_problems = n_problems
+
+    def _begin(self, context: Any) -> None:
+        context.call_on_fit_task_begin(estimator=self._estimator, X=self._X, y=self._y, metadata=self._metadata)
+
+    def _end(self, context: Any, attributes: Callable[[], dict[str, Any]] | None = None) -> bool:
+        return bool(
+            context.call_on_fit_task_end(
+                estimator=self._estimator,
+                X=self._X,
+                y=self._y,
+                metadata=self._metadata,
+                reconstruction_attributes=attributes,
+            )
+        )
+
+    def of_problem(self, k: int) -> Any:
+        """Return the context that the passes on problem k belong to."""
+        if self._root is None or self._n_problems == 1:
+            return self._root
+        context = self._root.subcontext(task_name="class", task_id=k, max_subtasks=None)
+        self._begin(context)
+        return context
+
+    def after_pass(self, context: Any, attributes: Callable[[], dict[str, Any]] | None) -> bool:
+        """Tell the callbacks of a pass; return whether one of them wants to stop."""
+        task = context.subcontext(task_name="pass")
+        self._begin(task)
+        return self._end(task, attributes)
+
+    def end_of_problem(self, context: Any) -> None:
+        """Tell the callbacks that a problem is solved."""
+        if context is not None and context is not self._root:
+            self._end(context)
+
+    def end(self, attributes: Callable[[], dict[str, Any]]) -> None:
+        """Tell the callbacks that the fit is over."""
+        if self._root is not None:
+            self._end(self._root, attributes)
