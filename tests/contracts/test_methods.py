@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 from contracts.problems import FORMATS, as_format, make_pair
-from oracles import heavy_ball
+from oracles import heavy_ball, iqn, newton_type, svrg, svrg2
 from oracles import methods as oracles
 
 from finitesum import METHODS, Problem, minimize
@@ -43,6 +43,21 @@ ORACLES = {
         {"step_size": 0.2, "extrapolation": 0.5},
         lambda F, x, orders: oracles.ciag(F, x, orders, 0.2, 0.5),
     ),
+    "svrg": ({"step_size": 0.07}, lambda F, x, orders: svrg.svrg(F, x, orders, 0.07)),
+    "acc-svrg": (
+        {"step_size": 0.07, "momentum": 0.6},
+        lambda F, x, orders: svrg.acc_svrg(F, x, orders, 0.07, 0.6),
+    ),
+    "svrg2": ({"step_size": 0.1}, lambda F, x, orders: svrg2.svrg2(F, x, orders, 0.1, "full")),
+    "nim": (
+        {"step_size": 0.8, "solver": "exact", "warm_start_method": "full"},
+        lambda F, x, orders: newton_type.nim(F, x, orders, 0.8, full=True),
+    ),
+    "iqn": (
+        {"step_size": 0.6, "initial": 0.7},
+        lambda F, x, orders: (state[0] for state in iqn.iqn(F, x, orders, 0.7, 0.6)),
+    ),
+    "newton": ({"step_size": 0.7}, lambda F, x, orders: newton_type.newton(F, x, len(orders), 0.7)),
     "psg": ({"step_size": 0.2}, projected(lambda *p: heavy_ball.displacement(*p, ROOT, beta=0.0))),
     "hb": ({"step_size": 0.2}, projected(lambda *p: heavy_ball.displacement(*p, ROOT))),
     "nag": ({"step_size": 0.2}, projected(lambda *p: heavy_ball.extrapolation(*p, 0.2))),
@@ -79,6 +94,12 @@ COUNTS = {
     "saga": lambda k, m: (k * m, 0),
     "ciag": lambda k, m: (k * m, k * m),
     "a-ciag": lambda k, m: (k * m, k * m),
+    "svrg": lambda k, m: ((1 + 2 * k) * m, 0),
+    "acc-svrg": lambda k, m: ((1 + 2 * k) * m, 0),
+    "svrg2": lambda k, m: ((1 + 2 * k) * m, (1 + k) * m),
+    "nim": lambda k, m: ((1 + k) * m, (1 + k) * m),
+    "iqn": lambda k, m: ((1 + k) * m, 0),
+    "newton": lambda k, m: ((1 + k) * m, k * m),
     **dict.fromkeys(CLOSE, lambda k, m: (k * m, 0)),
 }
 
@@ -205,7 +226,7 @@ def test_counts_component_gradients_and_hessians_exactly(name):
         assert (state.n_gradients, state.n_hessians) == COUNTS[name](k, problem.n_components)
 
 
-@pytest.mark.parametrize("name", [n for n in WITH_ORACLE if n not in ("fg", "afg")])
+@pytest.mark.parametrize("name", [n for n in WITH_ORACLE if n not in ("fg", "afg", "newton")])
 def test_visits_in_the_given_order(name):
     problem, oracle = make_pair("csr32")
     options, recursion = ORACLES[name]
