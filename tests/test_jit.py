@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -229,6 +230,66 @@ def test_threads_run_kernels_to_the_same_bits():
 @compiler.kernel_part
 def _scaled_sum(pair):
     return pair.total() * pair.scale
+
+
+@compiler.kernel_part
+def _product_less(a, b, c):
+    return a * b - c
+
+
+@compiler.reassociated_part
+def _sum_of_differences(values, b, c):
+    total = 0.0
+    for value in values:
+        total += _product_less(value, b, c)
+    return total
+
+
+@compiler.kernel
+def _differences_first_met_in_a_sum(values, b, c):
+    return _sum_of_differences(values, b, c), _product_less(values[0], b, c)
+
+
+def test_a_part_is_rounded_as_written_whoever_calls_it_first():
+    a, b = 1.0 - 2.0**-53, 1e5
+    assert _differences_first_met_in_a_sum(np.array([a]), b, a * b) == (0.0, 0.0)  # fused, it would be 3.4e-12
+
+
+def test_old_kernels_go_when_a_new_version_begins_its_own(choose_folder, tmp_path):
+    kernels = choose_folder().parent
+    shutil.rmtree(kernels)
+    for name in ("0123456789abcdef", "fedcba9876543210", "0123456789ABCDEF", "notes", "0123456789abcde"):
+        (kernels / name).mkdir(parents=True)
+        (kernels / name / "kernel.nbc").write_bytes(b"code")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").touch()
+    (kernels / ("a" * 16)).symlink_to(elsewhere, target_is_directory=True)
+    old = time.time() - 31 * 86_400
+    for name in sorted(path.name for path in kernels.iterdir()):
+        if name != "fedcba9876543210":
+            os.utime(kernels / name, (old, old))
+    folder = choose_folder()
+    left = {path.name for path in kernels.iterdir()}
+    assert left == {folder.name, "fedcba9876543210", "0123456789ABCDEF", "notes", "0123456789abcde", "a" * 16}
+    assert (elsewhere / "file").exists()
+    os.utime(kernels / "fedcba9876543210", (old, old))
+    assert choose_folder() == folder
+    assert (kernels / "fedcba9876543210").exists()  # a start that makes no folder looks at none
+    assert compiler.prune(folder, 0.0) == (1, 4)
+
+
+def test_what_cannot_be_removed_is_no_error(choose_folder, monkeypatch):
+    folder = choose_folder()
+    (folder.parent / "0123456789abcdef").mkdir()
+
+    def forbidden(_path):
+        raise PermissionError
+
+    monkeypatch.setattr(shutil, "rmtree", forbidden)
+    assert compiler.prune(folder, 0.0) == (0, 0)
+    monkeypatch.setattr(Path, "iterdir", forbidden)
+    assert compiler.prune(folder, 0.0) == (0, 0)
 
 
 def test_methods_compile_where_all_fields_are_of_one_type_and_where_they_are_not():

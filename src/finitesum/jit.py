@@ -21,12 +21,16 @@ With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import getpass
 import hashlib
 import inspect
 import os
+import re
+import shutil
 import tempfile
+import time
 import types as python_types
 import uuid
 import warnings
@@ -45,10 +49,17 @@ R = TypeVar("R")
 T = TypeVar("T", bound=type)
 
 PACKAGE = Path(__file__).parent
+
+#: Compiled kernels of other versions that nothing was written to for so long go when a new version begins its own.
+STALE_SECONDS = 30 * 86_400.0
+
 COMPILED: bool = not numba.config.DISABLE_JIT
 
 #: Lets the compiler sum in any order and fuse multiply with add: for dot products, where no order is the right one.
 REASSOCIATE = frozenset({"reassoc", "contract"})
+
+#: Said of every other function, because numba compiles one that says nothing as its first caller is compiled.
+AS_WRITTEN: dict[str, Any] = {"fastmath": False}
 
 
 @functools.cache
@@ -82,6 +93,28 @@ def _cache_candidates() -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"finitesum-{_user()}"
 
 
+def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
+    """Remove the folders beside a cache folder that other versions left and that were not written to for so long.
+
+    Only folders of our own and named by a stamp are touched; what cannot be removed stays, without an error. Returned are
+    their number and bytes.
+    """
+    removed = freed = 0
+    with contextlib.suppress(OSError):
+        for other in folder.parent.iterdir():
+            if other == folder or not re.fullmatch(r"[0-9a-f]{16}", other.name):
+                continue
+            with contextlib.suppress(OSError):  # another process removes it as well, or it must not be removed
+                if other.is_symlink() or not other.is_dir() or not _is_ours(other):
+                    continue
+                if time.time() - other.stat().st_mtime < stale_seconds:
+                    continue
+                size = sum(file.stat().st_size for file in other.rglob("*") if file.is_file())
+                shutil.rmtree(other)
+                removed, freed = removed + 1, freed + size
+    return removed, freed
+
+
 def _is_ours(folder: Path) -> bool:
     return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
@@ -99,12 +132,16 @@ def cache_folder() -> Path | None:
     for candidate in _cache_candidates():
         folder = candidate / source_stamp()
         try:
+            is_new = not folder.exists()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             in_temp = candidate.parent == Path(tempfile.gettempdir())  # where everybody may make a folder
             if not _is_ours(folder) or (in_temp and not _is_ours(candidate)):
                 continue  # somebody else's folder: its machine code is not to be trusted
             with tempfile.TemporaryFile(dir=folder):
-                return folder
+                pass
+            if is_new:
+                prune(folder, STALE_SECONDS)
+            return folder
         except OSError:
             continue
     warnings.warn(
@@ -181,8 +218,8 @@ class Kernel:
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self._uncached = numba.njit(nogil=True)(function)
-        self._cached = numba.njit(nogil=True)(function)
+        self._uncached = numba.njit(nogil=True, **AS_WRITTEN)(function)
+        self._cached = numba.njit(nogil=True, **AS_WRITTEN)(function)
         if cache_folder() is not None and Path(inspect.getfile(function)).is_file():
             self._cached._cache = _KernelCache(function)
 
@@ -209,12 +246,14 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that only kernels call; it becomes a part of each of them."""
-    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False)(function)) if COMPILED else function
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, **AS_WRITTEN)(function)) if COMPILED else function
 
 
 def inlined_part(function: Callable[P, R]) -> Callable[P, R]:
     """Do as `kernel_part`, and paste the function where it is called: for the inner loop of a kernel that is all calls."""
-    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, inline="always")(function)) if COMPILED else function
+    if not COMPILED:
+        return function
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, inline="always", **AS_WRITTEN)(function))
 
 
 def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
@@ -253,7 +292,7 @@ def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
         copy = python_types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
         copy.__signature__ = signature  # type: ignore[attr-defined]
         # What numba.extending.overload_method does, with a template of our own.
-        options = {"jit_options": {"_nrt": False}}
+        options = {"jit_options": {"_nrt": False, **AS_WRITTEN}}
         infer_getattr(
             make_overload_attribute_template(numba_type, name, copy, inline="never", base=_MethodTemplate, **options)
         )

@@ -10,7 +10,7 @@ import pytest
 from finitesum import METHODS
 from finitesum.cli import warmup as warmup_module
 from finitesum.datasets import list_datasets
-from finitesum.jit import COMPILED, Kernel
+from finitesum.jit import COMPILED, Kernel, prune
 
 
 def test_methods(run):
@@ -76,7 +76,7 @@ def test_stale_kernels_are_removed(tmp_path):
     long_ago = time.time() - 10 * warmup_module.STALE_SECONDS
     for folder in (current, old, other):
         os.utime(folder, (long_ago, long_ago))
-    assert warmup_module.prune(current) == (1, 5)
+    assert prune(current, warmup_module.STALE_SECONDS) == (1, 5)
     assert sorted(folder.name for folder in tmp_path.iterdir()) == ["a" * 16, "c" * 16, "notes"]
 
 

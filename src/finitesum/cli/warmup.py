@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +45,7 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
 
     Compiled kernels of other versions of finitesum, unused for a day, are removed.
     """
-    from finitesum.jit import COMPILED, cache_folder
+    from finitesum.jit import COMPILED, cache_folder, prune
     from finitesum.losses import as_loss
 
     if not COMPILED:
@@ -60,7 +58,7 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     for signature in _with_progress(signatures, console):
         compile_all(signature)
     seconds = time.perf_counter() - started
-    removed, freed = (0, 0) if folder is None else prune(folder)
+    removed, freed = (0, 0) if folder is None else prune(folder, STALE_SECONDS)
     size = 0 if folder is None else _size(folder)
     report = {
         "signatures": [signature._asdict() for signature in signatures],
@@ -122,23 +120,6 @@ def _with_progress(signatures: list[Signature], console: Console) -> Iterator[Si
             progress.update(task, description=" ".join(signature))
             yield signature
             progress.advance(task)
-
-
-def prune(folder: Path) -> tuple[int, int]:
-    """Remove the folders beside the current one that older versions left; return how many, and their bytes."""
-    removed = freed = 0
-    for other in folder.parent.iterdir():
-        if other == folder or not other.is_dir() or not re.fullmatch(r"[0-9a-f]{16}", other.name):
-            continue
-        try:
-            if time.time() - other.stat().st_mtime < STALE_SECONDS:
-                continue
-            size = _size(other)
-            shutil.rmtree(other)
-        except OSError:  # another process removed it, or it is not ours
-            continue
-        removed, freed = removed + 1, freed + size
-    return removed, freed
 
 
 def _size(folder: Path) -> int:
