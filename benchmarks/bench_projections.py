@@ -47,7 +47,7 @@ def main(dim: int) -> None:
     rng = np.random.default_rng(0)
     out = np.empty(dim)
     metric, weights = 10.0 ** rng.uniform(-4, 0, dim), 10.0 ** rng.uniform(-1, 1, dim)
-    columns = ["l1", "l1, metric", "l1 weights, metric", "simplex", "simplex, metric", "l2, metric"]
+    columns = ["l1", "l1, metric", "l1 weights", "l1 weights, metric", "simplex", "simplex, metric", "l2, metric"]
     print(f"{dim} variables; milliseconds, and in brackets the part of one np.sort")
     print(f"{'vector':<14} {'radius/norm':>11} {'np.sort':>8}", *(f"{column:>19}" for column in columns))
     for name, x in vectors(rng, dim).items():
@@ -65,6 +65,7 @@ def main(dim: int) -> None:
                     lambda x=x: np.sort(x),
                     euclidean(L1Ball(radius)),
                     in_metric(L1Ball(radius)),
+                    euclidean(L1Ball(radius, weights)),
                     in_metric(L1Ball(radius, weights)),
                     euclidean(Simplex(radius)),
                     in_metric(Simplex(radius)),

@@ -19,12 +19,16 @@ fixing [1]_, [2]_, here in any metric). A sweep costs O(d).
 *   **Few sweeps.** By convexity phi_new / phi_old + phi'_new / phi'_old <= 1 in every step, so that phi phi' falls by a
     factor of 4 at least: with phi from d to 1e-16 and slopes over ten orders of magnitude that is 70 sweeps at worst, never
     d of them. It is two to ten on everything met in practice, and some four from the first guess, which is the root for
-    one coordinate in 64.
+    one coordinate in 64. What lies below a threshold lies below all later ones: blocks with nothing above are passed over.
 *   **No cancellation.** Where the root is within a factor 2 of the largest height, all thresholds are measured downwards
     from that height. The differences are then exact (Sterbenz), so that a total of 1e-20 under entries of size 1 is no
     problem; measured from 0 they would be rounding errors.
 *   **Feasible.** At the end the exact sum (split in a high part, whose sum has no rounding error, and a low part [3]_)
-    gives a last correction of lam, as a number of its own, by which the constraint holds to 1 ulp of tau.
+    gives a last correction of lam, as a number of its own, by which the constraint holds to 1 ulp of tau; what a
+    coordinate cut off at 0 still leaves goes to the coordinate of largest k_i, where it costs least.
+*   **As good as float64 can hold.** The result is the exact projection of a point within some roundings of x. Where s
+    spans many orders of magnitude the optimality condition itself cannot be met better: s_i (x_i - y_i) = lam holds to
+    s_i |x_i| 2^-53, however y is found, and lam may be that small.
 
 References
 ----------
@@ -34,13 +38,13 @@ References
 .. [3] Rump, Ogita, Oishi, "Accurate floating-point summation, part I: faithful rounding", SIAM J. Sci. Comput. 31 (2008).
 """
 
-import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from finitesum.arrays import Vector
-from finitesum.jit import compilable, kernel_part, reassociated_part
+from finitesum.constraints.exact_sums import Reading, copy_into, high_part, split_sum, splitter, weighted_size
+from finitesum.jit import kernel_part, reassociated_part
 
 #: A plain sum is within this factor of the exact one.
 SLACK = 1e-9
@@ -53,31 +57,12 @@ SAMPLE_SHARE = 64
 SAMPLE_BLOCKS = 32
 SAMPLE_SWEEPS = 20
 
+#: Sweeps pass over those of 62 blocks that have nothing above the threshold any more.
+N_BLOCKS = 62
+SHORTEST_BLOCK = 256
 
-class Reading(Protocol):
-    """How an entry of an array is read that may be absent."""
-
-    def entry_of(self, values: Vector, index: int) -> float: ...
-
-
-@compilable
-class AsGiven(NamedTuple):
-    """Reads what the array holds."""
-
-    unused: float = 0.0  # a tuple without fields cannot be called in kernels
-
-    def entry_of(self, values: Vector, index: int) -> float:
-        return float(values[index])
-
-
-@compilable
-class AllOnes(NamedTuple):
-    """Reads 1 everywhere; the array is not looked at."""
-
-    unused: float = 0.0
-
-    def entry_of(self, values: Vector, index: int) -> float:
-        return 1.0
+#: How far a start right of the root is taken back, and how often, before Newton's step to the left is taken.
+STEP_BACK, MAX_STEPS_BACK = 1 / 16, 4
 
 
 class Terms(NamedTuple):
@@ -91,9 +76,8 @@ class Terms(NamedTuple):
     weights_reading: Reading
 
 
-# The loops below divide by np.divide, because the bare operator raises on zero in compiled code, and a loop that may raise
-# is not vectorised. What is computed for one coordinate stands in functions of its own, so that it is rounded as written;
-# only the sums over the coordinates may be taken in any order.
+# The loops divide by np.divide: the bare operator may raise in compiled code, and such a loop is not vectorised. What is
+# computed for one coordinate stands in functions of its own, rounded as written; only sums are taken in any order.
 
 
 @kernel_part
@@ -102,6 +86,19 @@ def _height(terms: Terms, i: int, origin: float) -> float:
     s = terms.metric_reading.entry_of(terms.metric, i)
     c = terms.weights_reading.entry_of(terms.weights, i)
     return float(np.divide(max(x, terms.mirror * x) * s, c)) - origin
+
+
+@kernel_part
+def _lift(terms: Terms, i: int) -> float:
+    """Return the height times the weight."""
+    x = terms.x[i]
+    return float(max(x, terms.mirror * x) * terms.metric_reading.entry_of(terms.metric, i))
+
+
+@kernel_part
+def _bar(terms: Terms, i: int, threshold: float) -> float:
+    """Return what the lift is above exactly if the height is above the threshold."""
+    return threshold * terms.weights_reading.entry_of(terms.weights, i)
 
 
 @kernel_part
@@ -123,25 +120,47 @@ def _weighted(terms: Terms, i: int) -> float:
 
 @kernel_part
 def _top(terms: Terms) -> float:
-    """Return the largest height. Four running maxima, because one would wait for itself."""
-    top0 = top1 = top2 = top3 = -np.inf
-    d = terms.x.shape[0]
-    whole = d - d % 4
-    for i in range(0, whole, 4):
+    """Return the largest height. Two running maxima, because one would wait for itself."""
+    top0 = top1 = -np.inf
+    for i in range(0, terms.x.shape[0] - 1, 2):
         z0, z1 = _height(terms, i, 0.0), _height(terms, i + 1, 0.0)
-        z2, z3 = _height(terms, i + 2, 0.0), _height(terms, i + 3, 0.0)
         top0 = z0 if z0 > top0 else top0
         top1 = z1 if z1 > top1 else top1
-        top2 = z2 if z2 > top2 else top2
-        top3 = z3 if z3 > top3 else top3
-    for i in range(whole, d):
-        top0 = max(top0, _height(terms, i, 0.0))
-    return max(max(top0, top1), max(top2, top3))
+    return max(max(top0, top1), _height(terms, terms.x.shape[0] - 1, 0.0))
+
+
+class Sums(NamedTuple):
+    """What a sweep tells of the coordinates above a threshold: sum k (z - origin), sum k, how many, how many far above."""
+
+    moment: float
+    slope: float
+    n_above: float
+    n_far: float
 
 
 @reassociated_part
-def _sums_above(terms: Terms, origin: float, threshold: float) -> tuple[float, float, float]:
-    """Return sum k (z - origin), sum k and the number of the coordinates with z - origin > threshold."""
+def _sums_above(terms: Terms, threshold: float) -> Sums:
+    """Return the sums over z > threshold, measured from 0. Far is where z - |z| / 2 > threshold.
+
+    z > threshold is s u > threshold c, and k z is c u: one division less, or two.
+    """
+    far = (2.0 if threshold > 0.0 else 2.0 / 3.0) * threshold
+    moment = slope = count = n_far = 0.0
+    for i in range(terms.x.shape[0]):
+        lift = _lift(terms, i)
+        above = lift > _bar(terms, i, threshold)
+        k = _slope(terms, i)
+        u = _weighted(terms, i)
+        moment += u if above else 0.0
+        slope += k if above else 0.0
+        count += 1.0 if above else 0.0
+        n_far += 1.0 if lift > _bar(terms, i, far) else 0.0
+    return Sums(moment, slope, count, n_far)
+
+
+@reassociated_part
+def _sums_above_from(terms: Terms, origin: float, threshold: float) -> Sums:
+    """Return the sums over z - origin > threshold, measured from the origin; none of them is far."""
     moment = slope = count = 0.0
     for i in range(terms.x.shape[0]):
         z = _height(terms, i, origin)
@@ -151,7 +170,7 @@ def _sums_above(terms: Terms, origin: float, threshold: float) -> tuple[float, f
         moment += k * z
         slope += k
         count += 1.0 if above else 0.0
-    return moment, slope, count
+    return Sums(moment, slope, count, 0.0)
 
 
 @kernel_part
@@ -167,70 +186,132 @@ def _cut(terms: Terms, start: int, stop: int) -> Terms:
 
 
 @kernel_part
-def _guess(terms: Terms, total: float, floor: float) -> float:
-    """Return about the root of phi, from one coordinate in 64, taken in 32 blocks; `floor` where that says nothing."""
+def _guess(terms: Terms, total: float, floor: float, norm: float) -> float:
+    """Return about the root of phi, from one coordinate in 64, taken in 32 blocks; `floor` where that says nothing.
+
+    The total for the sample is its share of the norm, which few large entries may hold; 1/64 where there is no norm.
+    """
     d = terms.x.shape[0]
     length = d // (SAMPLE_BLOCKS * SAMPLE_SHARE)
     if length < 8:
         return floor
-    threshold, known = floor, -1.0
-    for _ in range(SAMPLE_SWEEPS):
-        moment = slope = count = 0.0
+    threshold, known, share = floor, -1.0, 1.0 / SAMPLE_SHARE
+    for sweep in range(SAMPLE_SWEEPS):
+        moment = slope = n_above = 0.0
         for block in range(SAMPLE_BLOCKS):
             start = block * (d // SAMPLE_BLOCKS)
-            sums = _sums_above(_cut(terms, start, start + length), 0.0, threshold)
-            moment += sums[0]
-            slope += sums[1]
-            count += sums[2]
-        if count == known or slope == 0.0:
+            sums = _sums_above(_cut(terms, start, start + length), threshold)
+            moment += sums.moment
+            slope += sums.slope
+            n_above += sums.n_above
+        if sweep == 0 and norm > 0.0:
+            share = moment / norm
+        if n_above == known or slope == 0.0:
             break
-        known = count
-        threshold = max(threshold, (moment - total / SAMPLE_SHARE) / slope)
+        known = n_above
+        threshold = max(threshold, (moment - share * total) / slope)
     return threshold
 
 
 @kernel_part
-def _climb(terms: Terms, total: float, origin: float, floor: float, start: float) -> tuple[float, float]:
-    """Return the root of phi, measured from origin and known to be >= floor, and the slope there.
+def _all_blocks(d: int) -> int:
+    """Return the set of all blocks, as bits. Few coordinates make one block."""
+    return (1 << N_BLOCKS) - 1 if d >= N_BLOCKS * SHORTEST_BLOCK else 1
 
-    By Newton steps: up, save perhaps the first.
+
+@kernel_part
+def _bounds(d: int, block: int) -> tuple[int, int]:
+    """Return the first coordinate of a block and the one behind its last."""
+    if d < N_BLOCKS * SHORTEST_BLOCK:
+        return 0, d
+    return d * block // N_BLOCKS, d * (block + 1) // N_BLOCKS
+
+
+@kernel_part
+def _sweep(terms: Terms, origin: float, threshold: float, blocks: int) -> tuple[Sums, int]:
+    """Return the sums over what lies above in the given blocks, and the blocks where something does."""
+    moment = slope = n_above = n_far = 0.0
+    seen, block = 0, 0
+    while blocks >> block:
+        if (blocks >> block) & 1:
+            start, stop = _bounds(terms.x.shape[0], block)
+            part = _cut(terms, start, stop)
+            sums = _sums_above(part, threshold) if origin == 0.0 else _sums_above_from(part, origin, threshold)
+            moment += sums.moment
+            slope += sums.slope
+            n_above += sums.n_above
+            n_far += sums.n_far
+            if sums.n_above > 0.0:
+                seen |= 1 << block
+        block += 1
+    return Sums(moment, slope, n_above, n_far), seen
+
+
+@kernel_part
+def _climb(terms: Terms, total: float, origin: float, floor: float, start: float) -> tuple[float, Sums]:
+    """Return the root of phi, measured from origin and known to be >= floor, and the sums there.
+
+    By Newton steps, each of which ends at or left of the root, for phi is convex. Right of the root, where only a start
+    can be, they may end far left, so that the next point is rather a sixteenth as high.
     """
     root, point = floor, start
     known = -1.0  # how many coordinates were above the last point
+    blocks, n_back = _all_blocks(terms.x.shape[0]), 0
     while True:
-        moment, slope, count = _sums_above(terms, origin, point)
-        if count == known or slope == 0.0:
-            return root, slope
-        step = (moment - total) / slope
-        if step > root:
-            root, point, known = step, step, count
+        sums, seen = _sweep(terms, origin, point, blocks)
+        if sums.n_above == known or (sums.slope == 0.0 and point == root):
+            return root, sums
+        step = (sums.moment - total) / sums.slope if sums.slope > 0.0 else -np.inf
+        if step > point:
+            root, point, known, blocks = step, step, sums.n_above, seen
         elif point == root:
-            return root, slope
-        else:  # the start was far to the right
-            point = root
+            return root, sums
+        else:
+            n_back += 1
+            root = max(root, step)
+            is_high = point > 0.0 and n_back <= MAX_STEPS_BACK
+            point = max(root, STEP_BACK * point) if is_high else root
+            known, blocks = -1.0, _all_blocks(terms.x.shape[0])
 
 
 @kernel_part
-def _find(terms: Terms, total: float, floor: float) -> tuple[float, float, float]:
-    """Return the root lam of phi as origin and lam - origin, where lam >= floor is known, and the slope there."""
+def _find(terms: Terms, total: float, floor: float, norm: float) -> tuple[float, float, float]:
+    """Return the root lam >= floor of phi as origin and lam - origin, and the slope there; norm is sum c u, or 0."""
+    root, sums = _climb(terms, total, 0.0, floor, _guess(terms, total, floor, norm))
+    if sums.n_far > 0.0:
+        return 0.0, root, sums.slope
     top = _top(terms)
-    guess = _guess(terms, total, floor)
-    root, slope = _climb(terms, total, 0.0, floor, guess if guess < top else floor)
     size = abs(top)
-    if root <= top - 0.5 * size:
-        return 0.0, root, slope
-    start = root - top if root < top else -0.5 * size
-    root, slope = _climb(terms, total, top, -size, start)
-    return top, root, slope
+    if size == 0.0:
+        return 0.0, root, sums.slope
+    root, sums = _climb(terms, total, top, -size, root - top if root < top else -0.5 * size)
+    return top, root, sums.slope
 
 
 @kernel_part
-def _write(terms: Terms, origin: float, threshold: float, out: Vector) -> None:
-    for i in range(terms.x.shape[0]):
-        x = terms.x[i]
+def _value(terms: Terms, i: int, origin: float, threshold: float) -> float:
+    """Return y, with the sign of x; no negative zeros."""
+    x = terms.x[i]
+    if origin == 0.0:
+        y = max(x, terms.mirror * x) - threshold * _rate(terms, i)
+    else:
         y = _rate(terms, i) * (_height(terms, i, origin) - threshold)
-        y = y if y > 0.0 else 0.0
-        out[i] = (terms.mirror * y if x < 0.0 else y) + 0.0  # no negative zeros
+    y = y if y > 0.0 else 0.0
+    return float(terms.mirror * y if x < 0.0 else y) + 0.0
+
+
+@reassociated_part
+def _write(terms: Terms, origin: float, threshold: float, total: float, out: Vector) -> tuple[float, float]:
+    """Write y, and return sum c |y| as `split_sum` does."""
+    sigma = splitter(total, out.shape[0])
+    high = low = 0.0
+    for i in range(terms.x.shape[0]):
+        out[i] = _value(terms, i, origin, threshold)
+        value = weighted_size(out, terms.weights, terms.weights_reading, i)
+        part = high_part(value, sigma)
+        high += part
+        low += value - part
+    return high, low
 
 
 @reassociated_part
@@ -242,86 +323,56 @@ def _plain_sum(terms: Terms) -> float:
 
 
 @kernel_part
-def _size(values: Vector, weights: Vector, reading: Reading, i: int) -> float:
-    return abs(float(values[i]) * reading.entry_of(weights, i))
+def _missing(total: float, sums: tuple[float, float]) -> float:
+    return (total - sums[0]) - sums[1]
 
 
 @kernel_part
-def _high_part(value: float, sigma: float) -> float:
-    return (sigma + value) - sigma
-
-
-@kernel_part
-def _splitter(bound: float, d: int) -> float:
-    """Return a power of two: the high parts of d numbers of size <= 2 bound, split at it, are summed without rounding."""
-    exponent = math.frexp(bound)[1] + math.frexp(d + 2.0)[1] + 2
-    return math.ldexp(1.0, min(exponent, 1000))
+def _lowered(terms: Terms, i: int, amount: float, y: float) -> float:
+    size = abs(y) + amount * _rate(terms, i)
+    size = size if size > 0.0 else 0.0
+    size = size if y != 0.0 else 0.0
+    return (-size if y < 0.0 else size) + 0.0
 
 
 @reassociated_part
-def split_sum(values: Vector, weights: Vector, reading: Reading, bound: float) -> tuple[float, float]:
-    """Return sum |weights values| as a high part, exact in any order, and a low part; no term may exceed 2 bound."""
-    sigma = _splitter(bound, values.shape[0])
+def _lower_threshold(terms: Terms, amount: float, total: float, out: Vector) -> tuple[float, float]:
+    """Lower the threshold of what was written by an amount too small to be subtracted from it; return sum c |y|."""
+    sigma = splitter(total, out.shape[0])
     high = low = 0.0
-    for i in range(values.shape[0]):
-        value = _size(values, weights, reading, i)
-        part = _high_part(value, sigma)
+    for i in range(out.shape[0]):
+        out[i] = _lowered(terms, i, amount, out[i])
+        value = weighted_size(out, terms.weights, terms.weights_reading, i)
+        part = high_part(value, sigma)
         high += part
         low += value - part
     return high, low
 
 
 @kernel_part
-def _scaled_square(value: float, top: float) -> float:
-    value = np.divide(value, top)
-    return value * value
-
-
-@reassociated_part
-def scaled_square_sum(x: Vector, top: float) -> float:
-    """Return sum (x / top)^2 for top = max |x|, the sum exact but for its last rounding."""
-    sigma = _splitter(1.0, x.shape[0])
-    high = low = 0.0
-    for i in range(x.shape[0]):
-        value = _scaled_square(x[i], top)
-        part = _high_part(value, sigma)
-        high += part
-        low += value - part
-    return high + low
-
-
-@kernel_part
-def copy_into(x: Vector, out: Vector) -> None:
-    """Copy; without a temporary array, so that both may be the same."""
-    for i in range(x.shape[0]):
-        out[i] = x[i]
-
-
-@kernel_part
-def _missing(terms: Terms, total: float, out: Vector) -> float:
-    high, low = split_sum(out, terms.weights, terms.weights_reading, total)
-    return (total - high) - low
-
-
-@kernel_part
-def _lower_threshold(terms: Terms, amount: float, out: Vector) -> None:
-    """Lower the threshold of what was written by an amount too small to be subtracted from it."""
+def _give_to_one(terms: Terms, missing: float, out: Vector) -> bool:
+    """Give what is missing to the coordinate that costs least, the one of largest slope; tell whether it could take it."""
+    chosen, most = -1, 0.0
     for i in range(out.shape[0]):
-        y = out[i]
-        size = abs(y) + amount * _rate(terms, i)
-        size = size if size > 0.0 else 0.0
-        size = size if y != 0.0 else 0.0
-        out[i] = (-size if y < 0.0 else size) + 0.0
+        k = _slope(terms, i)
+        if k > most or (k == most and abs(out[i]) > abs(out[chosen])):
+            chosen, most = (i, k) if out[i] != 0.0 else (chosen, most)
+    if chosen < 0:
+        return False
+    amount = missing / terms.weights_reading.entry_of(terms.weights, chosen)
+    if not abs(amount) < 0.5 * abs(out[chosen]):
+        return False
+    out[chosen] += amount if out[chosen] > 0.0 else -amount
+    return True
 
 
 @kernel_part
-def _solve(terms: Terms, total: float, floor: float, out: Vector) -> None:
-    origin, threshold, slope = _find(terms, total, floor)
-    _write(terms, origin, threshold, out)  # from here on terms.x is not read, for it may be out
+def _solve(terms: Terms, total: float, floor: float, norm: float, out: Vector) -> None:
+    origin, threshold, slope = _find(terms, total, floor, norm)
+    missing = _missing(total, _write(terms, origin, threshold, total, out))  # from here on terms.x may be out
     if slope > 0.0:
-        _lower_threshold(terms, _missing(terms, total, out) / slope, out)
-    missing = _missing(terms, total, out)
-    if ROUNDING * total < abs(missing) < total:  # a coordinate was cut off at 0
+        missing = _missing(total, _lower_threshold(terms, missing / slope, total, out))
+    if ROUNDING * total < abs(missing) < total and not _give_to_one(terms, missing, out):  # one was cut off at 0
         for i in range(out.shape[0]):
             out[i] += missing / total * out[i]
 
@@ -330,7 +381,7 @@ def _solve(terms: Terms, total: float, floor: float, out: Vector) -> None:
 def onto_simplex(terms: Terms, total: float, out: Vector) -> None:
     """Project onto {y >= 0, sum c y = total}; an x that is not finite is copied, so that a divergence is seen."""
     if np.isfinite(_plain_sum(terms)):
-        _solve(terms, total, -np.inf, out)
+        _solve(terms, total, -np.inf, 0.0, out)
     else:
         copy_into(terms.x, out)
 
@@ -344,6 +395,6 @@ def onto_l1_ball(terms: Terms, radius: float, out: Vector) -> None:
         high, low = split_sum(terms.x, terms.weights, terms.weights_reading, radius)
         outside = (radius - high) - low < 0.0
     if outside:
-        _solve(terms, radius, 0.0, out)
+        _solve(terms, radius, 0.0, norm, out)
     else:
         copy_into(terms.x, out)
