@@ -103,3 +103,28 @@ def test_an_overflow_is_infinite_and_no_warning():
     measures = evaluate(problem, np.array([1e200]))
     assert measures.optimality == np.inf
     assert measures.objective == np.inf
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge"])
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros(3), r"x must have shape \(2,\), got \(3,\)"),
+        (np.zeros(1), r"x must have shape \(2,\), got \(1,\)"),
+        (np.zeros((2, 1)), r"x must have shape \(2,\), got \(2, 1\)"),
+        (0.0, r"x must have shape \(2,\), got \(\)"),
+        (["a", "b"], "x must hold 2 numbers"),
+        ([1j, 0.0], "x must hold 2 numbers"),
+    ],
+)
+def test_a_point_of_another_shape_is_refused(loss, x, message):
+    problem = Problem.linear([[1.0, 2.0], [3.0, 1.0]], [1.0, -1.0], loss=loss)
+    with pytest.raises(ValueError, match=f"^{message}"):
+        evaluate(problem, x)
+
+
+def test_a_point_may_be_a_list_or_a_strided_array():
+    problem = Problem.linear([[1.0, 2.0], [3.0, 1.0]], [1.0, -1.0], loss="squared")
+    expected = evaluate(problem, np.array([1.0, 2.0])).objective
+    assert evaluate(problem, [1, 2]).objective == expected
+    assert evaluate(problem, np.array([1.0, 0.0, 2.0, 0.0])[::2]).objective == expected

@@ -1,13 +1,14 @@
 """The problem: bad input is one clear error each, weights are repetitions, fingerprints tell problems apart."""
 
-from typing import ClassVar
+import inspect
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 import scipy.sparse
 from contracts.problems import as_format
 
-from finitesum import Problem, minimize
+from finitesum import Problem, losses, minimize
 from finitesum.constraints import L1Ball, L2Ball, Unconstrained
 from finitesum.losses import Hinge, Huber, Logistic, Poisson, SmoothedHinge
 from finitesum.measures import evaluate
@@ -336,3 +337,25 @@ class TestFingerprint:
 @pytest.mark.parametrize("loss", [Logistic(2.0), SmoothedHinge(0.5), Poisson()])
 def test_losses_may_be_given_as_they_are(loss):
     assert linear(loss=loss).loss == loss
+
+
+def test_losses_of_equal_names_from_other_modules_make_other_problems():
+    class Squared(NamedTuple):
+        scale: float = 1.0
+
+    for name, member in vars(losses.Squared).items():
+        if inspect.isfunction(member) and not name.startswith("_"):
+            setattr(Squared, name, member)
+    own = Problem.linear([[1.0], [2.0]], [0.0, 1.0], loss=losses.Squared())
+    other = Problem.linear([[1.0], [2.0]], [0.0, 1.0], loss=Squared())
+    assert repr(own.loss) == repr(other.loss)
+    assert own.fingerprint != other.fingerprint
+
+
+def test_x_is_shared_where_no_copy_is_needed():
+    dense, sparse = np.arange(6.0).reshape(3, 2), scipy.sparse.csr_array(np.arange(6.0).reshape(3, 2))
+    for intercept in (False, True):
+        assert np.shares_memory(Problem.linear(dense, [0, 1, 1], fit_intercept=intercept).rows.values, dense)
+        assert np.shares_memory(Problem.linear(sparse, [0, 1, 1], fit_intercept=intercept).rows.values, sparse.data)
+    y = np.array([1.0, -1.0, 1.0])
+    assert not np.shares_memory(Problem.linear(dense, y, loss="squared", sample_weight=y**2).targets, y)

@@ -10,7 +10,7 @@ F(x) - lower bound of `finitesum.certificates`, and NaN where there is no bound.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,7 +86,12 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
     Parameters
     ----------
     problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
-    x : ndarray of float64, shape (problem.dim,)
+    x : array_like, shape (problem.dim,)
+
+    Raises
+    ------
+    ValueError
+        x has another shape, or holds no numbers.
 
     Examples
     --------
@@ -95,6 +100,7 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
     >>> measures.objective, measures.optimality
     (0.0, 0.0)
     """
+    x = _checked_point(problem, x)
     if isinstance(problem, FiniteSum):
         return _evaluate_components(problem, x)
     if isinstance(problem, MultinomialProblem):
@@ -106,6 +112,16 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
     objective = _add_rows(problem.view, x, 0, problem.n_rows, gradient)
     objective += _add_penalty(problem.view, x, gradient)
     return Measures(float(objective), surrogate_optimality(problem, x, gradient), gradient)
+
+
+def _checked_point(problem: AnyProblem, x: Any) -> Vector:
+    try:
+        point = np.asarray(x, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"x must hold {problem.dim} numbers: {error}.") from error
+    if point.shape != (problem.dim,):
+        raise ValueError(f"x must have shape ({problem.dim},), got {point.shape}.")
+    return point
 
 
 def with_penalty(problem: FiniteSum, x: Vector, value: float, gradient: Vector) -> Measures:

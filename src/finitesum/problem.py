@@ -102,6 +102,10 @@ class Problem:
     ) -> Problem:
         """Return the problem of a generalised linear model.
 
+        X is not copied where it is a C-ordered array of floats, or CSR, without an intercept or with one: the problem
+        then shares its memory, so that data larger than half of the memory, or memory-mapped, can be used. Do not write
+        to X while the problem is in use; give ``X.copy()`` where you must. y and the weights are always copied.
+
         Parameters
         ----------
         X : array_like or scipy sparse, shape (n, d)
@@ -212,12 +216,19 @@ class Problem:
     def fingerprint(self) -> str:
         """A digest of data, loss, penalty, constraint and batch size: other digests, other problems.
 
-        Of arrays beyond 256 MB it sees blocks spread over them, of a loss its name and parameters.
+        Of arrays beyond 256 MB it sees blocks spread over them, of a loss its module, name and parameters.
         """
         digest = hashlib.blake2b(digest_size=16)
         for array in (*self._data_arrays(), self.targets, self.offsets, self.weights):
             digest_array(digest, array)
-        parts = (repr(self.loss), repr(self.penalty), repr(self.constraint.to_dict()), self.rows[-3:], self.batch_size)
+        parts = (
+            type(self.loss).__module__,
+            repr(self.loss),
+            repr(self.penalty),
+            repr(self.constraint.to_dict()),
+            self.rows[-3:],
+            self.batch_size,
+        )
         digest.update(repr(parts).encode())
         return digest.hexdigest()
 
