@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 from contracts.problems import as_format, make_pair
 
-from finitesum import METHODS, Problem, minimize
+from finitesum import METHODS, Problem, minimize, smoothness
 from finitesum.methods import SAGA
 from finitesum.smoothness import (
     component_smoothness,
@@ -134,6 +134,40 @@ def test_an_unbounded_curvature_is_refused_with_advice(constant):
     message = r"^Poisson has no bound on its second derivative, so no constant step size is safe\. Give step_size"
     with pytest.raises(ValueError, match=message):
         constant(problem)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("fg", {}), ("afg", {}), ("iag", {}), ("ciag", {"step_size": "theory"}), ("a-ciag", {"step_size": "theory"})],
+)
+def test_a_run_is_charged_for_the_products_that_its_step_size_took(name, options, form, monkeypatch):
+    problem = make_pair(form, n=40, d=30, alpha=0.1, batch_size=3)[0]
+    n_products, original = 0, smoothness._gram_product
+
+    def counted(*args):
+        nonlocal n_products
+        n_products += 1
+        return original(*args)
+
+    monkeypatch.setattr(smoothness, "_gram_product", counted)
+    result = minimize(problem, method=name, options=options, tol=0.0, max_iter=100)
+    assert 15 <= n_products <= 60
+    assert result.trace.column("n_passes")[0] == n_products
+    assert result.n_passes == 101.0  # and the check of the result
+    assert result.nit == 100 - n_products
+    given = minimize(problem, method=name, options={"step_size": 0.01}, tol=0.0, max_iter=100)
+    assert (given.trace.column("n_passes")[0], given.nit) == (0.0, 100)
+
+
+@pytest.mark.parametrize("name", ["iag", "ciag"])
+def test_what_a_step_size_has_cost_is_not_taken_for_visits(name):
+    problem = make_pair(n=40, d=6, alpha=0.1, batch_size=1)[0]
+    method = METHODS[name](step_size="theory" if name == "ciag" else "auto")
+    state = method.init(problem, np.zeros(problem.dim))
+    assert state.n_gradients > 0
+    assert np.isnan(method.estimate(problem, method.run_pass(problem, state, np.arange(20))))
+    assert np.isfinite(method.estimate(problem, method.run_pass(problem, state, np.arange(40))))
 
 
 def test_momentum_limit():

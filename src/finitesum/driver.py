@@ -145,8 +145,9 @@ def minimize(
         Converged means: the 2-norm of grad F, or of the prox-gradient mapping x - prox(x - grad f(x)), is at most tol,
         by one exact full pass. The same for every method. For losses with kinks and for callables: a duality gap is.
     max_iter : float >= 1
-        Effective passes: component gradients evaluated / number of components. At least one pass is run, and the check
-        of the result may come on top.
+        Effective passes: component gradients evaluated / number of components. Products with the data that a method's
+        own step size takes ("auto" of fg, afg and iag, "theory" of ciag and a-ciag: some twenty to fifty) count as what
+        they cost, a pass each. At least one pass is run, and the check of the result may come on top.
     sampling : {"cyclic", "shuffled-once", "shuffled", "with-replacement"}, optional
         The order of visits; the method's own when left out.
     random_state : int, numpy generator or None

@@ -3,7 +3,9 @@
 With p_i = s_i / S and c = sup of the loss's second derivative:
 
 * of F: L = c lambda_max(sum_i p_i z_i z_i') + l2 and mu >= l2 (`full_smoothness`, `strong_convexity`);
-* of a component f_j = m sum_{i in B_j} p_i loss_i: L_j <= m c sum_{i in B_j} p_i ||z_i||^2 + l2 (`component_smoothness`).
+  finding L costs some twenty to fifty passes over the data, which are charged to whoever asks for it in a run;
+* of a component f_j = m sum_{i in B_j} p_i loss_i: L_j <= m c sum_{i in B_j} p_i ||z_i||^2 + l2 (`component_smoothness`);
+  that reads each row once and multiplies it with nothing, and is not charged.
 
 References
 ----------
@@ -44,26 +46,33 @@ def _gram_product(linear_sum: LinearSum, x: Vector, out: Vector) -> None:
 def gram_eigenvalue(problem: Problem) -> float:
     """Return an upper estimate of lambda_max(sum_i p_i z_i z_i'): 1 % above its value, by Lanczos.
 
-    That reads the rows twenty to fifty times (less often for d < 20); no pass is charged for it.
+    That reads the rows twenty to fifty times (less often for d < 20), see `counted_smoothness`.
     """
+    return _counted_eigenvalue(problem)[0]
+
+
+def _counted_eigenvalue(problem: Problem) -> tuple[float, int]:
+    """Return the estimate of `gram_eigenvalue`, and how many products with the data it took."""
     from scipy.sparse.linalg import LinearOperator, eigsh  # not at the top: most runs never need it
 
-    dim = problem.dim
+    dim, n_products = problem.dim, 0
 
     def product(x: Vector) -> Vector:
+        nonlocal n_products
+        n_products += 1
         out = np.zeros(dim)
         _gram_product(problem.view, np.ascontiguousarray(x, dtype=np.float64).reshape(-1), out)
         return out
 
     if dim <= 2:
         gram = np.stack([product(unit) for unit in np.eye(dim)])
-        return float(np.linalg.eigvalsh(gram)[-1])
+        return float(np.linalg.eigvalsh(gram)[-1]), n_products
     start = np.ones(dim) + 0.1 * np.cos(np.arange(dim))  # fixed, and orthogonal to nothing of note
     if not product(start).any():
-        return 0.0
+        return 0.0, n_products
     operator = LinearOperator((dim, dim), matvec=product, dtype=np.float64)
     largest = eigsh(operator, k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False, ncv=min(dim, 20))
-    return 1.01 * float(largest[0])
+    return 1.01 * float(largest[0]), n_products
 
 
 def _curvature_bound(problem: Problem) -> float:
@@ -78,7 +87,18 @@ def _curvature_bound(problem: Problem) -> float:
 
 def full_smoothness(problem: Problem) -> float:
     """Return L, the Lipschitz constant of the gradient of F's smooth part; 1 where F is constant (any bound will do)."""
-    return _curvature_bound(problem) * gram_eigenvalue(problem) + problem.penalty.ridge() or 1.0
+    return counted_smoothness(problem)[0]
+
+
+def counted_smoothness(problem: Problem) -> tuple[float, int]:
+    """Return L as `full_smoothness` does, and the component gradients that finding it has cost as much as.
+
+    A product with z_i z_i' reads a row as a gradient does, once to multiply and once to add. A method that asks for L
+    starts its count of gradients with this number.
+    """
+    bound = _curvature_bound(problem)
+    eigenvalue, n_products = _counted_eigenvalue(problem)
+    return bound * eigenvalue + problem.penalty.ridge() or 1.0, n_products * problem.n_components
 
 
 def component_smoothness(problem: Problem) -> float:

@@ -40,7 +40,7 @@ from finitesum.measures import prox_in_place, surrogate_optimality
 from finitesum.methods.base import Auto, Card, check_choice, check_fraction, check_positive, with_general_form
 from finitesum.model_guard import guarded_visit
 from finitesum.problem import LinearSum, Problem
-from finitesum.smoothness import full_smoothness, momentum_limit, strong_convexity
+from finitesum.smoothness import counted_smoothness, momentum_limit, strong_convexity
 from finitesum.surrogate import (
     Pending,
     Surrogate,
@@ -67,12 +67,18 @@ class CIAGState(NamedTuple):
     step_size: float  # NaN under control
     longest_step: float  # that restarts may lead to, NaN under control
     extrapolation: float
+    n_start: int  # what finding the step size has cost, in gradients
     n_gradients: int
     n_hessians: int
 
 
 #: Passes after which b and H are summed afresh.
 REBUILD_EVERY = 50
+
+
+def _n_visits(state: CIAGState) -> int:
+    """Return how many visits there were, the first pass of full_surrogate included."""
+    return state.n_gradients - state.n_start
 
 
 def _counted(state: CIAGState, n_visits: int) -> CIAGState:
@@ -253,23 +259,32 @@ class CIAG:
         control = new_control(problem, x0)
         if full and self.step_size == "auto":
             control = with_bound(control, surrogate)
-        step_size, longest = self._steps(problem)
+        step_size, longest, n_start = self._steps(problem)
         extrapolation = self._extrapolation(problem, step_size)
         return CIAGState(
-            x0.copy(), x0.copy(), surrogate, control, step_size, longest, extrapolation, n_visits, n_visits
+            x0.copy(),
+            x0.copy(),
+            surrogate,
+            control,
+            step_size,
+            longest,
+            extrapolation,
+            n_start,
+            n_start + n_visits,
+            n_visits,
         )
 
-    def _steps(self, problem: Problem) -> tuple[float, float]:
-        """Return the constant step and the longest that restarts may lead to, NaN under control."""
+    def _steps(self, problem: Problem) -> tuple[float, float, int]:
+        """Return the constant step, the longest that restarts may lead to, both NaN under control, and their price."""
         if self.step_size == "auto":
-            return math.nan, math.nan
+            return math.nan, math.nan, 0
         if self.step_size != "theory" and self.restart == 0:
-            return float(self.step_size), float(self.step_size)
-        smoothness = full_smoothness(problem)
+            return float(self.step_size), float(self.step_size), 0
+        smoothness, n_start = counted_smoothness(problem)
         plain = self.extrapolation == 0.0
         theory = 2.0 / (strong_convexity(problem) + smoothness) if plain else 0.5 / smoothness
         step_size = theory if self.step_size == "theory" else float(self.step_size)
-        return step_size, max(step_size, theory)
+        return step_size, max(step_size, theory), n_start
 
     def _extrapolation(self, problem: Problem, step_size: float) -> float:
         """Return the constant extrapolation, NaN under control."""
@@ -287,12 +302,12 @@ class CIAG:
             surrogate=copy_surrogate(state.surrogate),
             control=copy_control(state.control),
         )
-        if self.warm_start_method == "sag" and state.n_gradients < problem.n_components:
-            n_warm = problem.n_components - state.n_gradients
+        if self.warm_start_method == "sag" and _n_visits(state) < problem.n_components:
+            n_warm = problem.n_components - _n_visits(state)
             state, order = self._warm_started(problem, state, order[:n_warm]), order[n_warm:]
         if order.size:
             state = self._visited(problem, state, order)
-        if state.n_gradients // problem.n_components % REBUILD_EVERY == REBUILD_EVERY - 1:
+        if _n_visits(state) // problem.n_components % REBUILD_EVERY == REBUILD_EVERY - 1:
             state = state._replace(surrogate=rebuilt(problem, state.surrogate))
         return state
 
@@ -301,7 +316,7 @@ class CIAG:
         n_visits = warm_start_visits(problem, order, state.x, state.surrogate)
         state.previous[:] = state.x
         state = _counted(state, n_visits)
-        if self.step_size == "auto" and state.n_gradients >= problem.n_components:
+        if self.step_size == "auto" and _n_visits(state) >= problem.n_components:
             state = state._replace(control=with_bound(state.control, state.surrogate))
         return state
 
@@ -332,7 +347,7 @@ class CIAG:
         guard = control.guard._replace(n_compared=int(n_compared), ratio=float(ratio))
         after = _counted(state._replace(control=control._replace(guard=guard)), n_visits)
         length = self.restart * problem.n_components
-        if self.restart and after.n_gradients // length > state.n_gradients // length:
+        if self.restart and _n_visits(after) // length > _n_visits(state) // length:
             after = self._restarted(problem, after)
         return after
 
@@ -348,7 +363,7 @@ class CIAG:
 
     def estimate(self, problem: Problem, state: CIAGState) -> float:
         """Return what surrogate and free error signal say of the optimality, NaN before the first pass is over."""
-        if state.n_gradients < problem.n_components:
+        if _n_visits(state) < problem.n_components:
             return math.nan
         error = free_certificate(problem, state.control) if self.step_size == "auto" else 0.0
         return error + surrogate_optimality(problem, state.x, model_gradient(state.surrogate, state.x))

@@ -26,7 +26,7 @@ from finitesum.general.steps import AFGForm, FGForm
 from finitesum.measures import evaluate, prox_step
 from finitesum.methods.base import Auto, Card, check_fraction, check_positive, with_general_form
 from finitesum.problem import Problem
-from finitesum.smoothness import full_smoothness, momentum_limit, strong_convexity
+from finitesum.smoothness import counted_smoothness, momentum_limit, strong_convexity
 
 
 class FGState(NamedTuple):
@@ -90,11 +90,11 @@ class FG:
 
     def init(self, problem: Problem, x0: Vector) -> FGState:
         """Return the state before the first step."""
-        step_size = self.step_size
+        step_size, n_gradients = self.step_size, 0
         if step_size == "auto":
-            smoothness, mu = full_smoothness(problem), strong_convexity(problem)
+            (smoothness, n_gradients), mu = counted_smoothness(problem), strong_convexity(problem)
             step_size = 2.0 / (mu + smoothness) if mu > 0.0 and problem.is_smooth else 1.0 / smoothness
-        return FGState(x0.copy(), float(step_size), math.nan, 0, 0)
+        return FGState(x0.copy(), float(step_size), math.nan, n_gradients, 0)
 
     def run_pass(self, problem: Problem, state: FGState, order: Indices) -> FGState:
         """Return the state after one step."""
@@ -181,12 +181,15 @@ class AFG:
 
     def init(self, problem: Problem, x0: Vector) -> AFGState:
         """Return the state before the first step."""
-        step_size = 1.0 / full_smoothness(problem) if self.step_size == "auto" else float(self.step_size)
+        step_size, n_gradients = self.step_size, 0
+        if step_size == "auto":
+            smoothness, n_gradients = counted_smoothness(problem)
+            step_size = 1.0 / smoothness
         if self.momentum == "auto":
-            limit = momentum_limit(strong_convexity(problem), step_size)
+            limit = momentum_limit(strong_convexity(problem), float(step_size))
         else:
             limit = float(self.momentum)
-        return AFGState(x0.copy(), x0.copy(), 1.0, step_size, limit, math.nan, 0, 0)
+        return AFGState(x0.copy(), x0.copy(), 1.0, float(step_size), limit, math.nan, n_gradients, 0)
 
     def run_pass(self, problem: Problem, state: AFGState, order: Indices) -> AFGState:
         """Return the state after one step."""

@@ -21,7 +21,7 @@ from finitesum.gradient_table import table_visits
 from finitesum.measures import surrogate_optimality
 from finitesum.methods.base import Auto, Card, check_positive, with_general_form
 from finitesum.problem import Problem
-from finitesum.smoothness import full_smoothness
+from finitesum.smoothness import counted_smoothness
 
 
 class IAGState(NamedTuple):
@@ -29,6 +29,7 @@ class IAGState(NamedTuple):
     slopes: Vector  # (n,)  the loss's slope at each row's last visit, 0 before
     mean_gradient: Vector  # (d,)  the mean gradient that the slopes stand for, without the penalty
     step_size: float
+    n_start: int  # what finding the step size has cost, in gradients
     n_gradients: int
     n_hessians: int
 
@@ -88,12 +89,12 @@ class IAG:
 
     def init(self, problem: Problem, x0: Vector) -> IAGState:
         """Return the state before the first visit: an empty table."""
-        step_size = (
-            1.0 / (problem.n_components * full_smoothness(problem))
-            if self.step_size == "auto"
-            else float(self.step_size)
-        )
-        return IAGState(x0.copy(), np.zeros(problem.n_rows), np.zeros(problem.dim), step_size, 0, 0)
+        step_size, n_start = self.step_size, 0
+        if step_size == "auto":
+            smoothness, n_start = counted_smoothness(problem)
+            step_size = 1.0 / (problem.n_components * smoothness)
+        table, mean_gradient = np.zeros(problem.n_rows), np.zeros(problem.dim)
+        return IAGState(x0.copy(), table, mean_gradient, float(step_size), n_start, n_start, 0)
 
     def run_pass(self, problem: Problem, state: IAGState, order: Indices) -> IAGState:
         """Return the state after the visits of `order`."""
@@ -103,7 +104,7 @@ class IAG:
 
     def estimate(self, problem: Problem, state: IAGState) -> float:
         """Return the optimality that the table's mean gradient would mean, NaN before the first pass is over."""
-        if state.n_gradients < problem.n_components:
+        if state.n_gradients - state.n_start < problem.n_components:
             return float("nan")
         gradient = state.mean_gradient.copy()
         gradient[: problem.rows.n_columns] += problem.penalty.ridge() * state.x[: problem.rows.n_columns]
