@@ -15,10 +15,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from finitesum import METHODS, Problem, StopReason, minimize
 from finitesum import checkpoint as checkpoints
-from finitesum import minimize
 from finitesum.arrays import Vector
 from finitesum.checkpoint import Checkpoint, CheckpointError, flatten, load, save, unflatten
+from finitesum.constraints import L1Ball
+from finitesum.jit import COMPILED
+from finitesum.methods import FG
+from finitesum.smoothness import full_smoothness
 
 #: A problem, and the arguments of a run of 40 passes that no tolerance ends.
 CASE = """
@@ -125,6 +129,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_and_a_note(method, tmp_path):
 @pytest.mark.parametrize("method", ["fg", "saga", "ciag"])
 def test_an_interrupt_in_a_callback_loses_nothing(method, k, tmp_path):
     problem, settings = the_case()
+    settings["options"] = {"step_size": 0.3}  # the search for one would be charged
     path = tmp_path / "run.npz"
 
     def interrupt(result):
@@ -188,6 +193,37 @@ def test_a_run_that_is_over_is_over_when_it_is_resumed(method, tmp_path):
     assert bits(minimize(problem, method=method, checkpoint=path, resume=True, **settings)) == bits(stopped)
 
 
+@pytest.mark.parametrize("method", ["saga", "fg", "psg"])
+def test_a_run_that_has_converged_returns_its_result_without_a_pass(method, tmp_path, monkeypatch):
+    problem, settings = the_case()
+    if method == "psg":
+        problem = Problem.linear(problem.rows, problem.targets, loss="hinge", constraint=L1Ball(1.0))
+    converging = settings | {"tol": 1e-2, "max_iter": 2000, "checkpoint": tmp_path / "run.npz"}
+    first = minimize(problem, method=method, **converging)
+    assert first.success
+    assert first.nit > 0
+    written = load(tmp_path / "run.npz")
+    monkeypatch.setattr(METHODS[method], "run_pass", never)
+    for _ in range(2):
+        assert bits(minimize(problem, method=method, resume=True, **converging)) == bits(first)
+    assert load(tmp_path / "run.npz").header == written.header
+
+
+@pytest.mark.filterwarnings("error" if COMPILED else "ignore:.*encountered in:RuntimeWarning")
+def test_a_run_that_diverged_ends_in_the_same_way_when_it_is_resumed(tmp_path):
+    problem, settings = the_case()
+    problem = Problem.linear(problem.rows, problem.targets, loss="squared")
+    arguments = {"method": FG(step_size=10.0 / full_smoothness(problem)), **settings}
+    whole = minimize(problem, **arguments)
+    assert whole.reason is StopReason.DIVERGED
+    path = tmp_path / "run.npz"
+    minimize(problem, checkpoint=path, **(arguments | {"max_iter": whole.nit - 2}))
+    for _ in range(2):
+        again = minimize(problem, checkpoint=path, resume=True, **arguments)
+        assert bits(again) == bits(whole)
+        assert again.message == whole.message
+
+
 @pytest.mark.parametrize("method", ["saga", "fg", "a-ciag"])
 def test_more_passes_go_on_as_if_they_had_been_asked_for_at_once(method, tmp_path):
     problem, settings = the_case()
@@ -245,7 +281,7 @@ def test_checkpoints_are_written_as_often_as_asked(tmp_path, monkeypatch):
     problem, settings = the_case()
     written = []
     monkeypatch.setattr(checkpoints, "save", lambda _path, checkpoint: written.append(checkpoint.header["loop"]["k"]))
-    arguments = {"method": "fg", "checkpoint": tmp_path / "run.npz", **settings, "max_iter": 5}
+    arguments = {"method": FG(step_size=0.3), "checkpoint": tmp_path / "run.npz", **settings, "max_iter": 5}
     minimize(problem, checkpoint_seconds=0.0, **arguments)
     assert written == [1, 2, 3, 4, 5, 5]
     written.clear()
@@ -267,7 +303,7 @@ def test_an_earlier_run_is_not_overwritten(good):
     assert good.exists()
 
 
-def never(_result):
+def never(*_args):
     raise AssertionError("a pass was run")
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -18,6 +19,9 @@ from finitesum.methods import CIAG, FG, SAGA
 from finitesum.sampling import SAMPLINGS, order_of_pass
 
 INCREMENTAL = ["saga", "ciag"]
+#: A method whose own step size would take products with the data, with one that is given.
+GIVEN = {"method": "fg", "options": {"step_size": 0.5}}
+
 SMOOTH = sorted(set(METHODS) & {"fg", "afg", "ig", "iag", "sag", "saga", "svrg", "acc-svrg", "ciag", "a-ciag"})
 
 
@@ -79,7 +83,7 @@ def test_a_full_first_pass_is_charged(problem):
 
 
 def test_a_fraction_of_a_pass_more_is_a_pass(problem):
-    assert minimize(problem, method="fg", tol=0.0, max_iter=2.5).nit == 3
+    assert minimize(problem, **GIVEN, tol=0.0, max_iter=2.5).nit == 3
 
 
 @silent_overflow
@@ -103,6 +107,54 @@ def test_nan_within_a_pass_is_a_divergence_and_the_iterate_before_is_kept():
     assert (result.reason, result.nit) == (StopReason.DIVERGED, 0)
     np.testing.assert_array_equal(result.x, x0)
     assert result.optimality == pytest.approx(oracle.optimality(x0), rel=1e-12)
+
+
+@silent_overflow
+@pytest.mark.parametrize("step_size", [300.0, 1e8])
+@pytest.mark.parametrize("name", ["fg", "iag", *INCREMENTAL])
+def test_an_explosion_returns_the_best_iterate_that_is_known(name, step_size):
+    problem, oracle = make_pair(loss="squared", n=40, d=4)
+    x0 = np.linspace(-1.0, 1.0, 4)
+    told = {0: x0}
+    result = minimize(
+        problem,
+        x0,
+        method=name,
+        options={"step_size": step_size},
+        tol=1e-9,
+        callback=lambda report: told.__setitem__(report.nit, report.x),
+    )
+    assert result.reason is StopReason.DIVERGED
+    assert not result.success
+    with np.errstate(over="ignore"):
+        objectives = {k: oracle.objective(x) for k, x in told.items()}
+    assert oracle.objective(result.x) <= min(objectives[0], objectives[1])
+    assert oracle.objective(result.x) < 1e-9 * objectives[max(told)]
+    assert (result.fun, result.optimality) == pytest.approx(
+        (oracle.objective(result.x), oracle.optimality(result.x)), rel=1e-9
+    )
+    of_x, n_passes = re.search(r" known: that after (\d+) of (\d+) passes\.$", result.message).groups()
+    assert int(n_passes) == result.nit
+    np.testing.assert_array_equal(result.x, told[int(of_x)])
+
+
+@pytest.mark.parametrize("options", [{"decay": "constant"}, {"decay": "constant", "step_size": 0.3}])
+def test_a_constant_incremental_step_that_stalls_is_told_what_to_do(problem, options):
+    result = minimize(problem, method="ig", options=options, tol=1e-9, max_iter=20_000, measure_every=0)
+    assert result.reason is StopReason.STALLED
+    assert 'leave decay at "1/pass"' in result.message
+    assert "rounding" not in result.message
+
+
+def test_advice_fits_the_method():
+    def message(reason, method):
+        return reason.message(1e-9, 1.0, 2.0, method)
+
+    assert "step size" not in message(StopReason.STALLED, CIAG())
+    assert "Or the step size is too long" in message(StopReason.STALLED, SAGA(step_size=0.1))
+    assert "The step size is too long" in message(StopReason.DIVERGED, SAGA(step_size=0.1))
+    assert "give a smaller step_size" in message(StopReason.DIVERGED, SAGA())
+    assert "falling steps" in message(StopReason.STALLED, METHODS["ig"]())
 
 
 @pytest.mark.parametrize("name", ["fg", *INCREMENTAL])
@@ -138,6 +190,17 @@ def test_a_callback_stops_by_returning_true(problem, answer):
     assert result.message.startswith("Stopped by the callback: optimality ")
 
 
+def test_success_after_a_stop_by_the_callback_tells_whether_tol_is_fulfilled(problem, optimum):
+    near = minimize(problem, optimum + 1e-7, method="saga", tol=1e-5, callback=lambda _: True)
+    assert near.nit == 0  # it was good enough to begin with: nothing was there to stop
+    arguments = {"method": "saga", "callback": lambda report: report.optimality <= 1e-3, "max_iter": 500}
+    done = minimize(problem, tol=1e-3, **arguments)
+    assert (done.reason, done.status, done.success) == (StopReason.CALLBACK, 4, True)
+    assert done.optimality <= 1e-3
+    early = minimize(problem, tol=1e-6, **arguments)
+    assert (early.reason, early.status, early.success) == (StopReason.CALLBACK, 4, False)
+
+
 def test_a_callback_stops_by_stop_iteration(problem):
     def callback(result):
         if result.nit == 3:
@@ -148,7 +211,7 @@ def test_a_callback_stops_by_stop_iteration(problem):
 
 @pytest.mark.parametrize("answer", [None, False, np.False_, 0, 1, "stop", [True]])
 def test_other_answers_of_a_callback_do_not_stop(problem, answer):
-    assert minimize(problem, method="fg", tol=0.0, max_iter=3, callback=lambda _: answer).nit == 3
+    assert minimize(problem, **GIVEN, tol=0.0, max_iter=3, callback=lambda _: answer).nit == 3
 
 
 def test_other_errors_of_a_callback_pass_through(problem):
@@ -194,7 +257,7 @@ def test_a_start_at_the_optimum_is_returned_as_it_is(problem, optimum, name):
     result = minimize(problem, optimum, method=name, tol=1e-8)
     assert result.success
     assert result.nit == 0
-    assert result.n_passes <= 2.0  # the check, and a snapshot where the method takes one
+    assert result.n_passes == result.trace.column("n_passes")[0] + 1.0  # what the method itself takes, and the check
     assert result.x.tobytes() == optimum.tobytes()
     assert len(result.trace) == 1
 
@@ -407,7 +470,7 @@ def test_seconds_are_those_of_passes_and_charged_checks(problem, monkeypatch, me
         clock.now += 50_000.0
 
     monkeypatch.setattr(runs, "evaluate", slow_evaluate)
-    arguments = {"method": Timed(), "measure_every": measure_every, "callback": slow_callback}
+    arguments = {"method": Timed(step_size=0.5), "measure_every": measure_every, "callback": slow_callback}
     result = minimize(problem, tol=0.0, max_iter=6, **arguments)
     np.testing.assert_array_equal(result.trace.column("seconds"), np.arange(7.0))
     assert result.seconds == 6.0
@@ -438,7 +501,7 @@ def test_the_trace_is_in_order(problem, name):
 
 @pytest.mark.parametrize(("verbose", "lines"), [(0, 0), (1, 0), (2, 5), (9, 5)])
 def test_verbose(problem, capsys, verbose, lines):
-    minimize(problem, method="fg", tol=0.0, max_iter=5, verbose=verbose)
+    minimize(problem, **GIVEN, tol=0.0, max_iter=5, verbose=verbose)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == lines

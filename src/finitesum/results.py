@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import enum
 import math
+from numbers import Real
 
 from scipy.optimize import OptimizeResult
+
+from finitesum.methods.base import Method
 
 
 class StopReason(enum.Enum):
@@ -17,8 +20,8 @@ class StopReason(enum.Enum):
     STALLED = 3
     CALLBACK = 4
 
-    def message(self, tol: float, reached: float, n_passes: float) -> str:
-        """Return a sentence with the asked and the reached value and, short of convergence, what to do."""
+    def message(self, tol: float, reached: float, n_passes: float, method: Method | None = None) -> str:
+        """Return a sentence with the asked and the reached value and, short of convergence, what to do with a method."""
         figures = f"optimality {reached:.3g} (asked: {tol:.3g}) after {n_passes:.4g} effective passes"
         if math.isnan(reached):
             figures = f"{n_passes:.4g} effective passes, no certificate of optimality is known for this problem"
@@ -27,12 +30,33 @@ class StopReason(enum.Enum):
         return {
             StopReason.CONVERGED: f"Converged: {figures}.",
             StopReason.MAX_ITER: f"Stopped at max_iter: {figures}. Raise max_iter, loosen tol, or use a faster method.",
-            StopReason.DIVERGED: f"Diverged: {figures}. The step size is too long for this problem: leave step_size "
-            'at "auto" or give a smaller one.',
-            StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. tol may lie below the rounding "
-            "errors of this problem: scale the columns of X, or loosen tol.",
+            StopReason.DIVERGED: f"Diverged: {figures}. {_against_divergence(method)}",
+            StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. {_against_a_stall(method)}",
             StopReason.CALLBACK: f"Stopped by the callback: {figures}.",
         }[self]
+
+
+def _has_own_step(method: Method | None) -> bool:
+    """Tell whether a step size was given as a number."""
+    return isinstance(getattr(method, "step_size", None), Real)
+
+
+def _against_divergence(method: Method | None) -> str:
+    if method is None or _has_own_step(method):
+        return 'The step size is too long for this problem: leave step_size at "auto" or give a smaller one.'
+    smaller = "give a smaller step_size, " if hasattr(method, "step_size") else ""
+    return f"Scale the columns of X, {smaller}or use another method."
+
+
+def _against_a_stall(method: Method | None) -> str:
+    """Return what to do where nothing is gained: a method whose own nature it is says so by `stall_advice`."""
+    own = getattr(method, "stall_advice", "")
+    if own:
+        return str(own)
+    rounding = "tol may lie below the rounding errors of this problem: scale the columns of X, or loosen tol."
+    if not _has_own_step(method):
+        return rounding
+    return f'{rounding} Or the step size is too long to come closer: leave step_size at "auto" or give a smaller one.'
 
 
 class Result(OptimizeResult):  # type: ignore[misc]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,21 +26,8 @@ from finitesum.methods.base import Method, state_type_of
 from finitesum.observers import Observer, PassReport, Trace, TraceRow
 from finitesum.problem import Problem
 from finitesum.results import Result, StopReason
+from finitesum.run_memory import Best, Kept, Loop
 from finitesum.sampling import as_seed, order_of_pass
-
-
-@dataclass
-class _Loop:
-    """The driver's own memory: with the method's state and the seed it is all that a run is."""
-
-    k: int = 0  # passes run
-    n_checks: int = 0  # exact passes charged
-    checked_k: int = -1  # the pass after which the last of them was
-    seconds: float = 0.0
-    start_optimality: float = math.nan
-    best_estimate: float = math.inf
-    best_k: int = 0
-    next_check: int = 1  # for methods without an estimate
 
 
 def passes(
@@ -89,10 +76,11 @@ class Run:
         self._takes_any_seed = seed is None
         self.measure_every, self.callback = measure_every, callback
         self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
-        self.loop, self.trace = _Loop(), Trace()
+        self.loop, self.trace = Loop(), Trace()
         self.state: Any = None
         self._start = ""  # a digest of the start
-        self._kept: tuple[Any, _Loop, int, Certificate | None] | None = None  # state, loop, length of the trace, bounds
+        self.best: Best | None = None
+        self._kept: Kept | None = None
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
         self._before = (
             0,
@@ -117,10 +105,11 @@ class Run:
         self.state, self.seed = earlier.state, earlier.seed
         k = earlier.next_pass
         self._before = k, int(self.state.n_gradients), float(self.state.n_hessians)
-        self.loop = _Loop(k=k, best_k=k, next_check=k + 1)
+        self.loop = Loop(k=k, best_k=k, next_check=k + 1)
         self._begin(check=True)
 
     def _begin(self, *, check: bool) -> None:
+        self.best = Best(self.state.x, self.state.x)
         spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
         if check:
             self._check()
@@ -141,28 +130,27 @@ class Run:
         checkpoints.require_match(self.checkpoint, header, self._identity())
         self.state = checkpoints.unflatten(state_type_of(self.method, self.problem), arrays)
         try:
-            self.loop = _Loop(**header["loop"])
+            self.loop = Loop(**header["loop"])
             self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
+            self.best = checkpoints.unflatten(Best, arrays, "best")
         except (KeyError, TypeError) as error:
             raise checkpoints.CheckpointError(
                 f"{self.checkpoint} lacks a part ({error}). It was written by another version; start afresh."
             ) from error
-        if self.loop.checked_k == self.loop.k:
-            known = self._known_to_method()  # again, and not charged again
-            self.exact = None if known is None else (self.state.x, known)
-            if known is None:
-                self._measure(self.state.x)
         if self.certificate is not None:
             self.certificate = checkpoints.unflatten(Certificate, arrays, "certificate")
+        if self.loop.checked_k == self.loop.k:  # again, and not charged again; the bounds have it already
+            measured = self._known_to_method() or evaluate(self.problem, self.state.x)
+            self.exact = (self.state.x, self._with_gap(measured, self.certificate))
         self._keep()
 
     def _keep(self) -> None:
         """Remember what a checkpoint holds.
 
-        Only a pass that is over and did not end the run is kept: an interrupt may come at any line, and a run that has
-        ended is ended again, by the same pass, when it is resumed.
+        Only a pass that is over is kept, for an interrupt may come at any line. One that ended the run is kept where the
+        run has converged, and is then not run again; other runs are ended again, by the same pass, when they are resumed.
         """
-        self._kept = (self.state, replace(self.loop), len(self.trace), self.certificate)
+        self._kept = Kept(self.state, replace(self.loop), len(self.trace), self.certificate, self.best)
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -176,12 +164,14 @@ class Run:
     def save(self) -> None:
         """Write the checkpoint."""
         if self.checkpoint is not None and self._kept is not None:
-            state, loop, n_rows, certificate = self._kept
+            state, loop, n_rows, certificate, best = self._kept
             header = {**self._identity(), "loop": asdict(loop)}
             rows = np.array(self.trace.rows[:n_rows], dtype=np.float64)
             arrays = {**checkpoints.flatten(state), "trace": rows}
             if certificate is not None:
                 arrays.update(checkpoints.flatten(certificate, "certificate"))
+            if best is not None:
+                arrays.update(checkpoints.flatten(best, "best"))
             checkpoints.save(self.checkpoint, checkpoints.Checkpoint(header, arrays))
             self._last_save = time.monotonic()
 
@@ -202,16 +192,17 @@ class Run:
             if not np.isfinite(state.x).all():
                 self._stop_clock()
                 return StopReason.DIVERGED  # self.state is the last finite one
-            self.state = state
+            before, self.state = self.state.x, state
             self.loop.k += 1
-            reason = self._after_pass(observer)
+            reason = self._after_pass(observer, before)
+            if reason in (None, StopReason.CONVERGED):
+                self._keep()
             if reason is not None:
                 return reason
-            self._keep()
             if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
                 self.save()
 
-    def _after_pass(self, observer: Observer | None) -> StopReason | None:
+    def _after_pass(self, observer: Observer | None, before: Vector) -> StopReason | None:
         loop = self.loop
         estimate = self.method.estimate(self.problem, self.state)
         due = self._can_be_checked() if math.isnan(estimate) else estimate <= self.tol
@@ -234,7 +225,7 @@ class Run:
             return StopReason.CALLBACK
         if self._is_verified():
             return StopReason.CONVERGED
-        return self._hopeless(measured.optimality if due and measured is not None else estimate)
+        return self._hopeless(measured.optimality if due and measured is not None else estimate, before)
 
     def _can_be_checked(self) -> bool:
         """Tell whether an exact check is due, where nothing estimates the optimality."""
@@ -264,7 +255,7 @@ class Run:
         measured = self._exact_here()
         return self.loop.checked_k == self.loop.k and measured is not None and measured.optimality <= self.tol
 
-    def _hopeless(self, known: float) -> StopReason | None:
+    def _hopeless(self, known: float, before: Vector) -> StopReason | None:
         """Tell whether the optimality exploded, or has not improved, be it by a hair, in half of the passes.
 
         A method that gains 1 % in kappa/100 passes is slow, not stuck; the waves of an accelerated one grow with the run.
@@ -274,6 +265,7 @@ class Run:
             return None
         if known < loop.best_estimate:
             loop.best_estimate, loop.best_k = known, loop.k
+            self.best = Best(before, self.state.x)
         if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
             return StopReason.DIVERGED
         patience = getattr(self.method, "patience", 100)
@@ -323,9 +315,15 @@ class Run:
                 known = known.raised(lower_bound(self.problem, own(self.problem, self.state)))
             if is_check:
                 self.certificate = known
-            measures = measures._replace(optimality=max(measures.objective - known.bound, 0.0))
+            measures = self._with_gap(measures, known)
         self.exact = (x, measures)
         return measures
+
+    def _with_gap(self, measures: Measures, known: Certificate | None) -> Measures:
+        """Return the measures with the duality gap that the bounds known mean, where a gap is what counts."""
+        if known is None or not has_certificate(self.problem):
+            return measures
+        return measures._replace(optimality=max(measures.objective - known.bound, 0.0))
 
     def _exact_here(self) -> Measures | None:
         return self.exact[1] if self.exact is not None and self.exact[0] is self.state.x else None
@@ -334,18 +332,42 @@ class Run:
         objective, optimality = (measured.objective, measured.optimality) if measured else (math.nan, math.nan)
         self.trace.append(TraceRow(*spent, objective, optimality, estimate))
 
-    def result(self, reason: StopReason) -> Result:
-        """Return what the run found, measured exactly."""
+    def _charged(self) -> Measures:
+        """Return exact measures of the last iterate; charged even where the trace has them: the same for all."""
         known = self._known_to_method()
-        if self.loop.checked_k != self.loop.k:  # charged even where the trace has measured it: the same for all
+        if self.loop.checked_k != self.loop.k:
             self.loop.n_checks += known is None
             self.loop.checked_k = self.loop.k
-        measured = self._exact_here() or known or self._measure(self.state.x, is_check=True)
+        return self._exact_here() or known or self._measure(self.state.x, is_check=True)
+
+    def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
+        """Return the iterate of lowest objective among those that looked best and the last, and how many passes it took.
+
+        An estimate may tell of the iterate before the pass or after it, so both are measured, a pass each.
+        """
+        found = (self.state.x, last, self.loop.k)
+        best = self.best or Best(self.state.x, self.state.x)
+        for x, k in ((best.after, self.loop.best_k), (best.before, max(self.loop.best_k - 1, self._before[0]))):
+            if x is found[0]:
+                continue
+            self.loop.n_checks += 1
+            measured = self._measure(x, is_check=True)
+            if measured.objective <= found[1].objective or math.isnan(found[1].objective):
+                found = (x, measured, k)
+        return found
+
+    def result(self, reason: StopReason) -> Result:
+        """Return what the run found, measured exactly."""
+        x, measured, remark = self.state.x, self._charged(), ""
+        if reason is StopReason.DIVERGED:
+            x, measured, k = self._best_known(measured)
+            first = self._before[0]
+            remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
             reason = StopReason.CONVERGED
         problem, state = self.problem, self.state
         return Result(
-            x=state.x,
+            x=x,
             fun=measured.objective,
             jac=measured.gradient,
             optimality=measured.optimality,
@@ -356,10 +378,10 @@ class Run:
             nfev=self.loop.n_checks,
             njev=int(state.n_gradients) - self._before[1] + self.loop.n_checks * problem.n_components,
             nhev=int(state.n_hessians) - self._before[2],
-            success=reason is StopReason.CONVERGED,
+            success=bool(measured.optimality <= self.tol),
             status=reason.value,
             reason=reason,
-            message=reason.message(self.tol, measured.optimality, self.n_passes),
+            message=reason.message(self.tol, measured.optimality, self.n_passes, self.method) + remark,
             seconds=self.loop.seconds,
             trace=self.trace,
             method=self.method,

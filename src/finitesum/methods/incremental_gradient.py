@@ -117,6 +117,18 @@ class IG:
         step_size = 1.0 / component_smoothness(problem) if self.step_size == "auto" else float(self.step_size)
         return IGState(x0.copy(), step_size, 0, 0, 0)
 
+    @property
+    def stall_advice(self) -> str:
+        """What to do where nothing is gained any more."""
+        if self.decay == "constant":
+            return (
+                "With a constant step this method comes near the minimum and no nearer: "
+                'leave decay at "1/pass", give a smaller step_size, or use a method that converges, such as saga.'
+            )
+        return (
+            "With falling steps this method comes ever more slowly to the minimum: use one such as saga, or loosen tol."
+        )
+
     def run_pass(self, problem: Problem, state: IGState, order: Indices) -> IGState:
         """Return the state after the visits of `order`."""
         x = state.x.copy()
