@@ -17,6 +17,7 @@ from finitesum.general.constants import constants_at
 from finitesum.general.steps import FGForm
 from finitesum.measures import evaluate
 from finitesum.methods.auto import choose
+from finitesum.report import compare
 
 RNG = np.random.default_rng(8)
 DIM = 4
@@ -452,3 +453,9 @@ def test_the_conditional_logit_example(capsys):
     printed = capsys.readouterr().out
     assert "All derivatives agree with differences." in printed
     assert all(method in printed for method in module.METHODS)
+
+
+def test_comparisons_of_methods_take_finite_sums():
+    outcomes = compare(sum_of(alpha=0.01), ["a-ciag", "newton", "psg"], tol=1e-8)
+    assert [outcome.success for outcome in outcomes] == [True, True, False]
+    assert "cannot treat components" in outcomes[2].message

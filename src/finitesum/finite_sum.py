@@ -223,13 +223,7 @@ class FiniteSum:
         return self._vector(self.components[j].gradient(x.copy()), j, "gradient")
 
     def component_hessian(self, x: Vector, j: int) -> Matrix:
-        """Return the Hessian of f_j at x, a new array of shape (d, d): out of d products where it is not given itself.
-
-        Raises
-        ------
-        ValueError
-            The callable returned something else.
-        """
+        """Return the Hessian of f_j at x, a new array of shape (d, d): out of d products where it is not given itself."""
         component = self.components[j]
         if not callable(getattr(component, "hessian", None)):
             columns = [self.component_product(x, j, unit) for unit in np.eye(self.dim)]
