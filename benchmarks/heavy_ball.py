@@ -22,10 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from finitesum import METHODS, Problem, minimize
+from finitesum import METHODS, Problem
 from finitesum.constraints import L1Ball
 from finitesum.datasets import load_dataset
 from finitesum.papers.adahb import fig6
+from finitesum.papers.adahb.hinge import RUNS, SETS, hinge_problem, objective, values
+from finitesum.papers.adahb.hinge import minimum as find_minimum
 from finitesum.projected_runs import advanced
 from finitesum.reference_optimum import reference_optimum
 from finitesum.sampling import order_of_pass
@@ -33,33 +35,6 @@ from finitesum.sampling import order_of_pass
 RESULTS = Path(__file__).parent / "results"
 N_SEEDS = 5
 GRID = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0])
-
-#: Data, radius, passes, passes for choosing a step size, and whether only methods with a lazy form are run.
-SETS = {
-    "a9a": (10.0, 10, 3, False),
-    "w8a": (10.0, 10, 3, False),
-    "ijcnn1": (10.0, 10, 3, False),
-    "covtype.binary.scale": (10.0, 4, 2, False),
-    "rcv1.subset": (100.0, 8, 3, True),
-}
-
-#: Label: name, options, whether it has a lazy form on the l1 ball.
-RUNS: dict[str, tuple[str, dict[str, Any], bool]] = {
-    "PSG, last": ("psg", {}, True),
-    "PSG, average": ("psg", {"output": "average"}, True),
-    "PSG, linear decay": ("psg", {"schedule": "linear"}, True),
-    "HB, displacement": ("hb", {"form": "displacement"}, False),
-    "HB, averaging": ("hb", {"form": "averaging"}, True),
-    "NAG": ("nag", {}, False),
-    "AdaHB, displacement": ("adahb", {"form": "displacement"}, False),
-    "AdaHB, averaging": ("adahb", {"form": "averaging"}, True),
-    "AdaHB, displacement, Euclidean (as printed)": (
-        "adahb",
-        {"form": "displacement", "projection": "euclidean"},
-        False,
-    ),
-    "AdaHB, averaging, Euclidean": ("adahb", {"form": "averaging", "projection": "euclidean"}, True),
-}
 
 
 def write(part: str, rows: list[dict[str, Any]]) -> None:
@@ -80,55 +55,14 @@ def read(part: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def hinge_problem(name: str) -> Problem:
-    """Return the hinge loss on an l1 ball, a component for each row."""
-    data = load_dataset(name)
-    return Problem.linear(data.rows, data.targets(), loss="hinge", constraint=L1Ball(SETS[name][0]), batch_size=1)
-
-
 def minimum(name: str, problem: Problem) -> tuple[float, float]:
     """Return F* and a lower bound of it, from the file or from a linear program around the end of a run."""
     known = {row["data"]: row for row in read("minima")}
     if name not in known:
-        options = {"schedule": "linear", "horizon": 10}
-        near = minimize(problem, method="psg", options=options, max_iter=10, tol=0.0, measure_every=0)
-        try:
-            found = reference_optimum(problem, start=near.x, time_limit=120.0)
-            value, bound, seconds = found.value, found.lower_bound, found.seconds
-        except RuntimeError:  # out of time
-            value, bound, seconds = math.inf, -math.inf, math.nan
-        row = {"data": name, "radius": SETS[name][0], "minimum": value, "lower_bound": bound, "seconds": seconds}
+        row = {"data": name, "radius": SETS[name].radius, **find_minimum(problem, time_limit=120.0)}
         known[name] = {key: str(entry) for key, entry in row.items()}
         write("minima", list(known.values()))
     return float(known[name]["minimum"]), float(known[name]["lower_bound"])
-
-
-def values(problem: Problem, label: str, step_size: float | str, n_passes: int, seed: int) -> tuple[list[float], float]:
-    """Return F after each pass, and the step size that was used."""
-    name, options, _ = RUNS[label]
-    options = {**options, "step_size": step_size}
-    if options.get("schedule") == "linear":
-        options["horizon"] = n_passes
-    method = METHODS[name](**options)
-    state = method.init(problem, np.zeros(problem.dim))
-    objectives = []
-    for k in range(n_passes):
-        state = method.run_pass(problem, state, order_of_pass("with-replacement", seed, k, problem.n_components))
-        objectives.append(objective(problem, state.x))
-    return objectives, state.step_size
-
-
-def objective(problem: Problem, x: np.ndarray) -> float:
-    """Return the mean hinge loss."""
-    matrix = objective.cache.get(id(problem))
-    if matrix is None:
-        from finitesum.rows import to_matrix
-
-        matrix = objective.cache[id(problem)] = to_matrix(problem.rows)
-    return float(problem.weights @ np.maximum(0.0, 1.0 - problem.targets * (matrix @ x)))
-
-
-objective.cache = {}  # type: ignore[attr-defined]
 
 
 def best_step(problem: Problem, label: str, n_passes: int) -> float:

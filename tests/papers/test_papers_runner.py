@@ -106,7 +106,7 @@ def test_what_absent_data_leaves_out_is_not_compared(run, squares, tmp_path, mon
 
 def test_recorded_outcomes_are_found_again(tmp_path, monkeypatch):
     file = tmp_path / "references.json"
-    verdicts = [Verdict("a", ()), Verdict("seconds", (), timed=True)]
+    verdicts = [Verdict("a", ()), Verdict("seconds", (), noisy=True)]
     outcome = Outcome(verdicts=verdicts, values={"x": Value(1.23456789012), "gone": Value(math.nan)})
     record(file, "toy", "quick", outcome)
     record(file, "toy", "full", outcome)

@@ -24,8 +24,8 @@ Size = Literal["quick", "full"]
 SIZES: tuple[Size, ...] = ("quick", "full")
 
 CURVATURE_PAPER = (
-    "H.-T. Wai, W. Shi, C. A. Uribe, A. Nedić, A. Scaglione, Accelerating incremental gradient optimization with curvature "
-    "information, Comput. Optim. Appl. 76 (2020)"
+    "H.-T. Wai, W. Shi, C. A. Uribe, A. Nedić, A. Scaglione, Accelerating incremental gradient optimization with "
+    "curvature information, Comput. Optim. Appl. 76 (2020)"
 )
 HEAVY_BALL_PAPER = (
     "W. Tao, S. Long, G. Wu, Q. Tao, The role of momentum parameters in the optimal convergence of adaptive Polyak's "
@@ -96,14 +96,14 @@ class Verdict:
         What became of it, case by case.
     of_paper
         Whether the paper makes it; else it is ours.
-    timed
-        Whether it rests on seconds, which another machine or a busy one may turn.
+    noisy
+        Whether it rests on seconds, or on runs that rounding errors lead elsewhere: another machine may turn it.
     """
 
     claim: str
     findings: tuple[Finding, ...]
     of_paper: bool = True
-    timed: bool = False
+    noisy: bool = False
 
     @property
     def outcome(self) -> str:
@@ -159,6 +159,8 @@ class Outcome:
         Paragraphs: what was run, and where it differs from the paper.
     absent
         For each data set or library that is not on this machine, what was left out and where to get it.
+    is_usual
+        Whether the cases are those of the recorded values; else only values that both have are compared.
     """
 
     drawings: Sequence[Drawing] = ()
@@ -167,6 +169,7 @@ class Outcome:
     values: Mapping[str, Value] = field(default_factory=dict)
     notes: Sequence[str] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
+    is_usual: bool = True
 
 
 @dataclass(frozen=True)

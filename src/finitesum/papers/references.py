@@ -28,7 +28,7 @@ class Check(NamedTuple):
     differences
         A sentence for each that differs.
     n_missing
-        Recorded ones that this run has not, because data or libraries are absent.
+        Recorded ones that this run has not, because its data is not that of the record.
     """
 
     n_compared: int
@@ -40,7 +40,11 @@ class Check(NamedTuple):
         """What it found, in words."""
         if self.differences:
             return f"Differs from the recorded values: {' '.join(self.differences)}"
-        rest = f"; {self.n_missing} more could not be compared, because data is absent" if self.n_missing else ""
+        rest = (
+            f"; {self.n_missing} more could not be compared, because the data is not that of the record"
+            if self.n_missing
+            else ""
+        )
         return f"All {self.n_compared} values and verdicts agree with the recorded ones{rest}."
 
 
@@ -55,13 +59,14 @@ def check(outcome: Outcome, references: Mapping[str, Any]) -> Check:
     """Return how an outcome compares with recorded values."""
     if not references["values"] and not references["verdicts"]:
         return Check(0, ("no values were recorded for this experiment and size.",), 0)
+    is_whole = outcome.is_usual and not outcome.absent
     differences: list[str] = []
     n_compared = n_missing = 0
     for key, reference in references["values"].items():
         value = outcome.values.get(key)
         if value is None:
             n_missing += 1
-            if not outcome.absent:
+            if is_whole:
                 differences.append(f"{key} is recorded, but was not found.")
             continue
         n_compared += 1
@@ -71,7 +76,7 @@ def check(outcome: Outcome, references: Mapping[str, Any]) -> Check:
             differences.append(f"{key} is {value.value:.6g}, recorded is {expected:.6g} (within {within:.2g}).")
     outcomes = {verdict.claim: verdict.outcome for verdict in outcome.verdicts}
     for claim, expected_outcome in references["verdicts"].items():
-        if outcome.absent:  # its cases are not those that were recorded
+        if not is_whole:  # its cases are not those that were recorded
             n_missing += 1
             continue
         n_compared += 1
@@ -103,11 +108,13 @@ def record(path: Path, name: str, size: Size, outcome: Outcome) -> None:
     ValueError
         Data is absent: such an outcome is not whole.
     """
-    if outcome.absent:
-        raise ValueError(f"{name} lacks {', '.join(outcome.absent)}: record it where all its data is.")
+    if outcome.absent or not outcome.is_usual:
+        raise ValueError(
+            f"{name} lacks {', '.join(outcome.absent) or 'a stand-in'}: record it where its cases are usual."
+        )
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     known.setdefault(name, {})[size] = {
-        "verdicts": {v.claim: v.outcome for v in outcome.verdicts if not v.timed},
+        "verdicts": {v.claim: v.outcome for v in outcome.verdicts if not v.noisy},
         "values": {key: _plain(value.value) for key, value in outcome.values.items()},
     }
     write_text(path, json.dumps(known, indent=1, ensure_ascii=False, sort_keys=True) + "\n")

@@ -10,6 +10,10 @@ from finitesum.papers.experiment import Experiment
 #: name: module. The order is that of a page with all of them.
 _HOMES = {
     "ciag/fig1": "finitesum.papers.ciag.fig1",
+    "ciag/table1": "finitesum.papers.ciag.table1",
+    "ciag/table2": "finitesum.papers.ciag.table2",
+    "ciag/phases": "finitesum.papers.ciag.phases",
+    "adahb/fig1": "finitesum.papers.adahb.fig1",
     "adahb/fig6": "finitesum.papers.adahb.fig6",
 }
 

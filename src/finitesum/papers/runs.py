@@ -6,15 +6,16 @@ no pass is charged for confirming the end: `finitesum.minimize` does that.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from finitesum.arrays import Vector
+from finitesum.arrays import Indices, Vector
 from finitesum.driver import minimize
 from finitesum.measures import evaluate
 from finitesum.methods import as_method
@@ -23,6 +24,7 @@ from finitesum.plots import Curve
 from finitesum.problem import Problem
 from finitesum.report import small_like
 from finitesum.sampling import order_of_pass
+from finitesum.surrogate import rebuilt
 
 #: What is measured after every pass.
 COLUMNS = ("passes", "hessian_passes", "seconds", "objective", "optimality", "largest")
@@ -47,8 +49,11 @@ class Trial:
         Rows in a component; None for the method's own choice.
     sampling
         The order of visits; None for the method's own.
-    share
-        The part of a pass between two measurements: methods with snapshots take a snapshot there.
+    parts
+        Measurements in a pass. Methods with snapshots take a snapshot there; the others are not changed by it, but for
+        rounding errors.
+    whole_first
+        Whether the first pass is in one part: automatic steps plan it as a whole.
     """
 
     label: str
@@ -56,7 +61,8 @@ class Trial:
     options: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int | None = None
     sampling: str | None = None
-    share: float = 1.0
+    parts: int = 1
+    whole_first: bool = True
 
     def settings(self) -> dict[str, Any]:
         """Return all that its figures depend on."""
@@ -115,19 +121,26 @@ def run_trial(
     state = method.init(problem, np.zeros(problem.dim) if x0 is None else x0)
     seconds = time.perf_counter() - start
     rows = [_row(problem, state, seconds, passes=0.0)]  # what was spent at the start is counted from the first pass on
-    n_visits = max(1, round(trial.share * problem.n_components))
-    k, limit = 0, DIVERGED * max(rows[0][-1], 1e-300)
+    orders = _orders(trial, sampling, seed, problem.n_components)
+    limit = DIVERGED * max(rows[0][-1], 1e-300)
     while rows[-1][0] < max_passes and tol < rows[-1][-1] < limit:
-        order = order_of_pass(sampling, seed, k, problem.n_components)[:n_visits]
+        order = next(orders)
         start = time.perf_counter()
         state = method.run_pass(problem, state, order)
         seconds += time.perf_counter() - start
-        k += 1
         if not np.isfinite(state.x).all():
             break
         rows.append(_row(problem, state, seconds))
     columns = {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
     return {"label": trial.label, "batch_size": problem.batch_size, "columns": columns}
+
+
+def _orders(trial: Trial, sampling: str, seed: int, m: int) -> Iterator[Indices]:
+    """Yield the components to be visited between two measurements, without end."""
+    for k in itertools.count():
+        order = order_of_pass(sampling, seed, k, m)
+        parts = 1 if k == 0 and trial.whole_first else min(trial.parts, m)
+        yield from np.array_split(order, parts)
 
 
 def as_run(figures: Mapping[str, Any]) -> Run:
@@ -140,7 +153,9 @@ def _load_kernels(problem: Problem, method: Method) -> None:
     """Compile or load off the clock, on a tiny problem that goes through the same machine code."""
     small = small_like(problem).batched(1)
     state = method.init(small, np.zeros(small.dim))
-    method.run_pass(small, state, np.arange(small.n_components))
+    state = method.run_pass(small, state, np.arange(small.n_components))
+    if hasattr(state, "surrogate"):  # NIM and CIAG sum it afresh now and then
+        rebuilt(small, state.surrogate)
 
 
 def _row(problem: Problem, state: Any, seconds: float, passes: float | None = None) -> tuple[float, ...]:
@@ -155,6 +170,38 @@ def find_minimum(problem: Problem) -> dict[str, Any]:
     """Return minimiser and minimum by Newton's method, run until rounding errors end it."""
     result = minimize(problem, method="newton", tol=1e-15, max_iter=100)
     return {"x": result.x.tolist(), "minimum": float(result.fun), "optimality": float(result.optimality)}
+
+
+def follow(
+    problem: Problem, method: Method, x0: Vector, optimum: Vector, *, every: int, max_visits: int, until: float = 0.0
+) -> tuple[Vector, Vector]:
+    """Return visits and ||x - x*||^2 after them, cyclic, from x0.
+
+    Parameters
+    ----------
+    problem, method, x0
+        What is run, and from where.
+    optimum
+        x*.
+    every
+        Visits between two measurements, a divisor of the number of components or a multiple of it.
+    max_visits
+        It ends after so many.
+    until
+        It ends when the squared distance is at most this.
+    """
+    m = problem.n_components
+    state = method.init(problem, x0)
+    visits, distances = [0], [float(np.sum((x0 - optimum) ** 2))]
+    start = distances[0]
+    while visits[-1] < max_visits and distances[-1] > until:
+        order = np.arange(visits[-1], visits[-1] + every) % m
+        state = method.run_pass(problem, state, order)
+        visits.append(visits[-1] + every)
+        distances.append(float(np.sum((state.x - optimum) ** 2)))
+        if not distances[-1] < 1e12 * max(start, 1e-12):
+            break
+    return np.array(visits, dtype=np.float64), np.array(distances)
 
 
 def gap_curve(run: Run, minimum: float, floor: float = 1e-15) -> Curve:
