@@ -13,7 +13,9 @@ _HOMES = {
     "ciag/table1": "finitesum.papers.ciag.table1",
     "ciag/table2": "finitesum.papers.ciag.table2",
     "ciag/phases": "finitesum.papers.ciag.phases",
+    "ciag/restart": "finitesum.papers.ciag.restart",
     "adahb/fig1": "finitesum.papers.adahb.fig1",
+    "adahb/networks": "finitesum.papers.adahb.networks",
     "adahb/fig6": "finitesum.papers.adahb.fig6",
 }
 

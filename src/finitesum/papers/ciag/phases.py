@@ -122,10 +122,10 @@ def trajectory(name: str, distance: float, share: float, n_visits: int) -> dict[
     """
     mu, big, _, _, optimum = constants()
     if name == "CIAG":
-        method = CIAG(step_size=2.0 * share / (mu + big), initialisation="full")
+        method = CIAG(step_size=2.0 * share / (mu + big), warm_start_method="full")
     else:
         step = share / (2.0 * big)
-        method = ACIAG(step_size=step, extrapolation=momentum_limit(mu, step), initialisation="full")
+        method = ACIAG(step_size=step, extrapolation=momentum_limit(mu, step), warm_start_method="full")
     start = optimum + distance * np.ones(D) / math.sqrt(D)
     visits, found = follow(problem_of(), method, start, optimum, every=1, max_visits=n_visits, until=ROUNDING * 1e-3)
     return {"visits": visits.tolist(), "squared": found.tolist()}

@@ -155,13 +155,13 @@ def grow(name: str, condition: float, max_passes: int) -> dict[str, float]:
     """Return kappa, and the visits that bring the squared distance to a millionth, from a start close to the optimum."""
     near = _near(condition)
     known: dict[str, dict[str, Any]] = {
-        "ciag": {"step_size": 2.0 / (near.mu + near.smoothness), "initialisation": "full"},
+        "ciag": {"step_size": 2.0 / (near.mu + near.smoothness), "warm_start_method": "full"},
         "a-ciag": {
             "step_size": 0.5 / near.smoothness,
             "extrapolation": momentum_limit(near.mu, 0.5 / near.smoothness),
-            "initialisation": "full",
+            "warm_start_method": "full",
         },
-        "nim": {"step_size": 1.0, "solver": "inverse", "initialisation": "full"},
+        "nim": {"step_size": 1.0, "solver": "inverse", "warm_start_method": "full"},
     }
     method = as_method(name, known.get(name))
     start = near.optimum + START * np.cos(np.arange(near.problem.dim))
