@@ -52,6 +52,7 @@ STYLES: dict[str, Style] = {
     "nim": Style(_BLACK, "-", "D"),
     "iqn": Style(_AMBER, "-", "<"),
     "newton": Style(_GREY, "-", "d"),
+    "lazy-newton": Style(_PURPLE, "-", ">"),
     "svrg2": Style(_GREEN, "-", "X"),
     "svrg": Style(_SKY, (0, (5, 1.5)), "h"),
     "acc-svrg": Style(_SKY, (0, (3, 1, 1, 1)), "p"),

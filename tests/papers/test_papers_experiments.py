@@ -1,14 +1,19 @@
 """The experiments themselves: quick ones against recorded values, and what holds whatever the machine."""
 
+import csv
+import json
 import math
 
 import numpy as np
 import pytest
 
 from finitesum import Problem
-from finitesum.papers.adahb import fig6
-from finitesum.papers.ciag import fig1
-from finitesum.papers.runs import Trial, as_run, find_minimum, gap_curve, run_trial
+from finitesum.methods import AFG, CIAG, FG
+from finitesum.papers import which_method
+from finitesum.papers.adahb import fig6, networks
+from finitesum.papers.ciag import fig1, phases, real_data, table2
+from finitesum.papers.runs import Trial, as_run, find_minimum, follow, gap_curve, run_trial
+from finitesum.smoothness import momentum_limit
 
 
 def test_psg_on_harveys_function_has_its_closed_form():
@@ -60,7 +65,127 @@ def test_gaps_end_at_rounding_errors():
     assert curve.n_passes.size == curve.optimality.size < found.columns["passes"].size
 
 
-@pytest.mark.parametrize("name", ["adahb/fig6"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adahb/fig6", "ciag/phases"])
 def test_quick_experiments_agree_with_recorded_values(run, tmp_path, name):
     result = run("reproduce", name, "--quick", "--check", "--out", tmp_path)
     assert result.exit_code == 0, result.output
+
+
+def test_a_run_in_parts_is_the_run_in_whole():
+    problem = fig1.problem_of(60, 5, 0)
+    for name in ("a-ciag", "ciag", "nim", "sag"):
+        whole, parts = (
+            as_run(run_trial(problem, Trial(name, name, {}, 3, parts=k), max_passes=6.0)).columns for k in (1, 4)
+        )
+        assert parts["passes"][1] == whole["passes"][1]
+        ends = parts["objective"][1::4]
+        np.testing.assert_allclose(ends, whole["objective"][1 : 1 + ends.size], atol=1e-12)
+        assert parts["passes"].size > 2 * whole["passes"].size
+
+
+def test_following_a_run_counts_visits_and_measures_distances():
+    problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared", batch_size=1)
+    method = CIAG(step_size=0.5, warm_start_method="full")
+    visits, squared = follow(problem, method, np.array([3.0]), np.array([1.0]), every=1, max_visits=3)
+    assert visits.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(squared, [4.0, 1.0, 0.25, 0.0625], rtol=1e-12)
+
+
+def test_the_condition_of_theorem_1_allows_longer_steps_nearer_to_the_optimum():
+    shares = [phases.allowed_share(distance) for distance in (1e-1, 1e-3, 1e-6)]
+    assert shares == sorted(shares)
+    assert all(phases.promised(d, c) < 1.0 for d, c in zip((1e-1, 1e-3, 1e-6), shares, strict=True))
+
+
+def test_asymptotic_rates_are_those_of_the_gradient_methods():
+    """The full gradient methods themselves, run for long, shrink V by these ratios."""
+    mu, big, _, _, optimum = phases.constants()
+    step = 0.5 / big
+    methods = {
+        "CIAG": FG(step_size=2.0 / (mu + big)),
+        "A-CIAG": AFG(step_size=step, momentum=momentum_limit(mu, step)),
+    }
+    problem = phases.problem_of()
+    for name, method in methods.items():
+        start = optimum + 1e-3
+        _, squared = follow(problem, method, start, optimum, every=phases.M, max_visits=phases.M * 200, until=1e-20)
+        late = np.log(squared[len(squared) // 2 :])
+        rate = np.polyfit(np.arange(late.size), late, 1)[0]
+        assert rate == pytest.approx(math.log(phases.asymptotic_rate(name)), rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["adahb/fig1", "ciag/table2"])
+def test_without_data_nothing_is_run_and_all_is_named(run, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(table2, "SETS", [entry for entry in table2.SETS if not entry.has_stand_in])
+    result = run("reproduce", name, "--quick", "--check", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "'finitesum data fetch a9a' gets it" in result.stderr
+    assert "a9a" in (tmp_path / "reproduce.html").read_text()
+
+
+def test_networks_without_torch_are_skipped_with_a_sentence(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "find_spec", lambda name: None)
+    result = run("reproduce", "adahb/networks", "--quick", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "pip install 'finitesum[torch]'" in result.stderr
+
+
+def test_a_stand_in_takes_the_place_of_absent_data_and_of_no_other():
+    entry = next(entry for entry in table2.SETS if entry.name == "SUSY")
+    assert table2.title_of(entry, True, None) == "SUSY stand-in (50,000 rows)"
+    problem = real_data.problem_of(entry, True, None)
+    assert (problem.n_rows, problem.dim) == (50_000, 18)
+    assert problem.penalty.ridge() == pytest.approx(1 / 50_000)
+
+
+def test_trace_bound_of_the_authors_program():
+    """A quarter of the mean squared row length, and the penalty."""
+    X = np.random.default_rng(0).standard_normal((30, 4))
+    problem = Problem.linear(X, np.sign(X[:, 0]), alpha=0.1)
+    found = real_data.smoothness_of(problem)
+    assert found.trace == pytest.approx(0.25 * np.mean(np.sum(X**2, axis=1)) + 0.1)
+    assert found.tight == pytest.approx(0.25 * np.linalg.eigvalsh(X.T @ X / 30)[-1] + 0.1, rel=0.02)
+
+
+def test_columns_are_scaled_to_one():
+    scaled = real_data._scaled(np.array([[0.0, 5.0], [2.0, 5.0], [1.0, 5.0]]))
+    np.testing.assert_allclose(scaled, [[-1.0, -1.0], [1.0, -1.0], [0.0, -1.0]])
+
+
+def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_path):
+    lacking = run("reproduce", "which-method", "--quick", "--out", tmp_path)
+    assert lacking.exit_code == 0, lacking.output
+    assert "finitesum reproduce ciag/table2 --quick" in lacking.stderr
+    labels = table2.LABELS[table2.AUTOMATIC]
+    folder = tmp_path / "ciag-table2"
+    folder.mkdir()
+    seconds = {label: 1.0 + k for k, label in enumerate(reversed(labels))}  # lazy Newton first
+    content = {
+        "size": "quick",
+        "verdicts": [],
+        "absent": {},
+        "values": {f"passes, {label}, toy, automatic": None if label == "IAG" else 5.0 for label in labels},
+        "timings": {
+            f"seconds to {level:.0e}, {label}, toy, automatic": s
+            for level in (table2.MODERATE, table2.TOL)
+            for label, s in seconds.items()
+        },
+    }
+    (folder / "result.json").write_text(json.dumps(content))
+    found = run("reproduce", "which-method", "--quick", "--out", tmp_path)
+    assert found.exit_code == 0, found.output
+    with (tmp_path / "which-method" / "which-method.csv").open(newline="") as file:
+        advice = {row["your problem"]: row["take"] for row in csv.DictReader(file)}
+    assert advice["smooth loss, the exact optimum (1e-10), in the least time"] == "lazy-newton"
+    with (tmp_path / "which-method" / "smooth.csv").open(newline="") as file:
+        assert next(csv.DictReader(file))["IAG: passes / s"].startswith("–")
+
+
+def test_rankings_compare_by_the_mean_ratio():
+    ranking = which_method.Ranking({"x": {"a": 1.0, "b": 4.0}, "y": {"a": 2.0, "b": 2.0}, "z": {"a": 3.0, "b": 3.0}})
+    assert ranking.ratios() == pytest.approx({"a": 1.0, "b": 4.0 ** (1 / 3)})
+    assert (ranking.best(), ranking.wins("a"), ranking.wins("b")) == ("a", 3, 2)
+    failed = which_method.Ranking({"x": {"a": math.inf, "b": math.inf}})
+    assert failed.ratios() == {"a": math.inf, "b": math.inf}
+    assert failed.wins("a") == 0

@@ -161,6 +161,8 @@ class Outcome:
         For each data set or library that is not on this machine, what was left out and where to get it.
     is_usual
         Whether the cases are those of the recorded values; else only values that both have are compared.
+    timings
+        Seconds and the like, which are kept, but not compared.
     """
 
     drawings: Sequence[Drawing] = ()
@@ -170,6 +172,7 @@ class Outcome:
     notes: Sequence[str] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
     is_usual: bool = True
+    timings: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ _HOMES = {
     "adahb/fig1": "finitesum.papers.adahb.fig1",
     "adahb/networks": "finitesum.papers.adahb.networks",
     "adahb/fig6": "finitesum.papers.adahb.fig6",
+    "which-method": "finitesum.papers.which_method",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,9 +114,14 @@ def _as_plain(size: Size, outcome: Outcome) -> dict[str, Any]:
             {"claim": v.claim, "outcome": v.outcome, "findings": [f._asdict() for f in v.findings]}
             for v in outcome.verdicts
         ],
-        "values": {name: value.value for name, value in outcome.values.items()},
+        "values": {name: _or_none(value.value) for name, value in outcome.values.items()},
+        "timings": {name: _or_none(seconds) for name, seconds in outcome.timings.items()},
         "absent": dict(outcome.absent),
     }
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _page(done: Sequence[Finished], size: Size, command: str) -> str:

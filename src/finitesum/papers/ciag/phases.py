@@ -40,6 +40,8 @@ NEAR = (1e-1, 1e-3, 1e-6)
 #: Visits of a run; where V(k) is so small, rounding errors begin.
 N_VISITS = {"quick": 12_000, "full": 40_000}
 ROUNDING = 1e-26
+#: Visits between two measurements of the long runs.
+SPARSE = 5
 #: The late phase: V(k) / V(1) below this.
 LATE = 1e-4
 
@@ -106,8 +108,8 @@ def promised(distance: float, share: float) -> float:
     return 1.0 - 2.0 * step * mu * big / (mu + big) + added
 
 
-def trajectory(name: str, distance: float, share: float, n_visits: int) -> dict[str, Any]:
-    """Return V(k) = ||x_k - x*||^2 after every visit.
+def trajectory(name: str, distance: float, share: float, n_visits: int, every: int = 1) -> dict[str, Any]:
+    """Return V(k) = ||x_k - x*||^2 along a run.
 
     Parameters
     ----------
@@ -117,8 +119,8 @@ def trajectory(name: str, distance: float, share: float, n_visits: int) -> dict[
         Of the start from the optimum.
     share
         c0 of the step 2 c0 / (mu + L), or c1 of c1 / (2 L).
-    n_visits
-        Visits of the run.
+    n_visits, every
+        Visits of the run, and between two measurements.
     """
     mu, big, _, _, optimum = constants()
     if name == "CIAG":
@@ -127,7 +129,9 @@ def trajectory(name: str, distance: float, share: float, n_visits: int) -> dict[
         step = share / (2.0 * big)
         method = ACIAG(step_size=step, extrapolation=momentum_limit(mu, step), warm_start_method="full")
     start = optimum + distance * np.ones(D) / math.sqrt(D)
-    visits, found = follow(problem_of(), method, start, optimum, every=1, max_visits=n_visits, until=ROUNDING * 1e-3)
+    visits, found = follow(
+        problem_of(), method, start, optimum, every=every, max_visits=n_visits, until=ROUNDING * 1e-3
+    )
     return {"visits": visits.tolist(), "squared": found.tolist()}
 
 
@@ -172,8 +176,8 @@ def _units(size: Size) -> Iterator[Unit]:
             yield Unit(f"{name}-{distance:g}", settings, partial(trajectory, name, distance, 1.0, n_visits))
     for distance in NEAR:
         share = allowed_share(distance)
-        many = {**settings, "visits": 10 * n_visits, "share": share}
-        yield Unit(f"allowed-{distance:g}", many, partial(trajectory, "CIAG", distance, share, 10 * n_visits))
+        many = {**settings, "visits": 10 * n_visits, "share": share, "every": SPARSE}
+        yield Unit(f"allowed-{distance:g}", many, partial(trajectory, "CIAG", distance, share, 10 * n_visits, SPARSE))
 
 
 def run(context: Context) -> Outcome:
