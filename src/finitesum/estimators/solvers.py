@@ -81,11 +81,8 @@ def as_solver(
                 f'step_size goes with a solver: name one, or leave step_size at "auto", got {step_size!r}.'
             )
         return default_solver(problem, tol, n_threads or 1)
-    if name not in (known := offered(problem)):
-        what = "several classes" if isinstance(problem, MultinomialProblem) else type(problem.loss).__name__
-        if not known:
-            raise ValueError(f"no solver treats {what} with this penalty and constraint. Change one of them.")
-        raise ValueError(f"solver must be one of auto, {', '.join(known)} for {what} here, got {solver!r}.")
+    if not _is_offered(name, problem):
+        raise ValueError(_refusal(solver, problem))
     if step_size == "auto":
         return _made(name, problem)
     if "step_size" not in _class(name, problem).__dataclass_fields__:
@@ -101,13 +98,24 @@ def offered(problem: AnyProblem) -> list[str]:
     >>> offered(Problem.linear([[0.0], [1.0]], [0, 1], loss="hinge", alpha=0.1))[0]
     'interior-point'
     """
+    return [name for name in (*SPECIAL, *METHODS) if _is_offered(name, problem)]
+
+
+def _refusal(solver: str, problem: AnyProblem) -> str:
+    what = "several classes" if isinstance(problem, MultinomialProblem) else type(problem.loss).__name__
+    known = offered(problem)
+    if not known:
+        return f"no solver treats {what} with this penalty and constraint. Change one of them."
+    return f"solver must be one of auto, {', '.join(known)} for {what} here, got {solver!r}."
+
+
+def _is_offered(name: str, problem: AnyProblem) -> bool:
     if isinstance(problem, MultinomialProblem):
-        return ["newton"]
-    special = [name for name, (_, suits) in SPECIAL.items() if suits(problem)]
-    return special + [name for name in METHODS if name != "ig" and _is_offered(name, problem)]
-
-
-def _is_offered(name: str, problem: Problem) -> bool:
+        return name == "newton"
+    if name in SPECIAL:
+        return SPECIAL[name][1](problem)
+    if name not in METHODS or name == "ig":
+        return False
     cls = METHODS[name]
     if "kinks" in cls.handles and problem.loss.is_smooth():
         return False
