@@ -12,8 +12,8 @@ one to the next, `refreshed` takes the one that minimises
     rows replaced x price of a Hessian's row + a factor's price + passes to go x price of a pass,
     passes to go = digits to go / -log10(2 left / now + sqrt(d / rows of the sample)),
 
-the last term only where rows are missing from the sample. Rows that are classified well lose their curvature early and are
-never summed again. Memory: n short numbers and d^2.
+the last term only where rows are missing from the sample. Where steps creep all the same, all of them are replaced. Rows
+that are classified well lose their curvature early and are never summed again. Memory: n short numbers and d^2.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ def refreshed(
     *,
     n_seen: int,
     digits: float,
+    n_idle: int = 0,
     n_threads: int = 1,
 ) -> tuple[LazyCurvature, int]:
     """Return the memory with the rows replaced that are worth it, and how many they were.
@@ -197,6 +198,9 @@ def refreshed(
         Rows that a gradient pass reads at present.
     digits : float > 0
         Digits of the optimality that are to go.
+    n_idle : int >= 0
+        Steps in a row that made little of the Hessian: from 2 on it is to blame, where more than a thousandth of the
+        curvature is not what it was, from 4 on in any case.
     """
     members = memory.members
     n_rows = min(problem.n_rows, members.size * (problem.batch_size or 1))
@@ -212,8 +216,9 @@ def refreshed(
     k = _best_threshold(
         counts, left, total, prices, sampling_error=error, digits=digits, pass_price=n_seen * prices.gradient
     )
-    if not memory.sums.any():
-        k = N_THRESHOLDS  # without a Hessian there is no step
+    is_to_blame = error == 0.0 and (n_idle >= 4 or (n_idle >= 2 and left[0] > 1e-3 * total))
+    if is_to_blame or not memory.sums.any():  # without a Hessian there is no step
+        k = N_THRESHOLDS
     if k == 0:
         return memory, 0
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0

@@ -44,13 +44,13 @@ def in_threads(function: Callable[[Indices], T], components: Indices, problem: P
 
 
 @kernel_part
-def _curvature(linear_sum: LinearSum, i: int, prediction: float, slope: float, curvature: float, signs: bool) -> float:
+def _curvature(linear_sum: LinearSum, i: int, prediction: float, slope: float, curvature: float, doubt: int) -> float:
     """Return the majorant's curvature where the second derivative is not to be trusted.
 
-    With targets of two signs that is on the wrong side of 0: there the second derivative grows along the way to the
-    minimum, and a step that trusts it overshoots.
+    Doubt 1: on the wrong side of 0, where the second derivative grows along the way to the minimum, and a step that trusts
+    it overshoots. Doubt 2: everywhere.
     """
-    if signs and slope * prediction <= 0.0:
+    if doubt == 1 and slope * prediction <= 0.0:
         return curvature
     bound = linear_sum.loss.majorant(prediction, linear_sum.targets[i])
     return bound if np.isfinite(bound) else curvature
@@ -61,8 +61,7 @@ def _sweep(
     linear_sum: LinearSum,
     components: Indices,
     x: Vector,
-    doubtful: bool,
-    signs: bool,
+    doubt: int,
     curvatures: ShortVector,
     gradient: Vector,
 ) -> float:
@@ -75,8 +74,8 @@ def _sweep(
                 continue
             prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
             slope, curvature = linear_sum.loss.d1_d2(prediction, linear_sum.targets[i])
-            if doubtful:
-                curvature = _curvature(linear_sum, i, prediction, slope, curvature, signs)
+            if doubt > 0:
+                curvature = _curvature(linear_sum, i, prediction, slope, curvature, doubt)
             curvatures[i] = curvature
             squares += weight * slope * slope
             linear_sum.rows.add_to(i, weight * slope, gradient)
@@ -84,17 +83,19 @@ def _sweep(
 
 
 def add_gradients(
-    problem: Problem, components: Indices, x: Vector, curvatures: ShortVector, *, doubtful: bool, n_threads: int = 1
+    problem: Problem, components: Indices, x: Vector, curvatures: ShortVector, *, doubt: int = 0, n_threads: int = 1
 ) -> tuple[Vector, float]:
     """Return sum_i p_i phi'_i z_i and sum_i p_i phi'_i^2 at x over the rows of the components; write their curvatures.
 
-    `doubtful` puts the majorant's curvature in the place of second derivatives that cannot be trusted.
+    Doubt 1 puts the majorant's curvature in the place of second derivatives on the wrong side of 0 (with targets that are
+    signs; everywhere with others), doubt 2 everywhere.
     """
-    signs = problem.loss.target_kind() == "sign"
+    if doubt == 1 and problem.loss.target_kind() != "sign":
+        doubt = 2
 
     def share(block: Indices) -> tuple[Vector, float]:
         gradient = np.zeros(problem.dim)
-        return gradient, float(_sweep(problem.view, block, x, doubtful, signs, curvatures, gradient))
+        return gradient, float(_sweep(problem.view, block, x, doubt, curvatures, gradient))
 
     parts = in_threads(share, components, problem, n_threads)
     for gradient, _ in parts[1:]:

@@ -16,12 +16,12 @@ A step is x+ = x - t B g(x), with B the BFGS inverse of P^-1 and the last pairs 
    The first pass over all rows so starts from a point that is right to the sample's accuracy, for a third of a pass.
 2. *Doubtful curvatures.* While a step leaves more than 0.3 of the gradient (in the norm of P^-1), rows on the wrong side of
    the margin take the curvature of the loss's majorant: there the second derivative grows along the way, and trusting it
-   overshoots.
+   overshoots. While steps overshoot all the same, every row does.
 3. *Acceptance.* t = 1 is taken when F does not rise at its end along the way (which bounds F, because it is convex), or the
    gradient shrank. Else t is searched on the row predictions, which are linear in t, to a slope between -1/2 and 0 of
    the first; likewise when the slope fell by less than a third: then t > 1. So F falls with every step.
-4. *Conditioning.* When steps are cut short all the same, H was singular to rounding errors: its diagonal is raised, in
-   proportion, until steps are taken again.
+4. *Conditioning.* Where the factor fails or steps are cut to a hundredth, H is singular to rounding errors: its diagonal is
+   raised in proportion, and lowered again when steps are taken.
 
 With many columns the sample of H is a part of the rows (`finitesum.prices.hessian_sample`), and the secants make up for its
 error. l1 penalties and constraints take the minimiser of the model with its r (`finitesum.quadratics`), without secants.
@@ -79,6 +79,8 @@ class LazyNewtonState(NamedTuple):
     secants: Secants
     shift: float  # relative raise of H's diagonal
     remainder: float  # share of the gradient that the last step left, NaN before
+    n_idle: int  # steps in a row that left more than half
+    doubt: int  # whose curvatures are doubted: 2 all rows', 1 those on the wrong side, 0 none
     squares: float  # sum of p_i phi'_i^2 over the sample at x
     n_sampled: int  # components of the sample; the method's passes begin when these are all
     optimality: float  # at x, exact once the sample is complete
@@ -142,6 +144,7 @@ class LazyNewton:
     state_type: ClassVar[type[LazyNewtonState]] = LazyNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
     default_sampling: ClassVar[str] = "shuffled-once"
+    patience: ClassVar[int] = 20
     card: ClassVar[Card] = Card(
         "Newton with a lazy Hessian",
         "m + 2 d^2",
@@ -171,6 +174,8 @@ class LazyNewton:
             no_secants(dim),
             0.0,
             math.nan,
+            0,
+            1,
             0.0,
             0,
             math.nan,
@@ -215,8 +220,7 @@ class LazyNewton:
         sample = _sample(problem, order[:n_next])
         new = np.sort(order[state.n_sampled : n_next])
         curvatures = state.curvatures.copy()
-        doubtful = problem.loss.target_kind() == "sign" or problem.is_smooth
-        added, squares = add_gradients(problem, new, state.x, curvatures, doubtful=doubtful, n_threads=self.n_threads)
+        added, squares = add_gradients(problem, new, state.x, curvatures, doubt=1, n_threads=self.n_threads)
         penalised = slice(problem.rows.n_columns)
         gradient = state.gradient * before.share
         gradient[penalised] -= before.ridge * before.share * state.x[penalised]
@@ -228,6 +232,8 @@ class LazyNewton:
             curvature=self._joined(problem, state.curvature, order[:n_next]),
             secants=no_secants(problem.dim),
             remainder=math.nan,
+            n_idle=0,
+            doubt=max(state.doubt, 1),
             squares=state.squares + squares,
             n_sampled=int(n_next),
             optimality=surrogate_optimality(problem, state.x, gradient),
@@ -267,17 +273,17 @@ class LazyNewton:
             prices_of(problem),
             n_seen=n_seen,
             digits=digits,
+            n_idle=state.n_idle,
             n_threads=self.n_threads,
         )
         if n_replaced == 0 and state.factor.size > 0:
             return state
-        shift = 0.1 * state.shift if state.remainder < DOUBT and state.shift > 1e-13 else state.shift
         state = state._replace(
             curvature=curvature, n_hessians=state.n_hessians + n_replaced / (problem.batch_size or 1)
         )
         if curvature.members.size == sample.components.size:
             state = state._replace(secants=no_secants(problem.dim))
-        return _refactored(problem, state, sample, shift)
+        return _refactored(problem, state, sample, state.shift)
 
     def estimate(self, problem: Problem, state: LazyNewtonState) -> float:
         """Return the optimality, which is known exactly."""
@@ -358,12 +364,11 @@ def _stepped(
 ) -> LazyNewtonState:
     """Return the state after a step: the whole of it, or as far as F falls."""
     way = _way(problem, state, sample) if way is None else way
-    doubtful = not state.remainder < DOUBT
-    end = _end_of(problem, state, sample, way, 1.0, doubtful, n_threads)
+    end = _end_of(problem, state, sample, way, 1.0, state.doubt, n_threads)
     n_read = sample.components.size
     if not problem.is_smooth:
         while not (end.slope <= 0.0 or end.remainder < 0.9) and end.t > 1e-9:
-            end = _end_of(problem, state, sample, way, 0.25 * end.t, True, n_threads)
+            end = _end_of(problem, state, sample, way, 0.25 * end.t, 2, n_threads)
             n_read += sample.components.size
     else:
         first = float(state.gradient @ way)
@@ -371,7 +376,7 @@ def _stepped(
         if not fine or end.slope < 0.65 * first:
             t = _searched(problem, sample, state.x, way, first)
             n_read += 2 * sample.components.size
-            end = _end_of(problem, state, sample, way, t, True, n_threads)
+            end = _end_of(problem, state, sample, way, t, 2 if t < 1.0 else state.doubt, n_threads)
     return _moved(problem, state, sample, end, n_read)
 
 
@@ -379,9 +384,8 @@ def _moved(problem: Problem, state: LazyNewtonState, sample: _Sample, end: _End,
     """Return the state at the end of a step, with the pair it gives."""
     state = state._replace(n_gradients=state.n_gradients + n_read)
     if not np.isfinite(end.gradient).all() or (end.t < 1e-6 and end.remainder > 0.999):
-        return _refactored(problem, state, sample, max(1e-12, 100.0 * state.shift))._replace(
-            secants=no_secants(problem.dim), remainder=math.nan
-        )
+        raised = _refactored(problem, state, sample, max(1e-12, 100.0 * state.shift))
+        return raised._replace(secants=no_secants(problem.dim), remainder=math.nan, n_idle=state.n_idle + 2, doubt=2)
     secants = state.secants
     if problem.is_smooth:
         secants = with_pair(secants, end.x - state.x, end.gradient - state.gradient)
@@ -391,21 +395,27 @@ def _moved(problem: Problem, state: LazyNewtonState, sample: _Sample, end: _End,
         curvatures=end.curvatures,
         secants=secants,
         remainder=end.remainder,
+        n_idle=state.n_idle + (2 if end.remainder > 0.9 or end.t < 0.3 else 1)
+        if end.remainder > 0.5 or end.t < 0.3
+        else 0,
+        doubt=2 if end.t < 0.5 or end.remainder > 0.9 else int(end.remainder > DOUBT),
         squares=end.squares,
         optimality=surrogate_optimality(problem, end.x, end.gradient),
     )
-    if end.t < 0.1:  # the Hessian is not to be trusted
-        state = _refactored(problem, state, sample, max(1e-12, 10.0 * state.shift))
+    if end.t < 0.01:
+        return _refactored(problem, state, sample, max(1e-12, 10.0 * state.shift))
+    if end.t > 0.3 and state.shift > 1e-14:
+        return _refactored(problem, state, sample, 0.1 * state.shift)
     return state
 
 
 def _end_of(
-    problem: Problem, state: LazyNewtonState, sample: _Sample, way: Vector, t: float, doubtful: bool, n_threads: int
+    problem: Problem, state: LazyNewtonState, sample: _Sample, way: Vector, t: float, doubt: int, n_threads: int
 ) -> _End:
     """Return the point x + t way."""
     x = state.x + t * way
     curvatures = np.empty_like(state.curvatures) if sample.share == 1.0 else state.curvatures.copy()
-    gradient, squares = add_gradients(problem, sample.components, x, curvatures, doubtful=doubtful, n_threads=n_threads)
+    gradient, squares = add_gradients(problem, sample.components, x, curvatures, doubt=doubt, n_threads=n_threads)
     gradient /= sample.share
     n_penalised = problem.rows.n_columns
     gradient[:n_penalised] += sample.ridge * x[:n_penalised]
