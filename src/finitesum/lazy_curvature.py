@@ -10,7 +10,7 @@ the factor by which a step with this Hessian falls short of Newton's; so, of thr
 one to the next, `refreshed` takes the one that minimises
 
     rows replaced x price of a Hessian's row + a factor's price + passes to go x price of a pass,
-    passes to go = digits to go / -log10(2 left / now + sqrt(d / rows of the sample)),
+    passes to go = digits to go / -log10(4 left / now + sqrt(d / rows of the sample)),
 
 the last term only where rows are missing from the sample. Where steps creep all the same, all of them are replaced. Rows
 that are classified well lose their curvature early and are never summed again. Memory: n short numbers and d^2.
@@ -38,7 +38,7 @@ N_THRESHOLDS = 24
 BLOCK = 2048
 
 #: The factor by which rows left out count more than their share of the curvature, as seen on real data.
-CAUTION = 2.0
+CAUTION = 4.0
 
 
 class LazyCurvature(NamedTuple):
@@ -78,7 +78,7 @@ def _count_by_size(
             if size >= unit:
                 k = 0
             elif size > 0.0:
-                k = min(-math.frexp(size / unit)[1] + 1, last)
+                k = min(-math.frexp(size / unit)[1], last)
             counts[k] += 1.0
             sizes[k] += size
     return total

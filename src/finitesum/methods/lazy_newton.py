@@ -216,15 +216,16 @@ class LazyNewton:
         first = max(FIRST_ROWS, 8 * problem.dim) if self.first_rows == "auto" else int(self.first_rows)
         n_next = -(-first // batch) if state.n_sampled == 0 else GROWTH * state.n_sampled
         n_next = m if n_next > 0.4 * m else n_next
-        before = _sample(problem, order[: state.n_sampled])
         sample = _sample(problem, order[:n_next])
         new = np.sort(order[state.n_sampled : n_next])
         curvatures = state.curvatures.copy()
         added, squares = add_gradients(problem, new, state.x, curvatures, doubt=1, n_threads=self.n_threads)
         penalised = slice(problem.rows.n_columns)
-        gradient = state.gradient * before.share
-        gradient[penalised] -= before.ridge * before.share * state.x[penalised]
-        gradient = (gradient + added) / sample.share
+        if state.n_sampled > 0:  # what the smaller sample had, without its penalty
+            before = _sample(problem, order[: state.n_sampled])
+            added += before.share * state.gradient
+            added[penalised] -= before.share * before.ridge * state.x[penalised]
+        gradient = added / sample.share
         gradient[penalised] += sample.ridge * state.x[penalised]
         state = state._replace(
             gradient=gradient,

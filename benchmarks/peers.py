@@ -1,0 +1,392 @@
+"""Lazy Newton against every peer that pip can install: seconds to an optimality, in one process.
+
+    python benchmarks/peers.py --data FOLDER [--only a9a,w8a] [--threads 1] [--rounds 5] [--out benchmarks/results]
+
+Each solver gets F(w) = mean logistic loss + 1/(2n) ||w||^2 without an intercept, from w = 0, and its own settings from a
+grid (tolerances, iteration limits, dense and sparse input). A setting counts for an optimality when the exact
+||grad F|| of what it returns is at most that; the fastest that counts is the solver's time. Runs alternate between
+solvers, round by round; times are medians of the solve alone (data in the solver's own format, kernels compiled). Each
+table gives seconds, the multiple of one gradient pass, and the ratio of the best peer to finitesum.
+
+The folder holds the LIBSVM files (a9a.svm.xz ...) and mnist.npz. Peers that are not installed are left out and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from finitesum import Problem, minimize
+from finitesum.datasets import load
+from finitesum.measures import evaluate
+
+LEVELS = (1e-4, 1e-6, 1e-8, 1e-10)
+FILES = ("a9a", "w8a", "mushrooms", "ijcnn1", "phishing", "covtype.binary.scale", "rcv1.subset", "news20", "mnist")
+GENERATED = ("dense-100000x500", "dense-1000000x18")
+
+
+class Task(NamedTuple):
+    """A problem in the formats that solvers want."""
+
+    name: str
+    X: Any  # CSR, or dense
+    y: Any  # -1 and +1
+    problem: Problem
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+
+class Setting(NamedTuple):
+    """A solver with one choice of its parameters."""
+
+    solver: str
+    label: str
+    solve: Callable[[], Any]  # returns w, shape (d,)
+
+
+def generated(n: int, d: int) -> tuple[Any, Any]:
+    """Return a dense logistic model with a signal of size 2."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    way = 2.0 * rng.standard_normal(d) / math.sqrt(d)
+    return X, np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-X @ way)), 1.0, -1.0)
+
+
+def make_task(name: str, folder: Path) -> Task:
+    """Return a data set as a task."""
+    if name.startswith("dense-"):
+        n, d = (int(size) for size in name.removeprefix("dense-").split("x"))
+        X, y = generated(n, d)
+    elif name == "mnist":
+        data = load(folder / "mnist.npz")
+        X = np.asarray(data.rows, dtype=np.float64)
+        X = np.ascontiguousarray(X[:, X.max(axis=0) > 0])
+        y = np.where(np.asarray(data.labels).astype(int) % 2 == 1, 1.0, -1.0)
+    else:
+        data = load(folder / f"{name}.svm.xz")
+        X = data.rows
+        labels = np.asarray(data.labels)
+        if name == "news20":  # one class against the rest, rows of unit length
+            X = sp.csr_array(X)
+            lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+            X = sp.csr_array(sp.diags_array(1.0 / np.maximum(lengths, 1e-300)) @ X)
+            y = np.where(labels == np.unique(labels)[0], 1.0, -1.0)
+        else:
+            y = np.where(labels == np.unique(labels)[-1], 1.0, -1.0)
+    if sp.issparse(X):
+        X = sp.csr_array(X)
+        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return Task(name, X, y, Problem.linear(X, y, alpha=1.0 / X.shape[0]))
+
+
+# -- solvers
+
+
+def ours(task: Task, threads: int) -> Iterator[Setting]:
+    for level in LEVELS:
+
+        def solve(tol: float = level) -> Any:
+            options = {"n_threads": threads}
+            result = minimize(task.problem, method="auto", options=options, tol=tol, max_iter=3000, measure_every=0)
+            return result.x
+
+        yield Setting("finitesum", f"auto, tol={level:g}", solve)
+
+
+def scikit_learn(task: Task, threads: int) -> Iterator[Setting]:
+    from sklearn.linear_model import LogisticRegression
+
+    grids: dict[str, tuple[float, ...]] = {
+        "newton-cholesky": (1e-4, 1e-6, 1e-8, 1e-10),
+        "newton-cg": (1e-4, 1e-6, 1e-8, 1e-10),
+        "lbfgs": (1e-4, 1e-6, 1e-8, 1e-12),
+        "liblinear": (1e-2, 1e-4, 1e-6, 1e-8, 1e-10),
+        "saga": (1e-4, 1e-6, 1e-8),
+        "sag": (1e-4, 1e-6, 1e-8),
+    }
+    wide = task.X.shape[1] > 3000
+    formats = {"": task.X}
+    if sp.issparse(task.X) and not wide:
+        formats[" dense"] = task.X.toarray()
+    for solver, tolerances in grids.items():
+        if wide and solver == "newton-cholesky":
+            continue
+        for form, X in formats.items():
+            for tol in tolerances:
+                dual = (False, True) if solver == "liblinear" else (False,)
+                for is_dual in dual:
+
+                    def solve(X: Any = X, solver: str = solver, tol: float = tol, is_dual: bool = is_dual) -> Any:
+                        model = LogisticRegression(
+                            C=1.0, solver=solver, tol=tol, fit_intercept=False, max_iter=3000, dual=is_dual
+                        )
+                        return model.fit(X, task.y).coef_[0]
+
+                    yield Setting(f"sklearn {solver}", f"tol={tol:g}{form}{' dual' if is_dual else ''}", solve)
+
+
+def cyanure(task: Task, threads: int) -> Iterator[Setting]:
+    from cyanure.estimators import Classifier
+
+    for solver in ("catalyst-miso", "qning-miso", "auto"):
+        for tol in (1e-4, 1e-6, 1e-9, 1e-12):
+
+            def solve(solver: str = solver, tol: float = tol) -> Any:
+                model = Classifier(
+                    loss="logistic",
+                    penalty="l2",
+                    lambda_1=1.0 / task.n,
+                    fit_intercept=False,
+                    solver=solver,
+                    tol=tol,
+                    max_iter=1000,
+                    verbose=False,
+                    n_threads=threads,
+                )
+                X = sp.csr_matrix(task.X) if sp.issparse(task.X) else task.X
+                return np.ravel(model.fit(X, task.y).get_weights())
+
+            yield Setting("cyanure", f"{solver}, tol={tol:g}", solve)
+
+
+def glum(task: Task, threads: int) -> Iterator[Setting]:
+    from glum import GeneralizedLinearRegressor
+
+    if task.X.shape[1] > 3000:
+        return
+    target = (task.y > 0).astype(float)
+    for solver in ("irls-ls", "lbfgs"):
+        for tol in (1e-4, 1e-6, 1e-8, 1e-10):
+
+            def solve(solver: str = solver, tol: float = tol) -> Any:
+                model = GeneralizedLinearRegressor(
+                    family="binomial",
+                    link="logit",
+                    alpha=1.0 / task.n,
+                    l1_ratio=0.0,
+                    fit_intercept=False,
+                    solver=solver,
+                    gradient_tol=tol,
+                    max_iter=1000,
+                )
+                X = sp.csc_matrix(task.X) if sp.issparse(task.X) else task.X
+                return model.fit(X, target).coef_
+
+            yield Setting("glum", f"{solver}, tol={tol:g}", solve)
+
+
+def snapml(task: Task, threads: int) -> Iterator[Setting]:
+    from snapml import LogisticRegression
+
+    X = sp.csr_matrix(task.X) if sp.issparse(task.X) else task.X
+    for dual in (True, False):
+        for tol in (1e-4, 1e-6, 1e-9):
+
+            def solve(dual: bool = dual, tol: float = tol) -> Any:
+                model = LogisticRegression(
+                    regularizer=1.0, dual=dual, tol=tol, fit_intercept=False, max_iter=2000, n_jobs=threads
+                )
+                return np.ravel(model.fit(X, task.y).coef_)
+
+            yield Setting("snapml", f"{'dual' if dual else 'primal'}, tol={tol:g}", solve)
+
+
+def intelex(task: Task, threads: int) -> Iterator[Setting]:
+    if sp.issparse(task.X):
+        return
+    from sklearnex.linear_model import LogisticRegression
+
+    for tol in (1e-4, 1e-6, 1e-8, 1e-12):
+
+        def solve(tol: float = tol) -> Any:
+            model = LogisticRegression(C=1.0, solver="lbfgs", tol=tol, fit_intercept=False, max_iter=3000)
+            return model.fit(task.X, task.y).coef_[0]
+
+        yield Setting("sklearnex lbfgs", f"tol={tol:g}", solve)
+
+
+PEERS: dict[str, Callable[[Task, int], Iterator[Setting]]] = {
+    "scikit-learn": scikit_learn,
+    "cyanure": cyanure,
+    "glum": glum,
+    "snapml": snapml,
+    "scikit-learn-intelex": intelex,
+}
+
+
+# -- measuring
+
+
+def optimality_of(task: Task, w: Any) -> float:
+    w = np.ascontiguousarray(np.asarray(w, dtype=np.float64))
+    if w.shape != (task.problem.dim,) or not np.isfinite(w).all():
+        return math.inf
+    return evaluate(task.problem, w).optimality
+
+
+def seconds_of(setting: Setting) -> tuple[float, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.perf_counter()
+        w = setting.solve()
+        return time.perf_counter() - start, w
+
+
+def candidates(task: Task, threads: int, limit: float) -> tuple[dict[str, dict[float, Setting]], list[str]]:
+    """Return, for each solver and optimality, the setting that first timing found fastest, and who is missing."""
+    chosen: dict[str, dict[float, tuple[float, Setting]]] = {}
+    missing = []
+    for library, settings in {"finitesum": ours, **PEERS}.items():
+        slow: set[str] = set()
+        try:
+            listed = list(settings(task, threads))
+        except ImportError:
+            missing.append(library)
+            continue
+        for setting in listed:
+            kind = f"{setting.solver} {setting.label.split('tol=')[0]}"
+            if kind in slow:
+                continue
+            try:
+                if library == "finitesum":
+                    seconds_of(setting)  # compiles
+                seconds, w = seconds_of(setting)
+            except Exception as error:  # a peer that refuses the data has no time
+                print(f"    {setting.solver} {setting.label}: {type(error).__name__}: {str(error)[:90]}")
+                slow.add(kind)
+                continue
+            reached = optimality_of(task, w)
+            print(f"    {setting.solver:24} {setting.label:28} {seconds:9.4f} s  {reached:.1e}", flush=True)
+            if seconds > limit:
+                slow.add(kind)
+            for level in LEVELS:
+                best = chosen.setdefault(setting.solver, {})
+                if reached <= level and (level not in best or seconds < best[level][0]):
+                    best[level] = (seconds, setting)
+    return {solver: {lv: s for lv, (_, s) in best.items()} for solver, best in chosen.items()}, missing
+
+
+def pass_seconds(task: Task) -> float:
+    x = np.zeros(task.problem.dim)
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        evaluate(task.problem, x)
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def measure(task: Task, threads: int, rounds: int, limit: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return a row for each solver and optimality."""
+    settings, missing = candidates(task, threads, limit)
+    wanted = {(solver, label): s for solver, best in settings.items() for s in best.values() for label in [s.label]}
+    times: dict[tuple[str, str], list[float]] = {key: [] for key in wanted}
+    for _ in range(rounds):
+        for key, setting in wanted.items():
+            if not times[key] or np.sum(times[key]) < limit:
+                times[key].append(seconds_of(setting)[0])
+    unit = pass_seconds(task)
+    rows = []
+    for solver, best in settings.items():
+        for level, setting in best.items():
+            seconds = float(np.median(times[solver, setting.label]))
+            rows.append(
+                {
+                    "data": task.name,
+                    "threads": threads,
+                    "optimality": level,
+                    "solver": solver,
+                    "setting": setting.label,
+                    "seconds": seconds,
+                    "passes": seconds / unit,
+                }
+            )
+    return rows, missing
+
+
+def table(rows: list[dict[str, Any]], work: dict[str, str]) -> str:
+    """Return the rows as Markdown: a line for each data set and optimality."""
+    lines = [
+        "| data | threads | optimality | finitesum, s | in gradient passes | best peer, s | peer | ratio |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for key in dict.fromkeys((row["data"], row["threads"], row["optimality"]) for row in sorted(rows, key=_order)):
+        cell = [row for row in rows if (row["data"], row["threads"], row["optimality"]) == key]
+        mine = next((row for row in cell if row["solver"] == "finitesum"), None)
+        others = sorted((row for row in cell if row["solver"] != "finitesum"), key=lambda row: row["seconds"])
+        best = others[0] if others else None
+        ratio = f"{best['seconds'] / mine['seconds']:.1f}" if best and mine else "-"
+        lines.append(
+            f"| {key[0]} | {key[1]} | {key[2]:.0e} | {mine['seconds']:.4f} | {mine['passes']:.1f} | "
+            f"{best['seconds']:.4f} | {best['solver']} ({best['setting']}) | {ratio} |"
+            if mine and best
+            else f"| {key[0]} | {key[1]} | {key[2]:.0e} | {mine['seconds'] if mine else '-'} | - | - | none | - |"
+        )
+    lines += ["", "Work of finitesum to 1e-10:", "", *(f"- {name}: {text}" for name, text in work.items())]
+    return "\n".join(lines)
+
+
+def _order(row: dict[str, Any]) -> tuple[int, int, float]:
+    names = [*FILES, *GENERATED]
+    return names.index(row["data"]), row["threads"], -row["optimality"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only", default=",".join([*FILES, *GENERATED]))
+    parser.add_argument("--threads", default="1")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds after which a kind of solver is given up")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    options = parser.parse_args()
+    file = options.out / "peers.csv"
+    rows: list[dict[str, Any]] = []
+    if file.exists():
+        with file.open(newline="") as stream:
+            rows = [
+                {
+                    **row,
+                    "threads": int(row["threads"]),
+                    **{k: float(row[k]) for k in ("optimality", "seconds", "passes")},
+                }
+                for row in csv.DictReader(stream)
+            ]
+    work: dict[str, str] = {}
+    missing: list[str] = []
+    for name in options.only.split(","):
+        task = make_task(name, options.data)
+        for threads in (int(text) for text in options.threads.split(",")):
+            print(f"{name}, {threads} threads")
+            with threadpool_limits(threads):
+                new, missing = measure(task, threads, options.rounds, options.limit)
+            rows = [row for row in rows if (row["data"], row["threads"]) != (name, threads)] + new
+        result = minimize(task.problem, tol=1e-10, max_iter=3000, measure_every=0)
+        work[name] = (
+            f"{result.n_passes:.1f} passes, {result.n_hessian_passes:.1f} Hessian passes; {result.method.name}: "
+            f"{result.choice}"
+        )
+        options.out.mkdir(parents=True, exist_ok=True)
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, ["data", "threads", "optimality", "solver", "setting", "seconds", "passes"])
+            writer.writeheader()
+            writer.writerows(sorted(rows, key=_order))
+        print(table([row for row in rows if row["data"] == name], {name: work[name]}), flush=True)
+    text = table(rows, work) + (f"\n\nNot installed here: {', '.join(missing)}." if missing else "")
+    (options.out / "peers_table.md").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Lazy Newton: its oracle step by step, what it promises of any problem, its choices, and `auto`."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from contracts.problems import make_pair
+from oracles import lazy_newton as oracle
+
+from finitesum import Problem, minimize
+from finitesum.lazy_curvature import no_curvature, refreshed
+from finitesum.measures import evaluate
+from finitesum.methods.auto import choose
+from finitesum.methods.lazy_newton import LazyNewton
+from finitesum.prices import hessian_sample, is_sample_too_small, prices_of
+from finitesum.quadratics import hessian_of
+from finitesum.secants import no_secants, solve, with_pair
+from finitesum.sweeps import add_gradients, line_through, objective, slope_along
+
+LOSSES = ("logistic", "squared", "squared-hinge", "huber", "poisson", "smoothed-hinge")
+
+
+@pytest.mark.parametrize(
+    ("form", "loss", "more"),
+    [
+        ("dense", "logistic", {}),
+        ("csr32", "logistic", {"weighted": True, "intercept": True}),
+        ("csr64", "poisson", {"alpha": 0.3}),
+        ("dense", "squared-hinge", {"intercept": True}),
+        ("csr32", "huber", {}),
+        ("dense", "smoothed-hinge", {}),
+        ("dense", "squared", {"weighted": True}),
+    ],
+)
+def test_each_step_is_the_oracle_s(form, loss, more):
+    problem, F = make_pair(form, loss, n=120, batch_size=7, **more)
+    method = LazyNewton(first_rows=problem.n_rows)
+    x0 = 2.0 * np.random.default_rng(1).standard_normal(problem.dim) * (loss != "poisson")
+    state = method.init(problem, x0)
+    n_steps = 0
+    for expected, n_refreshed in oracle.lazy_newton(F, loss, x0, 9, prices_of(problem)):
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
+        assert state.optimality == pytest.approx(F.optimality(state.x), rel=1e-6)
+        np.testing.assert_allclose(state.x, expected, rtol=1e-7, atol=1e-8)
+        assert state.n_hessians * 7 == pytest.approx(n_refreshed, abs=0.5)
+        n_steps += 1
+        if state.optimality < 1e-7:  # beyond, rounding errors choose what is refreshed
+            break
+    assert n_steps >= 2
+    assert state.optimality < 1e-3
+
+
+def wild_problem(seed):
+    """Return a problem of any conditioning: scales, weights and penalties over decades, collinear, separable, wide."""
+    rng = np.random.default_rng(seed)
+    n, d = int(10 ** rng.uniform(1, 3)), int(10 ** rng.uniform(0, 1.6))
+    if rng.random() < 0.2:
+        n, d = min(n, 40), int(min(n, 40) * rng.uniform(1, 3)) + 1
+    X = rng.standard_normal((n, d))
+    kind = rng.integers(4)
+    if kind == 1:
+        X = X @ rng.standard_normal((d, d)) / np.sqrt(d)
+    if kind == 2 and d > 1:
+        X[:, 1:] = X[:, :1] + 10.0 ** rng.uniform(-8, -1) * X[:, 1:]
+    if kind == 3:
+        X = rng.standard_t(2, size=(n, d))
+    signal = X @ rng.standard_normal(d) / np.sqrt(d) * rng.choice([0.3, 3.0])
+    noise = rng.choice([0.0, 0.5, 2.0])
+    loss = str(rng.choice(["logistic", "logistic", "squared", "huber"]))
+    y = signal + noise * rng.standard_normal(n)
+    if loss == "logistic":
+        y = np.where(y > 0, 1.0, -1.0)
+        y[0] = -y[1]
+    scale = 10.0 ** rng.uniform(-6, 6, d) if rng.random() < 0.5 else np.full(d, 10.0 ** rng.uniform(-6, 6))
+    weights = 10.0 ** rng.uniform(-3, 3, n) if rng.random() < 0.3 else None
+    X = sp.csr_array(X * scale) if rng.random() < 0.5 else X * scale
+    alpha = 10.0 ** rng.uniform(-12, 2)
+    intercept = bool(rng.random() < 0.5)
+    return Problem.linear(X, y, loss=loss, alpha=alpha, fit_intercept=intercept, sample_weight=weights)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_ends_at_tol_or_where_rounding_errors_end_it(seed):
+    problem = wild_problem(seed)
+    steepness = np.linalg.norm(evaluate(problem, np.zeros(problem.dim)).gradient)
+    result = minimize(problem, method="lazy-newton", tol=1e-8, max_iter=500, measure_every=0)
+    assert result.success or result.optimality <= 1e-10 * steepness, result.message
+    exact = evaluate(problem, result.x).optimality
+    assert exact == pytest.approx(result.optimality, rel=1e-2, abs=1e-12 * steepness)
+    if not result.success:
+        assert "rounding" in result.message
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32"])
+def test_two_threads_agree_with_one_and_with_themselves(form):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40_000, 6)) * (rng.random((40_000, 6)) < 0.6)
+    y = np.where(X @ np.arange(1.0, 7.0) + rng.standard_normal(40_000) > 0, 1.0, -1.0)
+    problem = Problem.linear(sp.csr_array(X) if form == "csr32" else X, y, alpha=1e-4)
+    one, two, again = (
+        minimize(problem, method="lazy-newton", options={"n_threads": k}, tol=1e-11, measure_every=0) for k in (1, 2, 2)
+    )
+    assert two.x.tobytes() == again.x.tobytes()
+    np.testing.assert_allclose(one.x, two.x, rtol=0, atol=1e-8)
+
+
+def test_samples_grow_and_cost_less_than_passes():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60_000, 5))
+    y = np.where(X.sum(axis=1) + rng.standard_normal(60_000) > 0, 1.0, -1.0)
+    problem = Problem.linear(X, y, alpha=1e-5).batched(58)
+    method = LazyNewton()
+    state = method.init(problem, np.zeros(5))
+    order = np.random.default_rng(0).permutation(problem.n_components)
+    state = method.run_pass(problem, state, order)
+    assert state.n_sampled == problem.n_components
+    assert state.n_gradients < 2.5 * problem.n_components
+    assert state.optimality < 0.05 * evaluate(problem, np.zeros(5)).optimality
+    np.testing.assert_allclose(state.optimality, evaluate(problem, state.x).optimality, rtol=1e-10)
+
+
+def test_the_check_of_the_result_is_not_charged_twice():
+    problem, _ = make_pair(n=60)
+    result = minimize(problem, method="lazy-newton", tol=1e-9)
+    assert result.n_passes == result.state.n_gradients / result.state.n_sampled
+    assert result.optimality == result.state.optimality
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32"])
+def test_the_lazy_hessian_is_the_sum_that_it_says(form):
+    problem, _ = make_pair(form, n=50, weighted=True, intercept=True, batch_size=5)
+    rng = np.random.default_rng(0)
+    memory = no_curvature(problem)._replace(members=np.arange(problem.n_components), share=1.0)
+    for _ in range(4):
+        now = rng.random(problem.n_rows).astype(np.float32)
+        memory, n_replaced = refreshed(problem, memory, now, prices_of(problem), n_seen=50, digits=8.0)
+        expected = hessian_of(problem, memory.held.astype(float)) - np.diag(
+            [problem.penalty.ridge()] * problem.rows.n_columns + [0.0]
+        )
+        np.testing.assert_allclose(np.tril(memory.sums), np.tril(expected), atol=1e-14)
+        assert 0 < n_replaced <= 50
+
+
+def test_secants_are_the_bfgs_inverse():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((6, 6))
+    matrix, start = root @ root.T + np.eye(6), np.diag(rng.uniform(0.5, 2.0, 6))
+    secants, pairs = no_secants(6), []
+    for _ in range(4):
+        step = rng.standard_normal(6)
+        secants = with_pair(secants, step, matrix @ step)
+        pairs.append((step, matrix @ step))
+    right = rng.standard_normal(6)
+    expected = oracle.bfgs_inverse(start, pairs) @ right
+    np.testing.assert_allclose(solve(secants, lambda v: start @ v, right), expected, rtol=1e-11)
+    assert with_pair(secants, np.ones(6), -np.ones(6)) is secants  # no curvature
+
+
+def test_sums_over_some_components():
+    problem, F = make_pair("csr32", n=50, weighted=True, batch_size=4)
+    x, way = np.random.default_rng(0).standard_normal((2, problem.dim))
+    some = np.array([1, 3, 12])
+    rows = np.concatenate([F.blocks[j] for j in some])
+    slopes = F.p[rows] * F.d1(F.predictions(x, rows), F.y[rows])
+    curvatures = np.zeros(50, dtype=np.float32)
+    gradient, squares = add_gradients(problem, some, x, curvatures)
+    np.testing.assert_allclose(gradient, F.Z[rows].T @ slopes, atol=1e-14)
+    assert squares == pytest.approx(slopes @ F.d1(F.predictions(x, rows), F.y[rows]))
+    np.testing.assert_allclose(curvatures[rows], F.d2(F.predictions(x, rows), F.y[rows]), rtol=1e-6)
+    assert not np.delete(curvatures, rows).any()
+    line = line_through(problem, some, x, way)
+    there = F.p[rows] * F.d1(F.predictions(x + 0.7 * way, rows), F.y[rows])
+    assert slope_along(problem, line, 0.7) == pytest.approx(there @ (F.Z[rows] @ way), rel=1e-12)
+    assert objective(problem, x) == pytest.approx(F.objective(x), rel=1e-13)
+
+
+def test_prices_choose_samples_of_hessians():
+    rng = np.random.default_rng(0)
+    wide = Problem.linear(rng.standard_normal((20_000, 300)).astype(np.float32), np.sign(rng.standard_normal(20_000)))
+    narrow = Problem.linear(rng.standard_normal((200, 3)), np.sign(rng.standard_normal(200)))
+    assert 8 * 300 <= hessian_sample(wide, prices_of(wide)) < 20_000
+    assert hessian_sample(narrow, prices_of(narrow)) == 200
+    prices = prices_of(wide)
+    assert is_sample_too_small(20_000, 2_400, prices, 0.9, 10.0)
+    assert not is_sample_too_small(20_000, 2_400, prices, 0.02, 10.0)
+
+
+def test_auto_says_what_and_why(capsys):
+    problem, _ = make_pair(n=60)
+    result = minimize(problem, tol=1e-9, verbose=1)
+    assert result.method.name == "lazy-newton"
+    assert "60 rows x 6 columns" in result.choice
+    assert result.choice in capsys.readouterr().err
+    hinge, _ = make_pair(loss="hinge", constraint="l1-ball")
+    assert choose(hinge).method.name != "lazy-newton"
+    with pytest.raises(TypeError, match="auto has n_threads alone"):
+        minimize(problem, options={"step_size": 0.1})
+
+
+@pytest.mark.parametrize("options", [{"target": 0.0}, {"hessian_rows": 0}, {"first_rows": 1.5}, {"n_threads": 0}])
+def test_impossible_options_are_refused(options):
+    with pytest.raises(ValueError, match=f"^{next(iter(options))} must be"):
+        LazyNewton(**options)
