@@ -87,13 +87,19 @@ def test_absent_data_is_told_and_no_error(run, squares, tmp_path):
         ({"sum": None}, {}, 1),
         ({"sum": 14.0, "other": 1.0}, {}, 1),
         ({"sum": 14.0}, {"Squares grow": "does not hold"}, 1),
-        ({}, {}, 1),
     ],
 )
 def test_check_exits_with_1_on_a_difference(run, squares, tmp_path, monkeypatch, values, verdicts, code):
     references_are(monkeypatch, values, verdicts)
     result = run("reproduce", "toy/squares", "--check", "--out", tmp_path)
     assert result.exit_code == code, result.output
+
+
+def test_where_nothing_is_recorded_that_is_said(run, squares, tmp_path, monkeypatch):
+    references_are(monkeypatch, {})
+    result = run("reproduce", "toy/squares", "--check", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "0 recorded values and verdicts were found again. Nothing could be compared in toy/squares." in result.stdout
 
 
 def test_what_absent_data_leaves_out_is_not_compared(run, squares, tmp_path, monkeypatch):

@@ -76,13 +76,23 @@ def reproduce(
     differs = [d.experiment.name for d in done if d.check is not None and d.check.differences]
     lines = [_line(finished) for finished in done]
     if check:
-        lines.append(f"Differences in {', '.join(differs)}." if differs else "All recorded values were found again.")
+        lines.append(_compared(done, differs))
     console.result(
         {"page": str(page), "experiments": [_plain(finished) for finished in done], "differences": differs},
         "\n".join([*lines, f"wrote {page}"]),
     )
     if differs:
         ctx.exit(BROKEN)
+
+
+def _compared(done: list[Finished], differs: list[str]) -> str:
+    """Return what the comparison with recorded values found, in a sentence."""
+    if differs:
+        return f"Differences in {', '.join(differs)}."
+    n_compared = sum(finished.check.n_compared for finished in done if finished.check is not None)
+    unknown = [d.experiment.name for d in done if d.check is not None and d.check.n_compared == 0]
+    rest = f" Nothing could be compared in {', '.join(unknown)}." if unknown else ""
+    return f"{n_compared} recorded values and verdicts were found again.{rest}"
 
 
 def _list(console: Console) -> None:

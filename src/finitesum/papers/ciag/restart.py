@@ -176,7 +176,7 @@ def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdic
                 a, b = of(title, label, mine), min(of(title, label, kind) for kind in theirs)
                 holds = None if math.isinf(a) and math.isinf(b) else a <= slack * b
                 findings.append(Finding(f"{label} on {title}", holds, f"{_count(a)} against {_count(b)} passes"))
-        return Verdict(claim, tuple(findings), of_paper)
+        return Verdict(claim, tuple(findings), of_paper, noisy=True)  # whole passes: one more or less turns it
 
     return [
         faster("Restarts with a longer step need no more passes than the short step alone", RESTARTED, [SHORT_STEP]),

@@ -282,8 +282,8 @@ def verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
             lambda t: _told("passes", A_CIAG=of(t, "A-CIAG"), NIM=of(t, "NIM")),
         ),
         judged(
-            "A-CIAG needs no more passes than CIAG",
-            lambda t: of(t, "A-CIAG") <= of(t, "CIAG"),
+            "A-CIAG needs no more passes than CIAG (within half a pass)",
+            lambda t: of(t, "A-CIAG") <= of(t, "CIAG") + 0.5,
             lambda t: _told("passes", A_CIAG=of(t, "A-CIAG"), CIAG=of(t, "CIAG")),
         ),
         judged(
