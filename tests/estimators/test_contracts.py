@@ -228,6 +228,16 @@ def test_scikit_learns_callbacks_see_every_pass(model, n_classes):
         assert len(recorder.scores) == fitted.n_iter_.sum() + 1
 
 
+@pytest.mark.parametrize("scale", [1.0, "joint"])
+def test_callbacks_see_the_passes_at_every_scale(scale):
+    X, y = data()
+    seen = []
+    model = HuberRegressor(scale=scale, callback=lambda report: seen.append(report.nit), **CHEAP).fit(X, y + X[:, 0])
+    assert len(seen) == model.n_iter_
+    stopped = HuberRegressor(scale=scale, callback=lambda report: True, **CHEAP).fit(X, y)  # no warning
+    assert stopped.n_iter_ == 1
+
+
 @pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
 def test_a_callback_of_scikit_learn_may_stop():
     class Stopper:

@@ -112,7 +112,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
             return {"coef_": coef.astype(dtype), "intercept_": intercept}
 
         def after_pass(report: Any) -> bool:
-            stops = bool(self.callback(report)) if self.callback is not None else False
+            answer = self.callback(report) if self.callback is not None else None
+            stops = isinstance(answer, bool | np.bool_) and bool(answer)
             if tasks.are_watched:
                 attributes = (lambda: attributes_of(report.x)) if single else None
                 stops = tasks.after_pass(context, attributes) or stops

@@ -26,10 +26,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
-from finitesum.driver import Result, as_seed, minimize
+from finitesum.driver import Result, StopReason, as_seed, minimize
 from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.solvers import as_solver
-from finitesum.estimators.tasks import with_callbacks
+from finitesum.estimators.tasks import FitTasks, with_callbacks
 from finitesum.losses import Huber
 from finitesum.methods.base import Method
 from finitesum.problem import Problem
@@ -160,16 +160,18 @@ n_threads, callback, measure_every
     def _fit_jointly(self, X: Any, y: Vector, weights: Vector | None) -> None:
         shares = np.full(y.size, 1.0 / y.size) if weights is None else weights / weights.sum()
         search = _ScaleSearch(first=self._first_scale(y, shares))
+        tasks = FitTasks(self, X, y, weights, 1)
+        callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
         points = self._starts_for_scale(X)
         tried: list[Result] = []
         while True:
             sigma = search.next_scale()
-            result = self._solve_at(X, y, weights, sigma, points)
+            result = self._solve_at(X, y, weights, sigma, points, callback)
             tried.append(result)
             points = result.x
             ratios = self._residuals(X, y, result.x) / sigma
             slope = 1.0 - float(shares @ np.minimum(ratios * ratios, self.epsilon**2))
-            if search.is_over(sigma, slope, self.tol):
+            if result.reason is StopReason.CALLBACK or search.is_over(sigma, slope, self.tol):
                 break
         self.scale_ = sigma
         self._note(tried[-1:], X.dtype)
@@ -178,7 +180,8 @@ n_threads, callback, measure_every
         self.n_hessian_passes_ = float(sum(one.n_hessian_passes for one in tried))
         self.objective_ = sigma + 2.0 / sigma * float(result.fun)
         self.optimality_ = math.hypot(2.0 / sigma * float(result.optimality), slope)
-        if self.optimality_ > self.tol:
+        tasks.end(lambda: {"coef_": self.coef_, "intercept_": self.intercept_})
+        if self.optimality_ > self.tol and tried[-1].reason is not StopReason.CALLBACK:
             warnings.warn(
                 f"HuberRegressor: optimality {self.optimality_:.3g} (asked: {self.tol:.3g}) at scale {sigma:.6g}. If most "
                 "rows are fitted exactly no positive scale is best: raise alpha or give the scale.",
@@ -201,7 +204,9 @@ n_threads, callback, measure_every
         coef, intercept = self._unpacked([x])
         return np.asarray(X @ coef + intercept - y)
 
-    def _solve_at(self, X: Any, y: Vector, weights: Vector | None, sigma: float, start: Vector | None) -> Result:
+    def _solve_at(
+        self, X: Any, y: Vector, weights: Vector | None, sigma: float, start: Vector | None, callback: Any
+    ) -> Result:
         problem = Problem.linear(
             X,
             y,
@@ -220,7 +225,7 @@ n_threads, callback, measure_every
             max_iter=self.max_iter,
             random_state=as_seed(self.random_state),
             measure_every=self.measure_every,
-            callback=self.callback,
+            callback=callback,
             verbose=int(self.verbose),
         )
 
