@@ -105,3 +105,19 @@ def test_the_linear_program_is_proved_by_its_dual_variables(constraint):
     result = minimize(problem, method=LinearProgram(), tol=1e-10)
     assert result.success
     assert result.nit == 1
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_more_columns_than_rows(form, intercept):
+    X, y, s = data(n=30, d=80)
+    matrix = X if form == "dense" else scipy.sparse.csr_array(X)
+    problem = Problem.linear(matrix, y, loss="hinge", alpha=0.2, fit_intercept=intercept, sample_weight=s)
+    result = minimize(problem, method=InteriorPoint(), tol=1e-12)
+    assert result.success
+    span = np.linalg.qr(X.T)[0]  # the same problem in n columns is not wide
+    small = Problem.linear(X @ span, y, loss="hinge", alpha=0.2, fit_intercept=intercept, sample_weight=s)
+    other = minimize(small, method=InteriorPoint(), tol=1e-12)
+    assert np.abs(result.x[:80] - span @ other.x[:30]).max() < 1e-9
+    warm = minimize(problem, np.ones(problem.dim), method=InteriorPoint(), tol=1e-12)  # a start outside of the span
+    assert np.abs(warm.x[:80] - result.x[:80]).max() < 1e-9

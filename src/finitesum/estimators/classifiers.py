@@ -186,7 +186,7 @@ class LinearSVC(LinearClassifierMixin):
     C : float > 0
         Inverse strength of the penalty.
     loss : {"squared-hinge", "hinge"}
-        "hinge" with its l2 penalty is solved by interior points, to the last digits, for up to 3000 columns.
+        "hinge" with its l2 penalty is solved by interior points, to the last digits, for up to 3000 columns or rows.
     l1_ratio, solver, step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, \
 warm_start, n_threads, callback, measure_every
         As in `LinearClassifier`. Class weights are counted in S.

@@ -5,7 +5,8 @@ d^2 and d^3, and saves passes; without a Hessian a pass costs no more than readi
 estimated from the shape of the data (`finitesum.prices`). Components that are objects or callables go to A-CIAG where they
 have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes have a Newton's
 method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program on an l1 ball or a
-box, up to some thousand columns; other losses with kinks, and functions that give subgradients, to the adaptive heavy ball.
+box, up to some thousand columns or rows; other losses with kinks, and functions that give subgradients, to the adaptive
+heavy ball.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ MOST_BYTES = 4e9
 #: Passes, Hessians and factors that lazy Newton needs, and passes that methods without a Hessian do: typical of real data.
 NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 120.0
 
-#: Columns up to which losses with kinks are solved by matrices of that size.
-MATRIX_UP_TO = 3000
+#: Columns or rows up to which losses with kinks are solved by matrices of that size, and the numbers that these may hold.
+MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
 
 #: Seconds that are not worth saving: Newton's steps end where other methods creep.
 NEVER_MIND = 0.1
@@ -45,7 +46,10 @@ class Choice(NamedTuple):
 
 def _for_kinks(problem: Problem) -> Choice:
     name = type(problem.loss).__name__
-    if problem.dim <= MATRIX_UP_TO:
+    if (
+        min(problem.dim, problem.n_rows) <= MATRIX_UP_TO
+        and problem.dim * min(problem.dim, problem.n_rows) <= MOST_NUMBERS
+    ):
         if suits_interior_points(problem):
             return Choice(InteriorPoint(), f"{name} with an l2 penalty is a quadratic program")
         if suits_linear_program(problem):

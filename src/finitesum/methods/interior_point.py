@@ -12,9 +12,11 @@ positive. Eliminating all but (w, b) leaves one system for both [2]:
     (l2 I + sum_i c_i theta_i z_i z_i') dw = sum_i c_i (a_i + rho_i) y_i z_i - l2 w,    theta_i = a_i / (r_i + a_i xi_i
     / (1 - a_i))
 
-A pass is one step: m component Hessians and two component gradients' worth of reading, O(n d^2 + d^3) work, d^2 + 4n
-memory. The number of steps hardly depends on the data (15 to 40). Rows of weight 0 are left out. The shares a_i make a
-lower bound of the minimum (`finitesum.certificates.dual_minorant`), so that the optimality is a duality gap.
+Where there are fewer rows than columns the start is projected onto their span, which holds the optimum, and the system is
+written in an orthonormal basis of it. A pass is one step: m component Hessians and two component gradients' worth of
+reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depends on the data (15 to 40). Rows of weight
+0 are left out. The shares a_i make a lower bound of the minimum (`finitesum.certificates.dual_minorant`), so that the
+optimality is a duality gap.
 
 References
 ----------
@@ -28,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 
 from finitesum.arrays import Flags, Indices, Matrix, Vector
 from finitesum.certificates import Minorant, dual_minorant
@@ -48,6 +50,8 @@ class InteriorState(NamedTuple):
     rests: Vector  # (n,)  r = m - 1 + xi
     shares: Vector  # (n,)  a
     frees: Vector  # (n,)  1 - a, which keeps its own digits
+    basis: Matrix  # (d, n)  orthonormal, of the rows' span, where they are fewer than columns; else (0, 0)
+    coordinates: Matrix  # (n, n)  of the rows in it
     n_gradients: int
     n_hessians: int
 
@@ -99,10 +103,15 @@ class InteriorPoint:
                 f"interior points need the hinge loss and an l2 penalty, got {problem.loss!r} with {problem.penalty!r}. "
                 "Set alpha > 0 and l1_ratio = 0, or choose another method."
             )
-        margins = _margins(problem, x0) + problem.targets * problem.offsets
+        x, (basis, coordinates) = x0.copy(), _span(problem)
+        if basis.size:
+            d = problem.rows.n_columns
+            x[:d] = basis @ (basis.T @ x[:d])
+        margins = _margins(problem, x) + problem.targets * problem.offsets
         slacks = np.maximum(1.0 - margins, 0.0) + 1.0
         halves = np.full(problem.n_rows, 0.5)
-        return InteriorState(x0.copy(), slacks, margins - 1.0 + slacks, halves, halves, problem.n_components, 0)
+        rests = margins - 1.0 + slacks
+        return InteriorState(x, slacks, rests, halves, halves, basis, coordinates, problem.n_components, 0)
 
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
         """Return the state after one step."""
@@ -125,7 +134,9 @@ class InteriorPoint:
         way = _direction(problem, state, centre, sigma * mu - share * rest, sigma * mu + share * slack)
         length = _length(state, way, used, max(SHARE_OF_WAY, 1.0 - mu))
         x, slacks, rests, shares = (here + length * move for here, move in zip(state[:4], way, strict=True))
-        return InteriorState(x, slacks, rests, shares, state.frees - length * way[3], n_gradients, n_hessians)
+        return InteriorState(
+            x, slacks, rests, shares, state.frees - length * way[3], *state[5:7], n_gradients, n_hessians
+        )
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap: that of the slacks and shares, and what the first equations lack in units of F."""
@@ -144,6 +155,28 @@ class InteriorPoint:
     def default_batch_size(self, problem: Problem) -> int:
         """Return 1: components play no role."""
         return 1
+
+
+def _span(problem: Problem) -> tuple[Matrix, Matrix]:
+    """Return an orthonormal basis of the rows' span and their coordinates in it, where that has fewer dimensions."""
+    if problem.n_rows >= problem.rows.n_columns:
+        return np.zeros((0, 0)), np.zeros((0, 0))
+    matrix = to_matrix(problem.rows)
+    table = (matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).astype(np.float64)
+    basis, coordinates = qr(table.T, mode="economic", check_finite=False)
+    return basis, np.ascontiguousarray(coordinates.T)
+
+
+def _small_hessian(problem: Problem, coordinates: Matrix, curvatures: Vector) -> Matrix:
+    """Return the Hessian in the coordinates of the rows' span, the intercept behind them."""
+    weights = problem.weights * curvatures
+    rows = coordinates
+    if problem.has_intercept:
+        rows = np.column_stack([coordinates, np.ones(problem.n_rows)])
+    matrix: Matrix = rows.T @ (rows * weights[:, None])
+    inside = np.arange(coordinates.shape[1])
+    matrix[inside, inside] += problem.penalty.ridge()
+    return matrix
 
 
 def suits_interior_points(problem: Problem) -> bool:
@@ -172,7 +205,11 @@ def _pulled_back(problem: Problem, shares: Vector) -> Vector:
 def _centre(problem: Problem, state: InteriorState) -> _Centre | None:
     shift = state.rests + state.shares * state.slacks / state.frees
     theta = state.shares / shift
-    matrix = hessian_of(problem, problem.loss.scale * theta)  # type: ignore[attr-defined]
+    curvatures = problem.loss.scale * theta  # type: ignore[attr-defined]
+    if state.basis.size:
+        matrix = _small_hessian(problem, state.coordinates, curvatures)
+    else:
+        matrix = hessian_of(problem, curvatures)
     factor = _factor(matrix)
     return None if factor is None else _Centre(factor, shift, theta)
 
@@ -198,12 +235,22 @@ def _direction(
     rho = (target - shares * rests - shares * (slack_target / free - slacks)) / centre.shift
     right = _pulled_back(problem, shares + rho)
     right[: problem.rows.n_columns] -= problem.penalty.ridge() * x[: problem.rows.n_columns]
-    factor, scale = centre.factor
-    move = scale * cho_solve(factor, scale * right, check_finite=False)
+    move = _solved(problem, state.basis, centre.factor, right)
     margins = _margins(problem, move)
     share = rho - centre.theta * margins
     slack = (slack_target - slacks * free + slacks * share) / free
     return move, slack, margins + slack, share
+
+
+def _solved(problem: Problem, basis: Matrix, scaled_factor: Any, right: Vector) -> Vector:
+    """Return the move of (w, b), within the rows' span."""
+    factor, scale = scaled_factor
+    if not basis.size:
+        return np.asarray(scale * cho_solve(factor, scale * right, check_finite=False))
+    d = problem.rows.n_columns
+    inside = basis.T @ right[:d]
+    small = scale * cho_solve(factor, scale * np.concatenate([inside, right[d:]]), check_finite=False)
+    return np.concatenate([basis @ small[: inside.size], small[inside.size :]])
 
 
 def _length(state: InteriorState, way: tuple[Vector, ...], used: Flags, share_of_way: float) -> float:
