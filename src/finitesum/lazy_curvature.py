@@ -90,21 +90,6 @@ def sample_curvature(problem: Problem, now: ShortVector, components: Indices) ->
 
 
 @kernel
-def _replace_sparse(
-    linear_sum: LinearSum, members: Indices, now: ShortVector, held: ShortVector, least: float, sums: Matrix
-) -> int:
-    n_replaced = 0
-    for component in members:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            rise = linear_sum.weights[i] * (np.float64(now[i]) - np.float64(held[i]))
-            if rise != 0.0 and abs(rise) >= least:
-                linear_sum.rows.gram_add(i, rise, sums)
-                held[i] = now[i]
-                n_replaced += 1
-    return n_replaced
-
-
-@kernel
 def _pick(
     linear_sum: LinearSum,
     members: Indices,
@@ -138,25 +123,31 @@ def _add_dense(problem: Problem, picked: Indices, rises: Vector, sums: Matrix) -
             blas.dsyrk(sign, block.T, beta=1.0, c=sums.T, lower=0, overwrite_c=1)  # the transposed view is BLAS's order
 
 
+@kernel
+def _add_sparse(linear_sum: LinearSum, picked: Indices, rises: Vector, sums: Matrix) -> None:
+    linear_sum.rows.add_grams(picked, rises, sums)
+
+
 def _replace(
     problem: Problem, members: Indices, now: ShortVector, least: float, held: ShortVector, sums: Matrix, n_threads: int
 ) -> int:
     """Sum the rows that moved by `least` or more afresh; write to `held` and `sums`; return how many there were."""
+    picked, rises = np.empty(problem.n_rows, dtype=np.int64), np.empty(problem.n_rows)
+    n_picked = _pick(problem.view, members, now, held, least, picked, rises)
+    picked, rises = picked[:n_picked], rises[:n_picked]
     if not problem.rows.is_sparse():
-        picked, rises = np.empty(problem.n_rows, dtype=np.int64), np.empty(problem.n_rows)
-        n_picked = _pick(problem.view, members, now, held, least, picked, rises)
-        _add_dense(problem, picked[:n_picked], rises[:n_picked], sums)
+        _add_dense(problem, picked, rises, sums)
         return n_picked
 
-    def share(block: Indices) -> tuple[int, Matrix]:
-        part = sums if block is members else np.zeros_like(sums)
-        return _replace_sparse(problem.view, block, now, held, least, part), part
+    def share(block: Indices) -> Matrix:
+        part = sums if block.size == n_picked else np.zeros_like(sums)
+        _add_sparse(problem.view, picked[block], rises[block], part)
+        return part
 
-    parts = in_threads(share, members, problem, n_threads)
-    for _, part in parts:
+    for part in in_threads(share, np.arange(n_picked), n_picked, n_threads):
         if part is not sums:
             sums += part
-    return sum(n for n, _ in parts)
+    return n_picked
 
 
 def _best_threshold(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,8 +28,18 @@ class Prices(NamedTuple):
     factor: float  # of one Cholesky factor, by which a Hessian becomes steps
 
 
+#: The prices of the problems that are in use.
+_KNOWN: WeakKeyDictionary[Problem, Prices] = WeakKeyDictionary()
+
+
 def prices_of(problem: Problem) -> Prices:
     """Return the prices of a problem's rows."""
+    if problem not in _KNOWN:
+        _KNOWN[problem] = _estimated(problem)
+    return _KNOWN[problem]
+
+
+def _estimated(problem: Problem) -> Prices:
     dim = float(problem.dim)
     factor = 1e4 + 2.0 * dim**2 + 0.02 * dim**3
     if isinstance(problem.rows, CSRRows):

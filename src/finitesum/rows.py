@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from finitesum.arrays import Data, Matrix, Vector
+from finitesum.arrays import Data, Indices, Matrix, Vector
 from finitesum.jit import compilable, kernel_part, reassociated_part
 
 
@@ -89,6 +89,11 @@ class DenseRows(NamedTuple):
                 out[self.n_columns, k] += scale * self.values[i, k]
             out[self.n_columns, self.n_columns] += scale
 
+    def add_grams(self, picked: Indices, scales: Vector, out: Matrix) -> None:
+        """Add scale_k z_i z_i' to the lower triangle of out, for i = picked[k] one after the other."""
+        for k in range(picked.size):
+            self.gram_add(picked[k], scales[k], out)
+
     def squared_norm(self, i: int) -> float:
         """Return ||z_i||^2, the intercept included."""
         total = float(self.intercept)
@@ -114,11 +119,26 @@ def _add_sparse(values: Data, columns: Any, start: Any, stop: Any, scale: float,
 
 @kernel_part
 def _add_sparse_gram(values: Data, columns: Any, start: Any, stop: Any, scale: float, out: Matrix) -> None:
-    for k in range(np.uint64(start), np.uint64(stop)):
+    for k in range(start, stop):
         row = out[np.uint64(columns[k])]
         factor = scale * values[k]
-        for j in range(np.uint64(start), k + np.uint64(1)):
+        for j in range(start, k + np.uint64(1)):
             row[np.uint64(columns[j])] += factor * values[j]
+
+
+@kernel_part
+def _add_sparse_grams(values: Data, columns: Any, starts: Any, picked: Indices, scales: Vector, out: Matrix) -> None:
+    one = np.uint64(1)
+    for position in range(picked.size):
+        i, scale = np.uint64(picked[position]), scales[position]
+        start, stop = np.uint64(starts[i]), np.uint64(starts[i + one])
+        k = start
+        while k < stop:
+            row = out[np.uint64(columns[k])]
+            factor = scale * values[k]
+            for j in range(start, k + one):
+                row[np.uint64(columns[j])] += factor * values[j]
+            k += one
 
 
 @compilable
@@ -188,6 +208,14 @@ class CSRRows(NamedTuple):
             row = out[self.n_columns]
             _add_sparse(self.values, self.columns, start, stop, scale, row)
             row[self.n_columns] += scale
+
+    def add_grams(self, picked: Indices, scales: Vector, out: Matrix) -> None:
+        """Add scale_k z_i z_i' to the lower triangle of out, for i = picked[k] one after the other."""
+        _add_sparse_grams(self.values, self.columns, self.starts, picked, scales, out)
+        if self.intercept:
+            row = out[self.n_columns]
+            for k in range(picked.size):
+                self.add_to(picked[k], scales[k], row)
 
     def squared_norm(self, i: int) -> float:
         """Return ||z_i||^2, the intercept included."""

@@ -334,11 +334,13 @@ class Run:
 
     def _charged(self) -> Measures:
         """Return exact measures of the last iterate; charged even where the trace has them: the same for all."""
-        known = self._known_to_method()
-        if self.loop.checked_k != self.loop.k:
-            self.loop.n_checks += known is None
+        known = self._exact_here()
+        if known is None or self.loop.checked_k != self.loop.k:
+            own = self._known_to_method()
+            self.loop.n_checks += self.loop.checked_k != self.loop.k and own is None
             self.loop.checked_k = self.loop.k
-        return self._exact_here() or known or self._measure(self.state.x, is_check=True)
+            known = known or own
+        return known or self._measure(self.state.x, is_check=True)
 
     def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
         """Return the iterate of lowest objective among those that looked best and the last, and how many passes it took.

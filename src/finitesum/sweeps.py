@@ -32,13 +32,12 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")
 
 
-def in_threads(function: Callable[[Indices], T], components: Indices, problem: Problem, n_threads: int) -> list[T]:
-    """Return the function's results for the blocks of components that threads share, in their order."""
-    n_rows = components.size * (problem.batch_size or 1)
+def in_threads(function: Callable[[Indices], T], items: Indices, n_rows: int, n_threads: int) -> list[T]:
+    """Return the function's results for the blocks of items, which stand for n_rows rows, that threads share, in order."""
     n_blocks = max(1, min(n_threads, n_rows // ROWS_OF_A_THREAD))
     if n_blocks == 1:
-        return [function(components)]
-    blocks: Sequence[Any] = np.array_split(components, n_blocks)
+        return [function(items)]
+    blocks: Sequence[Any] = np.array_split(items, n_blocks)
     others = [_pool(n_threads).submit(function, block) for block in blocks[1:]]
     return [function(blocks[0]), *(other.result() for other in others)]
 
@@ -97,7 +96,7 @@ def add_gradients(
         gradient = np.zeros(problem.dim)
         return gradient, float(_sweep(problem.view, block, x, doubt, curvatures, gradient))
 
-    parts = in_threads(share, components, problem, n_threads)
+    parts = in_threads(share, components, components.size * (problem.batch_size or 1), n_threads)
     for gradient, _ in parts[1:]:
         parts[0][0][:] += gradient
     return parts[0][0], sum(squares for _, squares in parts)
@@ -159,7 +158,7 @@ def _loss(linear_sum: LinearSum, components: Indices, x: Vector) -> float:
 def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
     """Return F(x), without its gradient."""
     components = np.arange(problem.n_components)
-    loss = sum(in_threads(lambda block: _loss(problem.view, block, x), components, problem, n_threads))
+    loss = sum(in_threads(lambda block: _loss(problem.view, block, x), components, problem.n_rows, n_threads))
     coefficients = x[: problem.rows.n_columns]
     penalty = problem.penalty.lasso() * np.abs(coefficients).sum()
     penalty += 0.5 * problem.penalty.ridge() * (coefficients @ coefficients)

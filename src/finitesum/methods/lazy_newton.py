@@ -303,6 +303,8 @@ class LazyNewton:
 
 def _permutation(order: Indices, m: int) -> Indices:
     """Return all components in the order of their first visit, those without one at the end."""
+    if order.size == m and np.bincount(order, minlength=m).max() == 1:
+        return order
     visited, first = np.unique(order, return_index=True)
     return np.concatenate([order[np.sort(first)], np.setdiff1d(np.arange(m), visited)])
 
