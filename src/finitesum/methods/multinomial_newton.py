@@ -9,9 +9,8 @@ cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||)) 
 
             sum_{i in I_k} c_ik z_i z_i' + diag(sum_{i not in I_k} c_ik z_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
 
-        with I_k the 3 dim rows of largest curvature c_ik: near the optimum few rows have any. With more than 2000
-        columns, and in the first steps, while ||g|| > 1/100 and few products are needed, I_k is empty. It is made anew
-        with every step.
+        with I_k the 3 dim rows of largest curvature c_ik: near the optimum few rows have any. I_k is empty, which leaves a
+        diagonal, for the first products, as many as the factors cost, and with more than 2000 columns.
 
 Intercepts, and coefficients without a penalty, are determined up to one number for all classes; the exact solver pins
 it by a term that no gradient sees, and steps keep the mean over the classes.
@@ -49,6 +48,9 @@ from finitesum.rows import DenseRows
 
 #: "auto" takes the exact solver up to this many variables.
 EXACT_UP_TO = 200
+
+#: Products with the diagonal preconditioner, at least, before the factors are made.
+PLAIN_PRODUCTS = 10
 
 #: Columns up to which the preconditioner has Cholesky factors.
 FACTORED_UP_TO = 2000
@@ -214,24 +216,47 @@ def _preconditioned(factors: list[Any], residual: Vector) -> Vector:
 def _cg_step(problem: MultinomialProblem, shares: Matrix, gradient: Vector) -> tuple[Vector, int]:
     """Return p with H p = -g, to the accuracy that Newton's method needs here, and the products that it took."""
     size = float(np.linalg.norm(gradient))
-    factors = _preconditioner(problem, shares, factored=size <= 0.01)
     target = min(0.5, math.sqrt(size)) * size
-    step, residual = np.zeros(problem.dim), -gradient
+    n_plain = PLAIN_PRODUCTS + int(0.3 * problem.rows.dim() ** 2 / problem.n_rows)
+    step, n_products = np.zeros(problem.dim), 0
+    for factored, most in ((False, n_plain), (True, problem.dim)):
+        factors = _preconditioner(problem, shares, factored=factored)
+        step, n_more, is_over = _conjugate(problem, shares, gradient, factors, step, target, most)
+        n_products += n_more
+        if is_over:
+            break
+    return step, n_products
+
+
+def _conjugate(
+    problem: MultinomialProblem,
+    shares: Matrix,
+    gradient: Vector,
+    factors: list[Any],
+    step: Vector,
+    target: float,
+    most: int,
+) -> tuple[Vector, int, bool]:
+    """Return the step after conjugate gradients from one, the products, and whether the target or a limit was met."""
+    residual, n_products = -gradient, 0
+    if step.any():
+        residual, n_products = residual - hessian_product(problem, shares, step), 1
     z = _preconditioned(factors, residual)
     way, rho = z.copy(), float(residual @ z)
-    for n_products in range(1, problem.dim + 1):
+    while n_products < most:
         product = hessian_product(problem, shares, way)
+        n_products += 1
         curvature = float(way @ product)
         if not curvature > 0.0:
-            return (step, n_products) if step.any() else (z, n_products)
-        step += rho / curvature * way
+            return (step if step.any() else z), n_products, True
+        step = step + rho / curvature * way
         residual = residual - rho / curvature * product
         if float(np.linalg.norm(residual)) <= target:
-            return step, n_products
+            return step, n_products, True
         z = _preconditioned(factors, residual)
         rho, last = float(residual @ z), rho
         way = z + rho / last * way
-    return step, problem.dim
+    return step, n_products, False
 
 
 def _step_size(problem: MultinomialProblem, here: MultinomialState, way: Vector, changes: Matrix) -> float:
