@@ -191,6 +191,6 @@ def tuned_trials(entry: DataSet, problem: Problem) -> list[Trial]:
 def automatic_trials() -> list[Trial]:
     """Return the same methods with automatic steps, batches and orders, and lazy Newton, which is ours."""
     names = {"A-CIAG": "a-ciag", "CIAG": "ciag", "NIM, inexact": "nim", "SAG": "sag", "IAG": "iag"}
-    exact = Trial("NIM, exact", "nim", {"solver": "exact"}, parts=PARTS)
+    exact = Trial("NIM, exact", "nim", {"solver": "exact"}, NIM_BATCH, parts=PARTS)
     trials = [Trial(label, name, parts=1 if label in ("SAG", "IAG") else PARTS) for label, name in names.items()]
     return [*trials[:3], exact, *trials[3:], Trial("Lazy Newton", "lazy-newton")]

@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 
 from finitesum.datasets import find
 from finitesum.papers.ciag.real_data import (
+    BATCH,
+    NIM_BATCH,
     NOISE,
+    PARTS,
     PROGRAM,
     PROGRAM_DEFAULT,
     SETS,
@@ -110,6 +113,7 @@ def _constants(entry: DataSet, is_quick: bool, data_dir: Path | None) -> dict[st
 
 
 def _units(entries: Sequence[DataSet], context: Context) -> Iterator[Unit]:
+    automatic = {trial.label: trial.settings() for trial in automatic_trials()}
     for entry in entries:
         where = title_of(entry, context.is_quick, context.data_dir)
         place = (entry, context.is_quick, context.data_dir)
@@ -117,9 +121,12 @@ def _units(entries: Sequence[DataSet], context: Context) -> Iterator[Unit]:
         for kind in KINDS:
             for label in LABELS[kind]:
                 settings = {
-                    "tuned": TUNED[entry.name].get(label, ()),
-                    "max_passes": entry.max_passes,
-                    "program": PROGRAM.get(entry.name, PROGRAM_DEFAULT),
+                    "steps": {
+                        TUNED_STEPS: TUNED[entry.name].get(label, ()),
+                        AUTOMATIC: automatic.get(label),
+                        PROGRAM_STEPS: PROGRAM.get(entry.name, PROGRAM_DEFAULT),
+                    }[kind],
+                    "measured": (BATCH, NIM_BATCH, PARTS, TOL, entry.max_passes),
                 }
                 yield Unit(f"{where}-{kind}-{label}", settings, partial(_do, *place, kind, label))
 
