@@ -53,6 +53,9 @@ def test_a_trial_that_diverges_ends():
     problem = Problem.linear([[1.0], [2.0]], [0.0, 1.0], loss="squared", batch_size=1)
     found = as_run(run_trial(problem, Trial("x", "fg", {"step_size": 100.0}), max_passes=1000))
     assert found.columns["passes"][-1] < 20
+    assert found.diverged
+    good = as_run(run_trial(problem, Trial("x", "fg"), max_passes=3))
+    assert not good.diverged
 
 
 def test_gaps_end_at_rounding_errors():

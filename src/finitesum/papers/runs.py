@@ -82,6 +82,12 @@ class Run:
         reached = np.flatnonzero(self.columns[column] - minimum <= level)
         return float(self.columns[gives][reached[0]]) if reached.size else math.nan
 
+    @property
+    def diverged(self) -> bool:
+        """Whether it was left when its gradient had grown, or, in the first pass already, was not finite."""
+        largest = self.columns["largest"]
+        return largest.size == 1 or not largest[-1] <= max(10.0 * largest[0], 1.0)
+
     def best(self, column: str) -> float:
         """Return the smallest entry of a column."""
         return float(np.min(self.columns[column]))
