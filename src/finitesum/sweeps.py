@@ -163,3 +163,48 @@ def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
     penalty = problem.penalty.lasso() * np.abs(coefficients).sum()
     penalty += 0.5 * problem.penalty.ridge() * (coefficients @ coefficients)
     return float(loss + penalty)
+
+
+@kernel
+def _product(linear_sum: LinearSum, components: Indices, curvatures: ShortVector, way: Vector, out: Vector) -> None:
+    for component in components:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            weight = linear_sum.weights[i] * curvatures[i]
+            if weight != 0.0:
+                linear_sum.rows.add_to(i, weight * linear_sum.rows.dot(i, way), out)
+
+
+def hessian_product(
+    problem: Problem, components: Indices, curvatures: ShortVector, way: Vector, n_threads: int = 1
+) -> Vector:
+    """Return sum_i p_i h_i z_i z_i'way over the rows of the components."""
+
+    def share(block: Indices) -> Vector:
+        out = np.zeros(problem.dim)
+        _product(problem.view, block, curvatures, way, out)
+        return out
+
+    parts = in_threads(share, components, components.size * (problem.batch_size or 1), n_threads)
+    for part in parts[1:]:
+        parts[0][:] += part
+    return parts[0]
+
+
+@kernel
+def _diagonal(linear_sum: LinearSum, components: Indices, curvatures: ShortVector, out: Vector) -> None:
+    rows = linear_sum.rows
+    for component in components:
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            weight = linear_sum.weights[i] * curvatures[i]
+            first = rows.first(i)
+            for k in range(first, first + rows.n_stored(i)):
+                out[rows.column(i, k)] += weight * rows.entry(i, k) * rows.entry(i, k)
+            if rows.intercept:
+                out[rows.n_columns] += weight
+
+
+def hessian_diagonal(problem: Problem, components: Indices, curvatures: ShortVector) -> Vector:
+    """Return the diagonal of sum_i p_i h_i z_i z_i' over the rows of the components."""
+    out = np.zeros(problem.dim)
+    _diagonal(problem.view, components, curvatures, out)
+    return out

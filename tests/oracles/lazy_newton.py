@@ -101,3 +101,37 @@ def search(F, x, way, first):
         low, high = (t, high) if slope < 0 else (low, t)
         t = 4 * t if high == np.inf else (np.sqrt(low * high) if low > 0 else 0.25 * high)
     return low or t
+
+
+def conjugate_gradients(H, right, accuracy):
+    """Textbook conjugate gradients, preconditioned by H's diagonal."""
+    solution, residual, way, size = np.zeros_like(right), right, 0.0, None
+    start = right @ (right / np.diag(H))
+    while residual @ (residual / np.diag(H)) > accuracy**2 * start:
+        scaled = residual / np.diag(H)
+        way = scaled if size is None else scaled + (residual @ scaled) / size * way
+        size = residual @ scaled
+        step = size / (way @ H @ way)
+        solution, residual = solution + step * way, residual - step * H @ way
+    return solution
+
+
+def newton_cg(F, loss, x, n_passes):
+    """Yield x after the first look and after each step."""
+    g, h, doubt = gradient(F, x), curvatures(F, loss, x, 1), 1
+    steepness = np.linalg.norm(g)
+    yield x
+    for _ in range(n_passes - 1):
+        H = (F.Z.T * (F.p * h)) @ F.Z + np.diag(F.l2)
+        size = np.linalg.norm(g)
+        way = conjugate_gradients(H, -g, min(0.25, np.sqrt(size / steepness)))
+        first, t, end = g @ way, 1.0, gradient(F, x + way)
+        slope = end @ way
+        fine = slope <= 0 or (slope <= 0.5 * abs(first) and np.linalg.norm(end) < 0.9 * size)
+        if not fine or slope < 0.65 * first:
+            t = search(F, x, way, first)
+        x = x + t * way
+        g, h = gradient(F, x), curvatures(F, loss, x, 2 if t < 1 else doubt)
+        left = np.linalg.norm(g) / size
+        doubt = 2 if t < 0.5 or left > 1 else int(left > 0.5)
+        yield x

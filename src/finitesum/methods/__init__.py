@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from finitesum.methods.lazy_newton import LazyNewton
     from finitesum.methods.moments import SGD, Adam, AMSGrad, SGDMomentum
     from finitesum.methods.newton import Newton
+    from finitesum.methods.newton_cg import NewtonCG
     from finitesum.methods.nim import NIM
     from finitesum.methods.sag import SAG
     from finitesum.methods.saga import SAGA
@@ -52,6 +53,7 @@ __all__ = [
     "LazyNewton",
     "Method",
     "Newton",
+    "NewtonCG",
     "RMSProp",
     "SGDMomentum",
     "State",
@@ -75,6 +77,7 @@ _HOMES = {
     "nim": ("nim", "NIM"),
     "newton": ("newton", "Newton"),
     "lazy-newton": ("lazy_newton", "LazyNewton"),
+    "newton-cg": ("newton_cg", "NewtonCG"),
     "psg": ("subgradient", "PSG"),
     "hb": ("subgradient", "HB"),
     "nag": ("subgradient", "NAG"),

@@ -1,7 +1,7 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
 A smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a few Hessians and factors, which grow with
-d^2 and d^3, and saves passes; without a Hessian a pass costs no more than reading the rows, and many are needed. Both are
+d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes. Both are
 estimated from the shape of the data (`finitesum.prices`). Components that are objects or callables go to A-CIAG where they
 have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes have a Newton's
 method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program on an l1 ball or a
@@ -98,9 +98,10 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         if sampled < n:
             reason += f", summed over {sampled:,} rows at first"
         return Choice(as_method("lazy-newton", options), reason)
-    return Choice(
-        as_method("saga"), f"{shape}: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not pay ({with_hessian:.2g} s)"
-    )
+    reason = f"{shape}: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not pay ({with_hessian:.2g} s)"
+    if problem.is_smooth:
+        return Choice(as_method("newton-cg", {"n_threads": n_threads}), reason)
+    return Choice(as_method("saga"), reason)
 
 
 def _for_components(problem: FiniteSum) -> Choice:

@@ -44,6 +44,17 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.growing_sample import (
+    FIRST_ROWS,
+    Look,
+    Sample,
+    look,
+    look_at_more,
+    next_size,
+    permutation,
+    sample_of,
+    search,
+)
 from finitesum.lazy_curvature import (
     LazyCurvature,
     apply_inverse,
@@ -58,16 +69,13 @@ from finitesum.prices import hessian_sample, is_sample_too_small, prices_of
 from finitesum.problem import Problem
 from finitesum.quadratics import minimise_model
 from finitesum.secants import Secants, no_secants, solve, with_pair
-from finitesum.sweeps import ShortVector, add_gradients, line_through, objective, slope_along
-
-#: Rows of the first sample, and by how much a sample outgrows the one before.
-FIRST_ROWS, GROWTH = 2000, 4
+from finitesum.sweeps import ShortVector, objective
 
 #: The share of the gradient that a step may leave before curvatures are doubted.
 DOUBT = 0.3
 
-#: Newton steps on one sample, at most, and looks at a line.
-MOST_STEPS, MOST_LOOKS = 25, 40
+#: Newton steps on one sample, at most.
+MOST_STEPS = 25
 
 
 class LazyNewtonState(NamedTuple):
@@ -86,14 +94,6 @@ class LazyNewtonState(NamedTuple):
     optimality: float  # at x, exact once the sample is complete
     n_gradients: int
     n_hessians: float
-
-
-class _Sample(NamedTuple):
-    """Some components, and F's replacement on them."""
-
-    components: Indices
-    share: float  # sum of their rows' weights
-    ridge: float  # l2 / share: the penalty has the part in the sum that it has in F's
 
 
 @dataclass(frozen=True)
@@ -185,21 +185,21 @@ class LazyNewton:
 
     def run_pass(self, problem: Problem, state: LazyNewtonState, order: Indices) -> LazyNewtonState:
         """Return the state after one step over all rows; at first, after the growing samples."""
-        order = _permutation(order, problem.n_components)
+        order = permutation(order, problem.n_components)
         with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
             while state.n_sampled < problem.n_components:
                 state = self._on_sample(problem, state, order)
                 if state.n_sampled == problem.n_components:
                     return state
-            sample = _sample(problem, order)
+            sample = sample_of(problem, order)
             return _stepped(problem, self._prepared(problem, state, sample, order), sample, self.n_threads)
 
     def _on_sample(self, problem: Problem, state: LazyNewtonState, order: Indices) -> LazyNewtonState:
         """Return the state with the sample grown, and minimised on it to its own accuracy unless it is complete."""
         state, sample = self._grown(problem, state, order)
-        if sample.components.size == problem.n_components:
+        if sample.is_complete(problem):
             return state
-        n_rows = sample.components.size * (problem.batch_size or 1)
+        n_rows = sample.n_rows(problem)
         for _ in range(MOST_STEPS):
             state = self._prepared(problem, state, sample, order)
             way = _way(problem, state, sample)
@@ -210,35 +210,25 @@ class LazyNewton:
             state = _stepped(problem, state, sample, self.n_threads, way)
         return state
 
-    def _grown(self, problem: Problem, state: LazyNewtonState, order: Indices) -> tuple[LazyNewtonState, _Sample]:
+    def _grown(self, problem: Problem, state: LazyNewtonState, order: Indices) -> tuple[LazyNewtonState, Sample]:
         """Return the state on the next larger sample, with the gradient there: only new rows are read."""
-        m, batch = problem.n_components, problem.batch_size or 1
         first = max(FIRST_ROWS, 8 * problem.dim) if self.first_rows == "auto" else int(self.first_rows)
-        n_next = -(-first // batch) if state.n_sampled == 0 else GROWTH * state.n_sampled
-        n_next = m if n_next > 0.4 * m else n_next
-        sample = _sample(problem, order[:n_next])
-        new = np.sort(order[state.n_sampled : n_next])
-        curvatures = state.curvatures.copy()
-        added, squares = add_gradients(problem, new, state.x, curvatures, doubt=1, n_threads=self.n_threads)
-        penalised = slice(problem.rows.n_columns)
-        if state.n_sampled > 0:  # what the smaller sample had, without its penalty
-            before = _sample(problem, order[: state.n_sampled])
-            added += before.share * state.gradient
-            added[penalised] -= before.share * before.ridge * state.x[penalised]
-        gradient = added / sample.share
-        gradient[penalised] += sample.ridge * state.x[penalised]
+        n_next = next_size(problem, state.n_sampled, first)
+        before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
+        known = Look(state.gradient, state.curvatures, state.squares)
+        seen = look_at_more(problem, before, sample, state.x, known, doubt=1, n_threads=self.n_threads)
         state = state._replace(
-            gradient=gradient,
-            curvatures=curvatures,
+            gradient=seen.gradient,
+            curvatures=seen.curvatures,
             curvature=self._joined(problem, state.curvature, order[:n_next]),
             secants=no_secants(problem.dim),
             remainder=math.nan,
             n_idle=0,
             doubt=max(state.doubt, 1),
-            squares=state.squares + squares,
-            n_sampled=int(n_next),
-            optimality=surrogate_optimality(problem, state.x, gradient),
-            n_gradients=state.n_gradients + new.size,
+            squares=seen.squares,
+            n_sampled=n_next,
+            optimality=surrogate_optimality(problem, state.x, seen.gradient),
+            n_gradients=state.n_gradients + n_next - state.n_sampled,
         )
         return state, sample
 
@@ -259,20 +249,19 @@ class LazyNewton:
             return state
         return state._replace(curvature=_with_members(problem, state.curvature, order, 4 * members.size))
 
-    def _prepared(self, problem: Problem, state: LazyNewtonState, sample: _Sample, order: Indices) -> LazyNewtonState:
+    def _prepared(self, problem: Problem, state: LazyNewtonState, sample: Sample, order: Indices) -> LazyNewtonState:
         """Return the state with the Hessian refreshed where that is worth it."""
         digits = 1.0
-        if sample.components.size == problem.n_components:
+        if sample.is_complete(problem):
             digits = min(max(math.log10(max(state.optimality, 1e-300) / self.target), 1.0), 12.0)
             if self.hessian_rows == "auto":
                 state = self._enlarged(problem, state, order, digits)
-        n_seen = min(problem.n_rows, sample.components.size * (problem.batch_size or 1))
         curvature, n_replaced = refreshed(
             problem,
             state.curvature,
             state.curvatures,
             prices_of(problem),
-            n_seen=n_seen,
+            n_seen=sample.n_rows(problem),
             digits=digits,
             n_idle=state.n_idle,
             n_threads=self.n_threads,
@@ -301,24 +290,6 @@ class LazyNewton:
         return max(1, problem.n_rows // 1024)
 
 
-def _permutation(order: Indices, m: int) -> Indices:
-    """Return all components in the order of their first visit, those without one at the end."""
-    if order.size == m and np.bincount(order, minlength=m).max() == 1:
-        return order
-    visited, first = np.unique(order, return_index=True)
-    return np.concatenate([order[np.sort(first)], np.setdiff1d(np.arange(m), visited)])
-
-
-def _sample(problem: Problem, components: Indices) -> _Sample:
-    chosen = np.sort(components)
-    ridge = problem.penalty.ridge()
-    if chosen.size == problem.n_components:
-        return _Sample(chosen, 1.0, ridge)
-    sums = np.add.reduceat(problem.weights, np.arange(0, problem.n_rows, problem.batch_size or 1))
-    share = float(sums[chosen].sum())
-    return _Sample(chosen, share or 1.0, ridge / (share or 1.0))
-
-
 def _with_members(problem: Problem, memory: LazyCurvature, order: Indices, n_members: int) -> LazyCurvature:
     """Return the memory with a sample of so many components: those it has, and the first others of the order."""
     if n_members >= order.size:
@@ -326,15 +297,15 @@ def _with_members(problem: Problem, memory: LazyCurvature, order: Indices, n_mem
     else:
         others = order[~np.isin(order, memory.members)]
         chosen = np.sort(np.concatenate([memory.members, others[: max(0, n_members - memory.members.size)]]))
-    return memory._replace(members=chosen, share=_sample(problem, chosen).share)
+    return memory._replace(members=chosen, share=sample_of(problem, chosen).share)
 
 
-def _refactored(problem: Problem, state: LazyNewtonState, sample: _Sample, shift: float) -> LazyNewtonState:
+def _refactored(problem: Problem, state: LazyNewtonState, sample: Sample, shift: float) -> LazyNewtonState:
     factor, shift = factor_of(problem, state.curvature, sample.ridge, shift)
     return state._replace(factor=factor, shift=shift)
 
 
-def _way(problem: Problem, state: LazyNewtonState, sample: _Sample) -> Vector:
+def _way(problem: Problem, state: LazyNewtonState, sample: Sample) -> Vector:
     """Return the step that the model asks for."""
     if not problem.is_smooth:
         hessian = np.tril(state.curvature.sums) + np.tril(state.curvature.sums, -1).T
@@ -363,7 +334,7 @@ class _End(NamedTuple):
 
 
 def _stepped(
-    problem: Problem, state: LazyNewtonState, sample: _Sample, n_threads: int, way: Vector | None = None
+    problem: Problem, state: LazyNewtonState, sample: Sample, n_threads: int, way: Vector | None = None
 ) -> LazyNewtonState:
     """Return the state after a step: the whole of it, or as far as F falls."""
     way = _way(problem, state, sample) if way is None else way
@@ -377,13 +348,13 @@ def _stepped(
         first = float(state.gradient @ way)
         fine = end.slope <= 0.0 or (end.slope <= 0.5 * abs(first) and end.remainder < 0.9)
         if not fine or end.slope < 0.65 * first:
-            t = _searched(problem, sample, state.x, way, first)
+            t = search(problem, sample, state.x, way, first)
             n_read += 2 * sample.components.size
             end = _end_of(problem, state, sample, way, t, 2 if t < 1.0 else state.doubt, n_threads)
     return _moved(problem, state, sample, end, n_read)
 
 
-def _moved(problem: Problem, state: LazyNewtonState, sample: _Sample, end: _End, n_read: int) -> LazyNewtonState:
+def _moved(problem: Problem, state: LazyNewtonState, sample: Sample, end: _End, n_read: int) -> LazyNewtonState:
     """Return the state at the end of a step, with the pair it gives."""
     state = state._replace(n_gradients=state.n_gradients + n_read)
     if not np.isfinite(end.gradient).all() or (end.t < 1e-6 and end.remainder > 0.999):
@@ -413,15 +384,12 @@ def _moved(problem: Problem, state: LazyNewtonState, sample: _Sample, end: _End,
 
 
 def _end_of(
-    problem: Problem, state: LazyNewtonState, sample: _Sample, way: Vector, t: float, doubt: int, n_threads: int
+    problem: Problem, state: LazyNewtonState, sample: Sample, way: Vector, t: float, doubt: int, n_threads: int
 ) -> _End:
     """Return the point x + t way."""
     x = state.x + t * way
-    curvatures = np.empty_like(state.curvatures) if sample.share == 1.0 else state.curvatures.copy()
-    gradient, squares = add_gradients(problem, sample.components, x, curvatures, doubt=doubt, n_threads=n_threads)
-    gradient /= sample.share
+    gradient, curvatures, squares = look(problem, sample, x, state.curvatures, doubt=doubt, n_threads=n_threads)
     n_penalised = problem.rows.n_columns
-    gradient[:n_penalised] += sample.ridge * x[:n_penalised]
     slope = float(gradient @ way)
     if not problem.is_smooth:
         was, now = np.abs(state.x[:n_penalised]).sum(), np.abs(x[:n_penalised]).sum()
@@ -432,22 +400,3 @@ def _end_of(
     before = state.gradient @ apply_inverse(state.factor, state.gradient)
     remainder = math.sqrt(max(float(size / before), 0.0)) if before > 0.0 else math.nan
     return _End(t, x, gradient, curvatures, squares, slope, remainder)
-
-
-def _searched(problem: Problem, sample: _Sample, x: Vector, way: Vector, first: float) -> float:
-    """Return t > 0 with a slope of F between -1/2 and 0 of the first, where rounding errors allow it."""
-    line = line_through(problem, sample.components, x, way)
-    n_penalised = problem.rows.n_columns
-    square = sample.ridge * float(way[:n_penalised] @ way[:n_penalised])
-    linear = sample.ridge * float(way[:n_penalised] @ x[:n_penalised])
-    low, high, t = 0.0, math.inf, 1.0
-    for _ in range(MOST_LOOKS):
-        slope = slope_along(problem, line, t) / sample.share + linear + t * square
-        if 0.5 * first <= slope <= 0.0:
-            return t
-        if slope < 0.0:
-            low = t
-        else:  # NaN, too
-            high = t
-        t = 4.0 * t if high == math.inf else (math.sqrt(low * high) if low > 0.0 else 0.25 * high)
-    return low if low > 0.0 else t

@@ -1,0 +1,122 @@
+"""F on a sample of the components that grows, and steps along a line on it: what lazy Newton and Newton-CG share.
+
+On a sample with the share S_A = sum of its rows' p_i, F is replaced by
+
+    F_A(x) = (1/S_A) (sum_{i in sample} p_i loss_i(x) + l2/2 ||x||^2):
+
+the penalty has the part in the sum that it has in F's, so that few rows do not overfit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.arrays import Indices, Vector
+from finitesum.problem import Problem
+from finitesum.sweeps import ShortVector, add_gradients, line_through, slope_along
+
+#: Rows of the first sample, and by how much a sample outgrows the one before.
+FIRST_ROWS, GROWTH = 2000, 4
+
+#: Looks at a line, at most.
+MOST_LOOKS = 40
+
+
+class Sample(NamedTuple):
+    """Some components."""
+
+    components: Indices  # increasing
+    share: float  # sum of their rows' weights
+    ridge: float  # l2 / share
+
+    def is_complete(self, problem: Problem) -> bool:
+        """Return whether these are all components."""
+        return self.components.size == problem.n_components
+
+    def n_rows(self, problem: Problem) -> int:
+        """Return the number of rows (at most a component more)."""
+        return min(problem.n_rows, self.components.size * (problem.batch_size or 1))
+
+
+def sample_of(problem: Problem, components: Indices) -> Sample:
+    """Return components as a sample."""
+    chosen = np.sort(components)
+    ridge = problem.penalty.ridge()
+    if chosen.size == problem.n_components:
+        return Sample(chosen, 1.0, ridge)
+    sums = np.add.reduceat(problem.weights, np.arange(0, problem.n_rows, problem.batch_size or 1))
+    share = float(sums[chosen].sum()) or 1.0
+    return Sample(chosen, share, ridge / share)
+
+
+def permutation(order: Indices, m: int) -> Indices:
+    """Return all components in the order of their first visit, those without one at the end."""
+    if order.size == m and np.bincount(order, minlength=m).max() == 1:
+        return order
+    visited, first = np.unique(order, return_index=True)
+    return np.concatenate([order[np.sort(first)], np.setdiff1d(np.arange(m), visited)])
+
+
+def next_size(problem: Problem, n_sampled: int, first_rows: int) -> int:
+    """Return how many components the sample after one of n_sampled has."""
+    m = problem.n_components
+    n_next = -(-first_rows // (problem.batch_size or 1)) if n_sampled == 0 else GROWTH * n_sampled
+    return m if n_next > 0.4 * m else n_next
+
+
+class Look(NamedTuple):
+    """What was read at a point."""
+
+    gradient: Vector  # of F_A
+    curvatures: ShortVector  # (n,)  of the sample's rows
+    squares: float  # sum of p_i phi'_i^2
+
+
+def look(
+    problem: Problem, sample: Sample, x: Vector, curvatures: ShortVector, *, doubt: int = 0, n_threads: int = 1
+) -> Look:
+    """Return what a pass over the sample sees at x; rows outside of it keep their curvatures."""
+    seen = np.empty_like(curvatures) if sample.is_complete(problem) else curvatures.copy()
+    gradient, squares = add_gradients(problem, sample.components, x, seen, doubt=doubt, n_threads=n_threads)
+    gradient /= sample.share
+    penalised = slice(problem.rows.n_columns)
+    gradient[penalised] += sample.ridge * x[penalised]
+    return Look(gradient, seen, squares)
+
+
+def look_at_more(
+    problem: Problem, before: Sample, sample: Sample, x: Vector, known: Look, *, doubt: int = 0, n_threads: int = 1
+) -> Look:
+    """Return what a pass over the larger sample would see at x, by reading the rows that are new in it."""
+    new = np.setdiff1d(sample.components, before.components, assume_unique=True)
+    seen = known.curvatures.copy()
+    gradient, squares = add_gradients(problem, new, x, seen, doubt=doubt, n_threads=n_threads)
+    penalised = slice(problem.rows.n_columns)
+    if before.components.size > 0:
+        gradient += before.share * known.gradient
+        gradient[penalised] -= before.share * before.ridge * x[penalised]
+    gradient /= sample.share
+    gradient[penalised] += sample.ridge * x[penalised]
+    return Look(gradient, seen, known.squares + squares)
+
+
+def search(problem: Problem, sample: Sample, x: Vector, way: Vector, first: float) -> float:
+    """Return t > 0 where the slope of F_A along x + t way is between -1/2 and 0 of the first, as far as rounding allows."""
+    line = line_through(problem, sample.components, x, way)
+    penalised = slice(problem.rows.n_columns)
+    square = sample.ridge * float(way[penalised] @ way[penalised])
+    linear = sample.ridge * float(way[penalised] @ x[penalised])
+    low, high, t = 0.0, math.inf, 1.0
+    for _ in range(MOST_LOOKS):
+        slope = slope_along(problem, line, t) / sample.share + linear + t * square
+        if 0.5 * first <= slope <= 0.0:
+            return t
+        if slope < 0.0:
+            low = t
+        else:  # NaN, too
+            high = t
+        t = 4.0 * t if high == math.inf else (math.sqrt(low * high) if low > 0.0 else 0.25 * high)
+    return low if low > 0.0 else t

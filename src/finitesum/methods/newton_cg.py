@@ -1,0 +1,219 @@
+"""Newton-CG on a growing sample: for so many columns that no d x d matrix can be had.
+
+At x the step is an approximate solution of H v = -g by conjugate gradients, preconditioned by H's diagonal,
+
+    H = sum_i p_i phi''_i z_i z_i' + l2 I,    ||H v + g|| <= min(1/4, sqrt(||g|| / ||g_0||)) ||g||    [1, section 7.1]
+
+with ||.|| the norm of the inverse of H's diagonal, and g_0 the gradient at the start. A product with H reads the rows once
+and is charged as a pass of gradients. Acceptance of steps, majorants for doubtful curvatures and the growing samples are
+those of lazy Newton (see there). Memory: 4 bytes a row and O(d).
+
+References
+----------
+.. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
+.. [2] R. H. Byrd, G. M. Chin, W. Neveitt, J. Nocedal, "On the use of stochastic Hessian information in optimization methods
+   for machine learning", SIAM J. Optim. 21 (2011).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from finitesum.arrays import Indices, Vector
+from finitesum.growing_sample import (
+    FIRST_ROWS,
+    Look,
+    Sample,
+    look,
+    look_at_more,
+    next_size,
+    permutation,
+    sample_of,
+    search,
+)
+from finitesum.measures import Measures, surrogate_optimality
+from finitesum.methods.base import Auto, Card, check_count
+from finitesum.problem import Problem
+from finitesum.sweeps import ShortVector, hessian_diagonal, hessian_product, objective
+
+#: Products with H for one step, at most.
+MOST_PRODUCTS = 500
+
+#: Steps on one sample but the last, and the share of its first gradient to which they are taken.
+MOST_STEPS, ENOUGH = 10, 0.1
+
+
+class NewtonCGState(NamedTuple):
+    x: Vector  # iterate
+    gradient: Vector  # of F at x, over the sample
+    curvatures: ShortVector  # (n,)  of the rows, as the last pass saw them
+    steepness: float  # the first gradient's norm over all rows
+    doubt: int  # as in lazy Newton
+    n_sampled: int  # components of the sample
+    optimality: float  # at x, exact once the sample is complete
+    n_gradients: int
+    n_hessians: int
+
+
+@dataclass(frozen=True)
+class NewtonCG:
+    """Newton's method by conjugate gradients, on a growing sample: no matrix, nothing to tune.
+
+    x+ = x - t v,  H v = grad F(x) up to a residual that shrinks with the gradient    [1, section 7.1]
+
+    Parameters
+    ----------
+    first_rows : int >= 1 or "auto"
+        Rows of the first sample; n leaves sampling out.
+    n_threads : int >= 1
+        Threads that share a pass. The result depends on their number by rounding errors.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Examples
+    --------
+    >>> from finitesum import Problem, minimize
+    >>> problem = Problem.linear([[1.0, 0.0], [3.0, 1.0]], [0.0, 2.0], loss="squared", alpha=0.1)
+    >>> minimize(problem, method="newton-cg", tol=1e-12).success
+    True
+
+    References
+    ----------
+    .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
+    """
+
+    first_rows: int | Auto = "auto"
+    n_threads: int = 1
+
+    name: ClassVar[str] = "newton-cg"
+    state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
+    handles: ClassVar[frozenset[str]] = frozenset()
+    default_sampling: ClassVar[str] = "shuffled-once"
+    patience: ClassVar[int] = 20
+    card: ClassVar[Card] = Card(
+        "Newton by conjugate gradients",
+        "m + d",
+        "d a product, sqrt(kappa) products a step",
+        "superlinear near the optimum",
+        "two derivatives",
+        "Byrd et al. 2011",
+    )
+
+    def __post_init__(self) -> None:
+        check_count("n_threads", self.n_threads)
+        if self.first_rows != "auto":
+            check_count("first_rows", self.first_rows)
+
+    def init(self, problem: Problem, x0: Vector) -> NewtonCGState:
+        """Return the state before the first row is read."""
+        curvatures = np.zeros(problem.n_rows, dtype=np.float32)
+        return NewtonCGState(x0.copy(), np.zeros(problem.dim), curvatures, math.nan, 1, 0, math.nan, 0, 0)
+
+    def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
+        """Return the state after one step over all rows; at first, after the growing samples."""
+        order = permutation(order, problem.n_components)
+        with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
+            while state.n_sampled < problem.n_components:
+                state, sample = self._grown(problem, state, order)
+                if sample.is_complete(problem):
+                    return state
+                enough = ENOUGH * state.optimality
+                for _ in range(MOST_STEPS):
+                    if state.optimality <= enough:
+                        break
+                    state = _stepped(problem, state, sample, 0.25, self.n_threads)
+            sample = sample_of(problem, order)
+            accuracy = min(0.25, math.sqrt(state.optimality / state.steepness)) if state.steepness > 0.0 else 0.25
+            return _stepped(problem, state, sample, accuracy, self.n_threads)
+
+    def _grown(self, problem: Problem, state: NewtonCGState, order: Indices) -> tuple[NewtonCGState, Sample]:
+        first = FIRST_ROWS if self.first_rows == "auto" else int(self.first_rows)
+        n_next = next_size(problem, state.n_sampled, first)
+        before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
+        known = Look(state.gradient, state.curvatures, 0.0)
+        seen = look_at_more(problem, before, sample, state.x, known, doubt=state.doubt, n_threads=self.n_threads)
+        optimality = surrogate_optimality(problem, state.x, seen.gradient)
+        state = state._replace(
+            gradient=seen.gradient,
+            curvatures=seen.curvatures,
+            steepness=optimality if math.isnan(state.steepness) else state.steepness,
+            n_sampled=n_next,
+            optimality=optimality,
+            n_gradients=state.n_gradients + n_next - state.n_sampled,
+        )
+        return state, sample
+
+    def estimate(self, problem: Problem, state: NewtonCGState) -> float:
+        """Return the optimality, which is known exactly."""
+        return state.optimality
+
+    def exact_measures(self, problem: Problem, state: NewtonCGState) -> Measures | None:
+        """Return what the last pass found at x: it was an exact one. None before it."""
+        if state.n_sampled < problem.n_components:
+            return None
+        return Measures(objective(problem, state.x, self.n_threads), state.optimality, state.gradient.copy())
+
+    def default_batch_size(self, problem: Problem) -> int:
+        """Return n / 1024: components are what samples are drawn of."""
+        return max(1, problem.n_rows // 1024)
+
+
+def conjugate_gradients(
+    problem: Problem, sample: Sample, curvatures: ShortVector, right: Vector, accuracy: float, n_threads: int
+) -> tuple[Vector, int]:
+    """Return v with H v = right up to `accuracy` times its norm, and the passes that this took."""
+    penalised = slice(problem.rows.n_columns)
+    diagonal = hessian_diagonal(problem, sample.components, curvatures) / sample.share
+    diagonal[penalised] += sample.ridge
+    diagonal[~(diagonal > 0.0)] = 1.0
+    solution, residual = np.zeros(right.size), right.copy()
+    scaled = residual / diagonal
+    size = start = residual @ scaled
+    way = scaled
+    n_passes = 1
+    while n_passes <= MOST_PRODUCTS and size > accuracy**2 * start:
+        product = hessian_product(problem, sample.components, curvatures, way, n_threads) / sample.share
+        product[penalised] += sample.ridge * way[penalised]
+        n_passes += 1
+        bend = way @ product
+        if not bend > 0.0:
+            break
+        solution += size / bend * way
+        residual -= size / bend * product
+        scaled = residual / diagonal
+        before, size = size, residual @ scaled
+        way = scaled + size / before * way
+    return (solution if n_passes > 1 and solution.any() else right / diagonal), n_passes
+
+
+def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, accuracy: float, n_threads: int) -> NewtonCGState:
+    """Return the state after a step: the whole of it, or as far as F falls."""
+    way, n_passes = conjugate_gradients(problem, sample, state.curvatures, -state.gradient, accuracy, n_threads)
+    first, t = float(state.gradient @ way), 1.0
+    seen = look(problem, sample, state.x + way, state.curvatures, doubt=state.doubt, n_threads=n_threads)
+    slope, n_passes = float(seen.gradient @ way), n_passes + 1
+    shrunk = surrogate_optimality(problem, state.x, seen.gradient) < 0.9 * state.optimality
+    if not (slope <= 0.0 or (slope <= 0.5 * abs(first) and shrunk)) or slope < 0.65 * first:
+        t = search(problem, sample, state.x, way, first)
+        seen = look(problem, sample, state.x + t * way, state.curvatures, doubt=2 if t < 1.0 else state.doubt)
+        n_passes += 3
+    optimality = surrogate_optimality(problem, state.x, seen.gradient)
+    n_gradients = state.n_gradients + n_passes * sample.components.size
+    if not math.isfinite(optimality):
+        return state._replace(doubt=2, n_gradients=n_gradients)
+    left = optimality / state.optimality if state.optimality > 0.0 else 0.0
+    return state._replace(
+        x=state.x + t * way,
+        gradient=seen.gradient,
+        curvatures=seen.curvatures,
+        doubt=2 if t < 0.5 or left > 1.0 else int(left > 0.5),
+        optimality=optimality,
+        n_gradients=n_gradients,
+    )
