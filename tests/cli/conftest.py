@@ -44,7 +44,8 @@ def spawn():
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONWARNINGS": "error"},
+            # an interrupt may come between the opening of a file and its `with`: Python then says so on stderr
+            env={**os.environ, "PYTHONWARNINGS": "error,ignore::ResourceWarning"},
         )
 
     return start
