@@ -18,7 +18,7 @@ from finitesum.datasets.sniff import find_format, plain_name
         ("empty-rows", b"1\n2\n", "svmlight"),
         ("table.txt", b"# comment\na,b\n1,2\n", "csv"),
         ("table.dat", b"1;2\n", "csv"),
-        ("scale.bz2", gzip.compress(b"1 1:1\n"), "svmlight"),
+        ("scale.bz2", gzip.compress(b"1 1:1\n", mtime=0), "svmlight"),
         ("parquet.file", b"PAR1....", "parquet"),
         ("T.SVM", b"", "svmlight"),
         ("t.tsv.gz", b"", "csv"),
