@@ -49,6 +49,19 @@ def test_a_trial_counts_passes_and_ends_at_tol():
     assert np.all(np.diff(found.columns["seconds"]) >= 0.0)
 
 
+def test_what_finding_constants_costs_is_counted_or_not():
+    problem = fig1.problem_of(60, 5, 0)
+    first = {
+        counts: as_run(
+            run_trial(problem, Trial("x", "ciag", {"step_size": "theory"}, 1, counts_start=counts), max_passes=1)
+        )
+        for counts in (True, False)
+    }
+    assert first[False].columns["passes"].tolist() == [0.0, 1.0]
+    assert first[True].columns["passes"][1] > 1.0
+    assert first[True].columns["objective"][1] == first[False].columns["objective"][1]
+
+
 def test_a_trial_that_diverges_ends():
     problem = Problem.linear([[1.0], [2.0]], [0.0, 1.0], loss="squared", batch_size=1)
     found = as_run(run_trial(problem, Trial("x", "fg", {"step_size": 100.0}), max_passes=1000))

@@ -54,6 +54,8 @@ class Trial:
         rounding errors.
     whole_first
         Whether the first pass is in one part: automatic steps plan it as a whole.
+    counts_start
+        Whether passes are counted that a method takes for its constants, before the first visit.
     """
 
     label: str
@@ -63,6 +65,7 @@ class Trial:
     sampling: str | None = None
     parts: int = 1
     whole_first: bool = True
+    counts_start: bool = True
 
     def settings(self) -> dict[str, Any]:
         """Return all that its figures depend on."""
@@ -126,7 +129,8 @@ def run_trial(
     start = time.perf_counter()
     state = method.init(problem, np.zeros(problem.dim) if x0 is None else x0)
     seconds = time.perf_counter() - start
-    rows = [_row(problem, state, seconds, passes=0.0)]  # what was spent at the start is counted from the first pass on
+    free = 0 if trial.counts_start else state.n_gradients
+    rows = [_row(problem, state, seconds, state.n_gradients)]  # what counts of it does so from the first pass on
     orders = _orders(trial, sampling, seed, problem.n_components)
     limit = DIVERGED * max(rows[0][-1], 1e-300)
     while rows[-1][0] < max_passes and tol < rows[-1][-1] < limit:
@@ -136,7 +140,7 @@ def run_trial(
         seconds += time.perf_counter() - start
         if not np.isfinite(state.x).all():
             break
-        rows.append(_row(problem, state, seconds))
+        rows.append(_row(problem, state, seconds, free))
     columns = {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
     return {"label": trial.label, "batch_size": problem.batch_size, "columns": columns}
 
@@ -164,9 +168,9 @@ def _load_kernels(problem: Problem, method: Method) -> None:
         rebuilt(small, state.surrogate)
 
 
-def _row(problem: Problem, state: Any, seconds: float, passes: float | None = None) -> tuple[float, ...]:
+def _row(problem: Problem, state: Any, seconds: float, free: int) -> tuple[float, ...]:
     measures = evaluate(problem, state.x)
-    spent = state.n_gradients / problem.n_components if passes is None else passes
+    spent = (state.n_gradients - free) / problem.n_components
     hessians = state.n_hessians / problem.n_components
     largest = float(np.abs(measures.gradient).max())
     return (float(spent), float(hessians), seconds, measures.objective, measures.optimality, largest)
