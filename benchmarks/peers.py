@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import math
+import os
+import platform
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -334,7 +337,8 @@ def table(rows: list[dict[str, Any]], work: dict[str, str]) -> str:
             if mine and best
             else f"| {key[0]} | {key[1]} | {key[2]:.0e} | {mine['seconds'] if mine else '-'} | - | - | none | - |"
         )
-    lines += ["", "Work of finitesum to 1e-10:", "", *(f"- {name}: {text}" for name, text in work.items())]
+    if work:
+        lines += ["", "Work of finitesum to 1e-10:", "", *(f"- {name}: {text}" for name, text in work.items())]
     return "\n".join(lines)
 
 
@@ -364,7 +368,8 @@ def main() -> None:
                 }
                 for row in csv.DictReader(stream)
             ]
-    work: dict[str, str] = {}
+    notes = options.out / "peers_work.json"
+    work: dict[str, str] = json.loads(notes.read_text()) if notes.exists() else {}
     missing: list[str] = []
     for name in options.only.split(","):
         task = make_task(name, options.data)
@@ -379,13 +384,24 @@ def main() -> None:
             f"{result.choice}"
         )
         options.out.mkdir(parents=True, exist_ok=True)
+        notes.write_text(json.dumps(work, indent=1) + "\n")
         with file.open("w", newline="") as stream:
             writer = csv.DictWriter(stream, ["data", "threads", "optimality", "solver", "setting", "seconds", "passes"])
             writer.writeheader()
             writer.writerows(sorted(rows, key=_order))
         print(table([row for row in rows if row["data"] == name], {name: work[name]}), flush=True)
-    text = table(rows, work) + (f"\n\nNot installed here: {', '.join(missing)}." if missing else "")
-    (options.out / "peers_table.md").write_text(text + "\n")
+    head = [
+        "# Lazy Newton and Newton-CG against peers",
+        "",
+        "Made by `python benchmarks/peers.py` (what is measured stands at its head; every setting that counted is in",
+        f"peers.csv), on {os.cpu_count()} shared cores of {platform.machine()}, where seconds vary by a factor, ratios by much "
+        "less.",
+        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective.",
+        "",
+        table(rows, work),
+        *(["", f"Not installed here: {', '.join(missing)}."] if missing else []),
+    ]
+    (options.out / "peers.md").write_text("\n".join(head) + "\n")
 
 
 if __name__ == "__main__":
