@@ -26,6 +26,8 @@ extensions = [
 ]
 exclude_patterns = ["_build", "extend/*.py"]
 templates_path = ["_templates"]
+default_role = "py:obj"  # a name in backticks is a link where there is something to link to
+smartquotes = False
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import finitesum
 from finitesum import METHODS
+from finitesum.papers.registry import names
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -47,6 +49,14 @@ def test_the_code_beside_equations_is_there(page):
     assert len(pieces) == text.count("{beside}")
     for name, first, last in pieces:
         assert sources().piece_of(name, first, last).text.strip()
+
+
+def test_each_public_name_and_each_experiment_has_its_place():
+    named = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
+    elsewhere = {"METHODS", "__version__"}
+    assert [name for name in finitesum.__all__ if name not in elsewhere and f"   {name}\n" not in named] == []
+    results = (DOCS / "results" / "papers.md").read_text(encoding="utf-8")
+    assert [name for name in names() if f"```{{recorded-claims}} {name}\n" not in results] == []
 
 
 def test_code_that_is_gone_is_missed():

@@ -25,8 +25,12 @@ def _escaped_text(part):
 
 
 def _is_left_out(app, what, name, obj, skip, options):
-    """Leave out what scikit-learn adds to every estimator for its metadata routing."""
-    return True if re.fullmatch(r"set_\w+_request", name) else None
+    """Leave out what a class has from another library, and the fields of tuples, which the class's text describes."""
+    if type(obj).__name__ == "_tuplegetter" or re.fullmatch(r"set_\w+_request", name):
+        return True
+    function = obj.fget if isinstance(obj, property) else getattr(obj, "__func__", obj)
+    module = getattr(function, "__module__", None)
+    return True if callable(function) and module and not module.startswith("finitesum") else None
 
 
 def setup(app):
