@@ -394,8 +394,8 @@ def main() -> None:
         "# Lazy Newton and Newton-CG against peers",
         "",
         "Made by `python benchmarks/peers.py` (what is measured stands at its head; every setting that counted is in",
-        f"peers.csv), on {os.cpu_count()} shared cores of {platform.machine()}, where seconds vary by a factor, ratios by much "
-        "less.",
+        f"peers.csv), on {os.cpu_count()} shared cores ({platform.machine()}): seconds vary by a factor, ratios by "
+        "much less.",
         "A ratio is the best peer's seconds by ours; one gradient pass includes the objective.",
         "",
         table(rows, work),

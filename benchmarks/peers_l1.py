@@ -201,8 +201,8 @@ def main() -> None:
     head = [
         "# l1 penalties and l1 balls against peers",
         "",
-        "Made by `python benchmarks/peers_l1.py`, whose head says what is measured: seconds to a relative accuracy of F on one",
-        "thread; - where no setting of a solver reached it.",
+        "Made by `python benchmarks/peers_l1.py`, whose head says what is measured: seconds to a relative accuracy of F",
+        "on one thread; - where no setting of a solver reached it.",
         "",
     ]
     (options.out / "peers_l1.md").write_text("\n".join([*head, *lines]) + "\n")

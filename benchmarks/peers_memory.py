@@ -94,8 +94,8 @@ def main() -> None:
     head = [
         "# Peak memory beside peers",
         "",
-        "Made by `python benchmarks/peers_memory.py`, whose head says what the figures are: MB that a fit to 1e-10 added, on one",
-        "thread.",
+        "Made by `python benchmarks/peers_memory.py`, whose head says what the figures are: MB that a fit to 1e-10",
+        "added, on one thread.",
         "",
     ]
     (options.out / "peers_memory.md").write_text("\n".join([*head, *lines]) + "\n")
