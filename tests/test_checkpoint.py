@@ -78,6 +78,8 @@ def start_child(method, path, seconds):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # a shell's background commands ignore interrupts, and so would this one
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -1,6 +1,7 @@
 """What the tests of the command line share: a runner in this process, one in processes of their own, and small files."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -34,6 +35,11 @@ def run():
     return invoke
 
 
+def heed_interrupts():
+    """Undo what a shell does to commands in its background: they ignore interrupts, and so would their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def spawn():
     """Return a function that starts a command in a process of its own."""
@@ -44,6 +50,7 @@ def spawn():
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=heed_interrupts,
             # an interrupt may come between the opening of a file and its `with`: Python then says so on stderr
             env={**os.environ, "PYTHONWARNINGS": "error,ignore::ResourceWarning"},
         )

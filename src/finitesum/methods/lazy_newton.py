@@ -120,13 +120,13 @@ class LazyNewton:
 
     Examples
     --------
-    A quadratic is solved at once:
+    A quadratic is solved by one step:
 
-    >>> from finitesum.problem import Problem
+    >>> from finitesum import Problem, minimize
     >>> problem = Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared")
-    >>> method = LazyNewton()
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([0.6])
+    >>> result = minimize(problem, method=LazyNewton())
+    >>> result.x, result.n_passes, result.n_hessian_passes
+    (array([0.6]), 2.0, 1.0)
 
     References
     ----------
