@@ -7,7 +7,9 @@ from contracts.problems import make_pair
 from oracles import lazy_newton as oracle
 
 from finitesum import Problem, minimize
+from finitesum.constraints import L1Ball
 from finitesum.methods.auto import choose
+from finitesum.methods.base import require_suited
 from finitesum.methods.newton_cg import NewtonCG
 
 
@@ -45,6 +47,15 @@ def test_solves_wide_sparse_problems_and_is_taken_for_them():
     np.testing.assert_allclose(one.x, two.x, atol=1e-6)
     reference = minimize(problem, method="saga", tol=1e-9, max_iter=2000, measure_every=0)
     np.testing.assert_allclose(one.x, reference.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("more", [{"l1_ratio": 0.5, "alpha": 1e-3}, {"constraint": L1Ball(1.0)}])
+def test_what_it_cannot_treat_goes_to_methods_that_can(more):
+    X = sp.random_array((100, 30_000), density=1e-3, rng=np.random.default_rng(0), format="csr")
+    problem = Problem.linear(X, np.repeat([-1.0, 1.0], 50), **more)
+    method = choose(problem).method
+    assert method.name not in ("newton-cg", "lazy-newton")
+    require_suited(method, problem)
 
 
 def test_products_are_charged_as_passes():
