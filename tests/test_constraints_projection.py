@@ -213,8 +213,8 @@ def test_extreme_metrics_are_as_exact_as_float64_can_hold(name):
 
     1e-5 of its own terms there, because s (x - p) = lam is a small difference of large numbers. So what is asked for is
     (1) every coordinate within 1e-7 of what s (x - p) = lam moves it by, or else within an ulp of the exact one;
-    (2) a residual that is at most 1e-7 of its own terms wherever that of the exact projection, rounded, is at most 1e-8,
-    and nowhere more than a few times the latter.
+    (2) a residual of a few roundings of the terms that cancel in it; and relative to its size, of at most 1e-7 beyond three
+    times that of the exact projection, rounded.
     """
     n_acting = 0
     for seed in range(30 if INTERPRETED else 3000):
