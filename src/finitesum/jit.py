@@ -202,14 +202,25 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         )
 
 
+#: Classes that were looked at: arrays and numbers, and tuple classes of this package. A fit asks thousands of times.
+_PLAIN: set[type] = set()
+_OURS: set[type] = set()
+
+
 def _is_foreign(value: object) -> bool:
     """Tell whether a tuple class from outside the package is found in an argument, at any depth."""
-    if not isinstance(value, tuple):
+    cls = type(value)
+    if cls in _PLAIN:
         return False
-    module = type(value).__module__
-    if hasattr(value, "_fields") and not (module == "finitesum" or module.startswith("finitesum.")):
-        return True
-    return any(_is_foreign(item) for item in value)
+    if not isinstance(value, tuple):
+        _PLAIN.add(cls)
+        return False
+    if cls not in _OURS:
+        module = cls.__module__
+        if hasattr(cls, "_fields") and not (module == "finitesum" or module.startswith("finitesum.")):
+            return True
+        _OURS.add(cls)
+    return any(map(_is_foreign, value))
 
 
 class Kernel:
@@ -224,7 +235,7 @@ class Kernel:
             self._cached._cache = _KernelCache(function)
 
     def __call__(self, *args: Any) -> Any:
-        if any(_is_foreign(arg) for arg in args):
+        if any(map(_is_foreign, args)):
             return self._uncached(*args)
         return self._cached(*args)
 

@@ -6,6 +6,7 @@ what the uninterrupted run saw.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,11 @@ def _generator(seed: int, k: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, k])))
 
 
+@functools.lru_cache(maxsize=4)
+def _permutation(seed: int, n: int) -> Indices:
+    return _generator(seed, 0).permutation(n).astype(np.int64, copy=False)
+
+
 def cyclic(seed: int, k: int, n: int) -> Indices:
     """Return 0, 1, ..., n-1: file order, in each pass."""
     return np.arange(n, dtype=np.int64)
@@ -25,7 +31,7 @@ def cyclic(seed: int, k: int, n: int) -> Indices:
 
 def shuffled_once(seed: int, k: int, n: int) -> Indices:
     """Return one permutation, the same in each pass: cyclic, but not in file order."""
-    return _generator(seed, 0).permutation(n).astype(np.int64, copy=False)
+    return _permutation(seed, n).copy()
 
 
 def shuffled(seed: int, k: int, n: int) -> Indices:
