@@ -124,7 +124,7 @@ def newton_cg(F, loss, x, n_passes):
     for _ in range(n_passes - 1):
         H = (F.Z.T * (F.p * h)) @ F.Z + np.diag(F.l2)
         size = np.linalg.norm(g)
-        way = conjugate_gradients(H, -g, min(0.25, np.sqrt(size / steepness)))
+        way = conjugate_gradients(H, -g, min(0.25, max(np.sqrt(size / steepness), 0.6e-10 / size)))
         first, t, end = g @ way, 1.0, gradient(F, x + way)
         slope = end @ way
         fine = slope <= 0 or (slope <= 0.5 * abs(first) and np.linalg.norm(end) < 0.9 * size)

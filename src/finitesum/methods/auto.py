@@ -100,7 +100,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         return Choice(as_method("lazy-newton", options), reason)
     reason = f"{shape}: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not pay ({with_hessian:.2g} s)"
     if problem.is_smooth:
-        return Choice(as_method("newton-cg", {"n_threads": n_threads}), reason)
+        return Choice(as_method("newton-cg", options), reason)
     return Choice(as_method("acc-svrg" if problem.is_constrained else "saga"), reason)
 
 

@@ -2,11 +2,13 @@
 
 At x the step is an approximate solution of H v = -g by conjugate gradients, preconditioned by H's diagonal,
 
-    H = sum_i p_i phi''_i z_i z_i' + l2 I,    ||H v + g|| <= min(1/4, sqrt(||g|| / ||g_0||)) ||g||    [1, section 7.1]
+    H = sum_i p_i phi''_i z_i z_i' + l2 I,    ||H v + g|| <= e ||g||,
+    e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 target / ||g||))    [1, section 7.1]
 
-with ||.|| the norm of the inverse of H's diagonal, and g_0 the gradient at the start. A product with H reads the rows once
-and is charged as a pass of gradients. Acceptance of steps, majorants for doubtful curvatures and the growing samples are
-those of lazy Newton (see there). Memory: 4 bytes a row and O(d).
+with residuals in the norm of the inverse of H's diagonal, and g_0 the gradient at the start: no step is solved more exactly
+than the target needs. A product with H reads the rows once and is charged as a pass of gradients. Acceptance of steps,
+majorants for doubtful curvatures and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row and
+O(d).
 
 References
 ----------
@@ -36,7 +38,7 @@ from finitesum.growing_sample import (
     search,
 )
 from finitesum.measures import Measures, surrogate_optimality
-from finitesum.methods.base import Auto, Card, check_count
+from finitesum.methods.base import Auto, Card, check_count, check_positive
 from finitesum.problem import Problem
 from finitesum.sweeps import ShortVector, hessian_diagonal, hessian_product, objective
 
@@ -67,6 +69,8 @@ class NewtonCG:
 
     Parameters
     ----------
+    target : float > 0
+        The optimality beyond which no step is solved more exactly; any tol may be asked for.
     first_rows : int >= 1 or "auto"
         Rows of the first sample; n leaves sampling out.
     n_threads : int >= 1
@@ -89,6 +93,7 @@ class NewtonCG:
     .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
     """
 
+    target: float = 1e-10
     first_rows: int | Auto = "auto"
     n_threads: int = 1
 
@@ -107,6 +112,7 @@ class NewtonCG:
     )
 
     def __post_init__(self) -> None:
+        check_positive("target", self.target)
         check_count("n_threads", self.n_threads)
         if self.first_rows != "auto":
             check_count("first_rows", self.first_rows)
@@ -130,8 +136,13 @@ class NewtonCG:
                         break
                     state = _stepped(problem, state, sample, 0.25, self.n_threads)
             sample = sample_of(problem, order)
-            accuracy = min(0.25, math.sqrt(state.optimality / state.steepness)) if state.steepness > 0.0 else 0.25
-            return _stepped(problem, state, sample, accuracy, self.n_threads)
+            return _stepped(problem, state, sample, self._accuracy(state), self.n_threads)
+
+    def _accuracy(self, state: NewtonCGState) -> float:
+        """Return what a step may leave of the gradient."""
+        if not (state.optimality > 0.0 and state.steepness > 0.0):
+            return 0.25
+        return min(0.25, max(math.sqrt(state.optimality / state.steepness), 0.6 * self.target / state.optimality))
 
     def _grown(self, problem: Problem, state: NewtonCGState, order: Indices) -> tuple[NewtonCGState, Sample]:
         first = FIRST_ROWS if self.first_rows == "auto" else int(self.first_rows)
