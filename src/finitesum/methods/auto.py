@@ -1,8 +1,9 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-A smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a few Hessians and factors, which grow with
-d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes. Both are
-estimated from the shape of the data (`finitesum.prices`). Components that are objects or callables go to A-CIAG where they
+Small problems whose loss is made of quadratic pieces go to Newton's method, which ends with the last piece. Any other
+smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a few Hessians and factors, which grow with d^2
+and d^3, and saves passes; Newton-CG needs no matrix, but many passes. Both are estimated from the shape of the data
+(`finitesum.prices`). Components that are objects or callables go to A-CIAG where they
 have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes have a Newton's
 method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program on an l1 ball or a
 box, up to some thousand columns or rows; other losses with kinks, and functions that give subgradients, to the adaptive
@@ -11,6 +12,7 @@ heavy ball.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from finitesum.components import SubgradientProblem
@@ -92,6 +94,9 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         + prices.factor * NEWTON_FACTORS
     )
     without = 1e-9 * n * prices.gradient * OTHER_PASSES
+    if problem.is_smooth and with_hessian <= NEVER_MIND and _is_of_pieces(problem):
+        reason = f"{shape}: {type(problem.loss).__name__} has quadratic pieces, of which Newton's method finds the last"
+        return Choice(as_method("newton"), reason)
     pays = with_hessian <= max(without, NEVER_MIND)
     if 16.0 * dim**2 <= MOST_BYTES and (pays or not problem.is_smooth):
         reason = f"{shape}: a Hessian pays (about {with_hessian:.2g} s with it, {without:.2g} s without)"
@@ -102,6 +107,11 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     if problem.is_smooth:
         return Choice(as_method("newton-cg", options), reason)
     return Choice(as_method("acc-svrg" if problem.is_constrained else "saga"), reason)
+
+
+def _is_of_pieces(problem: Problem) -> bool:
+    """Tell whether the loss's second derivative is bounded and jumps: earlier curvatures then say little."""
+    return math.isinf(problem.loss.jerk_bound()) and math.isfinite(problem.loss.curvature_bound())
 
 
 def _for_components(problem: FiniteSum) -> Choice:
