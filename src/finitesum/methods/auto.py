@@ -1,6 +1,6 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-Small problems whose loss is made of quadratic pieces go to Newton's method, which ends with the last piece. Any other
+Small problems with the squared hinge go to Newton's method, which ends with the last of its quadratic pieces. Any other
 smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a few Hessians and factors, which grow with d^2
 and d^3, and saves passes; Newton-CG needs no matrix, but many passes. Both are estimated from the shape of the data
 (`finitesum.prices`). Components that are objects or callables go to A-CIAG where they
@@ -12,11 +12,11 @@ heavy ball.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from finitesum.components import SubgradientProblem
 from finitesum.finite_sum import AnyProblem, FiniteSum
+from finitesum.losses import SquaredHinge
 from finitesum.methods import as_method
 from finitesum.methods.base import Method
 from finitesum.methods.interior_point import InteriorPoint, suits_interior_points
@@ -94,8 +94,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         + prices.factor * NEWTON_FACTORS
     )
     without = 1e-9 * n * prices.gradient * OTHER_PASSES
-    if problem.is_smooth and with_hessian <= NEVER_MIND and _is_of_pieces(problem):
-        reason = f"{shape}: {type(problem.loss).__name__} has quadratic pieces, of which Newton's method finds the last"
+    if problem.is_smooth and with_hessian <= NEVER_MIND and isinstance(problem.loss, SquaredHinge):
+        reason = f"{shape}: the squared hinge has quadratic pieces, of which Newton's method finds the last"
         return Choice(as_method("newton"), reason)
     pays = with_hessian <= max(without, NEVER_MIND)
     if 16.0 * dim**2 <= MOST_BYTES and (pays or not problem.is_smooth):
@@ -107,11 +107,6 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     if problem.is_smooth:
         return Choice(as_method("newton-cg", options), reason)
     return Choice(as_method("acc-svrg" if problem.is_constrained else "saga"), reason)
-
-
-def _is_of_pieces(problem: Problem) -> bool:
-    """Tell whether the loss's second derivative is bounded and jumps: earlier curvatures then say little."""
-    return math.isinf(problem.loss.jerk_bound()) and math.isfinite(problem.loss.curvature_bound())
 
 
 def _for_components(problem: FiniteSum) -> Choice:
