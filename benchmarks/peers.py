@@ -2,6 +2,8 @@
 
     python benchmarks/peers.py --data FOLDER [--only a9a,w8a] [--threads 1] [--rounds 5] [--out benchmarks/results]
 
+What was measured before is kept in peers.csv and stands in the page again; `--only ""` writes the page alone.
+
 Each solver gets F(w) = mean logistic loss + 1/(2n) ||w||^2 without an intercept, from w = 0, and its own settings from a
 grid (tolerances, iteration limits, dense and sparse input). A setting counts for an optimality when the exact
 ||grad F|| of what it returns is at most that; the fastest that counts is the solver's time. Runs alternate between
@@ -335,7 +337,7 @@ def table(rows: list[dict[str, Any]], work: dict[str, str]) -> str:
             f"| {key[0]} | {key[1]} | {key[2]:.0e} | {mine['seconds']:.4f} | {mine['passes']:.1f} | "
             f"{best['seconds']:.4f} | {best['solver']} ({best['setting']}) | {ratio} |"
             if mine and best
-            else f"| {key[0]} | {key[1]} | {key[2]:.0e} | {mine['seconds'] if mine else '-'} | - | - | none | - |"
+            else f"| {key[0]} | {key[1]} | {key[2]:.0e} | {f'{mine['seconds']:.4f}' if mine else '-'} | - | - | none in time | - |"
         )
     if work:
         lines += ["", "Work of finitesum to 1e-10:", "", *(f"- {name}: {text}" for name, text in work.items())]
@@ -371,7 +373,7 @@ def main() -> None:
     notes = options.out / "peers_work.json"
     work: dict[str, str] = json.loads(notes.read_text()) if notes.exists() else {}
     missing: list[str] = []
-    for name in options.only.split(","):
+    for name in filter(None, options.only.split(",")):
         task = make_task(name, options.data)
         for threads in (int(text) for text in options.threads.split(",")):
             print(f"{name}, {threads} threads")
@@ -396,7 +398,8 @@ def main() -> None:
         "Made by `python benchmarks/peers.py` (what is measured stands at its head; every setting that counted is in",
         f"peers.csv), on {os.cpu_count()} shared cores ({platform.machine()}): seconds vary by a factor, ratios by "
         "much less.",
-        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective.",
+        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective. A kind of solver was given up",
+        "once a setting of it took longer than `--limit` (3 seconds here; 2 on dense-100000x500, where newton-cholesky takes 5).",
         "",
         table(rows, work),
         *(["", f"Not installed here: {', '.join(missing)}."] if missing else []),
