@@ -332,13 +332,15 @@ def table(rows: list[dict[str, Any]], work: dict[str, str]) -> str:
         mine = next((row for row in cell if row["solver"] == "finitesum"), None)
         others = sorted((row for row in cell if row["solver"] != "finitesum"), key=lambda row: row["seconds"])
         best = others[0] if others else None
-        ratio = f"{best['seconds'] / mine['seconds']:.1f}" if best and mine else "-"
-        lines.append(
-            f"| {key[0]} | {key[1]} | {key[2]:.0e} | {mine['seconds']:.4f} | {mine['passes']:.1f} | "
-            f"{best['seconds']:.4f} | {best['solver']} ({best['setting']}) | {ratio} |"
-            if mine and best
-            else f"| {key[0]} | {key[1]} | {key[2]:.0e} | {f'{mine['seconds']:.4f}' if mine else '-'} | - | - | none in time | - |"
-        )
+        place = f"| {key[0]} | {key[1]} | {key[2]:.0e} |"
+        own = f"{mine['seconds']:.4f} | {mine['passes']:.1f}" if mine else "- | -"
+        if mine and best:
+            ratio = best["seconds"] / mine["seconds"]
+            lines.append(
+                f"{place} {own} | {best['seconds']:.4f} | {best['solver']} ({best['setting']}) | {ratio:.1f} |"
+            )
+        else:
+            lines.append(f"{place} {own} | - | none in time | - |")
     if work:
         lines += ["", "Work of finitesum to 1e-10:", "", *(f"- {name}: {text}" for name, text in work.items())]
     return "\n".join(lines)
@@ -398,8 +400,9 @@ def main() -> None:
         "Made by `python benchmarks/peers.py` (what is measured stands at its head; every setting that counted is in",
         f"peers.csv), on {os.cpu_count()} shared cores ({platform.machine()}): seconds vary by a factor, ratios by "
         "much less.",
-        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective. A kind of solver was given up",
-        "once a setting of it took longer than `--limit` (3 seconds here; 2 on dense-100000x500, where newton-cholesky takes 5).",
+        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective. A kind of solver was",
+        "given up once a setting of it took longer than `--limit`: 3 seconds here, 2 on dense-100000x500, where",
+        "newton-cholesky takes 5.",
         "",
         table(rows, work),
         *(["", f"Not installed here: {', '.join(missing)}."] if missing else []),
