@@ -401,8 +401,7 @@ def main() -> None:
         f"peers.csv), on {os.cpu_count()} shared cores ({platform.machine()}): seconds vary by a factor, ratios by "
         "much less.",
         "A ratio is the best peer's seconds by ours; one gradient pass includes the objective. A kind of solver was",
-        "given up once a setting of it took longer than `--limit`: 3 seconds here, 2 on dense-100000x500, where",
-        "newton-cholesky takes 5.",
+        "given up once a setting of it took longer than `--limit` (2 or 3 seconds).",
         "",
         table(rows, work),
         *(["", f"Not installed here: {', '.join(missing)}."] if missing else []),
