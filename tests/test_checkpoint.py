@@ -38,6 +38,10 @@ settings = {"tol": 0.0, "max_iter": 40, "sampling": "shuffled", "random_state": 
 CHILD = (
     CASE
     + """
+import signal
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background commands ignore interrupts
+
 import sys, time
 from finitesum import minimize
 method, path, seconds = sys.argv[1:]
@@ -78,8 +82,6 @@ def start_child(method, path, seconds):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # a shell's background commands ignore interrupts, and so would this one
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -1,7 +1,6 @@
 """What the tests of the command line share: a runner in this process, one in processes of their own, and small files."""
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -35,9 +34,12 @@ def run():
     return invoke
 
 
-def heed_interrupts():
-    """Undo what a shell does to commands in its background: they ignore interrupts, and so would their children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+#: `python -m finitesum`, heeding interrupts: a shell's background commands ignore them, and so would their children.
+COMMAND = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("finitesum", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture
@@ -46,11 +48,10 @@ def spawn():
 
     def start(*args):
         return subprocess.Popen(
-            [sys.executable, "-m", "finitesum", *map(str, args)],
+            [sys.executable, "-c", COMMAND, *map(str, args)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=heed_interrupts,
             # an interrupt may come between the opening of a file and its `with`: Python then says so on stderr
             env={**os.environ, "PYTHONWARNINGS": "error,ignore::ResourceWarning"},
         )
