@@ -7,6 +7,7 @@ result depends on the number of threads, and on nothing else.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -30,6 +31,10 @@ ROWS_OF_A_THREAD = 8192
 @functools.cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would wait for ever
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_threads(function: Callable[[Indices], T], items: Indices, n_rows: int, n_threads: int) -> list[T]:

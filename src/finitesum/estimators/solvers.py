@@ -1,6 +1,6 @@
 """Which method an estimator's `solver` means on a problem, and which ones can be chosen.
 
-"auto" is Newton's method for plain least squares, where it is one step; `finitesum.methods.auto` chooses for the rest.
+"auto" is what `finitesum.methods.auto` chooses.
 
 A solver is offered where it reaches the optimum to high accuracy. The projected methods, which approach it like 1 /
 sqrt(t), are offered for losses with kinks alone; `ig`, which settles near it, is not offered.
@@ -21,22 +21,11 @@ from finitesum.problem import Problem
 
 AnyProblem = Problem | MultinomialProblem
 
-#: Up to so many variables a method may keep a square matrix of them, where none was asked for.
-MATRIX_UP_TO = 3000
-
 #: Methods for one kind of problem, which are not in the table of methods.
 SPECIAL = {
     "interior-point": (InteriorPoint, suits_interior_points),
     "linear-program": (LinearProgram, suits_linear_program),
 }
-
-
-def default_solver(problem: AnyProblem, tol: float, n_threads: int) -> Method:
-    """Return the method that "auto" stands for on a problem."""
-    plain = isinstance(problem, Problem) and problem.is_smooth and problem.dim <= MATRIX_UP_TO
-    if plain and problem.loss.jerk_bound() == 0.0:  # type: ignore[union-attr]
-        return _made("newton", problem)
-    return choose(problem, tol, n_threads).method
 
 
 def as_solver(
@@ -80,7 +69,7 @@ def as_solver(
             raise ValueError(
                 f'step_size goes with a solver: name one, or leave step_size at "auto", got {step_size!r}.'
             )
-        return default_solver(problem, tol, n_threads or 1)
+        return choose(problem, tol, n_threads or 1).method
     if not _is_offered(name, problem):
         raise ValueError(_refusal(solver, problem))
     if step_size == "auto":

@@ -1,13 +1,13 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-Small problems with the squared hinge go to Newton's method, which ends with the last of its quadratic pieces. Any other
-smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a few Hessians and factors, which grow with d^2
-and d^3, and saves passes; Newton-CG needs no matrix, but many passes. Both are estimated from the shape of the data
-(`finitesum.prices`). Components that are objects or callables go to A-CIAG where they
-have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes have a Newton's
-method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program on an l1 ball or a
-box, up to some thousand columns or rows; other losses with kinks, and functions that give subgradients, to the adaptive
-heavy ball.
+Least squares are one step of Newton's method, and small problems with the squared hinge as many as it takes to find the
+last of its quadratic pieces. Any other smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a
+few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes.
+Both are estimated from the shape of the data (`finitesum.prices`). Components that are objects or callables go to
+A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes
+have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program
+on an l1 ball or a box, up to some thousand columns or rows; other losses with kinks, and functions that give
+subgradients, to the adaptive heavy ball.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ MOST_BYTES = 4e9
 #: Passes, Hessians and factors that lazy Newton needs, and passes that methods without a Hessian do: typical of real data.
 NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 120.0
 
-#: Columns or rows up to which losses with kinks are solved by matrices of that size, and the numbers that these may hold.
+#: Columns (with kinks: or rows) up to which a matrix of that size is factored without asking for its price, and the numbers
+#: that such a matrix may hold.
 MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
 
 #: Seconds that are not worth saving: Newton's steps end where other methods creep.
@@ -94,7 +95,9 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         + prices.factor * NEWTON_FACTORS
     )
     without = 1e-9 * n * prices.gradient * OTHER_PASSES
-    if problem.is_smooth and with_hessian <= NEVER_MIND and isinstance(problem.loss, SquaredHinge):
+    if problem.is_smooth and problem.loss.jerk_bound() == 0.0 and dim <= MATRIX_UP_TO:
+        return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
+    if problem.is_smooth and isinstance(problem.loss, SquaredHinge) and with_hessian <= NEVER_MIND:
         reason = f"{shape}: the squared hinge has quadratic pieces, of which Newton's method finds the last"
         return Choice(as_method("newton"), reason)
     pays = with_hessian <= max(without, NEVER_MIND)

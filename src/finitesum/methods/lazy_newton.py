@@ -38,7 +38,7 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -135,7 +135,7 @@ class LazyNewton:
     .. [2] F. Roosta-Khorasani, M. W. Mahoney, "Sub-sampled Newton methods", Math. Program. 174 (2019).
     """
 
-    target: float = 1e-10
+    target: float = field(default=1e-10, repr=False)  # no part of the name by which a checkpoint knows the method
     hessian_rows: int | Auto = "auto"
     first_rows: int | Auto = "auto"
     n_threads: int = 1

@@ -20,7 +20,7 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -93,7 +93,7 @@ class NewtonCG:
     .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
     """
 
-    target: float = 1e-10
+    target: float = field(default=1e-10, repr=False)  # no part of the name by which a checkpoint knows the method
     first_rows: int | Auto = "auto"
     n_threads: int = 1
 
