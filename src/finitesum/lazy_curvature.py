@@ -29,7 +29,8 @@ from finitesum.jit import kernel
 from finitesum.prices import Prices
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.rows import to_matrix
-from finitesum.sweeps import ShortVector, in_threads
+from finitesum.sweeps import ShortVector
+from finitesum.threads import map_blocks
 
 #: Thresholds that are compared: each half of the one before.
 N_THRESHOLDS = 24
@@ -144,7 +145,7 @@ def _replace(
         _add_sparse(problem.view, picked[block], rises[block], part)
         return part
 
-    for part in in_threads(share, np.arange(n_picked), n_picked, n_threads):
+    for part in map_blocks(share, np.arange(n_picked), n_picked, n_threads):
         if part is not sums:
             sums += part
     return n_picked

@@ -6,11 +6,7 @@ result depends on the number of threads, and on nothing else.
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,33 +14,10 @@ import numpy.typing as npt
 from finitesum.arrays import Indices, Vector
 from finitesum.jit import kernel, kernel_part
 from finitesum.problem import LinearSum, Problem, first_row, last_row
-
-T = TypeVar("T")
+from finitesum.threads import map_blocks
 
 #: One number per row, where half the digits do.
 ShortVector = npt.NDArray[np.float32]
-
-#: Fewer rows than this are not worth a second thread.
-ROWS_OF_A_THREAD = 8192
-
-
-@functools.cache
-def _pool(n_threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")
-
-
-if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would wait for ever
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-def in_threads(function: Callable[[Indices], T], items: Indices, n_rows: int, n_threads: int) -> list[T]:
-    """Return the function's results for the blocks of items, which stand for n_rows rows, that threads share, in order."""
-    n_blocks = max(1, min(n_threads, n_rows // ROWS_OF_A_THREAD))
-    if n_blocks == 1:
-        return [function(items)]
-    blocks: Sequence[Any] = np.array_split(items, n_blocks)
-    others = [_pool(n_threads).submit(function, block) for block in blocks[1:]]
-    return [function(blocks[0]), *(other.result() for other in others)]
 
 
 @kernel_part
@@ -101,7 +74,7 @@ def add_gradients(
         gradient = np.zeros(problem.dim)
         return gradient, float(_sweep(problem.view, block, x, doubt, curvatures, gradient))
 
-    parts = in_threads(share, components, components.size * (problem.batch_size or 1), n_threads)
+    parts = map_blocks(share, components, components.size * (problem.batch_size or 1), n_threads)
     for gradient, _ in parts[1:]:
         parts[0][0][:] += gradient
     return parts[0][0], sum(squares for _, squares in parts)
@@ -163,7 +136,7 @@ def _loss(linear_sum: LinearSum, components: Indices, x: Vector) -> float:
 def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
     """Return F(x), without its gradient."""
     components = np.arange(problem.n_components)
-    loss = sum(in_threads(lambda block: _loss(problem.view, block, x), components, problem.n_rows, n_threads))
+    loss = sum(map_blocks(lambda block: _loss(problem.view, block, x), components, problem.n_rows, n_threads))
     coefficients = x[: problem.rows.n_columns]
     penalty = problem.penalty.lasso() * np.abs(coefficients).sum()
     penalty += 0.5 * problem.penalty.ridge() * (coefficients @ coefficients)
@@ -189,7 +162,7 @@ def hessian_product(
         _product(problem.view, block, curvatures, way, out)
         return out
 
-    parts = in_threads(share, components, components.size * (problem.batch_size or 1), n_threads)
+    parts = map_blocks(share, components, components.size * (problem.batch_size or 1), n_threads)
     for part in parts[1:]:
         parts[0][:] += part
     return parts[0]

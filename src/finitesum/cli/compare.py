@@ -16,7 +16,6 @@ from finitesum.cli.options import (
     ProblemSettings,
     RunSettings,
     data_options,
-    limited_threads,
     make_problem,
     method_options,
     problem_options,
@@ -71,7 +70,9 @@ def compare(
     source, asked, run = DataSettings.take(options), ProblemSettings.take(options), RunSettings.take(options)
     names = _methods(solvers)
     require_sampling(run)
-    with limited_threads(threads):
+    from finitesum.threads import limited_blas
+
+    with limited_blas(threads):
         data = read_data(source, console, task=task_of(asked))
         problem, _ = make_problem(asked, data)
         comparison = run_comparison(data, problem, asked, run, names, console)

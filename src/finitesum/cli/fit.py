@@ -17,7 +17,6 @@ from finitesum.cli.options import (
     ProblemSettings,
     RunSettings,
     data_options,
-    limited_threads,
     make_method,
     make_problem,
     problem_options,
@@ -84,12 +83,14 @@ def fit(
     finitesum fit data.svm --loss logistic --alpha 1e-4 --tol 1e-10 --out run1
     finitesum fit --resume run1
     """
+    from finitesum.threads import limited_blas
+
     plan = _plan(ctx, options, force)
     if plan.goes_on and plan.folder is not None and plan.folder.is_finished:
         _tell_finished(plan, plan.folder, console)
         return
     started = time.perf_counter()
-    with limited_threads(threads):
+    with limited_blas(threads):
         method = make_method(plan.solver, plan.run)
         data = read_data(plan.data, console, task=task_of(plan.problem))
         problem, classes = make_problem(plan.problem, data)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -345,15 +344,3 @@ def make_method(name: str, settings: RunSettings) -> Method | str:
         return as_method(name, method_options(settings))
     except TypeError as error:
         raise InputError(str(error)) from error
-
-
-@contextmanager
-def limited_threads(threads: int | None) -> Iterator[None]:
-    """Keep the linear algebra library to some threads."""
-    if threads is None:
-        yield
-        return
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=threads):
-        yield

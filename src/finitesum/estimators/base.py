@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,6 +18,7 @@ from finitesum.driver import Result, StopReason, as_seed, minimize
 from finitesum.estimators.solvers import AnyProblem, as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.methods.base import Method
+from finitesum.threads import map_tasks
 
 #: What X may be: float32 is kept, CSR may have int64 indices.
 X_CHECKS: dict[str, Any] = {
@@ -95,7 +94,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator):
             tasks.end_of_problem(context)
             return result
 
-        results = in_threads(solve, range(len(problems)), self.n_threads)
+        results = map_tasks(solve, range(len(problems)), self.n_threads)
         self._note(results, dtype)
         self._keep_memory(problems, results)
         tasks.end(lambda: {"coef_": self.coef_, "intercept_": self.intercept_})
@@ -219,29 +218,6 @@ def _check_count(name: str, value: Any, *, optional: bool = False) -> None:
         return
     if not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be a whole number >= 1 or None, got {value!r}.")
-
-
-@contextmanager
-def blas_threads(n_threads: int | None) -> Iterator[None]:
-    """Let BLAS use so many threads inside; as many as it wants for None."""
-    if n_threads is None:
-        yield
-        return
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=n_threads):
-        yield
-
-
-def in_threads(work: Callable[[int], Any], items: Any, n_threads: int | None) -> list[Any]:
-    """Return the results of the work on all items, on so many threads (one for None)."""
-    todo = list(items)
-    n_workers = min(n_threads or 1, len(todo))
-    if n_workers <= 1:
-        with blas_threads(n_threads):
-            return [work(item) for item in todo]
-    with blas_threads(1), ThreadPoolExecutor(n_workers) as pool:
-        return list(pool.map(work, todo))
 
 
 def rows_and_intercepts(points: list[Vector], *, fit_intercept: bool) -> tuple[Matrix, Vector]:

@@ -12,13 +12,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
 from finitesum.driver import Result
-from finitesum.estimators.base import alpha_of_C, in_threads
+from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.covariance import covariance_at
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.path import as_Cs, solve_path
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.methods.base import Method
+from finitesum.threads import map_tasks
 
 
 def _routing_is_on() -> bool:
@@ -134,7 +135,7 @@ solver_, cov_params_, standard_errors_
         def solve(k: int) -> tuple[list[Result], Vector]:
             return self._solve_fold(data, *folds[k], score_params)
 
-        found = in_threads(solve, range(len(folds)), self.n_threads)
+        found = map_tasks(solve, range(len(folds)), self.n_threads)
         self.scores_ = np.stack([scores for _, scores in found])
         self.C_ = float(self.Cs_[int(np.argmax(self.scores_.mean(axis=0)))])
         paths = [[self._unpacked([result.x]) for result in results] for results, _ in found]

@@ -1,0 +1,80 @@
+"""Threads: of the linear algebra library, for blocks of one sum, for tasks of their own."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from finitesum.arrays import Indices
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+#: Fewer rows than this are not worth a second thread.
+ROWS_OF_A_THREAD = 8192
+
+
+@contextmanager
+def limited_blas(n_threads: int | None) -> Iterator[None]:
+    """Let the linear algebra library use so many threads inside; as many as it wants for None."""
+    if n_threads is None:
+        yield
+        return
+    from threadpoolctl import threadpool_limits  # which takes a while, and is seldom needed
+
+    with threadpool_limits(limits=n_threads):
+        yield
+
+
+@functools.cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would wait for ever
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def map_blocks(function: Callable[[Indices], T], items: Indices, n_rows: int, n_threads: int) -> list[T]:
+    """Return the function's results for the blocks of items, which stand for n_rows rows, that threads share, in order.
+
+    The threads wait for the next call, so that a call costs little.
+
+    Examples
+    --------
+    >>> map_blocks(len, np.arange(20_000), 20_000, 2)
+    [10000, 10000]
+    >>> map_blocks(len, np.arange(20), 20, 2)
+    [20]
+    """
+    n_blocks = max(1, min(n_threads, n_rows // ROWS_OF_A_THREAD))
+    if n_blocks == 1:
+        return [function(items)]
+    blocks: Sequence[Any] = np.array_split(items, n_blocks)
+    others = [_pool(n_threads).submit(function, block) for block in blocks[1:]]
+    return [function(blocks[0]), *(other.result() for other in others)]
+
+
+def map_tasks(function: Callable[[S], T], tasks: Iterable[S], n_threads: int | None) -> list[T]:
+    """Return the function's results for all tasks, on so many threads (one for None), in order.
+
+    Tasks that run at once have one thread of the linear algebra library each; a task that runs alone has them all.
+
+    Examples
+    --------
+    >>> map_tasks(str, range(3), 2)
+    ['0', '1', '2']
+    """
+    todo = list(tasks)
+    n_workers = min(n_threads or 1, len(todo))
+    if n_workers <= 1:
+        with limited_blas(n_threads):
+            return [function(task) for task in todo]
+    with limited_blas(1), ThreadPoolExecutor(n_workers) as pool:
+        return list(pool.map(function, todo))
