@@ -1,4 +1,6 @@
-"""The paper's two ways to a start that its theory likes: a warm start by SAG, and restarts with a longer step.
+"""Constant steps, and the paper's two ways to a start that its theory likes: a warm start by SAG, and restarts.
+
+**Constant steps.** Theory allows 2 / (mu + L) without extrapolation [1, Theorem 1] and 1 / (2 L) with [1, Theorem 2].
 
 **Warm start.** The step that theory allows grows as the start comes closer to the optimum. The memory's slopes are SAG's
 table, so SAG can walk while the memory fills: the components visited join b and H as ever, and the step is
@@ -28,9 +30,42 @@ from finitesum.jit import kernel, kernel_part
 from finitesum.measures import prox_in_place
 from finitesum.model_guard import DISTRUSTED, TRUSTED
 from finitesum.problem import LinearSum, Problem, first_row, last_row
-from finitesum.smoothness import component_smoothness
+from finitesum.smoothness import component_smoothness, counted_smoothness, momentum_limit, strong_convexity
 from finitesum.surrogate import Pending, Surrogate, finish_visits, full_hessian, new_pending, visit
 from finitesum.surrogate_control import Control, copy_control
+
+
+def constant_steps(problem: Problem, asked: float | str, *, plain: bool, restarts: bool) -> tuple[float, float, int]:
+    """Return the step that was asked for, the longest that restarts may lead to, and the gradients that they cost.
+
+    Parameters
+    ----------
+    problem : Problem
+    asked : float > 0 or "theory"
+    plain : bool
+        Whether there is no extrapolation.
+    restarts : bool
+        Whether the step is reconsidered; else a step that is given costs nothing.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared", alpha=1.0)
+    >>> [round(constant_steps(problem, "theory", plain=plain, restarts=False)[0], 3) for plain in (True, False)]
+    [0.667, 0.25]
+    >>> constant_steps(problem, 0.1, plain=True, restarts=False)
+    (0.1, 0.1, 0)
+    """
+    if asked != "theory" and not restarts:
+        return float(asked), float(asked), 0
+    smoothness, n_gradients = counted_smoothness(problem)
+    theory = 2.0 / (strong_convexity(problem) + smoothness) if plain else 0.5 / smoothness
+    step_size = theory if asked == "theory" else float(asked)
+    return step_size, max(step_size, theory), n_gradients
+
+
+def constant_extrapolation(problem: Problem, asked: float | str, step_size: float) -> float:
+    """Return the extrapolation that was asked for: "auto" is (1 - sqrt(mu step)) / (1 + sqrt(mu step)) [1, eq. 31]."""
+    return momentum_limit(strong_convexity(problem), step_size) if asked == "auto" else float(asked)
 
 
 @kernel_part

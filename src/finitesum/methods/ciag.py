@@ -16,8 +16,7 @@ is proven of it and what is only measured.
 Step "auto" needs no constant at all: see `finitesum.surrogate_control`. The theory's constants are had by
 ``step_size="theory"``: CIAG 2 / (mu + L), A-CIAG 1 / (2 L) with the extrapolation of eq. 31. The paper's two ways to a
 start that its theory likes, restarts with a longer step and a warm start by SAG, are options beside a constant step:
-see `finitesum.surrogate_schedules`. b and H are summed afresh from
-the anchors every 50 passes, against rounding errors.
+see `finitesum.surrogate_schedules`. b and H are summed afresh from the anchors every 50 passes, against rounding errors.
 
 References
 ----------
@@ -40,7 +39,6 @@ from finitesum.measures import prox_in_place, surrogate_optimality
 from finitesum.methods.base import Auto, Card, check_choice, check_fraction, check_positive, with_general_form
 from finitesum.model_guard import guarded_visit
 from finitesum.problem import LinearSum, Problem
-from finitesum.smoothness import counted_smoothness, momentum_limit, strong_convexity
 from finitesum.surrogate import (
     Pending,
     Surrogate,
@@ -56,7 +54,14 @@ from finitesum.surrogate import (
     visit,
 )
 from finitesum.surrogate_control import Control, controlled_pass, copy_control, free_certificate, new_control
-from finitesum.surrogate_schedules import larger_ratio, next_step, warm_start_visits, with_bound
+from finitesum.surrogate_schedules import (
+    constant_extrapolation,
+    constant_steps,
+    larger_ratio,
+    next_step,
+    warm_start_visits,
+    with_bound,
+)
 
 
 class CIAGState(NamedTuple):
@@ -259,40 +264,15 @@ class CIAG:
         control = new_control(problem, x0)
         if full and self.step_size == "auto":
             control = with_bound(control, surrogate)
-        step_size, longest, n_start = self._steps(problem)
-        extrapolation = self._extrapolation(problem, step_size)
-        return CIAGState(
-            x0.copy(),
-            x0.copy(),
-            surrogate,
-            control,
-            step_size,
-            longest,
-            extrapolation,
-            n_start,
-            n_start + n_visits,
-            n_visits,
-        )
-
-    def _steps(self, problem: Problem) -> tuple[float, float, int]:
-        """Return the constant step, the longest that restarts may lead to, both NaN under control, and their price."""
-        if self.step_size == "auto":
-            return math.nan, math.nan, 0
-        if self.step_size != "theory" and self.restart == 0:
-            return float(self.step_size), float(self.step_size), 0
-        smoothness, n_start = counted_smoothness(problem)
-        plain = self.extrapolation == 0.0
-        theory = 2.0 / (strong_convexity(problem) + smoothness) if plain else 0.5 / smoothness
-        step_size = theory if self.step_size == "theory" else float(self.step_size)
-        return step_size, max(step_size, theory), n_start
-
-    def _extrapolation(self, problem: Problem, step_size: float) -> float:
-        """Return the constant extrapolation, NaN under control."""
-        if self.step_size == "auto":
-            return math.nan
-        if self.extrapolation == "auto":
-            return momentum_limit(strong_convexity(problem), step_size)
-        return float(self.extrapolation)
+        step_size, longest, extrapolation, n_start = math.nan, math.nan, math.nan, 0
+        if self.step_size != "auto":
+            plain = self.extrapolation == 0.0
+            step_size, longest, n_start = constant_steps(
+                problem, self.step_size, plain=plain, restarts=self.restart > 0
+            )
+            extrapolation = constant_extrapolation(problem, self.extrapolation, step_size)
+        constants = step_size, longest, extrapolation, n_start
+        return CIAGState(x0.copy(), x0.copy(), surrogate, control, *constants, n_start + n_visits, n_visits)
 
     def run_pass(self, problem: Problem, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after the visits of `order`."""
@@ -358,7 +338,7 @@ class CIAG:
         state = state._replace(control=state.control._replace(guard=guard._replace(ratio=math.nan)))
         if step_size == state.step_size:
             return state
-        extrapolation = self._extrapolation(problem, step_size)
+        extrapolation = constant_extrapolation(problem, self.extrapolation, step_size)
         return state._replace(previous=state.x.copy(), step_size=step_size, extrapolation=extrapolation)
 
     def estimate(self, problem: Problem, state: CIAGState) -> float:
