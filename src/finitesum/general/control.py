@@ -27,14 +27,8 @@ from finitesum.general.constants import full_smoothness, strong_convexity
 from finitesum.general.memory import Memory, look, model_gradient, move
 from finitesum.general.points import moved
 from finitesum.smoothness import momentum_limit
-from finitesum.surrogate_control import (
-    DISTRUSTED,
-    MOST_MODEL_STEPS,
-    SLOWEST_FALL,
-    TRUSTED,
-    comparison_window,
-    with_revisits,
-)
+from finitesum.surrogate_control import DISTRUSTED, TRUSTED, comparison_window, with_revisits
+from finitesum.surrogate_steps import MOST_MODEL_STEPS, SLOWEST_FALL
 
 
 class Guard(NamedTuple):
