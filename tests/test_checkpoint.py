@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from finitesum import METHODS, Problem, StopReason, minimize
 from finitesum import checkpoint as checkpoints
@@ -250,6 +251,23 @@ def test_a_smaller_tol_goes_on(tmp_path):
     assert tight.nit > loose.nit
     straight = minimize(problem, **(arguments | {"tol": 1e-8, "checkpoint": None}))
     assert tight.x.tobytes() == straight.x.tobytes()
+
+
+@pytest.mark.parametrize("name", ["lazy-newton", "newton-cg"])
+def test_what_auto_chose_goes_on_with_another_tol(name, tmp_path):
+    """These methods know the tolerance that they are to reach: that makes no other method of them."""
+    rng = np.random.default_rng(0)
+    d = 20_000 if name == "newton-cg" else 4
+    X = scipy.sparse.random_array((300, d), density=min(1.0, 10.0 / d), rng=rng, format="csr")
+    problem = Problem.linear(X, X @ rng.standard_normal(d) + rng.standard_normal(300) > 0, alpha=0.01)
+    arguments = {"checkpoint": tmp_path / "run.npz", "measure_every": 0}
+    loose = minimize(problem, tol=1e-3, **arguments)
+    assert loose.method.name == name
+    tight = minimize(problem, tol=1e-9, resume=True, **arguments)
+    assert tight.success
+    assert tight.nit > loose.nit
+    with pytest.raises(CheckpointError, match="method"):  # its other settings do
+        minimize(problem, tol=1e-9, resume=True, method=name, options={"first_rows": 7}, **arguments)
 
 
 def test_a_start_that_was_checked_is_not_checked_again(tmp_path):
