@@ -24,6 +24,14 @@ class Loop:
     next_check: int = 1  # for methods without an estimate
 
 
+class Before(NamedTuple):
+    """What an earlier run has done that this one goes on from; its counts begin anew."""
+
+    k: int = 0  # passes
+    n_gradients: int = 0  # of components
+    n_hessians: float = 0.0
+
+
 class Best(NamedTuple):
     """The iterates before and after the pass whose estimate was the lowest; the start, while there was none."""
 

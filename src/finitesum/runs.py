@@ -26,7 +26,7 @@ from finitesum.methods.base import Method, state_type_of
 from finitesum.observers import Observer, PassReport, Trace, TraceRow
 from finitesum.problem import Problem
 from finitesum.results import Result, StopReason
-from finitesum.run_memory import Best, Kept, Loop
+from finitesum.run_memory import Before, Best, Kept, Loop
 from finitesum.sampling import as_seed, order_of_pass
 
 
@@ -82,11 +82,7 @@ class Run:
         self.best: Best | None = None
         self._kept: Kept | None = None
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
-        self._before = (
-            0,
-            0,
-            0.0,
-        )  # passes, component gradients and Hessians of an earlier run that this one goes on from
+        self._before = Before()
         self._clock = time.perf_counter()
         self._last_save = time.monotonic()
 
@@ -104,7 +100,7 @@ class Run:
         """Take the state at the end of an earlier run, and check it; the counts begin anew."""
         self.state, self.seed = earlier.state, earlier.seed
         k = earlier.next_pass
-        self._before = k, int(self.state.n_gradients), float(self.state.n_hessians)
+        self._before = Before(k, int(self.state.n_gradients), float(self.state.n_hessians))
         self.loop = Loop(k=k, best_k=k, next_check=k + 1)
         self._begin(check=True)
 
@@ -185,7 +181,7 @@ class Run:
         states = passes(self.problem, self.method, self.state, sampling=self.sampling, seed=self.seed, first=first)
         while True:
             # what was spent at the start leaves room for a pass
-            if self.n_passes >= self.max_iter and self.loop.k > self._before[0]:
+            if self.n_passes >= self.max_iter and self.loop.k > self._before.k:
                 return StopReason.MAX_ITER
             self._clock = time.perf_counter()
             state = next(states)
@@ -271,7 +267,7 @@ class Run:
         patience = getattr(self.method, "patience", 100)
         if patience is None:  # slow by nature, and a gap may rest whatever the iterates do
             return None
-        n_run = loop.k - self._before[0]
+        n_run = loop.k - self._before.k
         return StopReason.STALLED if loop.k - loop.best_k >= max(patience, n_run // 2) else None
 
     def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
@@ -282,7 +278,7 @@ class Run:
             fun=measured.objective if measured else math.nan,
             optimality=measured.optimality if measured else estimate,
             n_passes=self.n_passes,
-            nit=self.loop.k - self._before[0],
+            nit=self.loop.k - self._before.k,
         )
         try:
             answer = self.callback(report)
@@ -295,13 +291,13 @@ class Run:
     @property
     def n_passes(self) -> float:
         """Effective passes so far: component gradients by components, and exact checks."""
-        n_gradients = self.state.n_gradients - self._before[1]
+        n_gradients = self.state.n_gradients - self._before.n_gradients
         return float(n_gradients / self.problem.n_components + self.loop.n_checks)
 
     @property
     def n_hessian_passes(self) -> float:
         """Component Hessians evaluated by components."""
-        return float((self.state.n_hessians - self._before[2]) / self.problem.n_components)
+        return float((self.state.n_hessians - self._before.n_hessians) / self.problem.n_components)
 
     def _stop_clock(self) -> None:
         self.loop.seconds += time.perf_counter() - self._clock
@@ -349,7 +345,7 @@ class Run:
         """
         found = (self.state.x, last, self.loop.k)
         best = self.best or Best(self.state.x, self.state.x)
-        for x, k in ((best.after, self.loop.best_k), (best.before, max(self.loop.best_k - 1, self._before[0]))):
+        for x, k in ((best.after, self.loop.best_k), (best.before, max(self.loop.best_k - 1, self._before.k))):
             if x is found[0]:
                 continue
             self.loop.n_checks += 1
@@ -363,7 +359,7 @@ class Run:
         x, measured, remark = self.state.x, self._charged(), ""
         if reason is StopReason.DIVERGED:
             x, measured, k = self._best_known(measured)
-            first = self._before[0]
+            first = self._before.k
             remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
             reason = StopReason.CONVERGED
@@ -375,11 +371,11 @@ class Run:
             optimality=measured.optimality,
             n_passes=self.n_passes,
             n_hessian_passes=self.n_hessian_passes,
-            nit=self.loop.k - self._before[0],
+            nit=self.loop.k - self._before.k,
             next_pass=self.loop.k,
             nfev=self.loop.n_checks,
-            njev=int(state.n_gradients) - self._before[1] + self.loop.n_checks * problem.n_components,
-            nhev=int(state.n_hessians) - self._before[2],
+            njev=int(state.n_gradients) - self._before.n_gradients + self.loop.n_checks * problem.n_components,
+            nhev=int(state.n_hessians) - int(self._before.n_hessians),
             success=bool(measured.optimality <= self.tol),
             status=reason.value,
             reason=reason,
