@@ -54,8 +54,8 @@ def _checked_start(problem: AnyProblem, x0: Any) -> Vector:
 def _check_problem(problem: Any) -> None:
     if not isinstance(problem, AnyProblem):
         raise TypeError(
-            f"problem must be a Problem, as Problem.linear(X, y) makes it, a FiniteSum or a SubgradientProblem, got a "
-            f"{type(problem).__name__}."
+            "problem must be a Problem, as Problem.linear(X, y) makes it, a FiniteSum, a MultinomialProblem or a "
+            f"SubgradientProblem, got a {type(problem).__name__}."
         )
 
 
@@ -165,13 +165,16 @@ def minimize(
     checkpoint_seconds : float >= 0
         0 writes after each pass.
     resume : bool
-        Go on from `checkpoint` where that file exists, or else begin. The result has the same bits as that of an
-        uninterrupted run, on the same kind of processor and with the same versions of the libraries; elsewhere it
-        differs by rounding. A run that has converged returns its result at once. x0 may be left out, and must
-        otherwise be the start of that run.
+        Go on from `checkpoint` where that file exists, or else begin. Problem, method with its options (``n_threads``
+        among them), sampling, random_state and x0 must be those of that run; x0 may be left out. With the same tol the
+        result has the same bits as that of an uninterrupted run, whatever max_iter was before, on the same kind of
+        processor and with the same versions of the libraries; elsewhere it differs by rounding. With another tol the run
+        goes on as well: the passes and checks so far remain those that the earlier tol led to. A run that has converged
+        returns its result at once.
     earlier : Result, optional
-        The result of an earlier run of the same method on the same problem: this run goes on from its state, to the same
-        bits as one longer run, and counts its own passes. The caller vouches for the problem: it is not compared.
+        The result of an earlier run of the same method on the same problem: this run goes on from its state, with the
+        same tol to the same bits as one longer run, and counts its own passes. The caller vouches for the problem: it is
+        not compared.
 
     Returns
     -------
