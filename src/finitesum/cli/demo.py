@@ -12,7 +12,7 @@ import click
 from finitesum.cli.compare import run_comparison
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
-from finitesum.cli.options import USUAL_SOLVER, USUAL_SOLVERS, ProblemSettings, RunSettings, make_problem
+from finitesum.cli.options import DEMO_SOLVER, USUAL_SOLVERS, ProblemSettings, RunSettings, make_problem
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -88,7 +88,7 @@ def _one(title: str, data: Dataset, console: Console) -> tuple[Comparison, dict[
 
     problem, _ = make_problem(_ASKED, data)
     comparison = run_comparison(data, problem, _ASKED, _RUN, list(USUAL_SOLVERS), console)
-    best = next(outcome for outcome in comparison.outcomes if outcome.name == USUAL_SOLVER)
+    best = next(outcome for outcome in comparison.outcomes if outcome.name == DEMO_SOLVER)
     reference = newton_cholesky(problem, data)
     row = {"data": data.name, **best.row(), **_differences(problem, best, reference)}
     note = (

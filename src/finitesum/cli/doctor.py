@@ -139,14 +139,14 @@ def _fit(problems: list[str]) -> dict[str, Any]:
     """Return the result of a tiny fit, whose optimum is known."""
     import time
 
-    from finitesum.cli.options import USUAL_SOLVER
+    from finitesum.cli.options import DEMO_SOLVER
     from finitesum.driver import minimize
     from finitesum.problem import Problem
 
     started = time.perf_counter()
     # The optimum is w = mean(x y) / (mean(x^2) + alpha) = 2.5 / 3.5.
     problem = Problem.linear([[1.0], [2.0]], [1.0, 2.0], loss="squared", alpha=1.0)
-    result = minimize(problem, method=USUAL_SOLVER, tol=1e-12)
+    result = minimize(problem, method=DEMO_SOLVER, tol=1e-12)
     error = abs(float(result.x[0]) - 5.0 / 7.0)
     if not (result.success and error < 1e-11):
         problems.append(f"a tiny fit went wrong by {error:.1e}: {result.message}")

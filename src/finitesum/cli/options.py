@@ -27,8 +27,8 @@ else:  # older versions of click do not know which type an option has
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound="Settings")
 
-#: The method that the demonstration shows.
-USUAL_SOLVER = "a-ciag"
+#: The method whose optimum the demonstration checks, and with which the doctor looks whether fits work.
+DEMO_SOLVER = "a-ciag"
 
 #: What is compared when no method is named: few enough for one picture.
 USUAL_SOLVERS = ("a-ciag", "ciag", "saga", "sag", "iag", "afg", "fg", "ig")
