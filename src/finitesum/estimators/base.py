@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -29,18 +30,18 @@ X_CHECKS: dict[str, Any] = {
 }
 
 
-class LinearEstimator(CallbackSupportMixin, BaseEstimator):
+class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     """A linear model fitted by `finitesum.minimize`; the classes below it say which problem."""
 
     # -- what a class below adds
 
+    @abstractmethod
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
         """Return coef_ and intercept_ of the solutions of all problems."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
         """Return the points that coef_ and intercept_ stand for, None where they do not fit."""
-        raise NotImplementedError
 
     # -- input
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from finitesum.arrays import Indices, Vector
@@ -20,7 +21,7 @@ WIDE = 5000
 DELTA = 1e-8
 
 
-class ProjectedMethod:
+class ProjectedMethod(ABC):
     """What all projected methods do alike; a method adds its rule and the step size that its bound likes best."""
 
     handles: ClassVar[frozenset[str]] = frozenset({"constraint", "kinks", "callables"})
@@ -28,13 +29,13 @@ class ProjectedMethod:
     state_type: ClassVar[type[ProjectedState]] = ProjectedState
     patience: ClassVar[None] = None
 
+    @abstractmethod
     def rule(self, problem: Any) -> Rule:
         """Return what kind of steps the method takes on a problem."""
-        raise NotImplementedError
 
+    @abstractmethod
     def auto_step_size(self, scales: Scales) -> float:
         """Return the step size for "auto"."""
-        raise NotImplementedError
 
     def init(self, problem: Any, x0: Vector) -> ProjectedState:
         """Return the state before the first step."""
