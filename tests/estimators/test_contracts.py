@@ -98,6 +98,16 @@ def test_a_pickle_leaves_the_memory_of_the_solver_behind():
     assert not hasattr(pickle.loads(pickle.dumps(model)), "_memory")
 
 
+@pytest.mark.parametrize("cls", [LogisticRegression, LogisticRegressionCV, LinearRegressor, Ridge])
+def test_a_fit_without_standard_errors_keeps_none_of_an_earlier_one(cls):
+    X, y = data()
+    model = cls(standard_errors=True, **CHEAP).fit(X, y)
+    assert model.standard_errors_.shape == (5,)
+    model.set_params(standard_errors=False).fit(X, y)
+    assert not hasattr(model, "cov_params_")
+    assert not hasattr(model, "standard_errors_")
+
+
 def test_what_is_known_of_a_run():
     X, y = data()
     model = LogisticRegression(measure_every=1, **CHEAP).fit(X, y)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from finitesum.arrays import Matrix, Vector
 from finitesum.driver import Result, StopReason, as_seed, minimize
+from finitesum.estimators.covariance import covariance_at, dispersion_at
 from finitesum.estimators.solvers import AnyProblem, as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.methods.base import Method
@@ -133,6 +134,15 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         self.objective_ = float(results[0].fun) if len(results) == 1 else np.array([result.fun for result in results])
         self.trace_ = results[0].trace if len(results) == 1 else [result.trace for result in results]
         self.solver_ = results[0].method.name
+
+    def _note_errors(self, problem: AnyProblem, result: Result, total_weight: float) -> None:
+        """Set the covariance matrix and the standard errors where they are asked for; those of an earlier fit go."""
+        for name in ("cov_params_", "standard_errors_"):
+            self.__dict__.pop(name, None)
+        if self.standard_errors:
+            dispersion = dispersion_at(problem, result.x, float(result.fun), total_weight)
+            self.cov_params_ = covariance_at(problem, result.x, total_weight, dispersion)
+            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
 
     def _n_iter(self, counts: list[int]) -> Any:
         return counts[0]

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import pinvh
 
 from finitesum.arrays import Matrix, Vector
+from finitesum.losses import Squared
 from finitesum.multinomial import MultinomialProblem, full_hessian, probabilities, scores_at
 from finitesum.problem import Problem
 from finitesum.quadratics import hessian_of
@@ -59,3 +60,21 @@ def covariance_at(
     covariance = np.full((problem.dim, problem.dim), np.nan)
     covariance[np.ix_(free, free)] = dispersion / total_weight * pinvh(hessian)
     return covariance
+
+
+def dispersion_at(problem: Problem | MultinomialProblem, x: Vector, objective: float, total_weight: float) -> float:
+    """Return the factor of the covariance: the residual variance for least squares, 1 for other losses.
+
+    The variance is sum_i s_i r_i^2 / (S - p), with p the number of variables that are not 0.
+    """
+    if isinstance(problem, MultinomialProblem) or not isinstance(problem.loss, Squared):
+        return 1.0
+    d, penalty = problem.rows.n_columns, problem.penalty
+    penalised = sum(penalty.penalty_value(float(value)) for value in x[:d])
+    n_free = int(np.count_nonzero(x[:d])) + int(problem.has_intercept)
+    if total_weight <= n_free:
+        raise ValueError(
+            f"standard errors need more than {n_free} observations for {n_free} variables, got {total_weight:.6g}. "
+            "Leave standard_errors off."
+        )
+    return 2.0 * (objective - penalised) * total_weight / (total_weight - n_free)

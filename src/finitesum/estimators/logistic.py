@@ -10,7 +10,6 @@ from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
-from finitesum.estimators.covariance import covariance_at
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.methods.base import Method
 from finitesum.multinomial import MultinomialProblem, probabilities
@@ -175,7 +174,5 @@ n_threads, callback, measure_every
         data = self._labelled(X, y, sample_weight)
         problems = self._problems_of(data, alpha_of_C(self.C, data.total_weight))
         (result,) = self._run(problems, (data.X, y, sample_weight))
-        if self.standard_errors:
-            self.cov_params_ = covariance_at(problems[0], result.x, data.total_weight)
-            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+        self._note_errors(problems[0], result, data.total_weight)
         return self

@@ -14,7 +14,6 @@ from finitesum.constraints import Constraint
 from finitesum.driver import Result
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
-from finitesum.estimators.covariance import covariance_at
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.path import as_Cs, solve_path
 from finitesum.estimators.tasks import with_callbacks
@@ -147,9 +146,7 @@ solver_, cov_params_, standard_errors_
                 self._warn(result)
         problems = self._problems_of(data, alpha_of_C(self.C_, data.total_weight))
         (final,) = self._run(problems, (data.X, y, sample_weight))
-        if self.standard_errors:
-            self.cov_params_ = covariance_at(problems[0], final.x, data.total_weight)
-            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+        self._note_errors(problems[0], final, data.total_weight)
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 
 from finitesum.arrays import Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights
-from finitesum.losses import Loss, Squared
+from finitesum.losses import Loss
 from finitesum.problem import Problem
 
 
@@ -51,21 +51,3 @@ class LinearRegressorMixin(RegressorMixin, LinearEstimator):
         X : array_like or sparse, shape (n, d)
         """
         return self._decision(X)
-
-
-def dispersion_at(problem: Problem, x: Vector, objective: float, weights_sum: float) -> float:
-    """Return the factor of the covariance: the residual variance for least squares, 1 for other losses.
-
-    The variance is sum_i s_i r_i^2 / (S - p), with p the number of variables that are not 0.
-    """
-    if not isinstance(problem.loss, Squared):
-        return 1.0
-    d, penalty = problem.rows.n_columns, problem.penalty
-    penalised = sum(penalty.penalty_value(float(value)) for value in x[:d])
-    n_free = int(np.count_nonzero(x[:d])) + int(problem.has_intercept)
-    if weights_sum <= n_free:
-        raise ValueError(
-            f"standard errors need more than {n_free} observations for {n_free} variables, got {weights_sum:.6g}. "
-            "Leave standard_errors off."
-        )
-    return 2.0 * (objective - penalised) * weights_sum / (weights_sum - n_free)

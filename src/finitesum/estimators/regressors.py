@@ -11,8 +11,7 @@ from scipy.special import xlogy
 from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
 from finitesum.estimators.base import checked_weights
-from finitesum.estimators.covariance import covariance_at
-from finitesum.estimators.regression import LinearRegressorMixin, dispersion_at
+from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Loss, Poisson, as_loss
 from finitesum.methods.base import Method
@@ -119,11 +118,7 @@ callback, measure_every
         starts: list[Vector | None] = [poisson_start(problem.targets, problem.weights, problem.offsets, problem.dim)]
         use_start = isinstance(loss, Poisson) and self.fit_intercept and not warm
         (result,) = self._run([problem], (X, y, sample_weight), starts if use_start else None)
-        if self.standard_errors:
-            total = float(X.shape[0] if weights is None else weights.sum())
-            dispersion = dispersion_at(problem, result.x, float(result.fun), total)
-            self.cov_params_ = covariance_at(problem, result.x, total, dispersion)
-            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+        self._note_errors(problem, result, float(X.shape[0] if weights is None else weights.sum()))
         return self
 
     def predict(self, X: Any, offset: Any = None) -> Any:

@@ -11,8 +11,7 @@ from sklearn.utils.validation import validate_data
 from finitesum.arrays import Matrix, Vector
 from finitesum.constraints import Constraint
 from finitesum.estimators.base import X_CHECKS, checked_weights
-from finitesum.estimators.covariance import covariance_at
-from finitesum.estimators.regression import LinearRegressorMixin, dispersion_at
+from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Squared
 from finitesum.methods.base import Method
@@ -159,11 +158,7 @@ standard_errors_
         self.__dict__.pop("_moments", None)
         problem = self._problem(X, y, weights, Squared())
         (result,) = self._run([problem], (X, y, sample_weight))
-        if self.standard_errors:
-            total = float(X.shape[0] if weights is None else weights.sum())
-            dispersion = dispersion_at(problem, result.x, float(result.fun), total)
-            self.cov_params_ = covariance_at(problem, result.x, total, dispersion)
-            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+        self._note_errors(problem, result, float(X.shape[0] if weights is None else weights.sum()))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
