@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import finitesum
-from finitesum import METHODS
+from finitesum import METHODS, estimators
+from finitesum.cli import main
 from finitesum.papers.registry import names
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -57,6 +58,13 @@ def test_each_public_name_and_each_experiment_has_its_place():
     assert [name for name in finitesum.__all__ if name not in elsewhere and f"   {name}\n" not in named] == []
     results = (DOCS / "results" / "papers.md").read_text(encoding="utf-8")
     assert [name for name in names() if f"```{{recorded-claims}} {name}\n" not in results] == []
+
+
+def test_the_changelog_names_each_method_estimator_and_command():
+    told = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert [
+        name for name in (*METHODS, *estimators.__all__, *main.list_commands(None)) if f"`{name}`" not in told
+    ] == []
 
 
 def test_code_that_is_gone_is_missed():
