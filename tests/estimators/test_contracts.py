@@ -302,6 +302,7 @@ def test_a_stop_short_of_convergence_is_warned_of_with_both_values():
         (HuberRegressor(scale="joint", l1_ratio=0.5), 'scale="joint" needs l1_ratio=0'),
         (Ridge(alpha=-1.0), "alpha must be a number >= 0"),
         (LogisticRegressionCV(Cs=[1.0, -1.0]), "Cs must be a whole number"),
+        (LinearRegressor(loss="huber", standard_errors=True), "standard errors are not known for the Huber loss"),
     ],
     ids=lambda value: repr(value) if not isinstance(value, str) else "",
 )

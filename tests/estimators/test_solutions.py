@@ -21,6 +21,7 @@ from finitesum import (
     logistic_path,
 )
 from finitesum.constraints import Box, L1Ball
+from finitesum.estimators.covariance import covariance_at
 from finitesum.estimators.solvers import offered
 from finitesum.losses import Huber
 
@@ -245,6 +246,28 @@ def test_standard_errors_by_their_formulas():
     variance = s @ residuals**2 / (s.sum() - 5)
     Z = np.column_stack([X, np.ones(y.size)])
     assert np.allclose(ols.cov_params_, variance * np.linalg.inv(Z.T @ (Z * s[:, None])), rtol=1e-7)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-7, 1e7, 1e9])
+def test_standard_errors_do_not_depend_on_the_units_of_a_column(unit):
+    X, y, _ = labelled()
+    units = np.array([1.0, 1.0, 1.0, unit])
+    plain = LogisticRegression(C=np.inf, fit_intercept=False, standard_errors=True, **CHEAP).fit(X, y)
+    scaled = covariance_at(Problem.linear(X * units, y), plain.coef_[0] / units, float(y.size))
+    assert np.allclose(np.sqrt(np.diagonal(scaled)) * units, plain.standard_errors_, rtol=1e-9)
+    X, y, _ = numbers()
+    plain, scaled = (Ridge(alpha=0.0, standard_errors=True, tol=1e3).fit(Z, y) for Z in (X, X * units))
+    assert np.allclose(scaled.standard_errors_ * np.append(units, 1.0), plain.standard_errors_, rtol=1e-6)
+
+
+def test_standard_errors_of_dependent_columns_are_those_of_what_can_be_told():
+    X, y, _ = numbers()
+    doubled = np.column_stack([X, 1e4 * X[:, 0]])
+    plain = Ridge(alpha=0.0, standard_errors=True).fit(X, y)
+    model = Ridge(alpha=0.0, standard_errors=True).fit(doubled, y)
+    told = np.array([1.0, 0.0, 0.0, 0.0, 1e4, 0.0])  # of all columns together the effect of the first is known
+    assert told @ model.cov_params_ @ told == pytest.approx(plain.cov_params_[0, 0], rel=1e-6)
+    assert np.allclose(model.standard_errors_[[1, 2, 3, 5]], plain.standard_errors_[1:], rtol=1e-6)
 
 
 def test_standard_errors_of_several_classes_and_of_an_l1_penalty():

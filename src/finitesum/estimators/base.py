@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from finitesum.arrays import Matrix, Vector
 from finitesum.driver import Result, StopReason, as_seed, minimize
-from finitesum.estimators.covariance import covariance_at, dispersion_at
+from finitesum.estimators.covariance import covariance_at, require_covariance
 from finitesum.estimators.solvers import AnyProblem, as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.methods.base import Method
@@ -69,6 +69,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     ) -> list[Result]:
         """Solve the problems, set what is known of the runs, and warn of those that did not converge."""
         X, y, sample_weight = data
+        if getattr(self, "standard_errors", False):
+            require_covariance(problems[0])
         tasks = FitTasks(self, X, y, sample_weight, len(problems))
         n_inside = self.n_threads if len(problems) == 1 else None
         methods = [
@@ -140,8 +142,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         for name in ("cov_params_", "standard_errors_"):
             self.__dict__.pop(name, None)
         if self.standard_errors:
-            dispersion = dispersion_at(problem, result.x, float(result.fun), total_weight)
-            self.cov_params_ = covariance_at(problem, result.x, total_weight, dispersion)
+            self.cov_params_ = covariance_at(problem, result.x, total_weight, float(result.fun))
             self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
 
     def _n_iter(self, counts: list[int]) -> Any:

@@ -9,14 +9,17 @@ penalty holds at 0 are not free: their rows and columns are NaN.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import pinvh
+from scipy.linalg import eigh, qr
 
 from finitesum.arrays import Matrix, Vector
-from finitesum.losses import Squared
+from finitesum.losses import Huber, Squared
 from finitesum.multinomial import MultinomialProblem, full_hessian, probabilities, scores_at
 from finitesum.problem import Problem
 from finitesum.quadratics import hessian_of
 from finitesum.snapshot import take_snapshot
+
+#: Eigenvalues of the scaled Hessian that are smaller than this times the largest are rounding errors of sums over the rows.
+ROUNDING = 1e-13
 
 
 def hessian_at(problem: Problem | MultinomialProblem, x: Vector) -> Matrix:
@@ -26,10 +29,48 @@ def hessian_at(problem: Problem | MultinomialProblem, x: Vector) -> Matrix:
     return hessian_of(problem, take_snapshot(problem, x).curvatures)
 
 
+def _scaled_eigen(matrix: Matrix) -> tuple[Vector, Vector, Matrix]:
+    """Return a scale D and the eigenvalues and -vectors of D H D, whose diagonal holds ones (and zeros)."""
+    roots = np.sqrt(np.diagonal(matrix))
+    scale = np.divide(1.0, roots, out=np.ones_like(roots), where=roots > 0.0)
+    values, vectors = eigh(matrix * np.outer(scale, scale))
+    return scale, values, vectors
+
+
+def inverse_and_rank(hessian: Matrix) -> tuple[Matrix, int]:
+    """Return the pseudo-inverse of a symmetric matrix >= 0, and its rank.
+
+    The diagonal is scaled to ones first, so that columns in any units are told from columns that depend on others. With
+    an orthonormal basis N of the null space, H + N C N' has the inverse H^+ + N C^-1 N'.
+
+    Examples
+    --------
+    >>> inverse_and_rank(np.array([[1.0, 1e-9], [1e-9, 4e-18]]))[1]
+    2
+    >>> inverse, rank = inverse_and_rank(np.ones((2, 2)))
+    >>> inverse.round(6), rank
+    (array([[0.25, 0.25],
+           [0.25, 0.25]]), 1)
+    """
+    scale, values, vectors = _scaled_eigen(hessian)
+    missing = values <= ROUNDING * values.max(initial=0.0)
+    outside = np.eye(values.size)
+    if missing.any():
+        null = qr(scale[:, None] * vectors[:, missing], mode="economic")[0]
+        curvatures = np.diagonal(hessian) @ (null * null)
+        curvatures[curvatures == 0.0] = 1.0
+        scale, values, vectors = _scaled_eigen(hessian + (null * curvatures) @ null.T)
+        outside -= null @ null.T
+    roots = outside @ (scale[:, None] * vectors)
+    return (roots / values) @ roots.T, int(values.size - missing.sum())
+
+
 def covariance_at(
-    problem: Problem | MultinomialProblem, x: Vector, total_weight: float, dispersion: float = 1.0
+    problem: Problem | MultinomialProblem, x: Vector, total_weight: float, objective: float | None = None
 ) -> Matrix:
-    """Return dispersion (S hessian)^-1 for the free variables, NaN elsewhere; a pseudo-inverse where it has none.
+    """Return phi (S hessian)^-1 for the free variables, NaN elsewhere; a pseudo-inverse where it has none.
+
+    phi is the residual variance sum_i s_i r_i^2 / (S - rank) for least squares, and 1 for other losses.
 
     Parameters
     ----------
@@ -38,43 +79,61 @@ def covariance_at(
         The solution.
     total_weight : float > 0
         S, the sum of the weights: the number of observations.
-    dispersion : float > 0
+    objective : float, optional
+        F(x), which least squares need.
 
     Raises
     ------
     ValueError
-        The problem has a constraint or a loss without second derivatives.
+        There are no more observations than variables, from which to tell the residual variance.
 
     Examples
     --------
     >>> problem = Problem.linear([[1.0], [2.0], [2.0]], [0.0, 1.0, 0.0], loss="squared")
-    >>> covariance_at(problem, np.zeros(1), 3.0).round(6)
-    array([[0.111111]])
+    >>> covariance_at(problem, np.zeros(1), 3.0, objective=1.0 / 6.0).round(6)  # the variance is 1 / 2
+    array([[0.055556]])
     """
-    if problem.is_constrained:
-        raise ValueError("standard errors are not known with a constraint. Leave constraint out.")
     free = np.ones(problem.dim, dtype=bool)
     if problem.penalty.lasso() > 0.0:
         free[: problem.rows.n_columns] = x[: problem.rows.n_columns] != 0.0
-    hessian = hessian_at(problem, x)[np.ix_(free, free)]
+    inverse, rank = inverse_and_rank(hessian_at(problem, x)[np.ix_(free, free)])
+    dispersion = 1.0
+    if objective is not None and isinstance(problem, Problem) and isinstance(problem.loss, Squared):
+        penalised = sum(problem.penalty.penalty_value(float(value)) for value in x[: problem.rows.n_columns])
+        dispersion = residual_variance(2.0 * (objective - penalised) * total_weight, total_weight, rank)
     covariance = np.full((problem.dim, problem.dim), np.nan)
-    covariance[np.ix_(free, free)] = dispersion / total_weight * pinvh(hessian)
+    covariance[np.ix_(free, free)] = dispersion / total_weight * inverse
     return covariance
 
 
-def dispersion_at(problem: Problem | MultinomialProblem, x: Vector, objective: float, total_weight: float) -> float:
-    """Return the factor of the covariance: the residual variance for least squares, 1 for other losses.
+def residual_variance(squares: float, total_weight: float, rank: int) -> float:
+    """Return the weighted sum of squared residuals, divided by S - rank.
 
-    The variance is sum_i s_i r_i^2 / (S - p), with p the number of variables that are not 0.
+    Raises
+    ------
+    ValueError
+        S is not larger than the rank.
     """
-    if isinstance(problem, MultinomialProblem) or not isinstance(problem.loss, Squared):
-        return 1.0
-    d, penalty = problem.rows.n_columns, problem.penalty
-    penalised = sum(penalty.penalty_value(float(value)) for value in x[:d])
-    n_free = int(np.count_nonzero(x[:d])) + int(problem.has_intercept)
-    if total_weight <= n_free:
+    if total_weight <= rank:
         raise ValueError(
-            f"standard errors need more than {n_free} observations for {n_free} variables, got {total_weight:.6g}. "
+            f"standard errors need more than {rank} observations for {rank} variables, got {total_weight:.6g}. "
             "Leave standard_errors off."
         )
-    return 2.0 * (objective - penalised) * total_weight / (total_weight - n_free)
+    return squares / (total_weight - rank)
+
+
+def require_covariance(problem: Problem | MultinomialProblem) -> None:
+    """Raise unless the covariance matrix of a problem's solution is known.
+
+    Raises
+    ------
+    ValueError
+        The problem has a constraint, or a loss whose curvature does not tell how far the estimate may be off.
+    """
+    if problem.is_constrained:
+        raise ValueError("standard errors are not known with a constraint. Leave constraint out.")
+    if isinstance(problem, Problem) and isinstance(problem.loss, Huber):
+        raise ValueError(  # noqa: TRY004 - what is wrong is the parameter's value
+            "standard errors are not known for the Huber loss, which is the likelihood of no model: its curvature does "
+            "not know the scale of the residuals. Leave standard_errors off, and resample rows instead."
+        )

@@ -46,7 +46,8 @@ callback, measure_every
     n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_
         As in `LinearClassifier`.
     cov_params_, standard_errors_ : ndarray
-        As in `LogisticRegression`; for the squared loss times the residual variance sum_i s_i r_i^2 / (S - p).
+        As in `LogisticRegression`; for the squared loss times the residual variance sum_i s_i r_i^2 / (S - p), with p the
+        rank of the Hessian. Not with the Huber loss, whose curvature says nothing of the residuals' scale.
 
     Examples
     --------
