@@ -46,8 +46,21 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- input
 
-    def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
+    def _check_parameters(self) -> None:
+        """Raise a ValueError, as scikit-learn does, for parameters that neither the problem nor the run checks."""
         _check_count("n_threads", self.n_threads, optional=True)
+        for name in ("fit_intercept", "warm_start", "standard_errors"):
+            if not isinstance(getattr(self, name, False), bool | np.bool_):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}.")  # noqa: TRY004
+        if not isinstance(self.tol, Real) or not 0.0 <= float(self.tol) < math.inf:
+            raise ValueError(f"tol must be a number >= 0 and finite, got {self.tol!r}.")
+        if not isinstance(self.verbose, Integral):
+            raise ValueError(f"verbose must be a whole number, got {self.verbose!r}: 0 is silent.")  # noqa: TRY004
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"callback must be callable or None, got {self.callback!r}.")
+
+    def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
+        self._check_parameters()
         return validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)  # type: ignore[no-any-return]
 
     def _checked_X(self, X: Any) -> Any:

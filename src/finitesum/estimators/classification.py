@@ -25,7 +25,7 @@ def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vect
     Raises
     ------
     ValueError
-        It is none of these, or a factor is negative.
+        It is none of these, a factor is negative, or it has labels that the data has not, and lacks some that it has.
 
     Examples
     --------
@@ -41,7 +41,11 @@ def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vect
         raise ValueError(  # noqa: TRY004 - what scikit-learn raises
             f'class_weight must be None, "balanced" or a dict of factors by label, got {class_weight!r}.'
         )
-    factors = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown and not all(label in class_weight for label in labels):
+        raise ValueError(f"class_weight has the labels {unknown}, which the data has not: its classes are {labels}.")
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in labels])
     if not (np.isfinite(factors) & (factors >= 0.0)).all():
         raise ValueError(f"class_weight must hold factors >= 0, got {dict(class_weight)!r}.")
     return factors

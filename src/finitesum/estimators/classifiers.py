@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 
 from finitesum.constraints import Constraint
 from finitesum.estimators.base import alpha_of_C
-from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
+from finitesum.estimators.classification import LinearClassifierMixin, sigmoid_columns
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, as_loss
 from finitesum.methods.base import Method
@@ -138,9 +138,6 @@ class LinearClassifier(LinearClassifierMixin):
         self.callback = callback
         self.measure_every = measure_every
 
-    def _strength(self, data: LabelledData) -> float:
-        return float(self.alpha)
-
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the model.
@@ -155,7 +152,7 @@ class LinearClassifier(LinearClassifierMixin):
         """
         loss = _checked_loss(self.loss)
         data = self._labelled(X, y, sample_weight)
-        self._run(self._problems(data, loss, self._strength(data)), (data.X, y, sample_weight))
+        self._run(self._problems(data, loss, self.alpha), (data.X, y, sample_weight))
         return self
 
     @available_if(_has_probabilities)

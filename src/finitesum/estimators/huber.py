@@ -32,6 +32,7 @@ from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import FitTasks, with_callbacks
 from finitesum.losses import Huber
 from finitesum.methods.base import Method
+from finitesum.penalties import elastic_net
 from finitesum.problem import Problem
 
 #: Scales that are tried at most, and the smallest one, in units of the first.
@@ -129,6 +130,7 @@ n_threads, callback, measure_every
         sample_weight : array_like, shape (n,), optional
             Weights >= 0; weight 2 means the same as the row written twice.
         """
+        self._check_parameters()
         joint = self._checked_scale()
         X, y, weights = self._checked_fit_data(X, y, sample_weight)
         if joint:
@@ -145,6 +147,7 @@ n_threads, callback, measure_every
         """Return whether the scale is to be estimated, or raise what is wrong with the parameters."""
         if not isinstance(self.epsilon, Real) or not 0.0 < self.epsilon < math.inf:
             raise ValueError(f"epsilon must be > 0 and finite, got {self.epsilon!r}.")
+        elastic_net(self.alpha, self.l1_ratio)
         if self.scale == "joint":
             if self.l1_ratio != 0.0:
                 raise ValueError('scale="joint" needs l1_ratio=0. Give the scale as a number.')

@@ -54,13 +54,15 @@ def as_Cs(Cs: Any) -> Vector:
     >>> as_Cs(3)
     array([1.e-04, 1.e+00, 1.e+04])
     """
-    values = (
-        np.logspace(-4.0, 4.0, Cs)
-        if isinstance(Cs, Integral) and int(Cs) >= 1
-        else np.atleast_1d(np.asarray(Cs, float))
-    )
+    refusal = f"Cs must be a whole number >= 1 or a sequence of numbers > 0, got {Cs!r}."
+    if isinstance(Cs, Integral) and not isinstance(Cs, bool) and int(Cs) >= 1:
+        return np.logspace(-4.0, 4.0, int(Cs))
+    try:
+        values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise ValueError(refusal) from error
     if values.ndim != 1 or values.size == 0 or isinstance(Cs, bool) or not (values > 0.0).all():
-        raise ValueError(f"Cs must be a whole number >= 1 or a sequence of numbers > 0, got {Cs!r}.")
+        raise ValueError(refusal)
     return np.unique(values)
 
 

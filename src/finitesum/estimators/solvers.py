@@ -69,7 +69,10 @@ def as_solver(
             raise ValueError(
                 f'step_size goes with a solver: name one, or leave step_size at "auto", got {step_size!r}.'
             )
-        return choose(problem, tol, n_threads or 1).method
+        method = choose(problem, tol, n_threads or 1).method
+        if not offered(problem):
+            raise ValueError(_refusal(solver, problem))
+        return method
     if not _is_offered(name, problem):
         raise ValueError(_refusal(solver, problem))
     if step_size == "auto":
