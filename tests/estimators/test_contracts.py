@@ -337,6 +337,30 @@ def test_errors_of_several_classes(model, message):
         model.fit(*data(n_classes=3))
 
 
+@pytest.mark.parametrize(
+    ("offset", "message"),
+    [
+        ([0.0], r"offset must have shape \(80,\) to match the rows of X, got \(1,\)"),
+        (np.zeros((80, 1)), r"offset must have shape \(80,\)"),
+        (0.0, r"offset must have shape \(80,\)"),
+        (np.full(80, np.nan), "offset must be finite"),
+        (["none"] * 80, "offset must hold numbers"),
+    ],
+    ids=["one", "column", "scalar", "nan", "text"],
+)
+def test_offsets_are_checked_wherever_they_are_given(offset, message):
+    X, y = data()
+    model = PoissonRegressor(**CHEAP).fit(X, y)
+    for call in (
+        lambda: model.fit(X, y, offset=offset),
+        lambda: model.predict(X, offset=offset),
+        lambda: model.score(X, y, offset=offset),
+        lambda: LinearRegressor(**CHEAP).fit(X, y).score(X, y, offset=offset),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
 def test_probabilities_only_where_there_are_some():
     X, y = data(n_classes=3)
     assert not hasattr(LinearClassifier(loss="squared-hinge"), "predict_proba")

@@ -192,6 +192,34 @@ def test_poisson_is_scikit_learns_and_offsets_are_exposures():
     assert means.sum() == pytest.approx(counts.sum(), rel=1e-9)
 
 
+def test_scores_see_offsets_and_counts_are_checked():
+    X, y, s = numbers()
+    offset = np.random.default_rng(0).normal(size=y.size)
+    linear = LinearRegressor(alpha=0.0, **CHEAP).fit(X, y, sample_weight=s, offset=offset)
+    alone = LinearRegressor(alpha=0.0, **CHEAP).fit(X, y - offset, sample_weight=s)
+    residuals, mean = y - offset - alone.predict(X), s @ y / s.sum()
+    r_squared = 1.0 - s @ residuals**2 / (s @ (y - mean) ** 2)
+    assert linear.score(X, y, sample_weight=s, offset=offset) == pytest.approx(r_squared, rel=1e-9)
+    counts = np.random.default_rng(0).poisson(np.exp(0.3 * X[:, 0] + 1.0)).astype(float)
+    model = PoissonRegressor(alpha=0.1, **CHEAP).fit(X, counts)
+    assert model.score(X, counts, offset=np.full(y.size, 300.0)) < model.score(X, counts, offset=np.zeros(y.size))
+    far = PoissonRegressor(alpha=0.1, **CHEAP).fit(X, counts, offset=np.full(y.size, 300.0))
+    assert far.score(X, counts, offset=np.full(y.size, 300.0)) == pytest.approx(model.score(X, counts), abs=1e-8)
+    with pytest.raises(ValueError, match="y must be >= 0 for Poisson, got -1"):
+        model.score(X, counts - 1.0)
+    with pytest.raises(ValueError, match="NaN"):
+        model.score(X, np.where(counts == 0, np.nan, counts))
+
+
+@pytest.mark.parametrize("count", [0.0, 3.0])
+def test_the_score_of_counts_that_do_not_vary_is_that_of_r_squared(count):
+    X, y, _ = numbers()
+    same = np.full(y.size, count)
+    assert PoissonRegressor(**CHEAP).fit(X, np.abs(y)).score(X, same) == 0.0
+    if count:
+        assert PoissonRegressor(**CHEAP).fit(X, same).score(X, same) == 1.0
+
+
 def test_huber_with_a_joint_scale_is_scikit_learns():
     X, y, s = numbers()
     model = HuberRegressor(scale="joint", alpha=2.0 * 0.1 / s.sum(), solver="newton", tol=1e-11)

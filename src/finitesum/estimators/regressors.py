@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
@@ -133,8 +134,45 @@ callback, measure_every
         """
         linear = self._decision(X)
         if offset is not None:
-            linear = linear + np.asarray(offset, dtype=linear.dtype)
+            linear = linear + checked_offset(offset, linear.size).astype(linear.dtype)
         return np.exp(linear) if isinstance(self._loss(), Poisson) else linear
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return R^2 = 1 - sum_i s_i (y_i - prediction_i)^2 / sum_i s_i (y_i - mean)^2: 1 is best.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+        sample_weight, offset : array_like, shape (n,), optional
+        """
+        from sklearn.metrics import r2_score  # which takes a while to load
+
+        return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
+
+
+def checked_offset(offset: Any, n_rows: int) -> Vector:
+    """Return offsets as float64, one for each row, or raise what is wrong with them.
+
+    Raises
+    ------
+    ValueError
+        They are not so many finite numbers.
+
+    Examples
+    --------
+    >>> checked_offset([0, 1], 2)
+    array([0., 1.])
+    """
+    try:
+        values: Vector = np.asarray(offset, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"offset must hold numbers: {error}.") from error
+    if values.shape != (n_rows,):
+        raise ValueError(f"offset must have shape ({n_rows},) to match the rows of X, got {values.shape}.")
+    if not np.isfinite(values).all():
+        raise ValueError("offset must be finite.")
+    return values
 
 
 def poisson_start(targets: Vector, weights: Vector, offsets: Vector, dim: int) -> Vector:
@@ -230,19 +268,27 @@ standard_errors_
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
         """Return D^2 = 1 - deviance / deviance of the best constant rate: 1 is best.
 
+        Where the constant rate fits exactly D^2 is 1 if the model does, too, and else 0, as scikit-learn's R^2 is.
+
         Parameters
         ----------
         X : array_like or sparse, shape (n, d)
         y : array_like, shape (n,)
         sample_weight, offset : array_like, shape (n,), optional
         """
-        y = np.asarray(y, dtype=np.float64)
+        means = np.asarray(self.predict(X, offset), dtype=np.float64)
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        check_consistent_length(means, y)
+        if (y < 0.0).any():
+            raise ValueError(f"y must be >= 0 for Poisson, got {y.min()}.")
         weights = checked_weights(sample_weight, y)
-        exposures = np.ones(y.size) if offset is None else np.exp(np.asarray(offset, dtype=np.float64))
+        offsets = np.zeros(y.size) if offset is None else checked_offset(offset, y.size)
+        exposures = np.exp(offsets - offsets.max())
         share = np.ones(y.size) if weights is None else weights
         constant = exposures * (share @ y) / (share @ exposures)
 
         def deviance(mean: Vector) -> float:
             return float(share @ (xlogy(y, y) - xlogy(y, mean) - y + mean))
 
-        return 1.0 - deviance(self.predict(X, offset)) / deviance(constant)
+        found, worst, rounding = deviance(means), deviance(constant), 1e-12 * float(share @ y)
+        return 1.0 - found / worst if worst > rounding else float(found <= rounding)
