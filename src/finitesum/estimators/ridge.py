@@ -11,10 +11,12 @@ from sklearn.utils.validation import validate_data
 from finitesum.arrays import Matrix, Vector
 from finitesum.constraints import Constraint
 from finitesum.estimators.base import X_CHECKS, checked_weights
+from finitesum.estimators.covariance import inverse_and_rank, residual_variance
 from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Squared
 from finitesum.methods.base import Method
+from finitesum.penalties import elastic_net
 from finitesum.quadratics import solve_spd
 
 
@@ -26,6 +28,7 @@ class Moments(NamedTuple):
     target_mean: float
     gram: Matrix  # (d, d)  sum_i s_i (x_i - mean)(x_i - mean)'
     pull: Vector  # (d,)  sum_i s_i (x_i - mean)(y_i - target_mean)
+    spread: float  # sum_i s_i (y_i - target_mean)^2
 
 
 def moments_of(X: Any, y: Vector, weights: Vector) -> Moments:
@@ -39,16 +42,17 @@ def moments_of(X: Any, y: Vector, weights: Vector) -> Moments:
     total = float(weights.sum())
     if total == 0.0:
         d = X.shape[1]
-        return Moments(0.0, np.zeros(d), 0.0, np.zeros((d, d)), np.zeros(d))
+        return Moments(0.0, np.zeros(d), 0.0, np.zeros((d, d)), np.zeros(d), 0.0)
     mean, target_mean = np.asarray(X.T @ weights, dtype=np.float64) / total, float(weights @ y) / total
     left = y - target_mean
+    spread = float(weights @ left**2)
     if scipy.sparse.issparse(X):
         X = X.astype(np.float64)
         gram = (X.T @ X.multiply(weights[:, None]).tocsr()).toarray() - total * np.outer(mean, mean)
-        return Moments(total, mean, target_mean, gram, np.asarray(X.T @ (weights * left)))
+        return Moments(total, mean, target_mean, gram, np.asarray(X.T @ (weights * left)), spread)
     centred = X - mean
     scaled = centred * weights[:, None]
-    return Moments(total, mean, target_mean, centred.T @ scaled, scaled.T @ left)
+    return Moments(total, mean, target_mean, centred.T @ scaled, scaled.T @ left, spread)
 
 
 def joined(one: Moments, other: Moments) -> Moments:
@@ -72,6 +76,7 @@ def joined(one: Moments, other: Moments) -> Moments:
         one.target_mean + share * rise,
         one.gram + other.gram + weight * np.outer(step, step),
         one.pull + other.pull + weight * rise * step,
+        one.spread + other.spread + weight * rise * rise,
     )
 
 
@@ -97,7 +102,7 @@ n_threads, callback, measure_every, standard_errors
     coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
 standard_errors_
         As in `LinearRegressor`. After `partial_fit`, `n_passes_` and `n_hessian_passes_` are 1 (each part was read once),
-        and there is no trace.
+        there is no trace, and standard errors are NaN as long as there are no more rows than variables.
 
     Examples
     --------
@@ -164,7 +169,8 @@ standard_errors_
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the model to these rows and all of the earlier calls together: exactly what `fit` finds on them.
 
-        The first call, and the first after `fit`, begins anew. d^2 numbers are kept, no rows.
+        The first call, and the first after `fit`, begins anew. d^2 numbers are kept, no rows. The normal equations are
+        solved whatever `solver` says.
 
         Parameters
         ----------
@@ -177,7 +183,8 @@ standard_errors_
         ValueError
             The model has an l1 penalty or a constraint: only the normal equations are known from parts.
         """
-        if (self.alpha > 0.0 and self.l1_ratio > 0.0) or self.constraint is not None:
+        self._check_parameters()
+        if elastic_net(self.alpha, self.l1_ratio).lasso() > 0.0 or self.constraint is not None:
             raise ValueError("partial_fit needs l1_ratio=0 and no constraint: use fit on all rows.")
         known: Moments | None = getattr(self, "_moments", None)
         X, y = validate_data(self, X, y, reset=known is None, y_numeric=True, **X_CHECKS)
@@ -201,3 +208,24 @@ standard_errors_
         self.intercept_ = float(seen.target_mean - seen.mean @ coef) if self.fit_intercept else 0.0
         self.optimality_ = float(np.linalg.norm(hessian @ coef - right))
         self.n_iter_, self.n_passes_, self.n_hessian_passes_, self.solver_ = 1, 1.0, 1.0, "newton"
+        missed = 0.0 if self.fit_intercept else float(seen.target_mean - seen.mean @ coef)
+        squares = max(seen.spread - 2.0 * float(seen.pull @ coef) + float(coef @ seen.gram @ coef), 0.0)
+        squares += seen.total * missed**2
+        self.objective_ = 0.5 * (squares / seen.total + self.alpha * float(coef @ coef))
+        for name in ("trace_", "cov_params_", "standard_errors_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        if self.standard_errors:
+            self._set_errors(squares)
+
+    def _set_errors(self, squares: float) -> None:
+        seen, d = self._moments, self._moments.mean.size
+        hessian = np.empty((d + 1, d + 1))
+        hessian[:d, :d] = seen.gram / seen.total + np.outer(seen.mean, seen.mean)
+        hessian[np.diag_indices(d)] += self.alpha
+        hessian[d, :d] = hessian[:d, d] = seen.mean
+        hessian[d, d] = 1.0
+        size = d + int(self.fit_intercept)
+        inverse, rank = inverse_and_rank(hessian[:size, :size])
+        variance = residual_variance(squares, seen.total, rank) if seen.total > rank else np.nan
+        self.cov_params_ = variance / seen.total * inverse
+        self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
