@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ class LogisticRegressionCV(LogisticRegressionMixin):
     cv : int, splitter or iterable of (train, test), optional
         What scikit-learn's `check_cv` takes; 5 stratified folds when left out.
     scoring : str or callable, optional
-        What scikit-learn's `check_scoring` takes; the accuracy when left out. Test rows count by their sample weights.
+        What scikit-learn's `check_scoring` takes; the accuracy when left out. Test rows count by their sample weights,
+        where the metric takes some. A C whose score is NaN in some fold is not chosen.
     l1_ratio, solver, step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, \
 warm_start, callback, measure_every, standard_errors
         As in `LogisticRegression`; callbacks watch the fit to all rows.
@@ -136,7 +138,7 @@ solver_, cov_params_, standard_errors_
 
         found = map_tasks(solve, range(len(folds)), self.n_threads)
         self.scores_ = np.stack([scores for _, scores in found])
-        self.C_ = float(self.Cs_[int(np.argmax(self.scores_.mean(axis=0)))])
+        self.C_ = float(self.Cs_[_best(self.scores_.mean(axis=0))])
         paths = [[self._unpacked([result.x]) for result in results] for results, _ in found]
         self.coefs_paths_ = np.array([[coef for coef, _ in path] for path in paths])
         self.intercepts_paths_ = np.array([[intercept for _, intercept in path] for path in paths])
@@ -166,7 +168,8 @@ solver_, cov_params_, standard_errors_
             return float(scorer(self, X, y, **routed.scorer.score))
         if params:
             raise ValueError(f"score has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
-        return float(scorer(self, X, y, **({} if sample_weight is None else {"sample_weight": sample_weight})))
+        takes_weights = sample_weight is not None and _takes_weights(scorer)
+        return float(scorer(self, X, y, **({"sample_weight": sample_weight} if takes_weights else {})))
 
     def get_metadata_routing(self) -> Any:
         """Return who receives which metadata: this estimator, the splitter, the scorer."""
@@ -221,11 +224,26 @@ solver_, cov_params_, standard_errors_
         return results, np.array(scores)
 
 
+def _best(means: Vector) -> int:
+    """Return the place of the largest mean score; what has no score is not chosen."""
+    known = ~np.isnan(means)
+    if not known.any():
+        raise ValueError(
+            "no C has a score in every fold: all means are NaN. Check scoring, and that folds hold what it needs."
+        )
+    if not known.all():
+        warnings.warn(
+            f"{int((~known).sum())} of {known.size} Cs have no score in some fold, and are not chosen.", stacklevel=4
+        )
+    return int(np.argmax(np.where(known, means, -np.inf)))
+
+
 def _rows_of(value: Any, rows: Any, n: int) -> Any:
     """Return the entries of these rows, where there is one for each."""
     return np.asarray(value)[rows] if value is not None and np.ndim(value) and len(value) == n else value
 
 
 def _takes_weights(scorer: Any) -> bool:
-    parameters = inspect.signature(scorer).parameters
+    """Tell whether a scorer, or the metric that it is made of, can weight rows."""
+    parameters = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
     return "sample_weight" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

@@ -27,6 +27,10 @@ from finitesum.multinomial import MultinomialProblem
 from finitesum.penalties import elastic_net
 from finitesum.problem import Problem
 from finitesum.secants import no_secants
+from finitesum.threads import limited_blas
+
+#: Parameters of `LogisticRegression` that would be ignored.
+NOT_OF_A_PATH = ("C", "warm_start", "callback", "measure_every", "standard_errors")
 
 
 class LogisticPath(NamedTuple):
@@ -89,11 +93,11 @@ def carried(problem: Any, last: Result) -> Result | None:
     return Result(x=state.x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
 
 
-def solve_path(estimator: Any, data: LabelledData, Cs: Vector) -> list[Result]:
+def solve_path(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | None = None) -> list[Result]:
     """Return the results for rising inverse strengths."""
     results: list[Result] = []
     first = _problem(estimator, data, float(Cs[0]))
-    method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol)
+    method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol, n_threads=n_threads)
     for C in Cs:
         problem = _with_alpha(first, alpha_of_C(float(C), data.total_weight), estimator.l1_ratio)
         earlier = carried(problem, results[-1]) if results else None
@@ -139,7 +143,8 @@ def logistic_path(X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, **
         Inverse strengths, or how many between 1e-4 and 1e4.
     sample_weight : array_like, shape (n,), optional
     **parameters
-        Those of `LogisticRegression`, without C.
+        Those of `LogisticRegression` that say what is solved and how: all but C, warm_start, callback, measure_every and
+        standard_errors.
 
     Returns
     -------
@@ -150,6 +155,8 @@ def logistic_path(X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, **
     ------
     ValueError
         Cs are not positive, or what `LogisticRegression` raises.
+    TypeError
+        A parameter means nothing for a path.
 
     Examples
     --------
@@ -157,10 +164,16 @@ def logistic_path(X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, **
     >>> path.coefs[:, 0, 0].round(4)
     array([0.0889, 0.4529])
     """
+    meaningless = [name for name in NOT_OF_A_PATH if name in parameters]
+    if meaningless:
+        raise TypeError(
+            f"logistic_path has no {', '.join(meaningless)}. Cs are the strengths; for the rest fit one model."
+        )
     estimator = LogisticRegression(**parameters)
     inverse = as_Cs(Cs)
     data = estimator._labelled(X, y, sample_weight)
-    results = solve_path(estimator, data, inverse)
+    with limited_blas(estimator.n_threads):
+        results = solve_path(estimator, data, inverse, estimator.n_threads)
     for result in results:
         estimator._warn(result)
     unpacked = [estimator._unpacked([result.x]) for result in results]
