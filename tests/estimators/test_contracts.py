@@ -180,6 +180,16 @@ def test_a_warm_start_on_the_same_data_goes_on_with_the_solvers_memory():
     assert np.abs(model.coef_ - whole.coef_).max() < 1e-6
 
 
+def test_a_warm_start_goes_on_from_the_scale_that_was_found():
+    X, y = data()
+    model = HuberRegressor(scale="joint", warm_start=True, solver="newton").fit(X, y + X[:, 0])
+    cold, scale = model.n_passes_, model.scale_
+    assert model.fit(X, y + X[:, 0]).n_passes_ < 0.2 * cold
+    assert model.scale_ == pytest.approx(scale, rel=1e-7)
+    assert model.optimality_ <= model.tol
+    assert model.fit(X, 1e-9 * (y + X[:, 0])).scale_ == pytest.approx(1e-9 * scale, rel=1e-3)  # from far above
+
+
 def test_a_warm_start_with_coefficients_that_were_changed_starts_from_them():
     X, y = data()
     model = LogisticRegression(warm_start=True, **CHEAP).fit(X, y)

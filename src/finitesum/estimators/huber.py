@@ -35,7 +35,7 @@ from finitesum.methods.base import Method
 from finitesum.penalties import elastic_net
 from finitesum.problem import Problem
 
-#: Scales that are tried at most, and the smallest one, in units of the first.
+#: Scales that are tried at most, and the smallest one, in units of the standard deviation of the targets.
 MOST_SCALES, SMALLEST_SCALE = 60, 1e-6
 
 
@@ -162,10 +162,11 @@ n_threads, callback, measure_every
 
     def _fit_jointly(self, X: Any, y: Vector, weights: Vector | None) -> None:
         shares = np.full(y.size, 1.0 / y.size) if weights is None else weights / weights.sum()
-        search = _ScaleSearch(first=self._first_scale(y, shares))
+        points = self._starts_for_scale(X)
+        spread = self._first_scale(y, shares)
+        search = _ScaleSearch(spread, first=spread if points is None else self.scale_)
         tasks = FitTasks(self, X, y, weights, 1)
         callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
-        points = self._starts_for_scale(X)
         tried: list[Result] = []
         while True:
             sigma = search.next_scale()
@@ -236,10 +237,10 @@ n_threads, callback, measure_every
 class _ScaleSearch:
     """Finds the zero of a rising function of the scale: secants in log sigma within a bracket, else its middle."""
 
-    def __init__(self, first: float) -> None:
-        self._low, self._high = math.log(first) + math.log(SMALLEST_SCALE), math.inf
+    def __init__(self, spread: float, first: float) -> None:
+        self._low, self._high = math.log(spread) + math.log(SMALLEST_SCALE), math.inf
         self._seen: list[tuple[float, float]] = []  # log sigma, slope
-        self._next = math.log(first)
+        self._next = max(math.log(first), self._low)
 
     def next_scale(self) -> float:
         """Return the scale to try."""
