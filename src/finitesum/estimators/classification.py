@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from finitesum.arrays import Indices, Matrix, Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights, rows_and_intercepts
-from finitesum.losses import Loss
+from finitesum.estimators.solvers import AnyProblem
+from finitesum.losses import Logistic, Loss
 from finitesum.problem import Problem
 from finitesum.rows import as_rows
 
@@ -107,6 +110,27 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
             )
             for k in positives
         ]
+
+    def _warn_if_separated(self, data: LabelledData, problem: AnyProblem) -> None:
+        """Warn where a logistic model tells all rows right and nothing penalises it: larger ones are better still."""
+        if isinstance(problem, Problem) and not isinstance(problem.loss, Logistic):
+            return  # other losses of rows told right are 0 from some size on
+        if problem.is_constrained or problem.penalty.ridge() > 0.0 or problem.penalty.lasso() > 0.0:
+            return
+        counted = data.weights > 0.0
+        scores, codes = np.asarray(data.X @ self.coef_.T + self.intercept_)[counted], data.codes[counted]
+        own = codes[:, None] == (np.arange(scores.shape[1]) if scores.shape[1] > 1 else 1)
+        if isinstance(problem, Problem):  # of one class against the rest, each
+            separated = (np.where(own, scores, -scores) > 0.0).all(axis=0).any()
+        else:
+            separated = (scores[own] > np.where(own, -np.inf, scores).max(axis=1)).all()
+        if separated:
+            warnings.warn(
+                f"{type(self).__name__}: the classes are separated and the coefficients not penalised, so that the larger "
+                "ones are the better: those found depend on tol, and standard errors mean nothing. Penalise them.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
         return rows_and_intercepts(points, fit_intercept=self.fit_intercept)

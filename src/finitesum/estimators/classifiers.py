@@ -90,7 +90,8 @@ class LinearClassifier(LinearClassifierMixin):
     Warns
     -----
     ConvergenceWarning
-        A run ended short of `tol`, with the reached and the asked value.
+        A run ended short of `tol`, with the reached and the asked value. Or the loss is logistic, nothing penalises the
+        coefficients, and classes are separated.
 
     Examples
     --------
@@ -152,7 +153,9 @@ class LinearClassifier(LinearClassifierMixin):
         """
         loss = _checked_loss(self.loss)
         data = self._labelled(X, y, sample_weight)
-        self._run(self._problems(data, loss, self.alpha), (data.X, y, sample_weight))
+        problems = self._problems(data, loss, self.alpha)
+        self._run(problems, (data.X, y, sample_weight))
+        self._warn_if_separated(data, problems[0])
         return self
 
     @available_if(_has_probabilities)

@@ -112,7 +112,7 @@ n_threads, callback, measure_every
     Warns
     -----
     ConvergenceWarning
-        A run ended short of `tol`, with the reached and the asked value.
+        A run ended short of `tol`, with the reached and the asked value. Or C is infinite and the classes are separated.
 
     Examples
     --------
@@ -174,5 +174,6 @@ n_threads, callback, measure_every
         data = self._labelled(X, y, sample_weight)
         problems = self._problems_of(data, alpha_of_C(self.C, data.total_weight))
         (result,) = self._run(problems, (data.X, y, sample_weight))
+        self._warn_if_separated(data, problems[0])
         self._note_errors(problems[0], result, data.total_weight)
         return self

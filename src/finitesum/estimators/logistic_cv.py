@@ -148,6 +148,7 @@ solver_, cov_params_, standard_errors_
                 self._warn(result)
         problems = self._problems_of(data, alpha_of_C(self.C_, data.total_weight))
         (final,) = self._run(problems, (data.X, y, sample_weight))
+        self._warn_if_separated(data, problems[0])
         self._note_errors(problems[0], final, data.total_weight)
         return self
 
