@@ -377,6 +377,9 @@ def test_probabilities_only_where_there_are_some():
     model = LinearClassifier(**CHEAP).fit(X, y)
     assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert np.array_equal(model.classes_[model.predict_proba(X).argmax(axis=1)], model.predict(X))
+    model.intercept_ = np.array([-2000.0, -2001.0, -3000.0])  # far from every class
+    far = model.predict_proba(np.zeros((1, 4)))
+    assert far == pytest.approx(np.array([[1.0, np.exp(-1.0), 0.0]]) / (1.0 + np.exp(-1.0)))
 
 
 def test_importing_an_estimator_loads_nothing_heavy():

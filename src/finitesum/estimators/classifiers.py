@@ -167,7 +167,8 @@ class LinearClassifier(LinearClassifierMixin):
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return sigmoid_columns(scores)
-        shares = np.exp(-np.logaddexp(0.0, -scores))
+        logs = -np.logaddexp(0.0, -scores)
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))  # where all of them would be 0 else
         return shares / shares.sum(axis=1, keepdims=True)
 
 
