@@ -63,7 +63,7 @@ class LinearClassifier(LinearClassifierMixin):
     warm_start : bool
         Start from the last solution; on the same data, also from all that the solver remembers.
     n_threads : int, optional
-        Threads: for classes at once, or inside BLAS.
+        Threads: for classes at once; for a single problem inside the solver, where it has some, and inside BLAS.
     callback : callable, optional
         ``callback(intermediate_result)`` after each pass; a true answer ends the run.
     measure_every : int >= 0

@@ -39,9 +39,9 @@ def as_solver(
     step_size : float or "auto"
     problem : Problem or MultinomialProblem
     tol : float >= 0
-        The optimality that will be asked for, which "auto" looks at.
+        The optimality that will be asked for, at which "auto" and some methods look.
     n_threads : int, optional
-        Threads that "auto" may use.
+        Threads that the method may use.
 
     Raises
     ------
@@ -75,11 +75,12 @@ def as_solver(
         return method
     if not _is_offered(name, problem):
         raise ValueError(_refusal(solver, problem))
-    if step_size == "auto":
-        return _made(name, problem)
-    if "step_size" not in _class(name, problem).__dataclass_fields__:
+    known = _class(name, problem).__dataclass_fields__
+    if step_size != "auto" and "step_size" not in known:
         raise ValueError(f'solver {name} has no step size: leave step_size at "auto", got {step_size!r}.')
-    return _made(name, problem, step_size=step_size)
+    options = {"step_size": step_size, "target": max(tol, 1e-14), "n_threads": n_threads or 1}
+    made: Method = _class(name, problem)(**{key: value for key, value in options.items() if key in known})
+    return made
 
 
 def offered(problem: AnyProblem) -> list[str]:
@@ -116,11 +117,6 @@ def _is_offered(name: str, problem: AnyProblem) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _made(name: str, problem: AnyProblem, **options: Any) -> Method:
-    made: Method = _class(name, problem)(**options)
-    return made
 
 
 def _class(name: str, problem: AnyProblem) -> Any:
