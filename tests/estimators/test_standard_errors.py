@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
-from finitesum import LinearRegressor, LogisticRegression, PoissonRegressor, Ridge
+from finitesum import LinearRegressor, LogisticRegression, PoissonRegressor, Problem, Ridge
+from finitesum.estimators.covariance import covariance_at
 
 SETTINGS = {"solver": "newton", "tol": 1e-12, "standard_errors": True}
 GROUPS = np.array([[0.0], [0.0], [1.0], [1.0]])
@@ -47,6 +49,44 @@ def test_the_difference_of_means_is_that_of_the_t_test(cls):
     pooled = (11 * one.var() + 7 * two.var()) / (11 + 7 - 2)
     assert model.coef_[0] == pytest.approx(two.mean() - one.mean(), rel=1e-9)
     assert model.standard_errors_ == pytest.approx(np.sqrt(pooled * np.array([1 / 11 + 1 / 7, 1 / 11])), rel=1e-9)
+
+
+@pytest.mark.parametrize("mean", [1e3, 1e6, 1e8])
+@pytest.mark.parametrize("part", [False, True])
+def test_columns_far_from_0_lose_no_digits(part, mean):
+    """Standard errors of coefficients do not depend on where the columns' 0 is."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-8, 9, (200, 2)).astype(float)  # numbers that moving by the mean leaves exact
+    y = X @ [1.0, -1.0] + rng.standard_normal(200)
+    if part:
+        near, far = (Ridge(alpha=0.0, standard_errors=True).partial_fit(Z, y) for Z in (X, X + mean))
+        assert far.standard_errors_[:2] == pytest.approx(near.standard_errors_[:2], rel=1e-7)
+    else:
+        signs = np.where(y > 0.0, 1.0, -1.0)
+        point = np.array([0.5, -0.25, 0.125])
+        moved = np.append(point[:2], point[2] - mean * point[:2].sum())
+        near, far = (
+            covariance_at(Problem.linear(Z, signs, fit_intercept=True), at, 200.0)
+            for Z, at in ((X, point), (X + mean, moved))
+        )
+        assert far[:2, :2] == pytest.approx(near[:2, :2], rel=1e-6)
+        back = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [mean, mean, 1.0]])  # the intercept at the columns' old 0
+        if mean <= 1e3:
+            assert back @ far @ back.T == pytest.approx(near, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("part", [False, True])
+def test_a_constant_column_shares_with_the_intercept_what_cannot_be_told(part, form):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((300, 2)), np.full(300, 5.1)])
+    y = X[:, 0] + rng.standard_normal(300)
+    model = Ridge(alpha=0.0, standard_errors=True)
+    model = model.partial_fit(form(X), y) if part else model.fit(form(X), y)
+    Z = np.column_stack([X, np.ones(300)])
+    residuals = y - model.predict(X)
+    expected = np.linalg.pinv(Z.T @ Z, rcond=1e-12) * (residuals @ residuals) / (300 - 3)
+    assert model.cov_params_ == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 def test_class_weights_count_as_observations():

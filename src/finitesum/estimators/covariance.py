@@ -8,6 +8,8 @@ penalty holds at 0 are not free: their rows and columns are NaN.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from scipy.linalg import eigh, qr
 
@@ -16,10 +18,17 @@ from finitesum.losses import Huber, Squared
 from finitesum.multinomial import MultinomialProblem, full_hessian, probabilities, scores_at
 from finitesum.problem import Problem
 from finitesum.quadratics import hessian_of
+from finitesum.rows import to_matrix
 from finitesum.snapshot import take_snapshot
 
 #: Eigenvalues of the scaled Hessian that are smaller than this times the largest are rounding errors of sums over the rows.
 ROUNDING = 1e-13
+
+#: Columns whose standard deviation is smaller than this times their mean are constant.
+CONSTANT = 1e-12
+
+#: Rows that are centred at a time.
+BLOCK = 8192
 
 
 def hessian_at(problem: Problem | MultinomialProblem, x: Vector) -> Matrix:
@@ -65,6 +74,82 @@ def inverse_and_rank(hessian: Matrix) -> tuple[Matrix, int]:
     return (roots / values) @ roots.T, int(values.size - missing.sum())
 
 
+def centred_gram(gram: Matrix, mean: Vector, total: float) -> Matrix:
+    """Return sum_i s_i (x_i - mean)(x_i - mean)' from sum_i s_i x_i x_i', with 0 where only rounding errors are left.
+
+    Examples
+    --------
+    >>> centred_gram(np.array([[10.0, 12.0], [12.0, 18.0]]), np.array([2.0, 3.0]), 2.0)
+    array([[2., 0.],
+           [0., 0.]])
+    """
+    centred: Matrix = gram - total * np.outer(mean, mean)
+    constant = np.diagonal(centred) <= ROUNDING * np.diagonal(gram)
+    centred[constant], centred[:, constant] = 0.0, 0.0
+    return centred
+
+
+class Centred(NamedTuple):
+    """The Hessian of the losses where columns are centred by the mean that makes the intercept independent of them."""
+
+    gram: Matrix  # (d, d)
+    mean: Vector  # (d,)
+    curvature: float  # of the intercept
+
+
+def with_intercept(centred: Centred, ridge: float) -> tuple[Matrix, int]:
+    """Return the inverse Hessian of coefficients and intercept, with an l2 penalty, and its rank.
+
+    Columns far from 0 lose no digits: for centred columns the intercept is b + mean'w, and independent of w.
+
+    Examples
+    --------
+    >>> with_intercept(Centred(np.array([[2.0]]), np.array([3.0]), 1.0), 0.0)
+    (array([[ 0.5, -1.5],
+           [-1.5,  5.5]]), 2)
+    """
+    gram, mean, curvature = centred.gram.copy(), centred.mean, centred.curvature
+    constant = np.diagonal(gram) <= curvature * (CONSTANT * mean) ** 2
+    gram[constant], gram[:, constant] = 0.0, 0.0
+    hessian = gram + ridge * np.eye(mean.size)
+    inverse, rank = inverse_and_rank(hessian)
+    if rank == mean.size and curvature > 0.0:
+        cross = inverse @ mean
+        corner = np.array([[1.0 / curvature + mean @ cross]])
+        return np.block([[inverse, -cross[:, None]], [-cross[None, :], corner]]), rank + 1
+    side = curvature * mean
+    return inverse_and_rank(
+        np.block([[hessian + np.outer(side, mean), side[:, None]], [side[None, :], np.array([[curvature]])]])
+    )
+
+
+def _centred_at(problem: Problem, x: Vector) -> Centred:
+    curvatures = problem.weights * take_snapshot(problem, x).curvatures
+    total, X = float(curvatures.sum()), to_matrix(problem.rows)
+    scale = 1.0 / total if total > 0.0 else 0.0
+    if problem.rows.is_sparse():  # their columns are mostly 0: not far from 0
+        whole = hessian_at(problem, x)
+        mean: Vector = scale * whole[-1, :-1]
+        gram = whole[:-1, :-1] - problem.penalty.ridge() * np.eye(mean.size)
+        return Centred(centred_gram(gram, mean, total), mean, total)
+    blocks = [slice(k, k + BLOCK) for k in range(0, problem.n_rows, BLOCK)]
+    mean = scale * np.sum([curvatures[block] @ X[block] for block in blocks], axis=0)
+    gram = np.zeros((mean.size, mean.size))
+    for block in blocks:
+        rows = X[block] - mean
+        gram += (rows * curvatures[block, None]).T @ rows
+    return Centred(gram, mean, total)
+
+
+def _inverse_at(problem: Problem | MultinomialProblem, x: Vector, free: Any) -> tuple[Matrix, int]:
+    """Return the inverse Hessian of the free variables and its rank."""
+    if isinstance(problem, Problem) and problem.has_intercept:
+        gram, mean, curvature = _centred_at(problem, x)
+        some = free[:-1]
+        return with_intercept(Centred(gram[np.ix_(some, some)], mean[some], curvature), problem.penalty.ridge())
+    return inverse_and_rank(hessian_at(problem, x)[np.ix_(free, free)])
+
+
 def covariance_at(
     problem: Problem | MultinomialProblem, x: Vector, total_weight: float, objective: float | None = None
 ) -> Matrix:
@@ -96,7 +181,7 @@ def covariance_at(
     free = np.ones(problem.dim, dtype=bool)
     if problem.penalty.lasso() > 0.0:
         free[: problem.rows.n_columns] = x[: problem.rows.n_columns] != 0.0
-    inverse, rank = inverse_and_rank(hessian_at(problem, x)[np.ix_(free, free)])
+    inverse, rank = _inverse_at(problem, x, free)
     dispersion = 1.0
     if objective is not None and isinstance(problem, Problem) and isinstance(problem.loss, Squared):
         penalised = sum(problem.penalty.penalty_value(float(value)) for value in x[: problem.rows.n_columns])

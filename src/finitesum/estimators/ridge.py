@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from finitesum.arrays import Matrix, Vector
 from finitesum.constraints import Constraint
 from finitesum.estimators.base import X_CHECKS, checked_weights
-from finitesum.estimators.covariance import inverse_and_rank, residual_variance
+from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
 from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Squared
@@ -48,7 +48,7 @@ def moments_of(X: Any, y: Vector, weights: Vector) -> Moments:
     spread = float(weights @ left**2)
     if scipy.sparse.issparse(X):
         X = X.astype(np.float64)
-        gram = (X.T @ X.multiply(weights[:, None]).tocsr()).toarray() - total * np.outer(mean, mean)
+        gram = centred_gram((X.T @ X.multiply(weights[:, None]).tocsr()).toarray(), mean, total)
         return Moments(total, mean, target_mean, gram, np.asarray(X.T @ (weights * left)), spread)
     centred = X - mean
     scaled = centred * weights[:, None]
@@ -218,14 +218,12 @@ standard_errors_
             self._set_errors(squares)
 
     def _set_errors(self, squares: float) -> None:
-        seen, d = self._moments, self._moments.mean.size
-        hessian = np.empty((d + 1, d + 1))
-        hessian[:d, :d] = seen.gram / seen.total + np.outer(seen.mean, seen.mean)
-        hessian[np.diag_indices(d)] += self.alpha
-        hessian[d, :d] = hessian[:d, d] = seen.mean
-        hessian[d, d] = 1.0
-        size = d + int(self.fit_intercept)
-        inverse, rank = inverse_and_rank(hessian[:size, :size])
+        seen = self._moments
+        if self.fit_intercept:
+            inverse, rank = with_intercept(Centred(seen.gram / seen.total, seen.mean, 1.0), float(self.alpha))
+        else:
+            gram = seen.gram / seen.total + np.outer(seen.mean, seen.mean)
+            inverse, rank = inverse_and_rank(gram + self.alpha * np.eye(seen.mean.size))
         variance = residual_variance(squares, seen.total, rank) if seen.total > rank else np.nan
         self.cov_params_ = variance / seen.total * inverse
         self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
