@@ -1,5 +1,7 @@
 """Newton-CG: its oracle step by step, wide data, its counts."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,7 +9,8 @@ from contracts.problems import make_pair
 from oracles import lazy_newton as oracle
 
 from finitesum import Problem, minimize
-from finitesum.constraints import L1Ball
+from finitesum.constraints import L1Ball, L2Ball
+from finitesum.measures import evaluate
 from finitesum.methods.auto import choose
 from finitesum.methods.base import require_suited
 from finitesum.methods.newton_cg import NewtonCG
@@ -49,12 +52,46 @@ def test_solves_wide_sparse_problems_and_is_taken_for_them():
     np.testing.assert_allclose(one.x, reference.x, atol=1e-5)
 
 
-@pytest.mark.parametrize("more", [{"l1_ratio": 0.5, "alpha": 1e-3}, {"constraint": L1Ball(1.0)}])
-def test_what_it_cannot_treat_goes_to_methods_that_can(more):
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("loss", ["logistic", "squared", "poisson", "huber"])
+@pytest.mark.parametrize("more", [{}, {"weighted": True, "intercept": True, "form": "csr32"}])
+def test_l1_penalties_are_minimised_to_their_optimality_conditions(seed, loss, more):
+    problem, F = make_pair(loss=loss, n=60, d=15, alpha=0.1, l1_ratio=0.6, seed=seed, **more)
+    result = minimize(problem, method="newton-cg", tol=1e-11, max_iter=3000)
+    assert result.success
+    slope = F.gradient(result.x)
+    assert np.abs(result.x - F.prox(result.x - slope, 1.0)).max() <= 1e-11
+    assert np.count_nonzero(result.x) < problem.dim  # some are exactly 0
+
+
+def test_with_an_l1_penalty_f_never_rises():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((40, 100)) * np.logspace(0, 3, 100)  # separable, and badly scaled
+    problem = Problem.linear(X, np.sign(X[:, 0]), alpha=1e-4, l1_ratio=0.9)
+    method = NewtonCG(first_rows=40)
+    state = method.init(problem, np.zeros(100))
+    values = []
+    for _ in range(40):
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
+        values.append(evaluate(problem, state.x).objective)
+    assert all(b <= a * (1 + 1e-12) for a, b in pairwise(values))
+    assert values[-1] < 0.1 * values[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({"l1_ratio": 0.5, "alpha": 1e-3}, "newton-cg"),
+        ({"l1_ratio": 1.0, "alpha": 1e-3}, "working-set-newton"),
+        ({"constraint": L1Ball(1.0)}, "working-set-newton"),
+        ({"constraint": L2Ball(1.0)}, "acc-svrg"),
+    ],
+)
+def test_penalties_and_sets_on_wide_data_go_to_methods_that_treat_them(more, name):
     X = sp.random_array((100, 30_000), density=1e-3, rng=np.random.default_rng(0), format="csr")
     problem = Problem.linear(X, np.repeat([-1.0, 1.0], 50), **more)
     method = choose(problem).method
-    assert method.name not in ("newton-cg", "lazy-newton")
+    assert method.name == name
     require_suited(method, problem)
 
 

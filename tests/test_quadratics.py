@@ -5,7 +5,8 @@ import pytest
 from contracts.problems import make_pair
 from oracles import newton_type as oracle
 
-from finitesum.quadratics import hessian_of, minimise_model, solve_spd
+from finitesum.faces import solve_spd
+from finitesum.quadratics import hessian_of, minimise_model
 
 
 def random_model(rng, d, rank=None):

@@ -15,11 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.measures import surrogate_optimality
 from finitesum.problem import Problem
-from finitesum.sweeps import ShortVector, add_gradients, line_through, slope_along
+from finitesum.sweeps import ShortVector, add_gradients, line_through, objective, slope_along
 
 #: Rows of the first sample, and by how much a sample outgrows the one before.
 FIRST_ROWS, GROWTH = 2000, 4
+
+#: By how much sums over many rows may differ where F is the same.
+ROUNDING = 1e-9
 
 #: Looks at a line, at most.
 MOST_LOOKS = 40
@@ -120,3 +124,20 @@ def search(problem: Problem, sample: Sample, x: Vector, way: Vector, first: floa
             high = t
         t = 4.0 * t if high == math.inf else (math.sqrt(low * high) if low > 0.0 else 0.25 * high)
     return low if low > 0.0 else t
+
+
+def falls(problem: Problem, x: Vector, end: Vector, gradient: Vector, optimality: float, n_threads: int) -> bool:
+    """Tell whether F is lower at the end of a step than at x, given the gradient of the smooth part at the end.
+
+    F(end) - F(x) <= gradient'(end - x) + l1 (||end||_1 - ||x||_1) where F is convex; where that is positive although the
+    optimality shrank, which was `optimality` at x, F itself is looked at.
+    """
+    penalised = slice(problem.rows.n_columns)
+    norms = float(np.abs(end[penalised]).sum() - np.abs(x[penalised]).sum())
+    rise = float(gradient @ (end - x)) + problem.penalty.lasso() * norms
+    if rise <= 0.0:
+        return True
+    if not surrogate_optimality(problem, end, gradient) < 0.9 * optimality:
+        return False
+    before = objective(problem, x, n_threads)
+    return objective(problem, end, n_threads) <= before + ROUNDING * abs(before)

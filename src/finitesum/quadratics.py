@@ -2,8 +2,8 @@
 
 * smooth: the Cholesky factor of H, O(d^3);
 * an l1 penalty: coordinate descent finds signs, the Cholesky factor on the support then gives the minimiser that belongs to
-  them; exact as soon as the signs are;
-* a constraint: accelerated projected gradients with restarts, to a tolerance.
+  them (`finitesum.faces`); exact as soon as the signs are;
+* a constraint: accelerated projected gradients with restarts find the face, on which a Cholesky factor ends as well.
 
 A matrix H that is not positive definite to working accuracy (no ridge and too few rows, a loss that is flat far out) is
 shifted by the smallest 1e-12, 1e-10, ... of its largest diagonal entry that makes it so.
@@ -14,37 +14,26 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve, eigvalsh
+from scipy.linalg import blas, eigvalsh
+from scipy.sparse.linalg import eigsh
 
 from finitesum.arrays import Matrix, Vector
+from finitesum.constraints import L1Ball
+from finitesum.constraints.boxes import Intervals
+from finitesum.faces import brought_back, change, face_of, is_tight, leaves_face, on_face, solve_spd, step_on
 from finitesum.jit import kernel, kernel_part
-from finitesum.measures import prox_in_place, prox_step
+from finitesum.measures import prox_step
 from finitesum.problem import LinearSum, Problem
 from finitesum.rows import to_matrix
 
-#: Sweeps of coordinate descent between two looks at the support.
-SWEEPS = 5
+#: Sweeps of coordinate descent, and projected gradient steps, between two factors on a face: of about the same cost.
+SWEEPS, GRADIENT_STEPS = 20, 40
+
+#: Fewer variables than this have their eigenvalues computed exactly.
+FEW = 200
 
 #: Rounds of sweeps, and projected gradient steps, that a model gets at most.
-MOST_ROUNDS, MOST_STEPS = 200, 10_000
-
-
-def solve_spd(hessian: Matrix, right: Vector) -> Vector:
-    """Return H^-1 right for a finite symmetric H >= 0, given by its lower triangle (a shifted H where it is not > 0).
-
-    Examples
-    --------
-    >>> solve_spd(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([3.0, 3.0]))
-    array([1., 1.])
-    """
-    shift = 0.0
-    while True:
-        try:
-            matrix = hessian.T if shift == 0.0 else hessian.T + shift * np.eye(right.size)
-            solution: Vector = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
-            return solution
-        except LinAlgError:
-            shift = 100.0 * shift or 1e-12 * float(np.diagonal(hessian).max()) or 1.0
+MOST_ROUNDS, MOST_STEPS = 100, 10_000
 
 
 @kernel_part
@@ -58,69 +47,114 @@ def _move(hessian: Matrix, x: Vector, gradient: Vector, j: int, target: float) -
 
 
 @kernel
-def _sweep(linear_sum: LinearSum, hessian: Matrix, x: Vector, gradient: Vector, n_sweeps: int) -> None:
-    """Minimise the model along one coordinate after the other; gradient = g + H (x - y) is kept up."""
+def _sweep(
+    hessian: Matrix, x: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, n_sweeps: int
+) -> None:
+    """Minimise model + sum_j thresholds_j |x_j| between the bounds along one coordinate after the other.
+
+    gradient = g + H (x - y) is kept up.
+    """
     for _ in range(n_sweeps):
         for j in range(x.size):
             curvature = hessian[j, j]
             if curvature > 0.0:
                 target = x[j] - gradient[j] / curvature
-                if j < linear_sum.n_penalised:
-                    target = linear_sum.penalty.prox_at(target, 1.0 / curvature)
-                _move(hessian, x, gradient, j, target)
+                threshold = thresholds[j] / curvature
+                target = max(target - threshold, 0.0) + min(target + threshold, 0.0)
+                _move(hessian, x, gradient, j, min(max(target, lower[j]), upper[j]))
 
 
-@kernel
-def _mapping_size(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
+def _mapping_size(problem: Problem, x: Vector, gradient: Vector) -> float:
     """Return ||x - prox(x - gradient)||_inf."""
-    moved = x - gradient
-    prox_in_place(linear_sum, moved, 1.0)
-    return np.abs(x - moved).max()  # type: ignore[no-any-return]
+    return float(np.abs(x - prox_step(problem, x, gradient, 1.0)).max())
 
 
-def _on_support(problem: Problem, hessian: Matrix, x: Vector, gradient: Vector) -> Vector:
-    """Return the minimiser of the model among points with the signs of x, or where the way there first meets a zero."""
-    n_penalised = problem.rows.n_columns
-    free = x != 0.0
-    free[n_penalised:] = True
-    support = np.flatnonzero(free)
-    if support.size == 0:
-        return x
-    slope = gradient[support] + problem.penalty.lasso() * np.where(support < n_penalised, np.sign(x[support]), 0.0)
-    step = solve_spd(hessian[np.ix_(support, support)], -slope)
-    start = x[support]
-    crossing = (support < n_penalised) & (start * (start + step) <= 0.0)
-    way = np.min(-start[crossing] / step[crossing], initial=1.0)
-    end = start + way * step
-    end[crossing & (np.abs(end) <= 1e-15 * np.abs(start))] = 0.0
-    moved = x.copy()
-    moved[support] = end
-    return moved
+def _thresholds(problem: Problem, x: Vector, slope: Vector) -> Vector:
+    """Return the weight of each |x_j|: that of the l1 penalty, or the multiplier of an l1 ball as x and slope have it."""
+    n_columns = problem.rows.n_columns
+    thresholds = np.zeros(x.size)
+    thresholds[:n_columns] = problem.penalty.lasso()
+    if isinstance(problem.constraint, L1Ball) and is_tight(problem.constraint, x[:n_columns]):
+        multiplier = max(-float(slope[:n_columns] @ x[:n_columns]) / problem.constraint.radius, 0.0)
+        thresholds[:n_columns] = multiplier
+        if problem.constraint.weights is not None:
+            thresholds[:n_columns] *= problem.constraint.weights
+    return thresholds
 
 
-def _minimise_l1(problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
-    x = y
-    for k in range(MOST_ROUNDS):
+def _minimise_on_faces(
+    problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
+) -> tuple[Vector, bool]:
+    """Return what coordinate descent and steps on faces come to, and whether that is the minimiser."""
+    x, slope = y, gradient
+    lower, upper = np.full(x.size, -np.inf), np.full(x.size, np.inf)
+    if isinstance(problem.constraint, Intervals):
+        n_columns = problem.rows.n_columns
+        lower[:n_columns], upper[:n_columns] = problem.constraint.bounds()
+    for _ in range(MOST_ROUNDS):
+        thresholds = _thresholds(problem, x, slope)
+        if leaves_face(problem, x, slope, thresholds):
+            x, slope = x.copy(), slope.copy()
+            _sweep(hessian, x, slope, thresholds, lower, upper, SWEEPS)
+        x = on_face(problem, hessian, x, slope)
         slope = gradient + hessian @ (x - y)
-        if k > 0 and not _mapping_size(problem.view, x, slope) > tolerance:
-            break
-        if k % 2 == 0:
-            x = _on_support(problem, hessian, x, slope)  # often all there is to do: signs seldom change
-        else:
-            x = x.copy()
-            _sweep(problem.view, hessian, x, slope, SWEEPS)
-    return x
+        if not _mapping_size(problem, x, slope) > tolerance:
+            return x, True
+    return x, False
+
+
+def _minimise_on_ball(
+    problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
+) -> tuple[Vector, bool]:
+    """Return what coordinate descent with the ball's multiplier and steps on faces come to, and whether that is it.
+
+    Sweeps leave the ball; the plane on which its sum is the radius, for the signs that they found, brings x back.
+    """
+    x, slope = y, gradient
+    bounds = np.full(x.size, np.inf)
+    for _ in range(MOST_ROUNDS):
+        if not _mapping_size(problem, x, slope) > tolerance:
+            return x, True
+        thresholds = _thresholds(problem, x, slope)
+        end, ahead = x.copy(), slope.copy()
+        if leaves_face(problem, x, slope, thresholds):
+            _sweep(hessian, end, ahead, thresholds, -bounds, bounds, SWEEPS)
+        outside = not problem.constraint.contains(end[: problem.rows.n_columns])
+        face = face_of(problem, end, ahead, tight=bool(thresholds.any()) or outside)
+        swept = end.copy()
+        end[face.free] += step_on(problem, hessian, end, ahead, face)
+        end = brought_back(problem, swept, end)
+        if not change(problem, hessian, x, end, slope) < 0.0:
+            end = on_face(problem, hessian, x, slope)
+            if end is x:
+                break
+        x = end
+        slope = gradient + hessian @ (x - y)
+    return x, False
+
+
+def _largest_eigenvalue(hessian: Matrix) -> float:
+    """Return the largest eigenvalue, or a little more."""
+    if hessian.shape[0] < FEW:
+        return float(eigvalsh(hessian, check_finite=False)[-1])
+    start = np.ones(hessian.shape[0])
+    return 1.05 * float(eigsh(hessian, 1, v0=start, tol=1e-2, return_eigenvectors=False)[0])
 
 
 def _minimise_constrained(problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
-    largest = float(eigvalsh(hessian, check_finite=False)[-1])
+    largest = _largest_eigenvalue(hessian)
     step_size = 1.0 / largest if largest > 0.0 else 1.0
     x = point = y
     t = 1.0
-    for _ in range(MOST_STEPS):
+    for k in range(MOST_STEPS):
         moved = prox_step(problem, point, gradient + hessian @ (point - y), step_size)
         if not np.abs(point - moved).max() > tolerance * min(step_size, 1.0):
-            return moved
+            return on_face(problem, hessian, moved, gradient + hessian @ (moved - y))
+        if k % GRADIENT_STEPS == GRADIENT_STEPS - 1:
+            ended = on_face(problem, hessian, moved, gradient + hessian @ (moved - y))
+            if ended is not moved:
+                x, point, t = ended, ended, 1.0
+                continue
         restart = np.dot(point - moved, moved - x) > 0.0
         t_next = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
         point = moved if restart else moved + (t - 1.0) / t_next * (moved - x)
@@ -153,9 +187,13 @@ def minimise_model(problem: Problem, hessian: Matrix, gradient: Vector, y: Vecto
         return y - solve_spd(hessian, gradient)
     rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
     tolerance = max(tolerance, rounding)
-    if problem.is_constrained:
-        return _minimise_constrained(problem, hessian, gradient, y, tolerance)
-    return _minimise_l1(problem, hessian, gradient, y, tolerance)
+    x, is_done = y, False
+    if isinstance(problem.constraint, Intervals | L1Ball):
+        on_faces = _minimise_on_ball if isinstance(problem.constraint, L1Ball) else _minimise_on_faces
+        x, is_done = on_faces(problem, hessian, gradient, y, tolerance)
+    if is_done or not problem.is_constrained:
+        return x
+    return _minimise_constrained(problem, hessian, gradient + hessian @ (x - y), x, tolerance)
 
 
 #: Rows of dense data that are weighted and multiplied at a time.

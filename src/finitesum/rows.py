@@ -354,3 +354,31 @@ def to_matrix(rows: DenseRows | CSRRows) -> Any:
     if isinstance(rows, DenseRows):
         return rows.values
     return scipy.sparse.csr_array((rows.values, rows.columns, rows.starts), shape=(rows.n_rows, rows.n_columns))
+
+
+def columns_of(rows: DenseRows | CSRRows, columns: Indices) -> DenseRows | CSRRows:
+    """Return the rows with some of the columns only, which are given in increasing order; a copy.
+
+    Examples
+    --------
+    >>> to_matrix(columns_of(as_rows([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([0, 2])))
+    array([[1., 3.],
+           [4., 6.]])
+    """
+    chosen = to_matrix(rows)[:, columns]
+    if isinstance(rows, DenseRows):
+        return rows._replace(values=np.ascontiguousarray(chosen), n_columns=columns.size)
+    width = rows.columns.dtype
+    return CSRRows(
+        chosen.data,
+        chosen.indices.astype(width, copy=False),
+        chosen.indptr.astype(width, copy=False),
+        rows.n_rows,
+        columns.size,
+        rows.intercept,
+    )
+
+
+def n_entries(rows: DenseRows | CSRRows) -> int:
+    """Return the number of stored entries."""
+    return int(rows.values.size)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.arrays import Vector
+from finitesum.arrays import Indices, Vector
 from finitesum.constraints.projections import Projection, project_euclidean, project_in_metric
 
 #: What `contains` allows for rounding, relative to the size of the set.
@@ -98,6 +98,21 @@ class Constraint(ABC):
     def start(self, dim: int) -> Vector:
         """Return the point of the set nearest to 0 in R^dim, a new array of shape (dim,)."""
         return self.project(np.zeros(dim))
+
+    def on_columns(self, columns: Indices) -> Constraint:
+        """Return the set of what some coordinates can be where all others are 0.
+
+        Raises
+        ------
+        ValueError
+            The set does not allow others to be 0, or leaves the chosen ones free.
+        """
+        chosen = {
+            field.name: value[columns]
+            for field in fields(self)  # type: ignore[arg-type]
+            if isinstance(value := getattr(self, field.name), np.ndarray)
+        }
+        return replace(self, **chosen) if chosen else self  # type: ignore[type-var]
 
     def check_dim(self, dim: int) -> None:
         """Refuse a number of variables that the set is not made for.

@@ -20,19 +20,19 @@ from finitesum.constraints.projections import BoxProjection, IntervalProjection,
 _BOUNDS = "Give a number or one for each variable; -inf and inf stand for no bound."
 
 
-class _Intervals(Constraint):
+class Intervals(Constraint):
     """Sets lower_i <= y_i <= upper_i."""
 
     is_separable: ClassVar[bool] = True
 
     @abstractmethod
-    def _bounds(self) -> tuple[float | Vector, float | Vector]:
+    def bounds(self) -> tuple[float | Vector, float | Vector]:
         """Return lower and upper, both numbers or both arrays."""
 
     @property
     def compiled(self) -> Projection:
         """The tuple that kernels take."""
-        lower, upper = self._bounds()
+        lower, upper = self.bounds()
         if isinstance(lower, np.ndarray) and isinstance(upper, np.ndarray):
             return BoxProjection(lower, upper)
         return IntervalProjection(float(lower), float(upper))
@@ -45,20 +45,20 @@ class _Intervals(Constraint):
     @property
     def dim(self) -> int | None:
         """The number of bounds; None where they are the same for all variables."""
-        lower, _ = self._bounds()
+        lower, _ = self.bounds()
         return lower.size if isinstance(lower, np.ndarray) else None
 
     def support(self, direction: npt.ArrayLike) -> float:
         """Return sum_i max(lower_i g_i, upper_i g_i)."""
         g = self._point("direction", direction)
-        lower, upper = self._bounds()
+        lower, upper = self.bounds()
         reached = np.broadcast_to(np.where(g > 0.0, upper, lower), g.shape)
         return float(np.sum(g[g != 0.0] * reached[g != 0.0]))  # 0 times inf is 0 here
 
     def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
         """Tell whether lower_i - slack <= x_i <= upper_i + slack, slack = tolerance max(1, |bound|)."""
         point = self._point("x", x)
-        lower, upper = self._bounds()
+        lower, upper = self.bounds()
         low = np.where(np.isinf(lower), lower, lower - tolerance * np.fmax(1.0, np.abs(np.nan_to_num(lower))))
         high = np.where(np.isinf(upper), upper, upper + tolerance * np.fmax(1.0, np.abs(np.nan_to_num(upper))))
         return bool(np.all((low <= point) & (point <= high)))
@@ -66,17 +66,17 @@ class _Intervals(Constraint):
     def diameter(self, dim: int) -> float:
         """Return sqrt(sum_i (upper_i - lower_i)^2)."""
         self.check_dim(dim)
-        lower, upper = self._bounds()
+        lower, upper = self.bounds()
         return float(np.linalg.norm(np.broadcast_to(np.subtract(upper, lower), dim)))
 
     def width(self) -> float:
         """Return max_i (upper_i - lower_i)."""
-        lower, upper = self._bounds()
+        lower, upper = self.bounds()
         return float(np.max(np.subtract(upper, lower)))
 
 
 @dataclass(frozen=True, eq=False)
-class Box(_Intervals):
+class Box(Intervals):
     """The box {y : lower_i <= y_i <= upper_i}; the projection is min(max(x_i, lower_i), upper_i), in every metric.
 
     Parameters
@@ -119,12 +119,12 @@ class Box(_Intervals):
         for name, bound in (("lower", lower), ("upper", upper)):
             object.__setattr__(self, name, np.array(bound) if bound.ndim else float(bound))
 
-    def _bounds(self) -> tuple[float | Vector, float | Vector]:
+    def bounds(self) -> tuple[float | Vector, float | Vector]:
         return self.lower, self.upper
 
 
 @dataclass(frozen=True, eq=False)
-class LInfBall(_Intervals):
+class LInfBall(Intervals):
     """The l_inf ball {y : max_i |y_i| <= radius}; the projection clips, in every metric.
 
     Parameters
@@ -153,12 +153,12 @@ class LInfBall(_Intervals):
         advice = "Give the largest absolute value that is allowed, as in LInfBall(1.0)."
         object.__setattr__(self, "radius", checked_number("radius", self.radius, advice, positive=True))
 
-    def _bounds(self) -> tuple[float, float]:
+    def bounds(self) -> tuple[float, float]:
         return -self.radius, self.radius
 
 
 @dataclass(frozen=True, eq=False)
-class NonNegative(_Intervals):
+class NonNegative(Intervals):
     """The orthant {y : y_i >= 0}; the projection is max(x_i, 0), in every metric.
 
     Examples
@@ -167,12 +167,12 @@ class NonNegative(_Intervals):
     array([3., 0.])
     """
 
-    def _bounds(self) -> tuple[float, float]:
+    def bounds(self) -> tuple[float, float]:
         return 0.0, math.inf
 
 
 @dataclass(frozen=True, eq=False)
-class Unconstrained(_Intervals):
+class Unconstrained(Intervals):
     """The whole space: the projection is a copy.
 
     Examples
@@ -181,7 +181,7 @@ class Unconstrained(_Intervals):
     array([ 3. , -0.5])
     """
 
-    def _bounds(self) -> tuple[float, float]:
+    def bounds(self) -> tuple[float, float]:
         return -math.inf, math.inf
 
 

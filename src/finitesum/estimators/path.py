@@ -21,8 +21,8 @@ from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.solvers import as_solver
 from finitesum.lazy_curvature import factor_of
+from finitesum.lazy_newton_steps import LazyNewtonState
 from finitesum.measures import surrogate_optimality
-from finitesum.methods.lazy_newton import LazyNewtonState
 from finitesum.multinomial import MultinomialProblem
 from finitesum.penalties import elastic_net
 from finitesum.problem import Problem

@@ -14,10 +14,10 @@ from finitesum.estimators.base import X_CHECKS, checked_weights
 from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
 from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.tasks import with_callbacks
+from finitesum.faces import solve_spd
 from finitesum.losses import Squared
 from finitesum.methods.base import Method
 from finitesum.penalties import elastic_net
-from finitesum.quadratics import solve_spd
 
 
 class Moments(NamedTuple):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from finitesum.methods.subgradient import HB, NAG, PSG
     from finitesum.methods.svrg import SVRG, AccSVRG
     from finitesum.methods.svrg2 import SVRG2
+    from finitesum.methods.working_set_newton import WorkingSetNewton
 
 __all__ = [
     "ACIAG",
@@ -57,6 +58,7 @@ __all__ = [
     "RMSProp",
     "SGDMomentum",
     "State",
+    "WorkingSetNewton",
     "as_method",
 ]
 
@@ -78,6 +80,7 @@ _HOMES = {
     "newton": ("newton", "Newton"),
     "lazy-newton": ("lazy_newton", "LazyNewton"),
     "newton-cg": ("newton_cg", "NewtonCG"),
+    "working-set-newton": ("working_set_newton", "WorkingSetNewton"),
     "psg": ("subgradient", "PSG"),
     "hb": ("subgradient", "HB"),
     "nag": ("subgradient", "NAG"),

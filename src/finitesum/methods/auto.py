@@ -3,7 +3,9 @@
 Least squares are one step of Newton's method, and small problems with the squared hinge as many as it takes to find the
 last of its quadratic pieces. Any other smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a
 few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes.
-Both are estimated from the shape of the data (`finitesum.prices`). Components that are objects or callables go to
+Both are estimated from the shape of the data (`finitesum.prices`). With an l1 penalty or on an l1 ball the
+solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added,
+conjugate gradients need few products, and no matrix at all. Components that are objects or callables go to
 A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes
 have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program
 on an l1 ball or a box, up to some thousand columns or rows; other losses with kinks, and functions that give
@@ -15,6 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from finitesum.components import SubgradientProblem
+from finitesum.constraints import L1Ball
 from finitesum.finite_sum import AnyProblem, FiniteSum
 from finitesum.losses import SquaredHinge
 from finitesum.methods import as_method
@@ -35,6 +38,10 @@ NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 1
 #: Columns (with kinks: or rows) up to which a matrix of that size is factored without asking for its price, and the numbers
 #: that such a matrix may hold.
 MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
+
+#: Up to so many columns the solution's zeros are not worth looking for first; the share of the l2 penalty in the l1
+#: penalty from which conjugate gradients are fast.
+ALL_COLUMNS, RIDGE_HELPS = 500, 0.1
 
 #: Seconds that are not worth saving: Newton's steps end where other methods creep.
 NEVER_MIND = 0.1
@@ -88,6 +95,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     options: dict[str, Any] = {"target": max(tol, 1e-14), "n_threads": n_threads}
     n, dim, prices = problem.n_rows, problem.dim, prices_of(problem)
     shape = f"{n:,} rows x {dim:,} columns"
+    if (sparse := _for_sparse_solutions(problem, shape, options)) is not None:
+        return sparse
     sampled = hessian_sample(problem, prices)
     with_hessian = 1e-9 * (
         n * prices.gradient * NEWTON_PASSES
@@ -110,6 +119,18 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     if problem.is_smooth:
         return Choice(as_method("newton-cg", options), reason)
     return Choice(as_method("acc-svrg" if problem.is_constrained else "saga"), reason)
+
+
+def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any]) -> Choice | None:
+    """Return the method for problems in many columns whose solutions are likely to be sparse, None for others."""
+    lasso, ridge = problem.penalty.lasso(), problem.penalty.ridge()
+    if lasso > 0.0 and problem.dim > MATRIX_UP_TO and ridge >= RIDGE_HELPS * lasso:
+        reason = f"{shape}: too many for a Hessian, and the l2 penalty helps conjugate gradients"
+        return Choice(as_method("newton-cg", options), reason)
+    makes_zeros = lasso > 0.0 or isinstance(problem.constraint, L1Ball)
+    if makes_zeros and problem.dim > ALL_COLUMNS:
+        return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
+    return None
 
 
 def _for_components(problem: FiniteSum) -> Choice:

@@ -31,6 +31,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.faces import solve_spd
 from finitesum.measures import Measures
 from finitesum.methods.base import Card, check_choice
 from finitesum.multinomial import (
@@ -43,7 +44,6 @@ from finitesum.multinomial import (
     scores_at,
     weighted_gram,
 )
-from finitesum.quadratics import solve_spd
 from finitesum.rows import DenseRows
 
 #: "auto" takes the exact solver up to this many variables.

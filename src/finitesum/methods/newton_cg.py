@@ -10,11 +10,18 @@ than the target needs. A product with H reads the rows once and is charged as a 
 majorants for doubtful curvatures and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row and
 O(d).
 
+With an l1 penalty the step is taken on the face of the l1 norm that F falls to first [3]: coefficients keep their sign
+s_j, those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
+g + l1 s; after the step coefficients that lost their sign are set to 0, and the step is cut until F falls. All rows are
+read from the start.
+
 References
 ----------
 .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
 .. [2] R. H. Byrd, G. M. Chin, W. Neveitt, J. Nocedal, "On the use of stochastic Hessian information in optimization methods
    for machine learning", SIAM J. Optim. 21 (2011).
+.. [3] N. Keskar, J. Nocedal, F. Oztoprak, A. Waechter, "A second-order method for convex l1-regularized optimization with
+   active-set prediction", Optim. Methods Softw. 31 (2016).
 """
 
 from __future__ import annotations
@@ -24,12 +31,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from finitesum.arrays import Indices, Vector
 from finitesum.growing_sample import (
     FIRST_ROWS,
     Look,
     Sample,
+    falls,
     look,
     look_at_more,
     next_size,
@@ -44,6 +53,9 @@ from finitesum.sweeps import ShortVector, hessian_diagonal, hessian_product, obj
 
 #: Products with H for one step, at most.
 MOST_PRODUCTS = 500
+
+#: Shorter parts of a step than this are not tried.
+SHORTEST = 1e-6
 
 #: Steps on one sample but the last, and the share of its first gradient to which they are taken.
 MOST_STEPS, ENOUGH = 10, 0.1
@@ -99,7 +111,7 @@ class NewtonCG:
 
     name: ClassVar[str] = "newton-cg"
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
-    handles: ClassVar[frozenset[str]] = frozenset()
+    handles: ClassVar[frozenset[str]] = frozenset({"l1"})
     default_sampling: ClassVar[str] = "shuffled-once"
     patience: ClassVar[int] = 20
     card: ClassVar[Card] = Card(
@@ -146,6 +158,7 @@ class NewtonCG:
 
     def _grown(self, problem: Problem, state: NewtonCGState, order: Indices) -> tuple[NewtonCGState, Sample]:
         first = FIRST_ROWS if self.first_rows == "auto" else int(self.first_rows)
+        first = first if problem.is_smooth else problem.n_rows
         n_next = next_size(problem, state.n_sampled, first)
         before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
         known = Look(state.gradient, state.curvatures, 0.0)
@@ -177,9 +190,18 @@ class NewtonCG:
 
 
 def conjugate_gradients(
-    problem: Problem, sample: Sample, curvatures: ShortVector, right: Vector, accuracy: float, n_threads: int
+    problem: Problem,
+    sample: Sample,
+    curvatures: ShortVector,
+    right: Vector,
+    free: npt.NDArray[np.bool_],
+    accuracy: float,
+    n_threads: int,
 ) -> tuple[Vector, int]:
-    """Return v with H v = right up to `accuracy` times its norm, and the passes that this took."""
+    """Return v with H v = right on the free coordinates up to `accuracy` times its norm, and the passes that this took.
+
+    The others are 0 in `right`, and in v.
+    """
     penalised = slice(problem.rows.n_columns)
     diagonal = hessian_diagonal(problem, sample.components, curvatures) / sample.share
     diagonal[penalised] += sample.ridge
@@ -192,6 +214,7 @@ def conjugate_gradients(
     while n_passes <= MOST_PRODUCTS and size > accuracy**2 * start:
         product = hessian_product(problem, sample.components, curvatures, way, n_threads) / sample.share
         product[penalised] += sample.ridge * way[penalised]
+        product[~free] = 0.0
         n_passes += 1
         bend = way @ product
         if not bend > 0.0:
@@ -206,7 +229,10 @@ def conjugate_gradients(
 
 def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, accuracy: float, n_threads: int) -> NewtonCGState:
     """Return the state after a step: the whole of it, or as far as F falls."""
-    way, n_passes = conjugate_gradients(problem, sample, state.curvatures, -state.gradient, accuracy, n_threads)
+    if not problem.is_smooth:
+        return _stepped_on_face(problem, state, sample, accuracy, n_threads)
+    free = np.ones(problem.dim, dtype=bool)
+    way, n_passes = conjugate_gradients(problem, sample, state.curvatures, -state.gradient, free, accuracy, n_threads)
     first, t = float(state.gradient @ way), 1.0
     seen = look(problem, sample, state.x + way, state.curvatures, doubt=state.doubt, n_threads=n_threads)
     slope, n_passes = float(seen.gradient @ way), n_passes + 1
@@ -215,16 +241,47 @@ def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, accuracy: f
         t = search(problem, sample, state.x, way, first)
         seen = look(problem, sample, state.x + t * way, state.curvatures, doubt=2 if t < 1.0 else state.doubt)
         n_passes += 3
-    optimality = surrogate_optimality(problem, state.x, seen.gradient)
-    n_gradients = state.n_gradients + n_passes * sample.components.size
+    return _moved(problem, state, state.x + t * way, seen, n_passes * sample.components.size, is_short=t < 0.5)
+
+
+def _stepped_on_face(
+    problem: Problem, state: NewtonCGState, sample: Sample, accuracy: float, n_threads: int
+) -> NewtonCGState:
+    """Return the state after a step on the face of the l1 norm that F falls to first, cut at its border."""
+    x, gradient = state.x, state.gradient
+    signs = np.sign(x)
+    lasso = problem.penalty.lasso()
+    signs[x == 0.0] = -np.sign(gradient[x == 0.0]) * (np.abs(gradient[x == 0.0]) > lasso)
+    free = signs != 0.0
+    signs[problem.rows.n_columns :], free[problem.rows.n_columns :] = 0.0, True
+    right = np.where(free, -(gradient + lasso * signs), 0.0)
+    way, n_passes = conjugate_gradients(problem, sample, state.curvatures, right, free, accuracy, n_threads)
+    t, doubt = 1.0, state.doubt
+    while t > SHORTEST:
+        end = x + t * way
+        end[signs * end < 0.0] = 0.0
+        seen = look(problem, sample, end, state.curvatures, doubt=doubt, n_threads=n_threads)
+        n_passes += 1
+        if falls(problem, x, end, seen.gradient, state.optimality, n_threads):
+            return _moved(problem, state, end, seen, n_passes * sample.components.size, is_short=t < 1.0)
+        t, doubt = 0.25 * t, 2
+    return state._replace(doubt=2, n_gradients=state.n_gradients + n_passes * sample.components.size)
+
+
+def _moved(
+    problem: Problem, state: NewtonCGState, x: Vector, seen: Look, n_read: int, *, is_short: bool
+) -> NewtonCGState:
+    """Return the state at the end of a step, and what was read there."""
+    optimality = surrogate_optimality(problem, x, seen.gradient)
+    n_gradients = state.n_gradients + n_read
     if not math.isfinite(optimality):
         return state._replace(doubt=2, n_gradients=n_gradients)
     left = optimality / state.optimality if state.optimality > 0.0 else 0.0
     return state._replace(
-        x=state.x + t * way,
+        x=x,
         gradient=seen.gradient,
         curvatures=seen.curvatures,
-        doubt=2 if t < 0.5 or left > 1.0 else int(left > 0.5),
+        doubt=(2 if is_short or left > 1.0 else int(left > 0.5)) if problem.is_smooth else int(is_short),
         optimality=optimality,
         n_gradients=n_gradients,
     )
