@@ -6,6 +6,7 @@ from sklearn.metrics import make_scorer
 from sklearn.model_selection import StratifiedKFold
 
 from finitesum import LogisticRegression, LogisticRegressionCV, logistic_path
+from finitesum.constraints import L1Ball
 
 CHEAP = {"solver": "newton"}
 
@@ -30,6 +31,15 @@ def test_a_C_without_a_score_is_not_chosen():
     assert model.C_ == 0.1
     with pytest.raises(ValueError, match="no C has a score in every fold"):
         LogisticRegressionCV(Cs, cv=3, scoring=lambda *_: np.nan, **CHEAP).fit(X, y)
+
+
+def test_standard_errors_that_are_not_known_are_refused_before_the_folds():
+    def never(*_):
+        raise AssertionError("a fold was scored")
+
+    model = LogisticRegressionCV([1.0], scoring=never, constraint=L1Ball(1.0), standard_errors=True, **CHEAP)
+    with pytest.raises(ValueError, match="standard errors are not known with a constraint"):
+        model.fit(*data())
 
 
 def test_a_metric_without_weights_is_not_given_any():

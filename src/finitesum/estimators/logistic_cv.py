@@ -15,8 +15,9 @@ from finitesum.constraints import Constraint
 from finitesum.driver import Result
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
+from finitesum.estimators.covariance import require_covariance
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
-from finitesum.estimators.path import as_Cs, solve_path
+from finitesum.estimators.path import as_Cs, solve_path, with_alpha
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.methods.base import Method
 from finitesum.threads import map_tasks
@@ -130,6 +131,9 @@ solver_, cov_params_, standard_errors_
         """
         self.Cs_ = as_Cs(self.Cs)
         data = self._labelled(X, y, sample_weight)
+        (problem,) = self._problems_of(data, alpha_of_C(float(self.Cs_[0]), data.total_weight))
+        if self.standard_errors:
+            require_covariance(problem)  # before the folds are solved
         split_params, score_params = self._routed(data, sample_weight, params)
         folds = self._folds(data, split_params)
 
@@ -146,10 +150,10 @@ solver_, cov_params_, standard_errors_
         for results, _ in found:
             for result in results:
                 self._warn(result)
-        problems = self._problems_of(data, alpha_of_C(self.C_, data.total_weight))
-        (final,) = self._run(problems, (data.X, y, sample_weight))
-        self._warn_if_separated(data, problems[0])
-        self._note_errors(problems[0], final, data.total_weight)
+        problem = with_alpha(problem, alpha_of_C(self.C_, data.total_weight), self.l1_ratio)
+        (final,) = self._run([problem], (data.X, y, sample_weight))
+        self._warn_if_separated(data, problem)
+        self._note_errors(problem, final, data.total_weight)
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:

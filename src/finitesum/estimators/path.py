@@ -99,7 +99,7 @@ def solve_path(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | 
     first = _problem(estimator, data, float(Cs[0]))
     method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol, n_threads=n_threads)
     for C in Cs:
-        problem = _with_alpha(first, alpha_of_C(float(C), data.total_weight), estimator.l1_ratio)
+        problem = with_alpha(first, alpha_of_C(float(C), data.total_weight), estimator.l1_ratio)
         earlier = carried(problem, results[-1]) if results else None
         result = minimize(
             problem,
@@ -124,7 +124,7 @@ def _problem(estimator: Any, data: LabelledData, C: float) -> Any:
     return problem
 
 
-def _with_alpha(problem: Problem | MultinomialProblem, alpha: float, l1_ratio: float) -> Any:
+def with_alpha(problem: Problem | MultinomialProblem, alpha: float, l1_ratio: float) -> Any:
     """Return the problem with another strength of the penalty: the data is not read."""
     return replace(problem, penalty=elastic_net(alpha, l1_ratio))
 
