@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from finitesum import Problem
 from finitesum.methods import AFG, CIAG, FG
 from finitesum.papers import which_method
+from finitesum.papers.adahb import fig1 as hinge_figure
 from finitesum.papers.adahb import fig6, networks
 from finitesum.papers.ciag import fig1, phases, real_data, table2
+from finitesum.papers.experiment import Context
 from finitesum.papers.runs import Trial, as_run, find_minimum, follow, gap_curve, run_trial
 from finitesum.smoothness import momentum_limit
 
@@ -140,6 +143,25 @@ def test_without_data_nothing_is_run_and_all_is_named(run, tmp_path, monkeypatch
     assert "a9a" in (tmp_path / "reproduce.html").read_text()
 
 
+def test_figure_1_takes_the_whole_of_rcv1_where_it_is(monkeypatch):
+    """The data sets that steps were not tuned on have settings, too."""
+    there = {"rcv1.subset"}
+    monkeypatch.setattr(hinge_figure, "find", lambda name, data_dir: name if name in there else None)
+    assert [name for name in hinge_figure._in_full(None) if "rcv1" in name] == ["rcv1.subset"]
+    there.add("rcv1")
+    assert hinge_figure._in_full(None) == hinge_figure.IN_PAPER
+    there.clear()
+    assert hinge_figure._in_full(None) == hinge_figure.IN_PAPER
+    context = Context("full", Path())
+    units = list(hinge_figure._units(hinge_figure.IN_PAPER, context))
+    assert len({unit.file_name for unit in units}) == len(units)
+    for name in hinge_figure.IN_PAPER:
+        runs = [unit for unit in units if unit.name.startswith(f"{name}-tuned-PSG, last-")]
+        assert len(runs) == 5
+        assert runs[0].settings["step"] > 0.0
+    assert "Steps for real-sim are those of rcv1.subset" in hinge_figure._notes(hinge_figure.IN_PAPER, 5)[0]
+
+
 def test_networks_without_torch_are_skipped_with_a_sentence(run, tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "find_spec", lambda name: None)
     result = run("reproduce", "adahb/networks", "--quick", "--out", tmp_path)
@@ -195,7 +217,22 @@ def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_
         advice = {row["your problem"]: row["take"] for row in csv.DictReader(file)}
     assert advice["smooth loss, the exact optimum (1e-10), in the least time"] == "lazy-newton"
     with (tmp_path / "which-method" / "smooth.csv").open(newline="") as file:
-        assert next(csv.DictReader(file))["IAG: passes / s"].startswith("–")
+        assert next(csv.DictReader(file))["IAG: passes / s"] == "–"
+
+
+def test_which_method_rests_its_worst_case_on_the_growth_with_t(run, tmp_path):
+    folder = tmp_path / "adahb-fig6"
+    folder.mkdir()
+    evidence = {fig6.HB_HAS_NO_LOGARITHM: "HB's rise", fig6.PSG_HAS_A_LOGARITHM: "PSG's rise"}
+    verdicts = [{"claim": c, "findings": [{"case": "", "holds": True, "evidence": e}]} for c, e in evidence.items()]
+    content = {"size": "quick", "verdicts": verdicts, "absent": {}, "values": {}, "timings": {}}
+    (folder / "result.json").write_text(json.dumps(content))
+    found = run("reproduce", "which-method", "--quick", "--out", tmp_path)
+    assert found.exit_code == 0, found.output
+    with (tmp_path / "which-method" / "which-method.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["take"] == "hb"
+    assert all(text in row["because"] for text in evidence.values())
 
 
 def test_rankings_compare_by_the_mean_ratio():
@@ -205,3 +242,7 @@ def test_rankings_compare_by_the_mean_ratio():
     failed = which_method.Ranking({"x": {"a": math.inf, "b": math.inf}})
     assert failed.ratios() == {"a": math.inf, "b": math.inf}
     assert failed.wins("a") == 0
+    assert failed.failures("a") == 1
+    some = which_method.Ranking({"x": {"a": 1.0, "b": 2.0}, "y": {"a": math.inf, "b": math.inf}})
+    assert which_method._reason(some) == "first on 1 of 2 data sets, though it failed on 1; then b (failed on 1)"
+    assert which_method._reason(ranking) == ("first on 3 of 3 data sets, 1 times the best in the mean; then b 1.6")

@@ -8,8 +8,9 @@ import re
 import pytest
 
 from finitesum.papers import references, registry
-from finitesum.papers.experiment import Context, Outcome, Unit, Value, Verdict, outcome_of
+from finitesum.papers.experiment import Context, Finding, Outcome, Table, Unit, Value, Verdict, outcome_of
 from finitesum.papers.references import agrees, check, record, recorded
+from finitesum.papers.runner import classes_of, tally
 
 
 def references_are(monkeypatch, values, verdicts=None):
@@ -65,7 +66,7 @@ def test_page_and_files(run, squares, tmp_path):
         assert list(csv.reader(file)) == [["k", "square"], ["1", "1"], ["2", "4"], ["3", "9"]]
     assert json.loads((folder / "result.json").read_text())["values"] == {"sum": 14.0}
     page = (tmp_path / "reproduce.html").read_text(encoding="utf-8")
-    for text in ("Three squares", "A setting.", "A note.", "Squares of 1, 2 &amp; 3.", "1, 4, 9", "of 1 claims 1 hold"):
+    for text in ("Three squares", "A setting.", "A note.", "Squares of 1, 2 &amp; 3.", "1, 4, 9", "1 claim: 1 holds"):
         assert text in page
     assert page.count("<svg") == 1
     assert not re.search(r"https?:|<script|<link|<img|@import", page)
@@ -124,6 +125,36 @@ def test_recorded_outcomes_are_found_again(tmp_path, monkeypatch):
     assert check(close, known).differences == ()
     with pytest.raises(ValueError, match="lacks SUSY"):
         record(file, "toy", "quick", Outcome(absent={"SUSY": ""}))
+
+
+def test_where_data_is_absent_values_alone_are_recorded_and_none_is_lost(tmp_path, monkeypatch):
+    file = tmp_path / "references.json"
+    monkeypatch.setattr(references.resources, "files", lambda package: tmp_path)
+    part = Outcome(verdicts=[Verdict("a", ())], values={"x": Value(1.0)}, absent={"SUSY": "Get it."})
+    record(file, "toy", "full", part)
+    assert recorded("toy", "full") == {"verdicts": {}, "values": {"x": 1.0}}
+    whole = Outcome(verdicts=[Verdict("a", ())], values={"x": Value(1.0), "y": Value(2.0)})
+    assert check(whole, recorded("toy", "full")).differences == ()
+    record(file, "toy", "full", Outcome(values={"x": Value(1.0), "y": Value(2.0)}))
+    with pytest.raises(ValueError, match="lacks SUSY"):
+        record(file, "toy", "full", part)
+    with pytest.raises(ValueError, match="stand-in"):
+        record(file, "toy", "full", Outcome(values={"x": Value(1.0), "y": Value(2.0)}, is_usual=False))
+
+
+def test_a_tally_counts_the_papers_claims():
+    yes, no = (Verdict("a", (Finding("", holds, ""),)) for holds in (True, False))
+    assert tally([yes, yes, no, Verdict("b", ())]) == (
+        "4 claims: 2 hold, 1 does not hold, 1 holds in part or is undecided"
+    )
+    assert tally([Verdict("ours", (), of_paper=False)]) == ""
+
+
+def test_columns_of_words_and_of_numbers_are_told_apart():
+    rows = [["a9a", "tuned", "3.6 / 0.04", "–", "1/64 of it", 7], ["w8a", "own", "> 40 (2e-03)", "–", "the whole", 8]]
+    rows.append(["mnist", "own", "diverges", "-0.5", "half", 9])
+    assert classes_of(Table("", "", ("", "", "", "", "", ""), rows)) == ["name", "text", "", "", "text", ""]
+    assert classes_of(Table("", "", ("a", "b"), [])) == ["name", ""]
 
 
 def test_agreement():

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 Scale = Literal["linear", "log"]
 
 #: What is no method but a bound or a guide to the eye.
-GUIDE = Style("#555555", (0, (2, 2)), "")
+GUIDES = {
+    "guide": Style("#555555", (0, (2, 2)), ""),
+    "guide-2": Style("#555555", (0, (6, 2, 1, 2)), ""),
+}
 
 
 class Line(NamedTuple):
@@ -30,7 +33,7 @@ class Line(NamedTuple):
     x, y
         Its points.
     style
-        The name whose style it has; its label without it. "guide" for a bound.
+        The name whose style it has; its label without it. "guide" or "guide-2" for a bound.
     low, high
         A band around it.
     """
@@ -76,7 +79,7 @@ def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float 
     n_rows = -(-len(panels) // n_columns)
     labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
     names = {line.label: line.style or line.label for panel in panels for line in panel.lines}
-    styles = {**styles_of([name for name in dict.fromkeys(names.values()) if name != "guide"]), "guide": GUIDE}
+    styles = {**styles_of([name for name in dict.fromkeys(names.values()) if name not in GUIDES]), **GUIDES}
     with matplotlib.rc_context(LOOKS):
         legend = 0.8 + 0.075 * max(len(label) for label in labels)
         figure = Figure(figsize=(width * n_columns + legend, height * n_rows + 0.1), layout="constrained")
@@ -109,7 +112,7 @@ def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, 
         kept &= (line.x > 0.0) | (panel.x_scale == "linear")
         if not kept.any():
             continue
-        handle = _plot(axes, line.x[kept], line.y[kept], line.label, styles[name], name == "guide")
+        handle = _plot(axes, line.x[kept], line.y[kept], line.label, styles[name], name in GUIDES)
         handles.setdefault(line.label, handle)
         if line.low is not None and line.high is not None:
             low, high = line.low[kept], line.high[kept]
@@ -140,7 +143,10 @@ def _plot(axes: Any, x: Vector, y: Vector, label: str, style: Style, is_guide: b
 
 
 def _set_ticks(axes: Any, panel: Panel) -> None:
-    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+    if panel.x_scale == "linear" and all(np.all(line.x % 1.0 == 0.0) for line in panel.lines):  # epochs, visits
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
 
     for axis, scale in ((axes.yaxis, panel.y_scale), (axes.xaxis, panel.x_scale)):
         if scale == "log":

@@ -47,6 +47,8 @@ class Check(NamedTuple):
             if self.n_missing
             else ""
         )
+        if self.n_compared == 1:
+            return f"The one value or verdict that is recorded was found again{rest}."
         return f"All {self.n_compared} values and verdicts agree with the recorded ones{rest}."
 
 
@@ -105,18 +107,22 @@ def agrees(value: Value, expected: float) -> bool:
 def record(path: Path, name: str, size: Size, outcome: Outcome) -> None:
     """Write an outcome into a file of recorded values, in place of what it has of this experiment and size.
 
+    Where data is absent, the values of the rest are recorded, and no verdicts, which depend on all cases.
+
     Raises
     ------
     ValueError
-        Data is absent: such an outcome is not whole.
+        The cases are not the usual ones, or data is absent of which there are recorded values or verdicts.
     """
-    if outcome.absent or not outcome.is_usual:
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    old = known.get(name, {}).get(size, {"verdicts": {}, "values": {}})
+    loses = bool(outcome.absent) and (bool(old["verdicts"]) or not old["values"].keys() <= outcome.values.keys())
+    if loses or not outcome.is_usual:
         raise ValueError(
             f"{name} lacks {', '.join(outcome.absent) or 'a stand-in'}: record it where its cases are usual."
         )
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     known.setdefault(name, {})[size] = {
-        "verdicts": {v.claim: v.outcome for v in outcome.verdicts if not v.noisy},
+        "verdicts": {v.claim: v.outcome for v in outcome.verdicts if not (v.noisy or outcome.absent)},
         "values": {key: _plain(value.value) for key, value in outcome.values.items()},
     }
     write_text(path, json.dumps(known, indent=1, ensure_ascii=False, sort_keys=True) + "\n")

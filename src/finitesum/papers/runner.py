@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from finitesum.papers.experiment import Context, Experiment, Outcome, Size, Verdict
+from finitesum.papers.experiment import Context, Experiment, Outcome, Size, Table, Verdict
 from finitesum.papers.references import Check, check, record, recorded
 from finitesum.papers.storage import write_bytes, write_csv, write_text
 from finitesum.plots import to_png, to_svg
@@ -21,8 +22,11 @@ PAGE = "reproduce.html"
 INTRO = {
     "quick": "The quick form: the same methods and steps as the full one, with fewer passes, seeds and data sets where "
     "those take long.",
-    "full": "The full form.",
+    "full": "The full form: the papers' sizes and repeats, on the data that are on this machine.",
 }
+
+#: How the cells of a column of numbers begin.
+_NUMBER = re.compile(r"[-–<>≈\d]")
 
 
 @dataclass(frozen=True)
@@ -142,10 +146,20 @@ def _section(finished: Finished) -> dict[str, Any]:
         "absent": outcome.absent,
         "tally": tally(outcome.verdicts),
         "drawings": [
-            {"svg": to_svg(drawing.figure, f"{experiment.name}: {drawing.caption}"), "caption": drawing.caption}
+            {
+                "svg": to_svg(drawing.figure, f"{experiment.name}: {drawing.caption}"),
+                "caption": drawing.caption,
+                "width": round(
+                    100.0 * drawing.figure.get_figwidth()
+                ),  # in pixels, so that all have letters of one size
+            }
             for drawing in outcome.drawings
         ],
-        "tables": [table for table in outcome.tables if table.on_page],
+        "tables": [
+            {"caption": table.caption, "header": table.header, "rows": table.rows, "classes": classes_of(table)}
+            for table in outcome.tables
+            if table.on_page
+        ],
         "verdicts": [_verdict(verdict) for verdict in outcome.verdicts],
         "check": "" if finished.check is None else finished.check.sentence,
         "folder": finished.folder.name,
@@ -165,10 +179,34 @@ def _verdict(verdict: Verdict) -> Mapping[str, Any]:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """Return in a few words how many of the paper's claims hold; empty where it makes none."""
+    """Return in a few words how many of the paper's claims hold; empty where it makes none.
+
+    Examples
+    --------
+    >>> tally([Verdict("a", ()), Verdict("b", ()), Verdict("c", (), of_paper=False)])
+    '2 claims: 2 hold in part or are undecided'
+    """
     claims = [verdict for verdict in verdicts if verdict.of_paper]
     if not claims:
         return ""
-    kinds = Counter({"holds": "hold", "does not hold": "do not"}.get(v.outcome, "in part or undecided") for v in claims)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in ("hold", "do not", "in part or undecided") if kinds[kind])
-    return f"of {len(claims)} claims {told}"
+    words = {
+        "holds": ("holds", "hold"),
+        "does not hold": ("does not hold", "do not hold"),
+        "": ("holds in part or is undecided", "hold in part or are undecided"),
+    }
+    kinds = Counter(v.outcome if v.outcome in words else "" for v in claims)
+    told = ", ".join(f"{kinds[kind]} {several[kinds[kind] > 1]}" for kind, several in words.items() if kinds[kind])
+    return f"{len(claims)} claim{'s' if len(claims) > 1 else ''}: {told}"
+
+
+def classes_of(table: Table) -> list[str]:
+    """Return how the page sets each column: "name" for the first, "text" where most cells are words, "" for numbers.
+
+    Examples
+    --------
+    >>> classes_of(Table("", "", ("data", "steps", "passes"), [["a9a", "tuned", "3.6"], ["w8a", "tuned", "–"]]))
+    ['name', 'text', '']
+    """
+    columns = list(zip(*table.rows, strict=True)) if table.rows else [()] * len(table.header)
+    texts = [sum(isinstance(cell, str) and not _NUMBER.match(cell) for cell in column) for column in columns]
+    return ["name", *("text" if 2 * n > len(table.rows) else "" for n in texts[1:])]

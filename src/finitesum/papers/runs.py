@@ -227,6 +227,34 @@ def slope(x: Vector, y: Vector) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
+def told(numbers: Mapping[str, float], unit: str = "") -> str:
+    """Return labels with their numbers as evidence, the unit behind the first number.
+
+    Examples
+    --------
+    >>> told({"A-CIAG": 4.1, "NIM, exact": 3.4, "IAG": math.inf}, "passes")
+    'A-CIAG 4.1 passes, NIM exact 3.4, IAG not reached'
+    """
+    first = next((label for label, number in numbers.items() if math.isfinite(number)), None)
+    parts = []
+    for label, number in numbers.items():
+        count = show(number) if math.isfinite(number) else "not reached"
+        parts.append(f"{label.replace(', ', ' ')} {count}{f' {unit}' if unit and label == first else ''}")
+    return ", ".join(parts)
+
+
+def against(mine: float, theirs: float, unit: str = "passes") -> str:
+    """Return two numbers as evidence.
+
+    Examples
+    --------
+    >>> against(4.0, 5.5), against(44.0, math.inf)
+    ('4 passes against 5.5', '44 passes against not reached')
+    """
+    words = [show(number) if math.isfinite(number) else "not reached" for number in (mine, theirs)]
+    return f"{words[0]}{f' {unit}' if unit and math.isfinite(mine) else ''} against {words[1]}"
+
+
 def show(value: float, digits: int = 3) -> str:
     """Return a number as tables show it: a dash where there is none."""
     return f"{value:.{digits}g}" if math.isfinite(value) else "–"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.datasets import find
-from finitesum.papers.adahb.hinge import RUNS, SETS, TUNED, last_problem, minimum, values
+from finitesum.papers.adahb.hinge import LIKE, RUNS, last_problem, minimum, setting_of, tuned_steps, values
 from finitesum.papers.data import missing
 from finitesum.papers.drawing import Line, Panel, panels_figure
 from finitesum.papers.experiment import (
@@ -26,10 +26,9 @@ from finitesum.papers.experiment import (
     Value,
     Verdict,
 )
-from finitesum.papers.runs import show, slope
+from finitesum.papers.runs import show, slope, told
 
-#: The paper's six; the complete rcv1 is taken where it is, else its subset.
-IN_PAPER = ("a9a", "w8a", "covtype.binary.scale", "ijcnn1", "rcv1.subset", "real-sim")
+IN_PAPER = ("a9a", "w8a", "covtype.binary.scale", "ijcnn1", "rcv1", "real-sim")
 QUICK = ("a9a", "ijcnn1")
 N_SEEDS = {"quick": 3, "full": 5}
 N_PASSES = {"quick": 5, "full": 10}
@@ -59,7 +58,7 @@ CHAOTIC = ("HB, displacement", "AdaHB, displacement", AS_PRINTED, "NAG")
 
 def _labels(name: str) -> list[str]:
     """Return the methods that are run on a data set: on wide sparse rows, those with a lazy form."""
-    return [label for label, (_, _, is_lazy) in RUNS.items() if is_lazy or not SETS[name].lazy_only]
+    return [label for label, (_, _, is_lazy) in RUNS.items() if is_lazy or not setting_of(name).lazy_only]
 
 
 def _do(name: str, data_dir: Path | None, label: str, step: float | str, n_passes: int, seed: int) -> dict[str, Any]:
@@ -72,27 +71,38 @@ def _minimum(name: str, data_dir: Path | None) -> dict[str, float]:
 
 
 def _n_passes(name: str, size: str) -> int:
-    return min(SETS[name].n_passes, N_PASSES[size])
+    return min(setting_of(name).n_passes, N_PASSES[size])
 
 
 def _units(names: Sequence[str], context: Context) -> Iterator[Unit]:
     for name in names:
         n_passes = _n_passes(name, context.size)
-        yield Unit(f"minimum-{name}", {"radius": SETS[name].radius}, partial(_minimum, name, context.data_dir))
+        yield Unit(f"minimum-{name}", {"radius": setting_of(name).radius}, partial(_minimum, name, context.data_dir))
         for label in _labels(name):
-            for kind, step in ((TUNED_STEPS, TUNED[name][label]), (AUTOMATIC, "auto")):
+            for kind, step in ((TUNED_STEPS, tuned_steps(name)[label]), (AUTOMATIC, "auto")):
                 for seed in range(N_SEEDS[context.size]):
                     if step is not None:
                         yield Unit(
                             f"{name}-{kind}-{label}-{seed}",
-                            {"radius": SETS[name].radius, "step": step, "passes": n_passes, "run": RUNS[label][:2]},
+                            {
+                                "radius": setting_of(name).radius,
+                                "step": step,
+                                "passes": n_passes,
+                                "run": RUNS[label][:2],
+                            },
                             partial(_do, name, context.data_dir, label, step, n_passes, seed),
                         )
 
 
+def _in_full(data_dir: Path | None) -> tuple[str, ...]:
+    """Return the paper's data sets, with the subset of rcv1 where that is here and the whole is not."""
+    has_subset_alone = find("rcv1", data_dir=data_dir) is None and find("rcv1.subset", data_dir=data_dir) is not None
+    return tuple("rcv1.subset" if name == "rcv1" and has_subset_alone else name for name in IN_PAPER)
+
+
 def run(context: Context) -> Outcome:
     """Run all methods with all seeds on the data sets that are there."""
-    wanted = QUICK if context.is_quick else IN_PAPER
+    wanted = QUICK if context.is_quick else _in_full(context.data_dir)
     absent = missing(wanted, context.data_dir)
     names = [name for name in wanted if name not in absent]
     if not names:
@@ -119,7 +129,8 @@ def run(context: Context) -> Outcome:
         for (name, kind, label), found in gaps.items()
     }
     tables = [_table(gaps, results, names), _curves(gaps)]
-    return Outcome(drawings, tables, _verdicts(gaps, names), recorded, _notes(context), absent)
+    notes, is_usual = _notes(names, N_SEEDS[context.size]), "rcv1" not in names
+    return Outcome(drawings, tables, _verdicts(gaps, names), recorded, notes, absent, is_usual)
 
 
 def _gaps(results: Mapping[str, Any], name: str, kind: str, label: str, n_seeds: int) -> Any:
@@ -182,13 +193,13 @@ def _verdicts(gaps: Mapping[Any, Any], names: Sequence[str]) -> list[Verdict]:
         found = gaps.get((name, kind, label))
         return float(found[:, -1].mean()) if found is not None else math.nan
 
-    whole = [name for name in names if not SETS[name].lazy_only]  # all methods were run there
+    whole = [name for name in names if not setting_of(name).lazy_only]  # all methods were run there
 
     def judged(claim: str, where: Sequence[str], test: Any, labels: Sequence[str], **options: bool) -> Verdict:
-        def told(name: str) -> str:
-            return ", ".join(f"{label} {end(name, label):.1e}" for label in labels)
+        def evidence(name: str) -> str:
+            return told({label: end(name, label) for label in labels})
 
-        findings = tuple(Finding(name, bool(test(name)), told(name)) for name in where)
+        findings = tuple(Finding(name, bool(test(name)), evidence(name)) for name in where)
         return Verdict(claim, findings, noisy=True, **options)
 
     def rate(name: str, label: str) -> float:
@@ -230,14 +241,17 @@ def _verdicts(gaps: Mapping[Any, Any], names: Sequence[str]) -> list[Verdict]:
     ]
 
 
-def _notes(context: Context) -> tuple[str, ...]:
-    radii = ", ".join(f"{name} {setting.radius:g}" for name, setting in SETS.items())
-    rcv1 = "" if find("rcv1", data_dir=context.data_dir) else " rcv1.subset stands for rcv1."
+def _notes(names: Sequence[str], n_seeds: int) -> tuple[str, ...]:
+    radii = ", ".join(f"{name} {setting_of(name).radius:g}" for name in names)
+    more = " rcv1.subset stands for rcv1." if "rcv1.subset" in names else ""
+    more += "".join(f" Steps for {name} are those of {LIKE[name]}." for name in names if name in LIKE)
+    if any(setting_of(name).lazy_only for name in names):
+        more += " On wide sparse rows only methods with a lazy form are run."
     return (
-        f"Radius of the ball: {radii}. One row a step, drawn with replacement; {N_SEEDS[context.size]} repeats. Steps "
-        f"are the best of a 1-3-10 grid, after two or three epochs of one repeat. AdaHB projects in its own metric, γ "
-        f"= 0.9, δ = 1e-8."
-        f"{rcv1} On wide sparse rows only methods with a lazy form are run.",
+        f"Radius of the ball: {radii}. One row a step, drawn with replacement; {n_seeds} repeats. Steps are the best "
+        f"of a 1-3-10 grid, after two or three epochs of one repeat. AdaHB projects in its own metric, γ = 0.9, δ = "
+        f"1e-8."
+        f"{more}",
         "Displacement forms and NAG are chaotic on a polyhedron: rounding errors lead them elsewhere, so that their "
         "figures differ between processors by as much as between seeds.",
     )

@@ -24,7 +24,7 @@ from finitesum.papers.experiment import (
     Value,
     Verdict,
 )
-from finitesum.papers.runs import show, slope
+from finitesum.papers.runs import against, slope
 
 #: The paper's constants: c of the function and of PSG's step c / sqrt(t), alpha 8 for HB and 0.08 for AdaHB, gamma 0.9.
 C = 2.0
@@ -61,11 +61,23 @@ IN_PAPER, ADDED = (
     ("HB alpha=8, averaging", "AdaHB alpha=0.08, averaging", "NAG alpha=8", MEAN, "PSG 2c/sqrt(T), linear decay"),
 )
 
+PSG_HAS_A_LOGARITHM = "PSG's last iterate has the extra factor log T, and stays above its lower bound"
+HB_HAS_NO_LOGARITHM = "HB's last iterate has no extra factor log T (f(w_T) √T rises by less than a tenth)"
+
 STEPS = (1000, 5000)
 GROWTH = {"quick": (125, 250, 500, 1000, 2000, 4000), "full": (125, 250, 500, 1000, 2000, 4000, 8000, 16000)}
 N_POINTS = 100
 
-_STYLES = {PSG: "fg", HB: "ciag", ADAHB: "a-ciag", "HB alpha=8, averaging": "sag", "NAG alpha=8": "ig"}
+_STYLES = {
+    PSG: "fg",
+    HB: "ciag",
+    ADAHB: "a-ciag",
+    "HB alpha=8, averaging": "ig",
+    "AdaHB alpha=0.08, averaging": "sag",
+    "NAG alpha=8": "saga",
+    MEAN: "nim",
+    "PSG 2c/sqrt(T), linear decay": "iag",
+}
 
 
 @cache
@@ -157,7 +169,7 @@ def _panels(results: Mapping[str, Any], labels: Sequence[str]) -> list[Panel]:
         for label in labels:
             found = results[f"{label}-{n_steps}"]
             x, y = np.array(found["t"], dtype=np.float64), np.array(found["value"])
-            lines.append(Line(label, x, y, style=_STYLES.get(label, label)))
+            lines.append(Line(_shown(label), x, y, style=_STYLES[label]))
         bound = np.full(2, lower_bound(n_steps))
         lines.append(Line("log T / (32 c √T)", np.array([1.0, n_steps]), bound, "guide"))
         panels.append(Panel(f"T = {n_steps}", "t", "f(w_t)", lines, y_scale="linear", y_limits=(0.0, None)))
@@ -169,9 +181,14 @@ def _figure(results: Mapping[str, Any]) -> Any:
 
 
 def _more(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> Any:
-    lines = [Line(label, x, y, style=_STYLES.get(label, label)) for label, (x, y) in grown.items()]
+    lines = [Line(_shown(label), x, y, style=_STYLES[label]) for label, (x, y) in grown.items()]
     growth = Panel("growth with T", "T", "f(w_T) √T", lines, x_scale="log", y_scale="linear", y_limits=(0.0, None))
     return panels_figure([*_panels(results, (*IN_PAPER, *ADDED)), growth], n_columns=3, height=3.2, width=3.3)
+
+
+def _shown(label: str) -> str:
+    """Return a label as figures and tables show it."""
+    return label.replace("alpha=", "α = ").replace("sqrt(t)", "√t").replace("sqrt(T)", "√T")
 
 
 def _table(results: Mapping[str, Any]) -> Table:
@@ -179,7 +196,7 @@ def _table(results: Mapping[str, Any]) -> Table:
     rows: list[list[str]] = []
     for label in RUNS:
         found = [results[f"{label}-{n}"] for n in STEPS]
-        rows.append([label, *(f"{v:.6f}" for one in found for v in (one["value"][-1], one["after"]))])
+        rows.append([_shown(label), *(f"{v:.6f}" for one in found for v in (one["value"][-1], one["after"]))])
     rows.append(["lower bound for PSG, last", *(cell for n in STEPS for cell in ("–", f"{lower_bound(n):.6f}"))])
     return Table("values", "The value at the last step; f* = 0.", header, rows)
 
@@ -197,7 +214,7 @@ def _curves(results: Mapping[str, Any]) -> Table:
 def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> list[Verdict]:
     def below(mine: str, theirs: str) -> tuple[Finding, ...]:
         pairs = {n: (trajectory_end(results, mine, n), trajectory_end(results, theirs, n)) for n in STEPS}
-        return tuple(Finding(f"T = {n}", a < b, f"{show(a)} against {show(b)}") for n, (a, b) in pairs.items())
+        return tuple(Finding(f"T = {n}", a < b, against(a, b, "")) for n, (a, b) in pairs.items())
 
     sizes, psg = grown[PSG]
     _, hb = grown[HB]
@@ -209,7 +226,7 @@ def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) 
         Verdict("HB ends below PSG", below(HB, PSG)),
         Verdict("AdaHB ends below PSG", below(ADAHB, PSG)),
         Verdict(
-            "PSG's last iterate has the extra factor log T, and stays above its lower bound",
+            PSG_HAS_A_LOGARITHM,
             (
                 Finding(
                     "",
@@ -219,8 +236,8 @@ def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) 
             ),
         ),
         Verdict(
-            "HB's last iterate has not (f(w_T) √T rises by less than a tenth)",
-            (Finding("", hb_rise < 0.1, f"it rises by {100.0 * hb_rise:.1f} %, {span}"),),
+            HB_HAS_NO_LOGARITHM,
+            (Finding("", hb_rise < 0.1, f"f(w_T) √T rises by {100.0 * hb_rise:.1f} %, {span}"),),
         ),
         Verdict(
             "The order of the curves does not depend on the constants: PSG with half its step stays above HB",

@@ -66,6 +66,19 @@ _STEPS: dict[str, tuple[float | None, ...]] = {
 }
 TUNED = {name: dict(zip(RUNS, steps, strict=True)) for name, steps in _STEPS.items()}
 
+#: Data that were not there when steps were tuned: radius and steps are those of data of the same kind.
+LIKE = {"rcv1": "rcv1.subset", "real-sim": "rcv1.subset"}
+
+
+def setting_of(name: str) -> Setting:
+    """Return how methods are run on a data set."""
+    return SETS[LIKE.get(name, name)]
+
+
+def tuned_steps(name: str) -> dict[str, float | None]:
+    """Return the tuned step of each method on a data set."""
+    return TUNED[LIKE.get(name, name)]
+
 
 def hinge_problem(name: str, data_dir: Path | None = None) -> Problem:
     """Return the mean hinge loss on an l1 ball, a component for each row.
@@ -76,7 +89,9 @@ def hinge_problem(name: str, data_dir: Path | None = None) -> Problem:
         The data is not on this machine.
     """
     data = load(name, data_dir)
-    return Problem.linear(data.rows, data.targets(), loss="hinge", constraint=L1Ball(SETS[name].radius), batch_size=1)
+    return Problem.linear(
+        data.rows, data.targets(), loss="hinge", constraint=L1Ball(setting_of(name).radius), batch_size=1
+    )
 
 
 #: The problem that was last asked for.

@@ -22,7 +22,7 @@ from finitesum.papers.experiment import (
     Value,
     Verdict,
 )
-from finitesum.papers.runs import Trial, as_run, find_minimum, gap_curve, run_trial, show
+from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, run_trial, show, told
 from finitesum.problem import Problem
 from finitesum.smoothness import gram_eigenvalue
 
@@ -116,7 +116,7 @@ def run(context: Context) -> Outcome:
         drawings=[
             Drawing(name, caption, _figure(results, kind, labels[kind], max_passes))
             for name, kind, caption in (
-                ("fig1", PAPER, "Figure 1 with the constants of the authors' program: F - F* by effective passes."),
+                ("fig1", PAPER, "Figure 1 with the constants of the authors' program: F − F* by effective passes."),
                 ("fig1-automatic", OURS, "The same with automatic steps, and four methods more: nothing was tuned."),
             )
         ],
@@ -128,7 +128,7 @@ def run(context: Context) -> Outcome:
             for label, passes in row.items()
         },
         notes=[
-            "F - F* is measured after every pass, for CIAG, A-CIAG and NIM ten times a pass from the second one on, "
+            "F − F* is measured after every pass, for CIAG, A-CIAG and NIM ten times a pass from the second one on, "
             f"and for SVRG2 after every snapshot, for at most {max_passes} passes; F* is "
             f"that of Newton's method. {'One seed' if len(seeds) == 1 else f'Medians over {len(seeds)} seeds'}; the "
             "figures show the first.",
@@ -155,7 +155,7 @@ def _figure(results: Mapping[str, Any], kind: str, labels: Sequence[str], max_pa
         curves = [gap_curve(as_run(results[f"{kind}-{label}-{m}x{d}-0"]), minimum) for label in labels]
         lines = [Line(c.name, c.n_passes, c.optimality, style=NAMES[c.name]) for c in curves]
         title, axis = f"m = {m}, d = {d}", "effective passes over the data"
-        panels.append(Panel(title, axis, "F - F*", lines, x_limits=(0.0, min(50, max_passes)), y_limits=(1e-16, 10.0)))
+        panels.append(Panel(title, axis, "F − F*", lines, x_limits=(0.0, min(50, max_passes)), y_limits=(1e-16, 10.0)))
     return panels_figure(panels, height=3.6)
 
 
@@ -164,7 +164,7 @@ def _table(needed: Mapping[Any, Mapping[str, float]], labels: Mapping[str, Seque
     keys = [(kind, m, d) for m, d in PAIRS for kind in labels]
     header = ("method", *(f"m = {m}, d = {d}: {kind}" for kind, m, d in keys))
     rows = [[name, *(show(needed[key].get(name, math.nan)) for key in keys)] for name in names]
-    return Table("passes", f"Effective passes to F - F* <= {LEVEL:.0e}. A dash: not reached, or not run.", header, rows)
+    return Table("passes", f"Effective passes to F − F* ≤ {LEVEL:.0e}. A dash: not reached, or not run.", header, rows)
 
 
 def _curves(results: Mapping[str, Any], labels: Mapping[str, Sequence[str]]) -> Table:
@@ -183,11 +183,14 @@ def _verdicts(needed: Mapping[Any, Mapping[str, float]]) -> list[Verdict]:
     second, first = ("SAG", "AccSVRG", "IAG"), ("A-CIAG", "CIAG", "NIM", "IQN", "SVRG2")
     cases = {f"m = {m}, d = {d}": {k: _or_inf(v) for k, v in needed[PAPER, m, d].items()} for m, d in PAIRS}
 
-    def told(row: Mapping[str, float], *names: str) -> str:
-        return ", ".join(f"{name} {_count(row[name])}" for name in names) + " passes"
-
     def verdict(claim: str, names: Sequence[str], test: Any) -> Verdict:
-        return Verdict(claim, tuple(Finding(case, test(row), told(row, *names)) for case, row in cases.items()))
+        return Verdict(
+            claim,
+            tuple(
+                Finding(case, test(row), told({name: row[name] for name in names}, "passes"))
+                for case, row in cases.items()
+            ),
+        )
 
     verdicts = [
         verdict(
@@ -217,17 +220,13 @@ def _verdicts(needed: Mapping[Any, Mapping[str, float]]) -> list[Verdict]:
             Finding(
                 case,
                 _or_inf(auto[label]) <= _or_inf(tuned[label]),
-                f"{_count(auto[label])} against {_count(tuned[label])} passes",
+                against(auto[label], tuned[label]),
             )
             for case, (tuned, auto) in ours.items()
         )
         claim = f"{label} with its automatic step needs no more passes than with the program's constants"
         verdicts.append(Verdict(claim, findings, of_paper=False))
     return verdicts
-
-
-def _count(passes: float) -> str:
-    return show(passes) if math.isfinite(passes) else "(not reached)"
 
 
 def _or_inf(value: float) -> float:

@@ -257,19 +257,21 @@ def _rate(value: float) -> str:
 
 
 def _verdicts(results: Mapping[str, Any]) -> list[Verdict]:
-    def late(name: str, test: Any) -> tuple[Finding, ...]:
+    def late(name: str, test: Any, expected: str = "") -> tuple[Finding, ...]:
         findings = []
         for distance in STARTS:
             _, measured = rates(results[f"{name}-{distance:g}"])
             holds = None if math.isnan(measured) else bool(test(measured))
-            findings.append(Finding(f"start at {distance:g}", holds, f"late rate {_rate(measured)}"))
+            findings.append(Finding(f"start at {distance:g}", holds, f"late rate {_rate(measured)}{expected}"))
         return tuple(findings)
 
     def two_phases(name: str) -> tuple[Finding, ...]:
         found = {d: rates(results[f"{name}-{d:g}"]) for d in STARTS[1:]}
         return tuple(
             Finding(
-                f"start at {d:g}", early > last if math.isfinite(last) else None, f"{_rate(early)}, then {_rate(last)}"
+                f"start at {d:g}",
+                early > last if math.isfinite(last) else None,
+                f"V(k) times {_rate(early)} a visit, then {_rate(last)}",
             )
             for d, (early, last) in found.items()
         )
@@ -289,11 +291,15 @@ def _verdicts(results: Mapping[str, Any]) -> list[Verdict]:
         Verdict(
             "CIAG's late rate is that of the full gradient method, a visit for a full gradient (within 2 % of its "
             "logarithm)",
-            late("CIAG", partial(_close, asymptotic_rate("CIAG"))),
+            late("CIAG", partial(_close, asymptotic_rate("CIAG")), f" against {_rate(asymptotic_rate('CIAG'))}"),
         ),
         Verdict(
             "A-CIAG's late rate is that of the accelerated full gradient method (within 10 % of its logarithm)",
-            late("A-CIAG", partial(_close, asymptotic_rate("A-CIAG"), within=0.1)),
+            late(
+                "A-CIAG",
+                partial(_close, asymptotic_rate("A-CIAG"), within=0.1),
+                f" against {_rate(asymptotic_rate('A-CIAG'))}",
+            ),
         ),
     ]
 
@@ -311,7 +317,8 @@ def _promise(results: Mapping[str, Any]) -> tuple[Finding, ...]:
         visits, squared = np.array(found["visits"]), np.array(found["squared"])
         limit = delta ** np.ceil(visits / (2 * M + 1)) * squared[0] + ROUNDING
         holds = bool(np.all(squared <= limit)) if delta < 1.0 else None
-        findings.append(Finding(f"start at {distance:g}", holds, f"c₀ = {share:.2g}, δ = {delta:.5f}"))
+        evidence = f"at most {float(np.max(squared[1:] / limit[1:])):.2f} of it; c₀ = {share:.2g}, δ = {delta:.5f}"
+        findings.append(Finding(f"start at {distance:g}", holds, evidence))
     return tuple(findings)
 
 

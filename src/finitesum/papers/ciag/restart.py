@@ -25,7 +25,7 @@ from finitesum.papers.experiment import (
     Value,
     Verdict,
 )
-from finitesum.papers.runs import Trial, as_run, find_minimum, gap_curve, run_trial, show
+from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, run_trial, show
 from finitesum.problem import Problem
 from finitesum.smoothness import full_smoothness, strong_convexity
 
@@ -169,7 +169,7 @@ def _table(needed: Mapping[Any, float], titles: Sequence[str]) -> Table:
     rows = [
         [label, kind, *(show(needed[title, label, kind]) for title in titles)] for label in METHODS for kind in KINDS
     ]
-    return Table("passes", f"Effective passes to F − F* <= {LEVEL:.0e}. A dash: not reached.", header, rows)
+    return Table("passes", f"Effective passes to F − F* ≤ {LEVEL:.0e}. A dash: not reached.", header, rows)
 
 
 def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdict]:
@@ -183,7 +183,7 @@ def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdic
             for title in titles:
                 a, b = of(title, label, mine), min(of(title, label, kind) for kind in theirs)
                 holds = None if math.isinf(a) and math.isinf(b) else a <= slack * b
-                findings.append(Finding(f"{label} on {title}", holds, f"{_count(a)} against {_count(b)} passes"))
+                findings.append(Finding(f"{label} on {title}", holds, against(a, b)))
         return Verdict(claim, tuple(findings), of_paper, noisy=True)  # whole passes: one more or less turns it
 
     return [
@@ -200,10 +200,6 @@ def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdic
             of_paper=False,
         ),
     ]
-
-
-def _count(passes: float) -> str:
-    return show(passes) if math.isfinite(passes) else "(not reached)"
 
 
 _NOTES = (

@@ -189,7 +189,9 @@ def run(context: Context) -> Outcome:
     """Count, time, and measure the growth with the condition number."""
     results = context.complete(list(_units(context.size)))
     grown = {name: _grown(results, name, CONDITIONS[context.size]) for name in GROWN}
-    values = {f"numbers stored, {LABELS[name]}": Value(results[f"count-{name}"]["base"]) for name in LABELS}
+    values = {  # a few single numbers more or less, such as counters, are no matter of the table
+        f"numbers stored, {LABELS[name]}": Value(results[f"count-{name}"]["base"], absolute=10.0) for name in LABELS
+    }
     values |= {
         f"exponent of kappa, {LABELS[n]}": Value(_exponent(*grown[n]), absolute=0.1) for n in grown if n != "nim"
     }
@@ -214,8 +216,8 @@ def _figure(grown: Mapping[str, tuple[Any, Any]]) -> Any:
     lines = [Line(LABELS[name], kappa, visits, style=name) for name, (kappa, visits) in grown.items()]
     kappa, visits = grown["ciag"]
     for text, power in (("∝ κ", 1.0), ("∝ √κ", 0.5)):
-        base = visits[0] if power == 1.0 else grown["a-ciag"][1][0]
-        lines.append(Line(text, kappa, base * (kappa / kappa[0]) ** power, "guide"))
+        base, style = (visits[0], "guide") if power == 1.0 else (grown["a-ciag"][1][0], "guide-2")
+        lines.append(Line(text, kappa, base * (kappa / kappa[0]) ** power, style))
     return panels_figure([Panel("", "κ = L / μ", "visits", lines, x_scale="log")], height=3.6, width=5.6)
 
 

@@ -39,7 +39,7 @@ from finitesum.papers.experiment import (
     Value,
     Verdict,
 )
-from finitesum.papers.runs import Run, Trial, as_run, run_trial, show
+from finitesum.papers.runs import Run, Trial, as_run, run_trial, show, told
 
 #: The largest entry of the gradient that runs end at, and what counts as a moderate accuracy.
 TOL, MODERATE = 1e-10, 1e-3
@@ -147,8 +147,8 @@ def run(context: Context) -> Outcome:
     }
     values = {
         f"passes, {label}, {title}, {kind}": Value(
-            passes_to(found), 1.0 if label == LAZY else 0.05, 0.51
-        )  # lazy Newton weighs prices of the machine
+            passes_to(found), 0.05, 1.01 if label == LAZY else 0.51
+        )  # lazy Newton is measured at whole passes: a step more or less
         for (title, kind, label), found in runs.items()
     }
     drawings = [
@@ -190,7 +190,7 @@ def _cell(found: Run | None) -> str:
         return "–"
     passes, seconds = passes_to(found), passes_to(found, gives="seconds")
     if math.isfinite(passes):
-        return f"{show(passes)} / {show(seconds)} s"
+        return f"{show(passes)} / {show(seconds)}"
     if found.diverged:
         return "diverges"
     return f"> {show(found.columns['passes'][-1])} ({found.best('largest'):.0e})"
@@ -206,8 +206,8 @@ def _table2(runs: Runs, titles: Sequence[str]) -> Table:
     ]
     caption = (
         f"Table 2: effective passes / seconds to a largest gradient entry of {TOL:.0e}. In brackets: how far a run "
-        f"came that did not get there. Automatic CIAG and A-CIAG visit some components twice in the first pass, which "
-        f"is counted."
+        f"came that did not get there. Automatic CIAG and A-CIAG visit some components twice in the first pass, and "
+        f"automatic IAG finds L by some twenty products with the data first: both are counted."
     )
     return Table("table2", caption, header, rows)
 
@@ -264,14 +264,6 @@ def _or_inf(value: float) -> float:
     return value if math.isfinite(value) else math.inf
 
 
-def _told(unit: str, **values: float) -> str:
-    parts = (
-        f"{k.replace('_', '-').replace('Lazy-', 'Lazy ')} {show(v) if math.isfinite(v) else '(not reached)'}"
-        for k, v in values.items()
-    )
-    return f"{', '.join(parts)} {unit}"
-
-
 def verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
     """Return what became of the paper's claims, and of ours."""
 
@@ -280,45 +272,43 @@ def verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
             return min(of(title, f"NIM, {solver}", kind, gives, level) for solver in ("inexact", "exact"))
         return _or_inf(passes_to(runs[title, kind, label], level, gives))
 
-    def judged(claim: str, test: Any, told: Any, where: Sequence[str] = titles, **options: bool) -> Verdict:
-        return Verdict(claim, tuple(Finding(title, test(title), told(title)) for title in where), **options)
+    def judged(claim: str, test: Any, evidence: Any, where: Sequence[str] = titles, **options: bool) -> Verdict:
+        return Verdict(claim, tuple(Finding(title, test(title), evidence(title)) for title in where), **options)
 
     slow = ("CIAG", "SAG", "IAG")
     return [
         judged(
             "A-CIAG needs about as many passes as NIM (within a factor of 1.5)",
             lambda t: of(t, "A-CIAG") <= 1.5 * of(t, "NIM") < math.inf,
-            lambda t: _told("passes", A_CIAG=of(t, "A-CIAG"), NIM=of(t, "NIM")),
+            lambda t: told({"A-CIAG": of(t, "A-CIAG"), "NIM": of(t, "NIM")}, "passes"),
         ),
         judged(
             "A-CIAG needs no more passes than CIAG (within half a pass)",
             lambda t: of(t, "A-CIAG") <= of(t, "CIAG") + 0.5,
-            lambda t: _told("passes", A_CIAG=of(t, "A-CIAG"), CIAG=of(t, "CIAG")),
+            lambda t: told({m: of(t, m) for m in ("A-CIAG", "CIAG")}, "passes"),
         ),
         judged(
             "A-CIAG takes the least time of all",
             lambda t: of(t, "A-CIAG", gives="seconds") <= min(of(t, m, gives="seconds") for m in METHODS[1:]),
-            lambda t: _told("s", **{m.replace("-", "_"): of(t, m, gives="seconds") for m in METHODS}),
+            lambda t: told({m: of(t, m, gives="seconds") for m in METHODS}, "s"),
             noisy=True,
         ),
         judged(
-            f"SAG reaches {MODERATE:.0e} in less time than A-CIAG",
+            f"SAG reaches {show(MODERATE)} in less time than A-CIAG",
             lambda t: of(t, "SAG", gives="seconds", level=MODERATE) < of(t, "A-CIAG", gives="seconds", level=MODERATE),
-            lambda t: _told(
-                "s", **{m.replace("-", "_"): of(t, m, gives="seconds", level=MODERATE) for m in ("SAG", "A-CIAG")}
-            ),
+            lambda t: told({m: of(t, m, gives="seconds", level=MODERATE) for m in ("SAG", "A-CIAG")}, "s"),
             noisy=True,
         ),
         judged(
             "A-CIAG needs fewer passes to 1e-10 than SAG and IAG",
             lambda t: of(t, "A-CIAG") < min(of(t, "SAG"), of(t, "IAG")),
-            lambda t: _told("passes", A_CIAG=of(t, "A-CIAG"), SAG=of(t, "SAG"), IAG=of(t, "IAG")),
+            lambda t: told({m: of(t, m) for m in ("A-CIAG", "SAG", "IAG")}, "passes"),
         ),
         *[
             judged(
                 "On mnist CIAG, SAG and IAG are slow (more than twice A-CIAG's passes)",
                 lambda t: min(of(t, m) for m in slow) > 2.0 * of(t, "A-CIAG"),
-                lambda t: _told("passes", **{m.replace("-", "_"): of(t, m) for m in ("A-CIAG", *slow)}),
+                lambda t: told({m: of(t, m) for m in ("A-CIAG", *slow)}, "passes"),
                 [title],
             )
             for title in titles
@@ -327,7 +317,7 @@ def verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
         judged(
             "A-CIAG with its automatic step needs at most one pass more than with the best tuned one",
             lambda t: of(t, "A-CIAG", AUTOMATIC) <= of(t, "A-CIAG") + 1.1,
-            lambda t: _told("passes", automatic=of(t, "A-CIAG", AUTOMATIC), tuned=of(t, "A-CIAG")),
+            lambda t: told({"automatic": of(t, "A-CIAG", AUTOMATIC), "tuned": of(t, "A-CIAG")}, "passes"),
             of_paper=False,
         ),
         judged(
@@ -335,11 +325,10 @@ def verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
             lambda t: (
                 of(t, LAZY, AUTOMATIC, "seconds") < min(of(t, m, k, "seconds") for m in METHODS for k in KINDS[:2])
             ),
-            lambda t: _told(
+            lambda t: told(
+                {LAZY: of(t, LAZY, AUTOMATIC, "seconds")}
+                | {f"{m}, {k}": of(t, m, k, "seconds") for m in ("A-CIAG", "NIM") for k in KINDS[:2]},
                 "s",
-                Lazy_Newton=of(t, LAZY, AUTOMATIC, "seconds"),
-                A_CIAG=of(t, "A-CIAG", gives="seconds"),
-                NIM=of(t, "NIM", gives="seconds"),
             ),
             of_paper=False,
             noisy=True,
@@ -347,7 +336,7 @@ def verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
         judged(
             "A-CIAG converges with the default of the authors' program",
             lambda t: of(t, "A-CIAG", PROGRAM_STEPS) < math.inf,
-            lambda t: _told("passes", A_CIAG=of(t, "A-CIAG", PROGRAM_STEPS)),
+            lambda t: told({"A-CIAG": of(t, "A-CIAG", PROGRAM_STEPS)}, "passes"),
             of_paper=False,
         ),
     ]
