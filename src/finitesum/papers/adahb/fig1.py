@@ -56,11 +56,6 @@ _STYLES = {
 CHAOTIC = ("HB, displacement", "AdaHB, displacement", AS_PRINTED, "NAG")
 
 
-def _labels(name: str) -> list[str]:
-    """Return the methods that are run on a data set: on wide sparse rows, those with a lazy form."""
-    return [label for label, (_, _, is_lazy) in RUNS.items() if is_lazy or not setting_of(name).lazy_only]
-
-
 def _do(name: str, data_dir: Path | None, label: str, step: float | str, n_passes: int, seed: int) -> dict[str, Any]:
     objectives, used = values(last_problem(name, data_dir), label, step, n_passes, seed)
     return {"objective": objectives, "step_size": used}
@@ -78,20 +73,14 @@ def _units(names: Sequence[str], context: Context) -> Iterator[Unit]:
     for name in names:
         n_passes = _n_passes(name, context.size)
         yield Unit(f"minimum-{name}", {"radius": setting_of(name).radius}, partial(_minimum, name, context.data_dir))
-        for label in _labels(name):
+        for label in RUNS:
             for kind, step in ((TUNED_STEPS, tuned_steps(name)[label]), (AUTOMATIC, "auto")):
                 for seed in range(N_SEEDS[context.size]):
-                    if step is not None:
-                        yield Unit(
-                            f"{name}-{kind}-{label}-{seed}",
-                            {
-                                "radius": setting_of(name).radius,
-                                "step": step,
-                                "passes": n_passes,
-                                "run": RUNS[label][:2],
-                            },
-                            partial(_do, name, context.data_dir, label, step, n_passes, seed),
-                        )
+                    yield Unit(
+                        f"{name}-{kind}-{label}-{seed}",
+                        {"radius": setting_of(name).radius, "step": step, "passes": n_passes, "run": RUNS[label][:2]},
+                        partial(_do, name, context.data_dir, label, step, n_passes, seed),
+                    )
 
 
 def _in_full(data_dir: Path | None) -> tuple[str, ...]:
@@ -113,7 +102,7 @@ def run(context: Context) -> Outcome:
         (name, kind, label): _gaps(results, name, kind, label, N_SEEDS[context.size])
         for name in names
         for kind in (TUNED_STEPS, AUTOMATIC)
-        for label in _labels(name)
+        for label in RUNS
     }
     drawings = [
         Drawing(
@@ -164,7 +153,7 @@ def _table(gaps: Mapping[Any, Any], results: Mapping[str, Any], names: Sequence[
     header = ("data", "method", "tuned step", "F − F*", "slope", "automatic step", "F − F*", "slope")
     rows = []
     for name in names:
-        for label in _labels(name):
+        for label in RUNS:
             cells = [name, label]
             for kind in (TUNED_STEPS, AUTOMATIC):
                 found = gaps[name, kind, label]
@@ -193,8 +182,6 @@ def _verdicts(gaps: Mapping[Any, Any], names: Sequence[str]) -> list[Verdict]:
         found = gaps.get((name, kind, label))
         return float(found[:, -1].mean()) if found is not None else math.nan
 
-    whole = [name for name in names if not setting_of(name).lazy_only]  # all methods were run there
-
     def judged(claim: str, where: Sequence[str], test: Any, labels: Sequence[str], **options: bool) -> Verdict:
         def evidence(name: str) -> str:
             return told({label: end(name, label) for label in labels})
@@ -206,20 +193,20 @@ def _verdicts(gaps: Mapping[Any, Any], names: Sequence[str]) -> list[Verdict]:
         return _rate(gaps[name, TUNED_STEPS, label])
 
     rates = tuple(
-        Finding(name, rate(name, LAST[0]) <= -0.4, f"slope {rate(name, LAST[0]):.2f}, by epochs") for name in whole
+        Finding(name, rate(name, LAST[0]) <= -0.4, f"slope {rate(name, LAST[0]):.2f}, by epochs") for name in names
     )
     return [
         judged(
             "AdaHB's last iterate behaves like PSG's average and the last iterates of HB and NAG (within a factor of "
             "4)",
-            whole,
+            names,
             lambda n: max(end(n, label) for label in LAST) <= 4.0 * min(end(n, label) for label in LAST),
             LAST,
         ),
         Verdict("AdaHB's last iterate comes down like 1/√t, or faster (slope at most -0.4)", rates, noisy=True),
         judged(
             "AdaHB as printed, with the Euclidean projection, comes as far as in its own metric (within a factor of 2)",
-            whole,
+            names,
             lambda n: end(n, AS_PRINTED) <= 2.0 * end(n, LAST[0]),
             (AS_PRINTED, LAST[0]),
             of_paper=False,
@@ -233,7 +220,7 @@ def _verdicts(gaps: Mapping[Any, Any], names: Sequence[str]) -> list[Verdict]:
         ),
         judged(
             "PSG with linear decay, which must know the number of epochs, is better than all of the paper's methods",
-            whole,
+            names,
             lambda n: end(n, "PSG, linear decay") < min(end(n, label) for label in FIGURE),
             ("PSG, linear decay", *FIGURE),
             of_paper=False,
@@ -245,8 +232,6 @@ def _notes(names: Sequence[str], n_seeds: int) -> tuple[str, ...]:
     radii = ", ".join(f"{name} {setting_of(name).radius:g}" for name in names)
     more = " rcv1.subset stands for rcv1." if "rcv1.subset" in names else ""
     more += "".join(f" Steps for {name} are those of {LIKE[name]}." for name in names if name in LIKE)
-    if any(setting_of(name).lazy_only for name in names):
-        more += " On wide sparse rows only methods with a lazy form are run."
     return (
         f"Radius of the ball: {radii}. One row a step, drawn with replacement; {n_seeds} repeats. Steps are the best "
         f"of a 1-3-10 grid, after two or three epochs of one repeat. AdaHB projects in its own metric, γ = 0.9, δ = "

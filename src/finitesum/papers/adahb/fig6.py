@@ -135,7 +135,9 @@ def run(context: Context) -> Outcome:
     values["growth of f(w_T) sqrt(T) by log T, PSG"] = Value(_log_slope(*grown[PSG]), relative=0.01)
     drawings = [
         Drawing(
-            "fig6", "Figure 6: f(w_t) from the minimiser, f* = 0. Dotted: the lower bound for PSG.", _figure(results)
+            "fig6",
+            "Figure 6: f(w_t) from the minimiser, f* = 0. Dashed, without marks: the lower bound for PSG.",
+            _figure(results),
         ),
         Drawing(
             "fig6-more",

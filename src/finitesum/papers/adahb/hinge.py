@@ -26,7 +26,7 @@ class Setting(NamedTuple):
     radius: float
     n_passes: int
     n_tuning: int  # passes with which steps were tuned
-    lazy_only: bool  # whether only methods with a lazy form are run: the rows are wide and sparse
+    lazy_only: bool  # whether the benchmark runs methods with a lazy form alone: the rows are wide and sparse
 
 
 SETS = {
@@ -56,13 +56,13 @@ RUNS: dict[str, tuple[str, dict[str, Any], bool]] = {
 }
 
 #: Steps in the order of `RUNS`: the best of a 1-3-10 grid around the automatic one, by seed 0 alone after `n_tuning`
-#: passes, as found by benchmarks/heavy_ball.py. None where the method was not run.
-_STEPS: dict[str, tuple[float | None, ...]] = {
+#: passes, as found by `best_step` of benchmarks/heavy_ball.py.
+_STEPS: dict[str, tuple[float, ...]] = {
     "a9a": (1.0, 1.0, 3.0, 1.0, 0.3, 1.0, 0.3, 0.3, 0.03, 0.03),
     "w8a": (0.3, 0.3, 1.0, 0.3, 0.3, 0.3, 0.03, 0.03, 0.03, 0.03),
     "ijcnn1": (1.0, 1.0, 3.0, 1.0, 3.0, 10.0, 0.3, 0.3, 0.1, 0.1),
     "covtype.binary.scale": (0.3, 0.3, 1.0, 0.3, 0.3, 1.0, 0.1, 0.1, 0.1, 0.1),
-    "rcv1.subset": (10.0, 10.0, 30.0, None, 10.0, None, None, 0.1, None, 0.03),
+    "rcv1.subset": (10.0, 10.0, 30.0, 10.0, 10.0, 10.0, 0.1, 0.1, 0.03, 0.03),
 }
 TUNED = {name: dict(zip(RUNS, steps, strict=True)) for name, steps in _STEPS.items()}
 
@@ -75,7 +75,7 @@ def setting_of(name: str) -> Setting:
     return SETS[LIKE.get(name, name)]
 
 
-def tuned_steps(name: str) -> dict[str, float | None]:
+def tuned_steps(name: str) -> dict[str, float]:
     """Return the tuned step of each method on a data set."""
     return TUNED[LIKE.get(name, name)]
 

@@ -201,9 +201,10 @@ def run(context: Context) -> Outcome:
     return Outcome(drawings, [_table(results)], _verdicts(results), values, _notes())
 
 
-def _thinned(found: Mapping[str, Any]) -> tuple[Vector, Vector]:
+def _thinned(found: Mapping[str, Any], floor: float = 0.0) -> tuple[Vector, Vector]:
+    """Return V(k) / V(1) by visits in some hundred points, until it is down to the floor or to rounding errors."""
     visits, squared = np.array(found["visits"]), np.array(found["squared"])
-    below = np.flatnonzero(squared <= ROUNDING)
+    below = np.flatnonzero(squared <= max(ROUNDING, floor * squared[0]))
     end = int(below[0]) + 1 if below.size else squared.size
     every = max(1, end // 400)
     return visits[:end:every], squared[:end:every] / squared[0]
@@ -225,7 +226,7 @@ def _figure(results: Mapping[str, Any]) -> Any:
 def _allowed_figure(results: Mapping[str, Any]) -> Any:
     lines = []
     for distance, style in zip(NEAR, ("a-ciag", "iag", "ciag"), strict=True):
-        visits, squared = _thinned(results[f"allowed-{distance:g}"])
+        visits, squared = _thinned(results[f"allowed-{distance:g}"], floor=1e-16)
         lines.append(Line(f"start at {distance:g}, c₀ = {allowed_share(distance):.2g}", visits, squared, style=style))
     panel = Panel("", "visits", "V(k) / V(1)", lines, x_scale="log", y_limits=(1e-16, 3.0))
     return panels_figure([panel], height=3.0, width=5.0)
