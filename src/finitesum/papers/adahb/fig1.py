@@ -197,8 +197,8 @@ def _verdicts(gaps: Mapping[Any, Any], names: Sequence[str]) -> list[Verdict]:
     )
     return [
         judged(
-            "AdaHB's last iterate behaves like PSG's average and the last iterates of HB and NAG (within a factor of "
-            "4)",
+            "AdaHB's last iterate behaves like PSG's average and the last iterates of HB and NAG (all four within a "
+            "factor of 4)",
             names,
             lambda n: max(end(n, label) for label in LAST) <= 4.0 * min(end(n, label) for label in LAST),
             LAST,

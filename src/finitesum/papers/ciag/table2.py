@@ -154,7 +154,9 @@ def run(context: Context) -> Outcome:
     drawings = [
         Drawing("fig2", "Figure 2, with tuned steps: the largest gradient entry.", _figure(runs, titles, TUNED_STEPS)),
         Drawing(
-            "fig2-automatic", "The same with automatic steps: nothing was tuned.", _figure(runs, titles, AUTOMATIC)
+            "fig2-automatic",
+            "The same with automatic steps: nothing was tuned. IAG begins where it has found L.",
+            _figure(runs, titles, AUTOMATIC),
         ),
     ]
     tables = [_table2(runs, titles), _table3(results, entries, titles), _curves(runs)]
