@@ -20,18 +20,19 @@ class StopReason(enum.Enum):
     STALLED = 3
     CALLBACK = 4
 
-    def message(self, tol: float, reached: float, n_passes: float, method: Method | None = None) -> str:
-        """Return a sentence with the asked and the reached value and, short of convergence, what to do with a method."""
+    def message(self, tol: float, reached: float, n_passes: float, method: Method | None = None, why: str = "") -> str:
+        """Return a sentence with the asked and the reached value and, short of convergence, why, or what to do."""
         figures = f"optimality {reached:.3g} (asked: {tol:.3g}) after {n_passes:.4g} effective passes"
         if math.isnan(reached):
             figures = f"{n_passes:.4g} effective passes, no certificate of optimality is known for this problem"
             if self is StopReason.MAX_ITER:
                 return f"Ran to max_iter: {figures}."
+        faster = why or "Raise max_iter, loosen tol, or use a faster method."
         return {
             StopReason.CONVERGED: f"Converged: {figures}.",
-            StopReason.MAX_ITER: f"Stopped at max_iter: {figures}. Raise max_iter, loosen tol, or use a faster method.",
+            StopReason.MAX_ITER: f"Stopped at max_iter: {figures}. {faster}",
             StopReason.DIVERGED: f"Diverged: {figures}. {_against_divergence(method)}",
-            StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. {_against_a_stall(method)}",
+            StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. {why or _against_a_stall(method)}",
             StopReason.CALLBACK: f"Stopped by the callback: {figures}.",
         }[self]
 

@@ -20,6 +20,7 @@ from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
 from finitesum.certificates import Certificate, has_certificate, lower_bound, no_certificate
 from finitesum.components import SubgradientProblem
+from finitesum.conditioning import why_hard
 from finitesum.finite_sum import AnyProblem
 from finitesum.measures import Measures, evaluate
 from finitesum.methods.base import Method, state_type_of
@@ -28,6 +29,8 @@ from finitesum.problem import Problem
 from finitesum.results import Result, StopReason
 from finitesum.run_memory import Before, Best, Kept, Loop
 from finitesum.sampling import as_seed, order_of_pass
+
+MANY_PASSES = 100  # where so many do not do, the problem may be to blame
 
 
 def passes(
@@ -356,7 +359,7 @@ class Run:
 
     def result(self, reason: StopReason) -> Result:
         """Return what the run found, measured exactly."""
-        x, measured, remark = self.state.x, self._charged(), ""
+        x, measured, remark, why = self.state.x, self._charged(), "", ""
         if reason is StopReason.DIVERGED:
             x, measured, k = self._best_known(measured)
             first = self._before.k
@@ -364,6 +367,8 @@ class Run:
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
             reason = StopReason.CONVERGED
         problem, state = self.problem, self.state
+        if reason is StopReason.STALLED or (reason is StopReason.MAX_ITER and self.n_passes >= MANY_PASSES):
+            why = why_hard(problem, x, measured.optimality)
         return Result(
             x=x,
             fun=measured.objective,
@@ -379,7 +384,7 @@ class Run:
             success=bool(measured.optimality <= self.tol),
             status=reason.value,
             reason=reason,
-            message=reason.message(self.tol, measured.optimality, self.n_passes, self.method) + remark,
+            message=reason.message(self.tol, measured.optimality, self.n_passes, self.method, why) + remark,
             seconds=self.loop.seconds,
             trace=self.trace,
             method=self.method,
