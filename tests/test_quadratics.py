@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from contracts.problems import make_pair
 from oracles import newton_type as oracle
+from sklearn.datasets import load_breast_cancer
 
+from finitesum import Problem, minimize
 from finitesum.faces import solve_spd
 from finitesum.quadratics import hessian_of, minimise_model
 
@@ -82,3 +84,13 @@ def test_hessians_equal_their_definition(form, intercept):
     H = hessian_of(problem, F.d2(F.predictions(x), F.y))
     np.testing.assert_allclose(H, F.hessian(x), rtol=1e-12, atol=1e-15)
     np.testing.assert_array_equal(H, H.T)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_signs_that_change_at_once_do_not_end_the_search(C, l1_ratio):
+    """Columns in units from thousandths to thousands: the step on a face is at once against a sign that changes."""
+    X, y = load_breast_cancer(return_X_y=True)
+    problem = Problem.linear(X, y, alpha=1.0 / (C * y.size), l1_ratio=l1_ratio, fit_intercept=True)
+    result = minimize(problem, method="lazy-newton", tol=1e-10, max_iter=60, measure_every=0)
+    assert result.success, result.message

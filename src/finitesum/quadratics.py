@@ -91,13 +91,15 @@ def _minimise_on_faces(
     if isinstance(problem.constraint, Intervals):
         n_columns = problem.rows.n_columns
         lower[:n_columns], upper[:n_columns] = problem.constraint.bounds()
+    is_stuck = False
     for _ in range(MOST_ROUNDS):
         thresholds = _thresholds(problem, x, slope)
-        if leaves_face(problem, x, slope, thresholds):
+        if is_stuck or leaves_face(problem, x, slope, thresholds):
             x, slope = x.copy(), slope.copy()
             _sweep(hessian, x, slope, thresholds, lower, upper, SWEEPS)
-        x = on_face(problem, hessian, x, slope)
-        slope = gradient + hessian @ (x - y)
+        end = on_face(problem, hessian, x, slope)
+        is_stuck = end is x  # at once against a sign that changes: sweeps bring that coefficient to 0
+        x, slope = end, gradient + hessian @ (end - y)
         if not _mapping_size(problem, x, slope) > tolerance:
             return x, True
     return x, False
