@@ -104,7 +104,8 @@ def ours(task: Task, threads: int) -> Iterator[Setting]:
 
         def solve(tol: float = level) -> Any:
             options = {"n_threads": threads}
-            result = minimize(task.problem, method="auto", options=options, tol=tol, max_iter=3000, measure_every=0)
+            problem = replace(task.problem)  # nothing is known of it from earlier runs
+            result = minimize(problem, method="auto", options=options, tol=tol, max_iter=3000, measure_every=0)
             return result.x
 
         yield Setting("finitesum", f"auto, tol={level:g}", solve)

@@ -103,12 +103,12 @@ def search(F, x, way, first):
     return low or t
 
 
-def conjugate_gradients(H, right, accuracy):
-    """Textbook conjugate gradients, preconditioned by H's diagonal."""
+def conjugate_gradients(H, right, accuracy, diagonal):
+    """Textbook conjugate gradients, preconditioned by a diagonal."""
     solution, residual, way, size = np.zeros_like(right), right, 0.0, None
-    start = right @ (right / np.diag(H))
-    while residual @ (residual / np.diag(H)) > accuracy**2 * start:
-        scaled = residual / np.diag(H)
+    start = right @ (right / diagonal)
+    while residual @ (residual / diagonal) > accuracy**2 * start:
+        scaled = residual / diagonal
         way = scaled if size is None else scaled + (residual @ scaled) / size * way
         size = residual @ scaled
         step = size / (way @ H @ way)
@@ -119,12 +119,13 @@ def conjugate_gradients(H, right, accuracy):
 def newton_cg(F, loss, x, n_passes):
     """Yield x after the first look and after each step."""
     g, h, doubt = gradient(F, x), curvatures(F, loss, x, 1), 1
-    steepness = np.linalg.norm(g)
+    steepness, diagonal = np.linalg.norm(g), None
     yield x
     for _ in range(n_passes - 1):
         H = (F.Z.T * (F.p * h)) @ F.Z + np.diag(F.l2)
+        diagonal = np.diag(H) if diagonal is None else diagonal
         size = np.linalg.norm(g)
-        way = conjugate_gradients(H, -g, min(0.25, max(np.sqrt(size / steepness), 0.6e-10 / size)))
+        way = conjugate_gradients(H, -g, min(0.25, max(np.sqrt(size / steepness), 0.6e-10 / size)), diagonal)
         first, t, end = g @ way, 1.0, gradient(F, x + way)
         slope = end @ way
         fine = slope <= 0 or (slope <= 0.5 * abs(first) and np.linalg.norm(end) < 0.9 * size)

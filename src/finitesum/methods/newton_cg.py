@@ -5,10 +5,11 @@ At x the step is an approximate solution of H v = -g by conjugate gradients, pre
     H = sum_i p_i phi''_i z_i z_i' + l2 I,    ||H v + g|| <= e ||g||,
     e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 target / ||g||))    [1, section 7.1]
 
-with residuals in the norm of the inverse of H's diagonal, and g_0 the gradient at the start: no step is solved more exactly
-than the target needs. A product with H reads the rows once and is charged as a pass of gradients. Acceptance of steps,
-majorants for doubtful curvatures and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row and
-O(d).
+with residuals in the norm of the inverse of H's diagonal as it was at a sample's first step, and g_0 the gradient at the
+start: no step is solved more exactly than the target needs. A product with H reads the rows once, in single precision as
+long as steps are good, and is charged as a pass of gradients. Acceptance of steps,
+majorants for doubtful curvatures and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 4
+bytes an entry, and O(d).
 
 With an l1 penalty the step is taken on the face of the l1 norm that F falls to first [3]: coefficients keep their sign
 s_j, those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
@@ -27,8 +28,9 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +56,9 @@ from finitesum.sweeps import ShortVector, hessian_diagonal, hessian_product, obj
 #: Products with H for one step, at most.
 MOST_PRODUCTS = 500
 
+#: Bytes of entries of which a copy in single precision is made.
+MOST_BYTES = 1e9
+
 #: Shorter parts of a step than this are not tried.
 SHORTEST = 1e-6
 
@@ -67,6 +72,7 @@ class NewtonCGState(NamedTuple):
     curvatures: ShortVector  # (n,)  of the rows, as the last pass saw them
     steepness: float  # the first gradient's norm over all rows
     doubt: int  # as in lazy Newton
+    diagonal: Vector  # of H, as the sample's first step saw it; empty before
     n_sampled: int  # components of the sample
     optimality: float  # at x, exact once the sample is complete
     n_gradients: int
@@ -132,7 +138,7 @@ class NewtonCG:
     def init(self, problem: Problem, x0: Vector) -> NewtonCGState:
         """Return the state before the first row is read."""
         curvatures = np.zeros(problem.n_rows, dtype=np.float32)
-        return NewtonCGState(x0.copy(), np.zeros(problem.dim), curvatures, math.nan, 1, 0, math.nan, 0, 0)
+        return NewtonCGState(x0.copy(), np.zeros(problem.dim), curvatures, math.nan, 1, np.zeros(0), 0, math.nan, 0, 0)
 
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
         """Return the state after one step over all rows; at first, after the growing samples."""
@@ -168,6 +174,7 @@ class NewtonCG:
             gradient=seen.gradient,
             curvatures=seen.curvatures,
             steepness=optimality if math.isnan(state.steepness) else state.steepness,
+            diagonal=np.zeros(0),
             n_sampled=n_next,
             optimality=optimality,
             n_gradients=state.n_gradients + n_next - state.n_sampled,
@@ -189,33 +196,46 @@ class NewtonCG:
         return max(1, problem.n_rows // 1024)
 
 
+#: The problems in use, with their entries in single precision.
+_SHORT: WeakKeyDictionary[Problem, Problem] = WeakKeyDictionary()
+
+
+def _in_single_precision(problem: Problem) -> Problem:
+    """Return the problem with its entries rounded to float32, which products are read from; itself if it is too large."""
+    if problem.rows.values.dtype == np.float32 or problem.rows.values.nbytes > MOST_BYTES:
+        return problem
+    if problem not in _SHORT:
+        rows = problem.rows._replace(values=problem.rows.values.astype(np.float32))
+        _SHORT[problem] = replace(problem, rows=rows)
+    return _SHORT[problem]
+
+
 def conjugate_gradients(
     problem: Problem,
     sample: Sample,
     curvatures: ShortVector,
     right: Vector,
+    diagonal: Vector,
     free: npt.NDArray[np.bool_],
     accuracy: float,
     n_threads: int,
 ) -> tuple[Vector, int]:
-    """Return v with H v = right on the free coordinates up to `accuracy` times its norm, and the passes that this took.
+    """Return v with H v = right on the free coordinates up to `accuracy` times its norm, and the products that this took.
 
-    The others are 0 in `right`, and in v.
+    The others are 0 in `right`, and in v. The diagonal is the preconditioner.
     """
     penalised = slice(problem.rows.n_columns)
-    diagonal = hessian_diagonal(problem, sample.components, curvatures) / sample.share
-    diagonal[penalised] += sample.ridge
-    diagonal[~(diagonal > 0.0)] = 1.0
     solution, residual = np.zeros(right.size), right.copy()
     scaled = residual / diagonal
     size = start = residual @ scaled
     way = scaled
-    n_passes = 1
-    while n_passes <= MOST_PRODUCTS and size > accuracy**2 * start:
-        product = hessian_product(problem, sample.components, curvatures, way, n_threads) / sample.share
+    for k in range(MOST_PRODUCTS + 1):
+        if k == MOST_PRODUCTS or not size > accuracy**2 * start:
+            break
+        product = hessian_product(problem, sample.components, curvatures, way, n_threads)
+        product /= sample.share
         product[penalised] += sample.ridge * way[penalised]
         product[~free] = 0.0
-        n_passes += 1
         bend = way @ product
         if not bend > 0.0:
             break
@@ -223,8 +243,30 @@ def conjugate_gradients(
         residual -= size / bend * product
         scaled = residual / diagonal
         before, size = size, residual @ scaled
-        way = scaled + size / before * way
-    return (solution if n_passes > 1 and solution.any() else right / diagonal), n_passes
+        way *= size / before
+        way += scaled
+    return (solution if solution.any() else right / diagonal), k
+
+
+def _way(
+    problem: Problem,
+    state: NewtonCGState,
+    sample: Sample,
+    right: Vector,
+    free: npt.NDArray[np.bool_],
+    accuracy: float,
+    n_threads: int,
+) -> tuple[Vector, Vector, int]:
+    """Return the solution of H v = right, H's diagonal and the passes: in single precision unless steps are in doubt."""
+    diagonal, n_passes = state.diagonal, 0
+    if diagonal.size == 0:
+        diagonal = hessian_diagonal(problem, sample.components, state.curvatures) / sample.share
+        diagonal[: problem.rows.n_columns] += sample.ridge
+        diagonal[~(diagonal > 0.0)] = 1.0
+        n_passes = 1
+    read = _in_single_precision(problem) if state.doubt == 0 else problem
+    way, n_products = conjugate_gradients(read, sample, state.curvatures, right, diagonal, free, accuracy, n_threads)
+    return way, diagonal, n_passes + n_products
 
 
 def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, accuracy: float, n_threads: int) -> NewtonCGState:
@@ -232,7 +274,8 @@ def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, accuracy: f
     if not problem.is_smooth:
         return _stepped_on_face(problem, state, sample, accuracy, n_threads)
     free = np.ones(problem.dim, dtype=bool)
-    way, n_passes = conjugate_gradients(problem, sample, state.curvatures, -state.gradient, free, accuracy, n_threads)
+    way, diagonal, n_passes = _way(problem, state, sample, -state.gradient, free, accuracy, n_threads)
+    state = state._replace(diagonal=diagonal)
     first, t = float(state.gradient @ way), 1.0
     seen = look(problem, sample, state.x + way, state.curvatures, doubt=state.doubt, n_threads=n_threads)
     slope, n_passes = float(seen.gradient @ way), n_passes + 1
@@ -255,7 +298,8 @@ def _stepped_on_face(
     free = signs != 0.0
     signs[problem.rows.n_columns :], free[problem.rows.n_columns :] = 0.0, True
     right = np.where(free, -(gradient + lasso * signs), 0.0)
-    way, n_passes = conjugate_gradients(problem, sample, state.curvatures, right, free, accuracy, n_threads)
+    way, diagonal, n_passes = _way(problem, state, sample, right, free, accuracy, n_threads)
+    state = state._replace(diagonal=diagonal)
     t, doubt = 1.0, state.doubt
     while t > SHORTEST:
         end = x + t * way
