@@ -111,17 +111,22 @@ def _pick(
     return n_picked
 
 
-def _add_dense(problem: Problem, picked: Indices, rises: Vector, sums: Matrix) -> None:
+def _add_dense(problem: Problem, picked: Indices, rises: Vector, sums: Matrix, *, in_short: bool) -> None:
     """Add sum rise_i z_i z_i', rows of positive and of negative rise apart: BLAS squares what it multiplies."""
     values = to_matrix(problem.rows)
+    dtype, squared = (np.float32, blas.ssyrk) if in_short else (np.float64, blas.dsyrk)
+    rows = np.zeros_like(sums, dtype=np.float32) if in_short else sums
     for sign in (1.0, -1.0):
         chosen = np.flatnonzero(sign * rises > 0.0)
         for start in range(0, chosen.size, BLOCK):
             some = chosen[start : start + BLOCK]
-            block = np.ones((some.size, problem.dim))
-            block[:, : values.shape[1]] = values[picked[some]]
-            block *= np.sqrt(sign * rises[some])[:, None]
-            blas.dsyrk(sign, block.T, beta=1.0, c=sums.T, lower=0, overwrite_c=1)  # the transposed view is BLAS's order
+            roots = np.sqrt(sign * rises[some])
+            block = np.empty((some.size, problem.dim), dtype=dtype)
+            np.multiply(values[picked[some]], roots[:, None], out=block[:, : values.shape[1]], casting="same_kind")
+            block[:, values.shape[1] :] = roots[:, None]
+            squared(sign, block.T, beta=1.0, c=rows.T, lower=0, overwrite_c=1)  # the transposed view is BLAS's order
+    if in_short:
+        sums += rows
 
 
 @kernel
@@ -130,14 +135,22 @@ def _add_sparse(linear_sum: LinearSum, picked: Indices, rises: Vector, sums: Mat
 
 
 def _replace(
-    problem: Problem, members: Indices, now: ShortVector, least: float, held: ShortVector, sums: Matrix, n_threads: int
+    problem: Problem,
+    members: Indices,
+    now: ShortVector,
+    least: float,
+    held: ShortVector,
+    sums: Matrix,
+    n_threads: int,
+    *,
+    in_short: bool,
 ) -> int:
     """Sum the rows that moved by `least` or more afresh; write to `held` and `sums`; return how many there were."""
     picked, rises = np.empty(problem.n_rows, dtype=np.int64), np.empty(problem.n_rows)
     n_picked = _pick(problem.view, members, now, held, least, picked, rises)
     picked, rises = picked[:n_picked], rises[:n_picked]
     if not problem.rows.is_sparse():
-        _add_dense(problem, picked, rises, sums)
+        _add_dense(problem, picked, rises, sums, in_short=in_short)
         return n_picked
 
     def share(block: Indices) -> Matrix:
@@ -165,7 +178,8 @@ def _best_threshold(
     replaced = np.concatenate([[0.0], np.cumsum(counts)])
     factor = CAUTION * left / total if total > 0.0 else np.zeros_like(left)
     passes = np.maximum(1.0, digits / -np.log10(np.clip(factor + sampling_error, 1e-3, 0.95)))
-    costs = replaced * prices.hessian + (replaced > 0.0) * prices.factor + passes * pass_price
+    price = prices.sampled_hessian if sampling_error > 0.0 else prices.hessian
+    costs = replaced * price + (replaced > 0.0) * prices.factor + passes * pass_price
     return int(np.argmin(costs))
 
 
@@ -179,6 +193,7 @@ def refreshed(
     digits: float,
     n_idle: int = 0,
     n_threads: int = 1,
+    in_short: bool = False,
 ) -> tuple[LazyCurvature, int]:
     """Return the memory with the rows replaced that are worth it, and how many they were.
 
@@ -215,7 +230,7 @@ def refreshed(
         return memory, 0
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
     held, sums = memory.held.copy(), memory.sums.copy()
-    n_replaced = _replace(problem, members, now, least, held, sums, n_threads)
+    n_replaced = _replace(problem, members, now, least, held, sums, n_threads, in_short=in_short)
     return memory._replace(held=held, sums=sums), n_replaced
 
 

@@ -22,6 +22,9 @@ from finitesum.secants import no_secants
 #: Newton steps on one sample, at most.
 MOST_STEPS = 25
 
+#: The least pivot, as a share of the diagonal, with which a Hessian is summed in single precision.
+LEAST_PIVOT = 1e-2
+
 
 class Settings(NamedTuple):
     """How passes are run."""
@@ -164,6 +167,7 @@ def _prepared(
         digits=digits,
         n_idle=state.n_idle,
         n_threads=settings.n_threads,
+        in_short=curvature_is_rough(problem, state),
     )
     if n_replaced == 0 and state.factor.size > 0:
         return state
@@ -171,6 +175,16 @@ def _prepared(
     if curvature.members.size == sample.components.size:
         state = state._replace(secants=no_secants(problem.dim))
     return refactored(problem, state, sample, state.shift)
+
+
+def curvature_is_rough(problem: Problem, state: LazyNewtonState) -> bool:
+    """Tell whether the Hessian is summed over a part of the rows and so well conditioned that half the digits do."""
+    n_members = state.curvature.members.size
+    if n_members == problem.n_components or state.factor.size == 0:
+        return False
+    diagonal = np.diagonal(state.curvature.sums) / (state.curvature.share or 1.0)
+    pivots = np.diagonal(state.factor) ** 2
+    return bool((pivots > LEAST_PIVOT * diagonal).all())
 
 
 def _with_members(problem: Problem, memory: LazyCurvature, order: Indices, n_members: int) -> LazyCurvature:

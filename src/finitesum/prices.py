@@ -25,6 +25,7 @@ class Prices(NamedTuple):
 
     gradient: float  # of a row
     hessian: float  # of a row
+    sampled_hessian: float  # of a row, where H is summed over a part of the rows: dense ones in single precision
     factor: float  # of one Cholesky factor, by which a Hessian becomes steps
 
 
@@ -44,8 +45,9 @@ def _estimated(problem: Problem) -> Prices:
     factor = 1e4 + 2.0 * dim**2 + 0.02 * dim**3
     if isinstance(problem.rows, CSRRows):
         stored = np.diff(problem.rows.starts).astype(np.float64)
-        return Prices(12.0 + 0.75 * stored.mean(), 8.0 + 0.18 * float(stored @ stored) / stored.size, factor)
-    return Prices(14.0 + 0.5 * dim, 10.0 + dim + 0.04 * dim**2, factor)
+        row = 8.0 + 0.18 * float(stored @ stored) / stored.size
+        return Prices(12.0 + 0.75 * stored.mean(), row, row, factor)
+    return Prices(14.0 + 0.5 * dim, 10.0 + dim + 0.025 * dim**2, 10.0 + dim + 0.0125 * dim**2, factor)
 
 
 def hessian_sample(problem: Problem, prices: Prices) -> int:
@@ -61,7 +63,7 @@ def hessian_sample(problem: Problem, prices: Prices) -> int:
     sizes = dim * 2.0 ** np.arange(3, 12, 0.5)
     sizes = sizes[sizes < 0.7 * n]
     passes = 3.0 + DIGITS / np.log10(np.sqrt(sizes / dim))
-    costs = 3.0 * sizes * prices.hessian + n * prices.gradient * passes
+    costs = 3.0 * sizes * prices.sampled_hessian + n * prices.gradient * passes
     if costs.size == 0 or costs.min() >= everything:
         return n
     return int(sizes[costs.argmin()])
@@ -72,5 +74,9 @@ def is_sample_too_small(n_rows: int, n_sampled: int, prices: Prices, remainder: 
     remainder = min(max(remainder, 1e-3), 0.95)
     added = min(3 * n_sampled, n_rows - n_sampled)
     now = n_rows * prices.gradient * digits / -math.log10(remainder)
-    then = n_rows * prices.gradient * digits / -math.log10(0.5 * remainder) + added * prices.hessian + prices.factor
+    then = (
+        n_rows * prices.gradient * digits / -math.log10(0.5 * remainder)
+        + added * prices.sampled_hessian
+        + prices.factor
+    )
     return then < now
