@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import sklearn.datasets
 from contracts.problems import make_pair
 from oracles import newton_type as oracle
 from sklearn.datasets import load_breast_cancer
 
 from finitesum import Problem, minimize
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.faces import solve_spd
 from finitesum.quadratics import hessian_of, minimise_model
 
@@ -94,3 +96,56 @@ def test_signs_that_change_at_once_do_not_end_the_search(C, l1_ratio):
     problem = Problem.linear(X, y, alpha=1.0 / (C * y.size), l1_ratio=l1_ratio, fit_intercept=True)
     result = minimize(problem, method="lazy-newton", tol=1e-10, max_iter=60, measure_every=0)
     assert result.success, result.message
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        L1Ball(0.5),
+        L1Ball(0.5, np.linspace(0.5, 2.0, 6)),
+        L2Ball(0.5),
+        Box(-0.1, [0.3, 0.3, 0.3, 0.01, 0.01, 0.01]),
+        NonNegative(),
+        Simplex(0.7),
+        HalfSpace(np.arange(1.0, 7.0), -0.2),
+    ],
+)
+def test_minimisers_over_sets_of_models_in_any_units_are_fixed_points(constraint, seed, intercept):
+    rng = np.random.default_rng(seed)
+    problem = Problem.linear(np.eye(6), np.arange(6.0), loss="squared", constraint=constraint, fit_intercept=intercept)
+    scale = 10.0 ** rng.uniform(-2, 2, problem.dim)
+    A = rng.standard_normal((20, problem.dim)) * scale
+    H, g = A.T @ A / 20, A.T @ rng.standard_normal(20) / 20
+    y = np.zeros(problem.dim)
+    y[:6] = constraint.project(0.1 * rng.standard_normal(6))
+    x = minimise_model(problem, H, g, y, 1e-10)
+    assert constraint.contains(x[:6], 1e-9)
+    slope = g + H @ (x - y)
+    back = x - slope
+    back[:6] = constraint.project(back[:6])
+    assert np.abs(x - back).max() <= 1e-9
+
+
+@pytest.mark.parametrize("name", ["wine", "breast_cancer"])
+@pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
+@pytest.mark.parametrize(
+    "constraint", [L1Ball(0.5), L2Ball(0.5), Box(-0.1, 0.1), NonNegative(), Simplex(), "half-space"], ids=str
+)
+def test_raw_columns_are_fitted_over_every_set(name, loss, constraint):
+    X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+    known = HalfSpace(np.ones(X.shape[1]), 1.0) if constraint == "half-space" else constraint
+    problem = Problem.linear(X, y == 0, loss=loss, alpha=1e-4, constraint=known, fit_intercept=True)
+    result = minimize(problem, method="lazy-newton", tol=1e-8, max_iter=100, measure_every=0)
+    assert result.success, result.message
+
+
+@pytest.mark.parametrize("method", ["lazy-newton", "newton", "acc-svrg", "a-ciag", "working-set-newton"])
+@pytest.mark.parametrize("constraint", [Simplex(), Box(1.0, 2.0)])
+def test_a_start_outside_of_the_set_is_brought_to_it(method, constraint):
+    rng = np.random.default_rng(0)
+    problem = Problem.linear(rng.standard_normal((60, 5)), rng.standard_normal(60), loss="huber", constraint=constraint)
+    result = minimize(problem, method=method, tol=1e-9, max_iter=500)
+    assert result.success
+    assert constraint.contains(result.x)

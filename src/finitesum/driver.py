@@ -25,10 +25,12 @@ from scipy.optimize import OptimizeResult
 
 from finitesum import checkpoint as checkpoints
 from finitesum.arrays import Vector
-from finitesum.finite_sum import AnyProblem
+from finitesum.finite_sum import AnyProblem, FiniteSum
+from finitesum.measures import prox_step
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, require_suited
 from finitesum.observers import progress, tell
+from finitesum.problem import Problem
 from finitesum.results import Result, StopReason
 from finitesum.runs import Run, passes
 from finitesum.sampling import SAMPLINGS, as_seed
@@ -37,8 +39,9 @@ __all__ = ["Result", "StopReason", "as_seed", "minimize", "passes"]
 
 
 def _checked_start(problem: AnyProblem, x0: Any) -> Vector:
+    """Return x0 as a new array, brought to the set that F is minimised over."""
     if x0 is None:
-        return np.zeros(problem.dim)
+        return _in_set(problem, np.zeros(problem.dim))
     try:
         given = np.asarray(x0)
         start = given.astype(np.float64, order="C", casting="same_kind" if given.dtype.kind == "c" else "unsafe")
@@ -48,7 +51,14 @@ def _checked_start(problem: AnyProblem, x0: Any) -> Vector:
         raise ValueError(f"x0 must have shape ({problem.dim},), got {start.shape}.")
     if not np.isfinite(start).all():
         raise ValueError("x0 must be finite. Leave it out to start at 0.")
-    return start
+    return _in_set(problem, start)
+
+
+def _in_set(problem: AnyProblem, x: Vector) -> Vector:
+    frame = problem.frame if isinstance(problem, FiniteSum) else problem
+    if isinstance(frame, Problem) and frame.is_constrained:
+        return prox_step(frame, x, np.zeros(x.size), 0.0)
+    return x
 
 
 def _check_problem(problem: Any) -> None:
@@ -134,8 +144,8 @@ def minimize(
     ----------
     problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
     x0 : array_like, shape (problem.dim,), optional
-        The start; zeros when left out. It is not written to. A start that is given is checked first, for one pass: one
-        that fulfils tol is returned as it is.
+        The start; zeros when left out. It is not written to. With a constraint it is moved to the nearest point of the
+        set. A start that is given is checked first, for one pass: one that fulfils tol is returned as it is.
     method : str or Method
         A name from `finitesum.methods.METHODS`, an instance, or "auto": what suits the problem best
         (`finitesum.methods.auto`); the result's ``choice`` says why.

@@ -5,7 +5,7 @@ l1 penalty, or over a box, an l1 ball or a simplex, is that of a quadratic on th
 
     min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = 0
 
-which takes a Cholesky factor of H on the free coordinates.
+which takes a Cholesky factor of H on the free coordinates. Half-spaces and l2 balls have a boundary of one piece each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from finitesum.arrays import Indices, Matrix, Vector
-from finitesum.constraints import L1Ball, Simplex
+from finitesum.constraints import HalfSpace, L1Ball, L2Ball, Simplex
 from finitesum.constraints.boxes import Intervals
 from finitesum.measures import prox_step
 from finitesum.problem import Problem
@@ -40,6 +40,10 @@ def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
             shift = 100.0 * shift or 1e-12 * float(np.diagonal(hessian).max()) or 1.0
 
 
+#: Newton steps to a multiplier, at most: the first is 0, from where each falls short of the root by less.
+MOST_ROOT_STEPS = 60
+
+
 class Face(NamedTuple):
     """The points near x with the same zeros, signs and bounds."""
 
@@ -54,11 +58,16 @@ def is_tight(constraint: L1Ball | Simplex, coefficients: Vector) -> bool:
 
 
 def leaves_face(problem: Problem, x: Vector, slope: Vector, thresholds: Vector) -> bool:
-    """Return whether a coefficient that is 0, with |x_j| weighted by thresholds, or at a bound, is better off otherwise."""
+    """Return whether a coefficient that is 0, with |x_j| weighted by thresholds, or at a bound, is better off otherwise.
+
+    On a simplex, thresholds are what all slopes are raised by.
+    """
     if problem.is_constrained and isinstance(problem.constraint, Intervals):
         return True  # which bounds are passed is seen by going there
     n_columns = problem.rows.n_columns
     at_zero = x[:n_columns] == 0.0
+    if isinstance(problem.constraint, Simplex):
+        return bool((slope[:n_columns][at_zero] + thresholds[:n_columns][at_zero] < 0.0).any())
     return bool((np.abs(slope[:n_columns][at_zero]) > (1.0 + 1e-12) * thresholds[:n_columns][at_zero]).any())
 
 
@@ -139,9 +148,16 @@ def on_face(problem: Problem, hessian: Matrix, x: Vector, slope: Vector) -> Vect
 
 
 def _first_zero(problem: Problem, x: Vector, free: Indices, step: Vector) -> float:
-    """Return the share of the step after which the first coefficient is 0."""
-    start = x[free]
-    crossing = (free < problem.rows.n_columns) & (start * (start + step) < 0.0)
+    """Return the share of the step after which the first coefficient is 0 or, in a box, at a bound."""
+    start, end = x[free], x[free] + step
+    if isinstance(problem.constraint, Intervals) and problem.is_constrained:
+        inside = np.zeros(x.size)
+        inside[free] = end
+        reached = prox_step(problem, inside, inside, 0.0)[free]
+        passed = reached != end
+        shares = (reached[passed] - start[passed]) / step[passed]
+        return float(np.min(shares, initial=1.0))
+    crossing = (free < problem.rows.n_columns) & (start * end < 0.0)
     return float(np.min(-start[crossing] / step[crossing], initial=1.0))
 
 
@@ -151,3 +167,39 @@ def change(problem: Problem, hessian: Matrix, x: Vector, end: Vector, slope: Vec
     n_columns = problem.rows.n_columns
     norms = float((np.abs(end[:n_columns]) - np.abs(x[:n_columns])).sum())
     return float(slope @ way + 0.5 * way @ (hessian @ way)) + problem.penalty.lasso() * norms
+
+
+def in_half_space(problem: Problem, constraint: HalfSpace, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
+    """Return the minimiser of g'(x - y) + 1/2 (x - y)'H (x - y) over a half-space: free, or on its plane."""
+    normal = np.zeros(y.size)
+    normal[: problem.rows.n_columns] = constraint.normal
+    solutions = solve_spd(hessian, np.column_stack([gradient, normal]))
+    x: Vector = y - solutions[:, 0]
+    excess = float(normal @ x) - constraint.offset
+    if excess > 0.0:
+        x -= excess / float(normal @ solutions[:, 1]) * solutions[:, 1]
+    return prox_step(problem, x, gradient, 0.0)
+
+
+def in_l2_ball(problem: Problem, constraint: L2Ball, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
+    """Return the minimiser of g'(x - y) + 1/2 (x - y)'H (x - y) over an l2 ball.
+
+    (H + m D) (x - y) = -g - m D y, with D the identity on the coefficients; m >= 0 is such that their norm is the radius,
+    by Newton's method on 1 / ||x(m)||, which is nearly linear in m.
+    """
+    penalised = np.arange(problem.rows.n_columns)
+    multiplier, x = 0.0, y
+    for _ in range(MOST_ROOT_STEPS):
+        shifted, right = hessian.copy(), -gradient
+        shifted[penalised, penalised] += multiplier
+        right[penalised] -= multiplier * y[penalised]
+        x = y + solve_spd(shifted, right)
+        norm = float(np.linalg.norm(x[penalised]))
+        if not norm > (1.0 + 1e-14) * constraint.radius:
+            break
+        inner = np.zeros(x.size)
+        inner[penalised] = x[penalised]
+        multiplier += (
+            norm**2 / float(inner @ solve_spd(shifted, inner)) * (norm - constraint.radius) / constraint.radius
+        )
+    return prox_step(problem, x, gradient, 0.0)

@@ -119,7 +119,7 @@ def _moved(problem: Problem, state: LazyNewtonState, sample: Sample, end: _End, 
         n_idle=state.n_idle + (2 if end.remainder > 0.9 or end.t < 0.3 else 1)
         if end.remainder > 0.5 or end.t < 0.3
         else 0,
-        doubt=2 if end.t < 0.5 or end.remainder > 0.9 else int(end.remainder > DOUBT),
+        doubt=_doubt_after(problem, end),
         squares=end.squares,
         optimality=surrogate_optimality(problem, end.x, end.gradient),
     )
@@ -128,6 +128,17 @@ def _moved(problem: Problem, state: LazyNewtonState, sample: Sample, end: _End, 
     if end.t > 0.3 and state.shift > 1e-14:
         return refactored(problem, state, sample, 0.1 * state.shift)
     return state
+
+
+def _doubt_after(problem: Problem, end: _End) -> int:
+    """Return whose curvatures are doubted next.
+
+    With an l1 penalty or a set the optimality may rest while F falls (a coefficient near 0 counts by its size): there
+    steps tell by their ends, and one that could have been longer is no reason to doubt.
+    """
+    if not problem.is_smooth:
+        return 2 if end.t < 0.5 else int(end.slope > 0.0)
+    return 2 if end.t < 0.5 or end.remainder > 0.9 else int(end.remainder > DOUBT)
 
 
 def _end_of(

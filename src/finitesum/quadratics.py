@@ -3,7 +3,9 @@
 * smooth: the Cholesky factor of H, O(d^3);
 * an l1 penalty: coordinate descent finds signs, the Cholesky factor on the support then gives the minimiser that belongs to
   them (`finitesum.faces`); exact as soon as the signs are;
-* a constraint: accelerated projected gradients with restarts find the face, on which a Cholesky factor ends as well.
+* a box, an l1 ball, a simplex: the same, with bounds or a multiplier; where that comes to no end, accelerated projected
+  gradients with restarts do;
+* a half-space: the free minimiser, or that on its plane; an l2 ball: Newton's method for the multiplier.
 
 A matrix H that is not positive definite to working accuracy (no ridge and too few rows, a loss that is flat far out) is
 shifted by the smallest 1e-12, 1e-10, ... of its largest diagonal entry that makes it so.
@@ -18,9 +20,20 @@ from scipy.linalg import blas, eigvalsh
 from scipy.sparse.linalg import eigsh
 
 from finitesum.arrays import Matrix, Vector
-from finitesum.constraints import L1Ball
+from finitesum.constraints import HalfSpace, L1Ball, L2Ball, Simplex
 from finitesum.constraints.boxes import Intervals
-from finitesum.faces import brought_back, change, face_of, is_tight, leaves_face, on_face, solve_spd, step_on
+from finitesum.faces import (
+    brought_back,
+    change,
+    face_of,
+    in_half_space,
+    in_l2_ball,
+    is_tight,
+    leaves_face,
+    on_face,
+    solve_spd,
+    step_on,
+)
 from finitesum.jit import kernel, kernel_part
 from finitesum.measures import prox_step
 from finitesum.problem import LinearSum, Problem
@@ -70,7 +83,7 @@ def _mapping_size(problem: Problem, x: Vector, gradient: Vector) -> float:
 
 
 def _thresholds(problem: Problem, x: Vector, slope: Vector) -> Vector:
-    """Return the weight of each |x_j|: that of the l1 penalty, or the multiplier of an l1 ball as x and slope have it."""
+    """Return the weight of each |x_j|: that of the l1 penalty, or the multiplier of a set as x and slope have it."""
     n_columns = problem.rows.n_columns
     thresholds = np.zeros(x.size)
     thresholds[:n_columns] = problem.penalty.lasso()
@@ -79,6 +92,8 @@ def _thresholds(problem: Problem, x: Vector, slope: Vector) -> Vector:
         thresholds[:n_columns] = multiplier
         if problem.constraint.weights is not None:
             thresholds[:n_columns] *= problem.constraint.weights
+    elif isinstance(problem.constraint, Simplex):
+        thresholds[:n_columns] = -float(slope[:n_columns] @ x[:n_columns]) / problem.constraint.total
     return thresholds
 
 
@@ -108,21 +123,29 @@ def _minimise_on_faces(
 def _minimise_on_ball(
     problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
 ) -> tuple[Vector, bool]:
-    """Return what coordinate descent with the ball's multiplier and steps on faces come to, and whether that is it.
+    """Return what coordinate descent with the multiplier of an l1 ball or a simplex comes to with steps on faces.
 
-    Sweeps leave the ball; the plane on which its sum is the radius, for the signs that they found, brings x back.
+    And whether that is the minimiser. Sweeps leave the set; the plane on which its sum is what it may be, for the signs
+    that they found, brings x back.
     """
     x, slope = y, gradient
-    bounds = np.full(x.size, np.inf)
+    bounds, free = np.full(x.size, np.inf), np.zeros(x.size)
+    lower = -bounds
+    lower[: problem.rows.n_columns] = 0.0  # on a simplex
     for _ in range(MOST_ROUNDS):
         if not _mapping_size(problem, x, slope) > tolerance:
             return x, True
         thresholds = _thresholds(problem, x, slope)
         end, ahead = x.copy(), slope.copy()
         if leaves_face(problem, x, slope, thresholds):
-            _sweep(hessian, end, ahead, thresholds, -bounds, bounds, SWEEPS)
-        outside = not problem.constraint.contains(end[: problem.rows.n_columns])
-        face = face_of(problem, end, ahead, tight=bool(thresholds.any()) or outside)
+            if isinstance(problem.constraint, Simplex):
+                ahead += thresholds
+                _sweep(hessian, end, ahead, free, lower, bounds, SWEEPS)
+                ahead -= thresholds
+            else:
+                _sweep(hessian, end, ahead, thresholds, -bounds, bounds, SWEEPS)
+        is_outside = not problem.constraint.contains(end[: problem.rows.n_columns])
+        face = face_of(problem, end, ahead, tight=bool(thresholds.any()) or is_outside)
         swept = end.copy()
         end[face.free] += step_on(problem, hessian, end, ahead, face)
         end = brought_back(problem, swept, end)
@@ -190,8 +213,12 @@ def minimise_model(problem: Problem, hessian: Matrix, gradient: Vector, y: Vecto
     rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
     tolerance = max(tolerance, rounding)
     x, is_done = y, False
-    if isinstance(problem.constraint, Intervals | L1Ball):
-        on_faces = _minimise_on_ball if isinstance(problem.constraint, L1Ball) else _minimise_on_faces
+    if isinstance(problem.constraint, HalfSpace):
+        return in_half_space(problem, problem.constraint, hessian, gradient, y)
+    if isinstance(problem.constraint, L2Ball):
+        return in_l2_ball(problem, problem.constraint, hessian, gradient, y)
+    if isinstance(problem.constraint, Intervals | L1Ball | Simplex):
+        on_faces = _minimise_on_faces if isinstance(problem.constraint, Intervals) else _minimise_on_ball
         x, is_done = on_faces(problem, hessian, gradient, y, tolerance)
     if is_done or not problem.is_constrained:
         return x

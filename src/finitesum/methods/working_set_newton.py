@@ -114,9 +114,8 @@ class WorkingSetNewton:
 
     def init(self, problem: Problem, x0: Vector) -> WorkingSetNewtonState:
         """Return the state before the first row is read."""
-        x = prox_step(problem, x0, np.zeros(problem.dim), 1.0) if problem.is_constrained else x0.copy()
         curvatures = np.zeros(problem.n_rows, dtype=np.float32)
-        return WorkingSetNewtonState(x, np.zeros(problem.dim), curvatures, 0.0, 0, math.nan, 0, 0.0)
+        return WorkingSetNewtonState(x0.copy(), np.zeros(problem.dim), curvatures, 0.0, 0, math.nan, 0, 0.0)
 
     def run_pass(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
         """Return the state after a working set was solved; the first time, after a look at the start before it."""
