@@ -87,11 +87,12 @@ def test_ends_at_tol_or_where_rounding_errors_end_it(seed):
     exact = evaluate(problem, result.x).optimality
     assert exact == pytest.approx(result.optimality, rel=1e-2, abs=1e-12 * steepness)
     if not result.success:
-        assert "rounding" in result.message
+        assert "rounding" in result.message or "ill-conditioned" in result.message
 
 
 @pytest.mark.parametrize("form", ["dense", "csr32"])
-def test_two_threads_agree_with_one_and_with_themselves(form):
+def test_two_threads_agree_with_one_and_with_themselves(form, monkeypatch):
+    monkeypatch.setattr("finitesum.threads.NUMBERS_OF_A_THREAD", 10_000)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40_000, 6)) * (rng.random((40_000, 6)) < 0.6)
     y = np.where(X @ np.arange(1.0, 7.0) + rng.standard_normal(40_000) > 0, 1.0, -1.0)

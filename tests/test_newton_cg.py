@@ -39,7 +39,8 @@ def test_each_step_is_the_oracle_s(form, loss, more):
     assert state.optimality < 1e-3
 
 
-def test_solves_wide_sparse_problems_and_is_taken_for_them():
+def test_solves_wide_sparse_problems_and_is_taken_for_them(monkeypatch):
+    monkeypatch.setattr("finitesum.threads.NUMBERS_OF_A_THREAD", 10_000)
     X = sp.random_array((3000, 20_000), density=2e-3, rng=np.random.default_rng(0), format="csr")
     signal = X @ np.random.default_rng(1).standard_normal(20_000)
     problem = Problem.linear(X, np.where(signal > 0, 1.0, -1.0), alpha=1.0 / 3000)

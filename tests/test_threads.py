@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from finitesum.threads import ROWS_OF_A_THREAD, limited_blas, map_blocks, map_tasks
+from finitesum.threads import NUMBERS_OF_A_THREAD, limited_blas, map_blocks, map_tasks
 
 #: Runs with two threads, forks, and runs again in the child, which a deadline ends if nothing else does.
 FORK = """
 import os, signal
 import numpy as np
-from finitesum import Problem, minimize
+from finitesum import Problem, minimize, threads
+threads.NUMBERS_OF_A_THREAD = 1000
 rng = np.random.default_rng(0)
 X = rng.standard_normal((20_000, 3))
 problem = Problem.linear(X, X.sum(axis=1) + rng.standard_normal(20_000) > 0, alpha=1e-4)
 def solution():
     return minimize(problem, method="lazy-newton", options={"n_threads": 2}, tol=1e-8, measure_every=0).x.tobytes()
 before = solution()
+assert threads._pool.cache_info().currsize == 1
 child = os.fork()
 if child == 0:
     signal.alarm(60)
@@ -41,7 +43,7 @@ def test_a_forked_child_has_threads_of_its_own():
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
-def test_blocks_come_back_in_order_and_few_rows_stay_together(n_threads):
+def test_blocks_come_back_in_order_and_few_numbers_stay_together(n_threads):
     items = np.arange(7)
     names = []
 
@@ -49,11 +51,11 @@ def test_blocks_come_back_in_order_and_few_rows_stay_together(n_threads):
         names.append(threading.current_thread().name)
         return block
 
-    parts = map_blocks(part, items, 3 * ROWS_OF_A_THREAD, n_threads)
+    parts = map_blocks(part, items, 3 * NUMBERS_OF_A_THREAD, n_threads)
     assert len(parts) == n_threads
     assert np.concatenate(parts).tolist() == items.tolist()
     assert sum(name.startswith("finitesum") for name in names) == n_threads - 1
-    assert len(map_blocks(part, items, 2 * ROWS_OF_A_THREAD - 1, n_threads)) == 1
+    assert len(map_blocks(part, items, 2 * NUMBERS_OF_A_THREAD - 1, n_threads)) == 1
 
 
 def test_an_error_in_a_block_is_raised():
@@ -63,7 +65,7 @@ def test_an_error_in_a_block_is_raised():
         return block
 
     with pytest.raises(ZeroDivisionError):
-        map_blocks(part, np.arange(4), 2 * ROWS_OF_A_THREAD, 2)
+        map_blocks(part, np.arange(4), 2 * NUMBERS_OF_A_THREAD, 2)
 
 
 @pytest.mark.skipif(not blas_threads(), reason="the threads of this linear algebra library cannot be seen")

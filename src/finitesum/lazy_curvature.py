@@ -28,7 +28,7 @@ from finitesum.arrays import Indices, Matrix, Vector
 from finitesum.jit import kernel
 from finitesum.prices import Prices
 from finitesum.problem import LinearSum, Problem, first_row, last_row
-from finitesum.rows import to_matrix
+from finitesum.rows import n_entries, to_matrix
 from finitesum.sweeps import ShortVector
 from finitesum.threads import map_blocks
 
@@ -158,7 +158,8 @@ def _replace(
         _add_sparse(problem.view, picked[block], rises[block], part)
         return part
 
-    for part in map_blocks(share, np.arange(n_picked), n_picked, n_threads):
+    stored = n_entries(problem.rows) / problem.n_rows
+    for part in map_blocks(share, np.arange(n_picked), n_picked * stored**2 / 8.0, n_threads):  # SIMD, no gathering
         if part is not sums:
             sums += part
     return n_picked

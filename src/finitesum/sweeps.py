@@ -14,10 +14,16 @@ import numpy.typing as npt
 from finitesum.arrays import Indices, Vector
 from finitesum.jit import kernel, kernel_part
 from finitesum.problem import LinearSum, Problem, first_row, last_row
+from finitesum.rows import n_entries
 from finitesum.threads import map_blocks
 
 #: One number per row, where half the digits do.
 ShortVector = npt.NDArray[np.float32]
+
+
+def _numbers(problem: Problem, components: Indices) -> float:
+    """Return about how many entries the rows of some components have."""
+    return n_entries(problem.rows) * components.size / problem.n_components
 
 
 @kernel_part
@@ -74,7 +80,7 @@ def add_gradients(
         gradient = np.zeros(problem.dim)
         return gradient, float(_sweep(problem.view, block, x, doubt, curvatures, gradient))
 
-    parts = map_blocks(share, components, components.size * (problem.batch_size or 1), n_threads)
+    parts = map_blocks(share, components, _numbers(problem, components), n_threads)
     for gradient, _ in parts[1:]:
         parts[0][0][:] += gradient
     return parts[0][0], sum(squares for _, squares in parts)
@@ -136,7 +142,10 @@ def _loss(linear_sum: LinearSum, components: Indices, x: Vector) -> float:
 def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
     """Return F(x), without its gradient."""
     components = np.arange(problem.n_components)
-    loss = sum(map_blocks(lambda block: _loss(problem.view, block, x), components, problem.n_rows, n_threads))
+    parts = map_blocks(
+        lambda block: _loss(problem.view, block, x), components, _numbers(problem, components), n_threads
+    )
+    loss = sum(parts)
     coefficients = x[: problem.rows.n_columns]
     penalty = problem.penalty.lasso() * np.abs(coefficients).sum()
     penalty += 0.5 * problem.penalty.ridge() * (coefficients @ coefficients)
@@ -162,7 +171,7 @@ def hessian_product(
         _product(problem.view, block, curvatures, way, out)
         return out
 
-    parts = map_blocks(share, components, components.size * (problem.batch_size or 1), n_threads)
+    parts = map_blocks(share, components, _numbers(problem, components), n_threads)
     for part in parts[1:]:
         parts[0][:] += part
     return parts[0]

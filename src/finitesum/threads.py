@@ -16,8 +16,8 @@ from finitesum.arrays import Indices
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: Fewer rows than this are not worth a second thread.
-ROWS_OF_A_THREAD = 8192
+#: Fewer numbers than this, as read or multiplied, are not worth a second thread: a millisecond or two.
+NUMBERS_OF_A_THREAD = 2_000_000
 
 
 @contextmanager
@@ -41,19 +41,19 @@ if hasattr(os, "register_at_fork"):  # a forked child has the pools without thei
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def map_blocks(function: Callable[[Indices], T], items: Indices, n_rows: int, n_threads: int) -> list[T]:
-    """Return the function's results for the blocks of items, which stand for n_rows rows, that threads share, in order.
+def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: float, n_threads: int) -> list[T]:
+    """Return the function's results for the blocks of items that threads share, in order.
 
-    The threads wait for the next call, so that a call costs little.
+    The items stand for reading so many numbers in all. The threads wait for the next call, so that a call costs little.
 
     Examples
     --------
-    >>> map_blocks(len, np.arange(20_000), 20_000, 2)
+    >>> map_blocks(len, np.arange(20_000), 1e8, 2)
     [10000, 10000]
-    >>> map_blocks(len, np.arange(20), 20, 2)
-    [20]
+    >>> map_blocks(len, np.arange(20_000), 1e5, 2)
+    [20000]
     """
-    n_blocks = max(1, min(n_threads, n_rows // ROWS_OF_A_THREAD))
+    n_blocks = max(1, min(n_threads, int(n_numbers // NUMBERS_OF_A_THREAD)))
     if n_blocks == 1:
         return [function(items)]
     blocks: Sequence[Any] = np.array_split(items, n_blocks)
