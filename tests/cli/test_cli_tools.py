@@ -25,6 +25,7 @@ def test_methods(run):
 
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_warmup(run, monkeypatch, tmp_path):
+    warmup_module.compile_all(warmup_module.Signature("logistic", "float64", "dense"))  # where kernels belong
     monkeypatch.setattr(warmup_module, "DTYPES", ("float64",))
     monkeypatch.setattr(warmup_module, "LAYOUTS", ("dense",))
     folder = tmp_path / "kernels" / ("0" * 16)

@@ -92,7 +92,7 @@ def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> Problem:
 
 
 def compile_all(signature: Signature) -> None:
-    """Run every method for two passes, with its own step size and a given one, with and without an l1 penalty."""
+    """Run every method for some passes, with its own step size and a given one, with and without an l1 penalty."""
     from finitesum.driver import minimize
     from finitesum.methods import METHODS
 
@@ -100,7 +100,7 @@ def compile_all(signature: Signature) -> None:
         problem = tiny_problem(signature, l1_ratio)
         for name in METHODS:
             with contextlib.suppress(ValueError, TypeError):  # what a method cannot do needs no machine code
-                minimize(problem, method=name, options=dict(options), tol=0.0, max_iter=2)
+                minimize(problem, method=name, options=dict(options), tol=0.0, max_iter=20)
 
 
 def _with_progress(signatures: list[Signature], console: Console) -> Iterator[Signature]:
