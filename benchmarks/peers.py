@@ -52,7 +52,8 @@ What bounds the ratios:
   data as conjugate gradients do, down to 1e-8; it has no counterpart here.
 - *Dense, 100,000 x 500*: independent standard normal columns. There a quasi-Newton method without a Hessian converges as
   fast as one with a sampled Hessian, whose error is sqrt(d / rows); a pass is bounded by the memory's bandwidth.
-- *Two threads*: two cores share the memory's bandwidth, and a set of less than some ten thousand rows is not shared out."""
+- *Two threads*: two cores share the memory's bandwidth, and what takes a millisecond is not shared out; small factors are
+  slower by two threads of BLAS than by one (w8a). mnist and covtype were not measured on two threads."""
 
 
 class Task(NamedTuple):

@@ -2,14 +2,15 @@
 
     python benchmarks/peers_memory.py --data FOLDER [--only a9a,dense-100000x500] [--out benchmarks/results]
 
-The figure is the largest resident set during the fit beyond what was resident before it, in MB, when the data and the
-library were loaded (and, of ours, the kernels: the same fit on 200 rows). Linux only: the kernel keeps the figures.
+The figure is by how much the process's largest resident set grew from when the data and the library were loaded (and, of
+ours, the kernels: the same fit on the first 200 rows) to the end of the fit: a lower bound of what the fit needed, in MB.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import warnings
@@ -55,12 +56,6 @@ SOLVERS: dict[str, Callable[[Any, Any], None]] = {
 }
 
 
-def _kilobytes(field: str) -> int:
-    """Return a figure of this process's memory."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
-
-
 def grown(name: str, solver: str, folder: Path) -> float:
     """Return by how many MB this process grew for a fit."""
     task = make_task(name, folder)
@@ -68,10 +63,9 @@ def grown(name: str, solver: str, folder: Path) -> float:
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         SOLVERS[solver](task.X[some], task.y[some])
-        Path("/proc/self/clear_refs").write_text("5")  # the peak is from now on
-        before = _kilobytes("VmRSS")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         SOLVERS[solver](task.X, task.y)
-    return (_kilobytes("VmHWM") - before) / 1024.0
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024.0
 
 
 def main() -> None:
@@ -100,8 +94,8 @@ def main() -> None:
     head = [
         "# Peak memory beside peers",
         "",
-        "Made by `python benchmarks/peers_memory.py`, whose head says what the figures are: MB that a fit to 1e-10 takes",
-        "at its peak beyond the data, on one thread; - where the solver cannot be had for the data.",
+        "Made by `python benchmarks/peers_memory.py`, whose head says what the figures are: MB that a fit to 1e-10",
+        "added, on one thread.",
         "",
     ]
     (options.out / "peers_memory.md").write_text("\n".join([*head, *lines]) + "\n")
