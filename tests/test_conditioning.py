@@ -24,6 +24,17 @@ def test_sizes_and_condition_are_those_of_the_matrix(form):
     assert found.condition == pytest.approx(np.linalg.cond(H * scale[:, None] * scale), rel=1e-6)
 
 
+@pytest.mark.parametrize("cap", ["MOST_COLUMNS", "MOST_WORK"])
+def test_the_hessian_is_left_alone_where_it_has_too_many_columns_or_rows(cap, monkeypatch):
+    X = np.random.default_rng(4).standard_normal((40, 3)) * [1.0, 1e4, 1.0]
+    problem = Problem.linear(X, X[:, 0] > 0, alpha=1e-3)
+    monkeypatch.setattr(f"finitesum.conditioning.{cap}", {"MOST_COLUMNS": 3, "MOST_WORK": 40 * 3**2}[cap])
+    assert np.isfinite(conditioning_at(problem, np.zeros(3)).condition)
+    monkeypatch.setattr(f"finitesum.conditioning.{cap}", {"MOST_COLUMNS": 2, "MOST_WORK": 40 * 3**2 - 1}[cap])
+    assert np.isnan(conditioning_at(problem, np.zeros(3)).condition)
+    assert "columns differ in size" in why_hard(problem, np.zeros(3), 1.0)
+
+
 def test_rounding_errors_of_the_gradient_are_within_their_bound():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((300, 5)) * 1e6

@@ -12,13 +12,14 @@ from finitesum.finite_sum import AnyProblem
 from finitesum.jit import kernel
 from finitesum.problem import LinearSum, Problem
 from finitesum.quadratics import hessian_of
+from finitesum.rows import n_entries
 
 #: What is worth a word: a factor between columns' sizes, a condition number of the scaled Hessian, and rounding errors'
 #: share of the optimality reached.
 SIZES, CONDITION, ROUNDING = 1e3, 1e6, 0.1
 
-#: Columns up to which the Hessian is looked at.
-MOST_COLUMNS = 1000
+#: Columns, and products of two entries, up to which the Hessian is looked at: some seconds.
+MOST_COLUMNS, MOST_WORK = 1000, 5e10
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -55,6 +56,12 @@ def _look(linear_sum: LinearSum, x: Vector, curvatures: Vector, squares: Vector,
             errors[j] += error
 
 
+def _is_within_reach(problem: Problem) -> bool:
+    """Tell whether the Hessian is worth its time: a matrix of d^2 numbers, and for each row the square of its entries."""
+    work = n_entries(problem.rows) ** 2 / problem.n_rows
+    return problem.dim <= MOST_COLUMNS and work <= MOST_WORK
+
+
 def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
     """Return how well conditioned a problem with a smooth loss is at x.
 
@@ -71,7 +78,7 @@ def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
     sizes = math.sqrt(used.max() / used.min()) if used.size else 1.0
     rounding = EPSILON * float(np.linalg.norm(errors))
     condition = math.nan
-    if problem.dim <= MOST_COLUMNS and np.isfinite(curvatures).all():
+    if _is_within_reach(problem) and np.isfinite(curvatures).all():
         hessian = hessian_of(problem, curvatures)
         diagonal = np.diagonal(hessian)
         kept = np.flatnonzero(diagonal > 0.0)
