@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from contracts.problems import make_pair
 
 from finitesum import Problem, minimize
-from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Unconstrained
 from finitesum.measures import evaluate
 from finitesum.methods.working_set_newton import WorkingSetNewton, on_columns, working_set
 
@@ -94,10 +94,58 @@ def test_problems_on_columns_are_those_with_the_other_coefficients_0():
         (NonNegative(), NonNegative()),
         (Box([-1.0, -2.0, -3.0], [1.0, 2.0, 3.0]), Box([-1.0, -3.0], [1.0, 3.0])),
         (HalfSpace([1.0, 2.0, 3.0], 1.0), HalfSpace([1.0, 3.0], 1.0)),
+        (HalfSpace([0.0, 2.0, 0.0], 1.0), Unconstrained()),
+        (HalfSpace([0.0, 2.0, 0.0], 0.0), Unconstrained()),
     ],
 )
 def test_sets_on_columns(whole, part):
     assert whole.on_columns(np.array([0, 2])) == part
+
+
+def test_a_half_space_without_a_point_on_the_columns_is_refused():
+    with pytest.raises(ValueError, match="is < 0: no point of the half-space is 0 everywhere else"):
+        HalfSpace([0.0, 2.0, 0.0], -1.0).on_columns(np.array([0, 2]))
+
+
+@pytest.mark.parametrize("offset", [-0.5, 0.0, 0.5])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_half_spaces_that_confine_few_columns_are_no_obstacle(loss, offset):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((40, 8))
+    X[:, 7] *= 1e-3  # where the normal is not 0, and the last that working sets take
+    half = HalfSpace(np.eye(8)[7], offset)
+    problem = Problem.linear(X, np.sign(X[:, 0] + X[:, 1]), loss=loss, alpha=0.01, constraint=half)
+    result = minimize(
+        problem, method="working-set-newton", options={"first_columns": 1}, tol=1e-10, random_state=0, max_iter=500
+    )
+    assert result.success
+    assert half.contains(result.x)
+    reference = minimize(problem, method="lazy-newton", tol=1e-10, max_iter=500)
+    np.testing.assert_allclose(result.x, reference.x, atol=1e-7)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"alpha": 10.0, "l1_ratio": 1.0},
+        {"constraint": Box(np.zeros(6), np.zeros(6))},
+        {"constraint": Box(0.0, 0.0)},
+        {"constraint": HalfSpace(np.ones(6), 0.0), "alpha": 0.1},
+    ],
+)
+def test_working_sets_may_be_empty(more, intercept):
+    rng = np.random.default_rng(6)
+    X = np.zeros((30, 6)) if isinstance(more.get("constraint"), HalfSpace) else rng.standard_normal((30, 6))
+    problem = Problem.linear(X, np.where(np.arange(30) < 10, 1.0, -1.0), fit_intercept=intercept, **more)
+    method = WorkingSetNewton()
+    state = method.init(problem, np.zeros(problem.dim))
+    for _ in range(8):
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
+    assert not state.x[:6].any()
+    assert state.optimality <= 1e-10
+    if intercept:
+        assert state.x[6] == pytest.approx(np.log(0.5), rel=1e-8)
 
 
 def test_a_pass_over_some_columns_is_charged_by_its_entries():

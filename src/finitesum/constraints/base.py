@@ -100,12 +100,21 @@ class Constraint(ABC):
         return self.project(np.zeros(dim))
 
     def on_columns(self, columns: Indices) -> Constraint:
-        """Return the set of what some coordinates can be where all others are 0.
+        """Return the set {u : x in Q for x_columns = u, all other coordinates 0}, of as many coordinates as columns.
+
+        It is made by leaving out the others' bounds, weights or entries of a normal, which is right where Q has a point
+        whose other coordinates are 0, and for no other columns: a simplex needs one of them at least, a box each
+        coordinate that it keeps from 0. The columns where a point of Q is not 0, with any others, are always fine.
+
+        Parameters
+        ----------
+        columns : ndarray of integers, shape (k,), 1 <= k <= d
+            The coordinates that are kept.
 
         Raises
         ------
         ValueError
-            The set does not allow others to be 0, or leaves the chosen ones free.
+            A half-space without a point whose other coordinates are 0. Other sets do not look.
         """
         chosen = {
             field.name: value[columns]

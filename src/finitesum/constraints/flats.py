@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.arrays import Vector
+from finitesum.arrays import Indices, Vector
 from finitesum.constraints.base import TOLERANCE, Constraint, checked_number, checked_vector
+from finitesum.constraints.boxes import Unconstrained
 from finitesum.constraints.projections import HalfSpaceProjection, Projection, SimplexProjection
 
 #: A direction is taken for a multiple of the normal up to this relative error.
@@ -157,6 +158,24 @@ class HalfSpace(Constraint):
     def dim(self) -> int | None:
         """The length of the normal."""
         return self.normal.size
+
+    def on_columns(self, columns: Indices) -> Constraint:
+        """Return the set of what some coordinates can be where the others are 0: all of R^k where the normal is 0 there.
+
+        Raises
+        ------
+        ValueError
+            There is none: the normal is 0 on these columns, and the offset < 0.
+        """
+        normal = self.normal[columns]
+        if normal.any():
+            return HalfSpace(normal, self.offset)
+        if self.offset < 0.0:
+            raise ValueError(
+                f"columns must hold one where the normal is not 0, because the offset {self.offset} is < 0: no point of "
+                "the half-space is 0 everywhere else. Add the columns where a point of it is not 0."
+            )
+        return Unconstrained()
 
     def support(self, direction: npt.ArrayLike) -> float:
         """Return t offset where g = t normal with t >= 0 (to 1e-9, relatively), and inf elsewhere."""

@@ -30,6 +30,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
+from finitesum.constraints import Unconstrained
 from finitesum.growing_sample import Look, look, permutation, sample_of
 from finitesum.lazy_newton_passes import Settings, first_state, one_pass, state_at
 from finitesum.measures import Measures, prox_step, surrogate_optimality
@@ -146,7 +147,9 @@ class WorkingSetNewton:
     def _solved(
         self, problem: Problem, state: WorkingSetNewtonState, columns: Indices, order: Indices
     ) -> WorkingSetNewtonState:
-        """Return the state with F minimised over the columns of a working set."""
+        """Return the state with F minimised over the columns of a working set, and the intercept."""
+        if columns.size == 0 and problem.dim == problem.rows.n_columns:
+            return state
         part = on_columns(problem, columns)
         inside = np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
         accuracy = LEFT * state.optimality
@@ -203,4 +206,5 @@ def working_set(problem: Problem, x: Vector, gradient: Vector, most_new: int) ->
 
 def on_columns(problem: Problem, columns: Indices) -> Problem:
     """Return the problem in the coefficients of some columns, the others 0; the intercept stays."""
-    return replace(problem, rows=columns_of(problem.rows, columns), constraint=problem.constraint.on_columns(columns))
+    constraint = problem.constraint.on_columns(columns) if columns.size > 0 else Unconstrained()
+    return replace(problem, rows=columns_of(problem.rows, columns), constraint=constraint)
