@@ -126,18 +126,44 @@ def search(problem: Problem, sample: Sample, x: Vector, way: Vector, first: floa
     return low if low > 0.0 else t
 
 
-def falls(problem: Problem, x: Vector, end: Vector, gradient: Vector, optimality: float, n_threads: int) -> bool:
-    """Tell whether F is lower at the end of a step than at x, given the gradient of the smooth part at the end.
+def wants_search(slope: float, first: float, left: float) -> bool:
+    """Tell whether the length of a step is to be searched for, where F_A is smooth.
 
-    F(end) - F(x) <= gradient'(end - x) + l1 (||end||_1 - ||x||_1) where F is convex; where that is positive although the
-    optimality shrank, which was `optimality` at x, F itself is looked at.
+    Parameters
+    ----------
+    slope, first : float
+        Slopes of F_A along the step at its end and at its start. F_A falls where the first is <= 0, because it is convex.
+    left : float >= 0
+        The share of the gradient that the end leaves.
     """
+    fine = slope <= 0.0 or (slope <= 0.5 * abs(first) and left < 0.9)
+    return not fine or slope < 0.65 * first
+
+
+def share_left(problem: Problem, end: Vector, gradient: Vector, optimality: float) -> float:
+    """Return the optimality that a gradient at the end of a step means, as a share of the one before; 0 if that was 0."""
+    return surrogate_optimality(problem, end, gradient) / optimality if optimality != 0.0 else 0.0
+
+
+def rise_bound(problem: Problem, x: Vector, end: Vector, gradient: Vector) -> float:
+    """Return gradient'(end - x) + l1 (||end||_1 - ||x||_1) >= F(end) - F(x), given the gradient at the end."""
     penalised = slice(problem.rows.n_columns)
     norms = float(np.abs(end[penalised]).sum() - np.abs(x[penalised]).sum())
-    rise = float(gradient @ (end - x)) + problem.penalty.lasso() * norms
+    return float(gradient @ (end - x)) + problem.penalty.lasso() * norms
+
+
+def falls(
+    problem: Problem, sample: Sample, x: Vector, end: Vector, *, rise: float, left: float, n_threads: int
+) -> bool:
+    """Tell whether F is lower at the end of a step than at x, given `rise_bound` and `share_left` of the step.
+
+    Where F may have risen although the optimality shrank, F itself is looked at; a sample is no reason to do so.
+    """
     if rise <= 0.0:
         return True
-    if not surrogate_optimality(problem, end, gradient) < 0.9 * optimality:
+    if not left < 0.9:
         return False
+    if not sample.is_complete(problem):
+        return True
     before = objective(problem, x, n_threads)
     return objective(problem, end, n_threads) <= before + ROUNDING * abs(before)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.arrays import Matrix, Vector
-from finitesum.growing_sample import Sample, falls, look, search
+from finitesum.growing_sample import Sample, falls, look, rise_bound, search, share_left, wants_search
 from finitesum.lazy_curvature import LazyCurvature, apply_inverse, factor_of
 from finitesum.measures import surrogate_optimality
 from finitesum.problem import Problem
@@ -42,6 +42,7 @@ class LazyNewtonState(NamedTuple):
 
 
 def refactored(problem: Problem, state: LazyNewtonState, sample: Sample, shift: float) -> LazyNewtonState:
+    """Return the state with H's factor made afresh, and its diagonal raised by the shift or by more, where that fails."""
     if not problem.is_smooth:  # steps come from the model itself
         return state._replace(factor=np.eye(1), shift=shift)
     factor, shift = factor_of(problem, state.curvature, sample.ridge, shift)
@@ -72,7 +73,7 @@ class _End(NamedTuple):
     gradient: Vector
     curvatures: ShortVector
     squares: float
-    slope: float  # of F along the way; with an l1 penalty, a bound of the rise of F over t
+    slope: float  # of F along the way; with an l1 penalty or a set, a bound of the rise of F
     remainder: float
 
 
@@ -84,17 +85,14 @@ def stepped(
     end = _end_of(problem, state, sample, way, 1.0, state.doubt, n_threads)
     n_read = sample.components.size
     if not problem.is_smooth:
-        while end.t > 1e-9 and not (
-            falls(problem, state.x, end.x, end.gradient, state.optimality, n_threads)
-            if sample.is_complete(problem)
-            else end.slope <= 0.0 or end.remainder < 0.9
+        while end.t > 1e-9 and not falls(
+            problem, sample, state.x, end.x, rise=end.slope, left=end.remainder, n_threads=n_threads
         ):
             end = _end_of(problem, state, sample, way, 0.25 * end.t, 2, n_threads)
             n_read += sample.components.size
     else:
         first = float(state.gradient @ way)
-        fine = end.slope <= 0.0 or (end.slope <= 0.5 * abs(first) and end.remainder < 0.9)
-        if not fine or end.slope < 0.65 * first:
+        if wants_search(end.slope, first, end.remainder):
             t = search(problem, sample, state.x, way, first)
             n_read += 2 * sample.components.size
             end = _end_of(problem, state, sample, way, t, 2 if t < 1.0 else state.doubt, n_threads)
@@ -147,14 +145,11 @@ def _end_of(
     """Return the point x + t way."""
     x = state.x + t * way
     gradient, curvatures, squares = look(problem, sample, x, state.curvatures, doubt=doubt, n_threads=n_threads)
-    n_penalised = problem.rows.n_columns
-    slope = float(gradient @ way)
     if not problem.is_smooth:
-        was, now = np.abs(state.x[:n_penalised]).sum(), np.abs(x[:n_penalised]).sum()
-        slope = t * slope + problem.penalty.lasso() * (now - was)
-        remainder = surrogate_optimality(problem, x, gradient) / state.optimality
-        return _End(t, x, gradient, curvatures, squares, slope, remainder)
+        rise = rise_bound(problem, state.x, x, gradient)
+        left = share_left(problem, x, gradient, state.optimality)
+        return _End(t, x, gradient, curvatures, squares, rise, left)
     size = gradient @ apply_inverse(state.factor, gradient)
     before = state.gradient @ apply_inverse(state.factor, state.gradient)
     remainder = math.sqrt(max(float(size / before), 0.0)) if before > 0.0 else math.nan
-    return _End(t, x, gradient, curvatures, squares, slope, remainder)
+    return _End(t, x, gradient, curvatures, squares, float(gradient @ way), remainder)

@@ -45,8 +45,11 @@ from finitesum.growing_sample import (
     look_at_more,
     next_size,
     permutation,
+    rise_bound,
     sample_of,
     search,
+    share_left,
+    wants_search,
 )
 from finitesum.measures import Measures, surrogate_optimality
 from finitesum.methods.base import Auto, Card, check_count, check_positive
@@ -279,8 +282,7 @@ def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, accuracy: f
     first, t = float(state.gradient @ way), 1.0
     seen = look(problem, sample, state.x + way, state.curvatures, doubt=state.doubt, n_threads=n_threads)
     slope, n_passes = float(seen.gradient @ way), n_passes + 1
-    shrunk = surrogate_optimality(problem, state.x, seen.gradient) < 0.9 * state.optimality
-    if not (slope <= 0.0 or (slope <= 0.5 * abs(first) and shrunk)) or slope < 0.65 * first:
+    if wants_search(slope, first, share_left(problem, state.x + way, seen.gradient, state.optimality)):
         t = search(problem, sample, state.x, way, first)
         seen = look(problem, sample, state.x + t * way, state.curvatures, doubt=2 if t < 1.0 else state.doubt)
         n_passes += 3
@@ -306,7 +308,9 @@ def _stepped_on_face(
         end[signs * end < 0.0] = 0.0
         seen = look(problem, sample, end, state.curvatures, doubt=doubt, n_threads=n_threads)
         n_passes += 1
-        if falls(problem, x, end, seen.gradient, state.optimality, n_threads):
+        rise = rise_bound(problem, x, end, seen.gradient)
+        left = share_left(problem, end, seen.gradient, state.optimality)
+        if falls(problem, sample, x, end, rise=rise, left=left, n_threads=n_threads):
             return _moved(problem, state, end, seen, n_passes * sample.components.size, is_short=t < 1.0)
         t, doubt = 0.25 * t, 2
     return state._replace(doubt=2, n_gradients=state.n_gradients + n_passes * sample.components.size)
