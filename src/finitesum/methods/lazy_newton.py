@@ -43,14 +43,13 @@ from typing import ClassVar
 from finitesum.arrays import Indices, Vector
 from finitesum.lazy_newton_passes import Settings, first_state, one_pass
 from finitesum.lazy_newton_steps import LazyNewtonState
-from finitesum.measures import Measures
-from finitesum.methods.base import Auto, Card, check_count, check_positive
+from finitesum.methods.base import Auto, Card
+from finitesum.methods.sampled_newton import SampledNewton
 from finitesum.problem import Problem
-from finitesum.sweeps import objective
 
 
 @dataclass(frozen=True)
-class LazyNewton:
+class LazyNewton(SampledNewton):
     """Newton's method on a growing sample, with a Hessian that is refreshed only where it moved: nothing to tune.
 
     x+ = x - t B (grad F)(x),  B from a stale factor of the Hessian and secants; see the module's text
@@ -96,8 +95,6 @@ class LazyNewton:
     name: ClassVar[str] = "lazy-newton"
     state_type: ClassVar[type[LazyNewtonState]] = LazyNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
-    default_sampling: ClassVar[str] = "shuffled-once"
-    patience: ClassVar[int] = 20
     card: ClassVar[Card] = Card(
         "Newton with a lazy Hessian",
         "m + 2 d^2",
@@ -106,13 +103,6 @@ class LazyNewton:
         "two derivatives",
         "this library",
     )
-
-    def __post_init__(self) -> None:
-        check_positive("target", self.target)
-        check_count("n_threads", self.n_threads)
-        for name, value in (("hessian_rows", self.hessian_rows), ("first_rows", self.first_rows)):
-            if value != "auto":
-                check_count(name, value)
 
     def init(self, problem: Problem, x0: Vector) -> LazyNewtonState:
         """Return the state before the first row is read."""
@@ -123,17 +113,3 @@ class LazyNewton:
         return one_pass(
             problem, state, order, Settings(self.target, self.hessian_rows, self.first_rows, self.n_threads)
         )
-
-    def estimate(self, problem: Problem, state: LazyNewtonState) -> float:
-        """Return the optimality, which is known exactly."""
-        return state.optimality
-
-    def exact_measures(self, problem: Problem, state: LazyNewtonState) -> Measures | None:
-        """Return what the last pass found at x: it was an exact one. None before it."""
-        if state.n_sampled < problem.n_components:
-            return None
-        return Measures(objective(problem, state.x, self.n_threads), state.optimality, state.gradient.copy())
-
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return n / 1024: components are what samples are drawn of."""
-        return max(1, problem.n_rows // 1024)

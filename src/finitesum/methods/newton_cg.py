@@ -51,10 +51,11 @@ from finitesum.growing_sample import (
     share_left,
     wants_search,
 )
-from finitesum.measures import Measures, surrogate_optimality
-from finitesum.methods.base import Auto, Card, check_count, check_positive
+from finitesum.measures import surrogate_optimality
+from finitesum.methods.base import Auto, Card
+from finitesum.methods.sampled_newton import SampledNewton
 from finitesum.problem import Problem
-from finitesum.sweeps import ShortVector, hessian_diagonal, hessian_product, objective
+from finitesum.sweeps import ShortVector, hessian_diagonal, hessian_product
 
 #: Products with H for one step, at most.
 MOST_PRODUCTS = 500
@@ -83,7 +84,7 @@ class NewtonCGState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NewtonCG:
+class NewtonCG(SampledNewton):
     """Newton's method by conjugate gradients, on a growing sample: no matrix, nothing to tune.
 
     x+ = x - t v,  H v = grad F(x) up to a residual that shrinks with the gradient    [1, section 7.1]
@@ -121,8 +122,6 @@ class NewtonCG:
     name: ClassVar[str] = "newton-cg"
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
     handles: ClassVar[frozenset[str]] = frozenset({"l1"})
-    default_sampling: ClassVar[str] = "shuffled-once"
-    patience: ClassVar[int] = 20
     card: ClassVar[Card] = Card(
         "Newton by conjugate gradients",
         "m + d",
@@ -131,12 +130,6 @@ class NewtonCG:
         "two derivatives",
         "Byrd et al. 2011",
     )
-
-    def __post_init__(self) -> None:
-        check_positive("target", self.target)
-        check_count("n_threads", self.n_threads)
-        if self.first_rows != "auto":
-            check_count("first_rows", self.first_rows)
 
     def init(self, problem: Problem, x0: Vector) -> NewtonCGState:
         """Return the state before the first row is read."""
@@ -183,20 +176,6 @@ class NewtonCG:
             n_gradients=state.n_gradients + n_next - state.n_sampled,
         )
         return state, sample
-
-    def estimate(self, problem: Problem, state: NewtonCGState) -> float:
-        """Return the optimality, which is known exactly."""
-        return state.optimality
-
-    def exact_measures(self, problem: Problem, state: NewtonCGState) -> Measures | None:
-        """Return what the last pass found at x: it was an exact one. None before it."""
-        if state.n_sampled < problem.n_components:
-            return None
-        return Measures(objective(problem, state.x, self.n_threads), state.optimality, state.gradient.copy())
-
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return n / 1024: components are what samples are drawn of."""
-        return max(1, problem.n_rows // 1024)
 
 
 #: The problems in use, with their entries in single precision.

@@ -33,11 +33,12 @@ from finitesum.arrays import Indices, Vector
 from finitesum.constraints import Unconstrained
 from finitesum.growing_sample import Look, look, permutation, sample_of
 from finitesum.lazy_newton_passes import Settings, first_state, one_pass, state_at
-from finitesum.measures import Measures, prox_step, surrogate_optimality
-from finitesum.methods.base import Auto, Card, check_count, check_positive
+from finitesum.measures import prox_step, surrogate_optimality
+from finitesum.methods.base import Auto, Card
+from finitesum.methods.sampled_newton import SampledNewton
 from finitesum.problem import Problem
 from finitesum.rows import columns_of, n_entries
-from finitesum.sweeps import ShortVector, objective
+from finitesum.sweeps import ShortVector
 
 #: New columns in a working set, at least and at most.
 FEWEST_NEW, MOST_NEW = 128, 2048
@@ -51,14 +52,14 @@ class WorkingSetNewtonState(NamedTuple):
     gradient: Vector  # of the smooth part at x
     curvatures: ShortVector  # (n,)  of the rows at x
     squares: float  # sum of p_i phi'_i^2 at x
-    n_read: int  # passes over all columns
+    n_sampled: int  # components read at x: all of them, 0 before the first pass
     optimality: float  # at x, exact
     n_gradients: int
     n_hessians: float
 
 
 @dataclass(frozen=True)
-class WorkingSetNewton:
+class WorkingSetNewton(SampledNewton):
     """Newton's method on the columns that matter, for sparse solutions on very wide data: nothing to tune.
 
     x+ = argmin {F(u) : u_j = 0 for j not in W},  W = supp(x) and the columns that violate optimality most
@@ -96,8 +97,6 @@ class WorkingSetNewton:
     name: ClassVar[str] = "working-set-newton"
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
-    default_sampling: ClassVar[str] = "shuffled-once"
-    patience: ClassVar[int] = 20
     card: ClassVar[Card] = Card(
         "Newton on working sets",
         "2 m + |W|^2",
@@ -106,12 +105,6 @@ class WorkingSetNewton:
         "two derivatives; sparse solutions",
         "this library",
     )
-
-    def __post_init__(self) -> None:
-        check_positive("target", self.target)
-        check_count("n_threads", self.n_threads)
-        if self.first_columns != "auto":
-            check_count("first_columns", self.first_columns)
 
     def init(self, problem: Problem, x0: Vector) -> WorkingSetNewtonState:
         """Return the state before the first row is read."""
@@ -122,7 +115,7 @@ class WorkingSetNewton:
         """Return the state after a working set was solved; the first time, after a look at the start before it."""
         order = permutation(order, problem.n_components)
         with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
-            if state.n_read == 0:
+            if state.n_sampled == 0:
                 state = self._read(problem, state)
             columns = working_set(problem, state.x, state.gradient, self._most_new(problem, state))
             return self._read(problem, self._solved(problem, state, columns, order))
@@ -139,7 +132,7 @@ class WorkingSetNewton:
             gradient=seen.gradient,
             curvatures=seen.curvatures,
             squares=seen.squares,
-            n_read=state.n_read + 1,
+            n_sampled=problem.n_components,
             optimality=surrogate_optimality(problem, state.x, seen.gradient),
             n_gradients=state.n_gradients + problem.n_components,
         )
@@ -173,20 +166,6 @@ class WorkingSetNewton:
             n_gradients=state.n_gradients + math.ceil(share * inner.n_gradients),
             n_hessians=state.n_hessians + inner.n_hessians,
         )
-
-    def estimate(self, problem: Problem, state: WorkingSetNewtonState) -> float:
-        """Return the optimality, which is known exactly."""
-        return state.optimality
-
-    def exact_measures(self, problem: Problem, state: WorkingSetNewtonState) -> Measures | None:
-        """Return what the last pass found at x: it was an exact one. None before it."""
-        if state.n_read == 0:
-            return None
-        return Measures(objective(problem, state.x, self.n_threads), state.optimality, state.gradient.copy())
-
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return n / 1024: components are what samples are drawn of."""
-        return max(1, problem.n_rows // 1024)
 
 
 def working_set(problem: Problem, x: Vector, gradient: Vector, most_new: int) -> Indices:
