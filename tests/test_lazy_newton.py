@@ -7,6 +7,7 @@ from contracts.problems import make_pair
 from oracles import lazy_newton as oracle
 
 from finitesum import Problem, minimize
+from finitesum.constraints import L1Ball
 from finitesum.lazy_curvature import no_curvature, refreshed
 from finitesum.measures import evaluate
 from finitesum.methods.auto import choose
@@ -196,6 +197,24 @@ def test_auto_says_what_and_why(capsys):
     assert choose(hinge).method.name != "lazy-newton"
     with pytest.raises(TypeError, match="auto has n_threads alone"):
         minimize(problem, options={"step_size": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "form", "more", "name"),
+    [
+        (400, "dense", {"alpha": 1e-3, "l1_ratio": 1.0}, "lazy-newton"),
+        (700, "dense", {"alpha": 1e-3, "l1_ratio": 1.0}, "working-set-newton"),
+        (700, "dense", {"alpha": 1e-3, "l1_ratio": 0.95}, "working-set-newton"),
+        (700, "dense", {"alpha": 1e-3, "l1_ratio": 0.5}, "lazy-newton"),
+        (700, "csr", {"alpha": 1e-3, "l1_ratio": 0.5}, "working-set-newton"),
+        (700, "dense", {"alpha": 1e-3, "constraint": L1Ball(1.0)}, "working-set-newton"),
+        (1200, "dense", {"alpha": 1e-3, "l1_ratio": 0.5}, "working-set-newton"),
+    ],
+)
+def test_auto_looks_for_zeros_where_many_are_likely(n_columns, form, more, name):
+    X = np.random.default_rng(0).standard_normal((30, n_columns))
+    problem = Problem.linear(sp.csr_array(X) if form == "csr" else X, np.repeat([-1.0, 1.0], 15), **more)
+    assert choose(problem).method.name == name
 
 
 @pytest.mark.parametrize("options", [{"target": 0.0}, {"hessian_rows": 0}, {"first_rows": 1.5}, {"n_threads": 0}])

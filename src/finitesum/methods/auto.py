@@ -4,8 +4,9 @@ Least squares are one step of Newton's method, and small problems with the squar
 last of its quadratic pieces. Any other smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a
 few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes.
 Both are estimated from the shape of the data (`finitesum.prices`). With an l1 penalty or on an l1 ball the
-solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added,
-conjugate gradients need few products, and no matrix at all. Components that are objects or callables go to
+solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the
+solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix can be had for,
+conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to
 A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes
 have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program
 on an l1 ball or a box, up to some thousand columns or rows; other losses with kinks, and functions that give
@@ -39,9 +40,12 @@ NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 1
 #: that such a matrix may hold.
 MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
 
-#: Up to so many columns the solution's zeros are not worth looking for first; the share of the l2 penalty in the l1
-#: penalty from which conjugate gradients are fast.
-ALL_COLUMNS, RIDGE_HELPS = 500, 0.1
+#: Up to so many columns the solution's zeros are not worth looking for first; with an l2 penalty, which leaves fewer zeros,
+#: up to so many of dense rows. As measured, it is worth it where less than a third of the coefficients are nonzero.
+ALL_COLUMNS, ALL_RIDGE_COLUMNS = 500, 1000
+
+#: The share of the l2 penalty in the l1 penalty from which there are fewer zeros, and conjugate gradients are fast.
+RIDGE_HELPS = 0.1
 
 #: Seconds that are not worth saving: Newton's steps end where other methods creep.
 NEVER_MIND = 0.1
@@ -123,12 +127,13 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
 
 def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any]) -> Choice | None:
     """Return the method for problems in many columns whose solutions are likely to be sparse, None for others."""
-    lasso, ridge = problem.penalty.lasso(), problem.penalty.ridge()
-    if lasso > 0.0 and problem.dim > MATRIX_UP_TO and ridge >= RIDGE_HELPS * lasso:
+    lasso = problem.penalty.lasso()
+    has_ridge = lasso > 0.0 and problem.penalty.ridge() >= RIDGE_HELPS * lasso
+    if has_ridge and problem.dim > MATRIX_UP_TO:
         reason = f"{shape}: too many for a Hessian, and the l2 penalty helps conjugate gradients"
         return Choice(as_method("newton-cg", options), reason)
     makes_zeros = lasso > 0.0 or isinstance(problem.constraint, L1Ball)
-    if makes_zeros and problem.dim > ALL_COLUMNS:
+    if makes_zeros and problem.dim > (ALL_RIDGE_COLUMNS if has_ridge and not problem.rows.is_sparse() else ALL_COLUMNS):
         return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
     return None
 
