@@ -17,7 +17,7 @@ import numpy as np
 from finitesum.arrays import Indices, Vector
 from finitesum.measures import surrogate_optimality
 from finitesum.problem import Problem
-from finitesum.sweeps import ShortVector, add_gradients, line_through, objective, slope_along
+from finitesum.sweeps import ShortVector, line_through, objective, one_sweep, slope_along
 
 #: Rows of the first sample, and by how much a sample outgrows the one before.
 FIRST_ROWS, GROWTH = 2000, 4
@@ -84,7 +84,7 @@ def look(
 ) -> Look:
     """Return what a pass over the sample sees at x; rows outside of it keep their curvatures."""
     seen = np.empty_like(curvatures) if sample.is_complete(problem) else curvatures.copy()
-    gradient, squares = add_gradients(problem, sample.components, x, seen, doubt=doubt, n_threads=n_threads)
+    gradient, squares, loss = one_sweep(problem, sample.components, x, seen, doubt=doubt, n_threads=n_threads)
     gradient /= sample.share
     penalised = slice(problem.rows.n_columns)
     gradient[penalised] += sample.ridge * x[penalised]
@@ -97,7 +97,7 @@ def look_at_more(
     """Return what a pass over the larger sample would see at x, by reading the rows that are new in it."""
     new = np.setdiff1d(sample.components, before.components, assume_unique=True)
     seen = known.curvatures.copy()
-    gradient, squares = add_gradients(problem, new, x, seen, doubt=doubt, n_threads=n_threads)
+    gradient, squares, loss = one_sweep(problem, new, x, seen, doubt=doubt, n_threads=n_threads)
     penalised = slice(problem.rows.n_columns)
     if before.components.size > 0:
         gradient += before.share * known.gradient

@@ -29,6 +29,7 @@ import inspect
 import os
 import re
 import shutil
+import struct
 import tempfile
 import time
 import types as python_types
@@ -39,10 +40,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defined]
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +61,8 @@ COMPILED: bool = not numba.config.DISABLE_JIT
 REASSOCIATE = frozenset({"reassoc", "contract"})
 
 #: Said of every other function, because numba compiles one that says nothing as its first caller is compiled.
-AS_WRITTEN: dict[str, Any] = {"fastmath": False}
+#: A division by zero gives inf or NaN as NumPy's does: a branch for it would keep loops from becoming SIMD code.
+AS_WRITTEN: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
 
 
 @functools.cache
@@ -105,7 +108,7 @@ def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
             if other == folder or not re.fullmatch(r"[0-9a-f]{16}", other.name):
                 continue
             with contextlib.suppress(OSError):  # another process removes it as well, or it must not be removed
-                if other.is_symlink() or not other.is_dir() or not _is_ours(other):
+                if other.is_symlink() or not other.is_dir() or not _belongs_to_us(other):
                     continue
                 if time.time() - other.stat().st_mtime < stale_seconds:
                     continue
@@ -115,7 +118,7 @@ def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
     return removed, freed
 
 
-def _is_ours(folder: Path) -> bool:
+def _belongs_to_us(folder: Path) -> bool:
     return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 
@@ -135,7 +138,7 @@ def cache_folder() -> Path | None:
             is_new = not folder.exists()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             in_temp = candidate.parent == Path(tempfile.gettempdir())  # where everybody may make a folder
-            if not _is_ours(folder) or (in_temp and not _is_ours(candidate)):
+            if not _belongs_to_us(folder) or (in_temp and not _belongs_to_us(candidate)):
                 continue  # somebody else's folder: its machine code is not to be trusted
             with tempfile.TemporaryFile(dir=folder):
                 pass
@@ -202,25 +205,32 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         )
 
 
-#: Classes that were looked at: arrays and numbers, and tuple classes of this package. A fit asks thousands of times.
-_PLAIN: set[type] = set()
-_OURS: set[type] = set()
-
-
 def _is_foreign(value: object) -> bool:
     """Tell whether a tuple class from outside the package is found in an argument, at any depth."""
-    cls = type(value)
-    if cls in _PLAIN:
-        return False
     if not isinstance(value, tuple):
-        _PLAIN.add(cls)
         return False
-    if cls not in _OURS:
-        module = cls.__module__
-        if hasattr(cls, "_fields") and not (module == "finitesum" or module.startswith("finitesum.")):
-            return True
-        _OURS.add(cls)
+    module = type(value).__module__
+    if hasattr(value, "_fields") and not (module == "finitesum" or module.startswith("finitesum.")):
+        return True
     return any(map(_is_foreign, value))
+
+
+#: Classes of a tuple and of its members that were found to be our own, where no member of a member is a tuple.
+_OURS: set[tuple[type, ...]] = set()
+
+
+def _is_ours(value: object) -> bool:
+    """Tell whether no foreign tuple class is found in an argument. A fit asks hundreds of times."""
+    if not isinstance(value, tuple):
+        return True
+    classes = (type(value), *map(type, value))
+    if classes in _OURS:
+        return True
+    if _is_foreign(value):
+        return False
+    if not any(isinstance(part, tuple) for member in value if isinstance(member, tuple) for part in member):
+        _OURS.add(classes)
+    return True
 
 
 class Kernel:
@@ -235,9 +245,9 @@ class Kernel:
             self._cached._cache = _KernelCache(function)
 
     def __call__(self, *args: Any) -> Any:
-        if any(map(_is_foreign, args)):
-            return self._uncached(*args)
-        return self._cached(*args)
+        if all(map(_is_ours, args)):
+            return self._cached(*args)
+        return self._uncached(*args)
 
     @property
     def cache_hits(self) -> int:
@@ -271,7 +281,7 @@ def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
     """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
     if not COMPILED:
         return function
-    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, fastmath=set(REASSOCIATE))(function))
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, fastmath=set(REASSOCIATE), error_model="numpy")(function))
 
 
 _VERBS: dict[str, tuple[str, ...]] = {}
@@ -283,6 +293,59 @@ def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
     return python_types.FunctionType(
         source.__code__, source.__globals__, source.__name__, source.__defaults__, source.__closure__
     )
+
+
+def compiled_form(of: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let kernels that call `of` run the decorated function, while Python goes on calling `of`."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        if COMPILED:
+            signature = inspect.signature(_bare(function))
+
+            def implementation(*_args: Any) -> Any:
+                return _bare(function)
+
+            implementation.__signature__ = signature  # type: ignore[attr-defined]
+            overload(of, jit_options={"_nrt": False, "fastmath": {"contract"}, "error_model": "numpy"})(implementation)
+        return function
+
+    return decorate
+
+
+def bits_of(number: float) -> int:
+    """Return the bits of a float64 as an int64."""
+    return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def float_of(bits: int) -> float:
+    """Return the float64 that has the bits of an int64."""
+    return float(struct.unpack("<d", struct.pack("<q", bits))[0])
+
+
+def _bitcast(given: Any, wanted: Any) -> Any:
+    """Return a function, for kernels alone, that takes the bits of a number for another kind of number."""
+
+    @intrinsic  # type: ignore[misc]
+    def cast_bits(_typing_context: Any, _number: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], context.get_value_type(wanted))
+
+        return wanted(given), generate
+
+    return cast_bits
+
+
+_from_float, _from_bits = _bitcast(types.float64, types.int64), _bitcast(types.int64, types.float64)
+
+
+@compiled_form(bits_of)
+def _bits_of(number: float) -> int:
+    return _from_float(number)  # type: ignore[no-any-return]
+
+
+@compiled_form(float_of)
+def _float_of(bits: int) -> float:
+    return _from_bits(bits)  # type: ignore[no-any-return]
 
 
 class _MethodTemplate(_OverloadMethodTemplate):  # type: ignore[misc]

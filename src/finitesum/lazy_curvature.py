@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from finitesum.arrays import Indices, Matrix, Vector
-from finitesum.jit import kernel
+from finitesum.jit import bits_of, kernel
 from finitesum.prices import Prices
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.rows import n_entries, to_matrix
@@ -67,19 +67,18 @@ def _count_by_size(
     counts: Vector,
     sizes: Vector,
 ) -> float:
-    """Count and add up p_i |h_i - c_i| in classes [unit / 2^(k + 1), unit / 2^k); return sum p_i h_i."""
-    total = 0.0
-    last = counts.size - 1
+    """Count and add up p_i |h_i - c_i| in classes [unit / 2^(k + 1), unit / 2^k); return sum p_i h_i.
+
+    The class is read off the exponent's bits of the quotient by the unit.
+    """
+    total, by_unit = 0.0, 1.0 / unit
+    last = np.int64(counts.size - 1)
     for component in members:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            weight = linear_sum.weights[i]
-            total += weight * now[i]
-            size = weight * abs(np.float64(now[i]) - np.float64(held[i]))
-            k = last
-            if size >= unit:
-                k = 0
-            elif size > 0.0:
-                k = min(-math.frexp(size / unit)[1], last)
+        for i in range(np.uint64(first_row(linear_sum, component)), np.uint64(last_row(linear_sum, component))):
+            weight, curvature = linear_sum.weights[i], np.float64(now[i])
+            total += weight * curvature
+            size = weight * abs(curvature - np.float64(held[i]))
+            k = min(max(np.int64(1022) - (bits_of(size * by_unit) >> 52), np.int64(0)), last)
             counts[k] += 1.0
             sizes[k] += size
     return total

@@ -103,7 +103,7 @@ class DenseRows(NamedTuple):
         return total
 
 
-@reassociated_part
+@kernel_part
 def _sparse_dot(values: Data, columns: Any, start: Any, stop: Any, x: Vector) -> float:
     total = 0.0
     for k in range(np.uint64(start), np.uint64(stop)):  # unsigned: no index needs a look whether it counts from behind

@@ -11,19 +11,45 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.arrays import Indices, Vector
-from finitesum.jit import kernel, kernel_part
+from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.jit import kernel, kernel_part, reassociated_part
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.rows import n_entries
 from finitesum.threads import map_blocks
 
 #: One number per row, where half the digits do.
+#: Rows that are read before their sums are added: they stay in the cache.
+BLOCK = 128
+
 ShortVector = npt.NDArray[np.float32]
 
 
 def _numbers(problem: Problem, components: Indices) -> float:
     """Return about how many entries the rows of some components have."""
     return n_entries(problem.rows) * components.size / problem.n_components
+
+
+class Pass(NamedTuple):
+    """What a pass over some components finds."""
+
+    gradient: Vector  # sum_i p_i phi'_i z_i
+    squares: float  # sum_i p_i phi'_i^2
+    loss: float  # sum_i p_i phi_i
+
+
+@kernel_part
+def _run_of(components: Indices, position: int) -> int:
+    """Return the position behind the components that follow each other from this one on."""
+    end = position + 1
+    while end < components.size and components[end] == components[end - 1] + 1:
+        end += 1
+    return end
+
+
+@kernel_part
+def _predict_rows(linear_sum: LinearSum, first: int, last: int, x: Vector, out: Vector) -> None:
+    for k in range(np.uint64(last - first)):  # unsigned: no index needs a look whether it counts from behind
+        out[k] = linear_sum.rows.dot(np.uint64(first) + k, x)
 
 
 @kernel_part
@@ -33,10 +59,52 @@ def _curvature(linear_sum: LinearSum, i: int, prediction: float, slope: float, c
     Doubt 1: on the wrong side of 0, where the second derivative grows along the way to the minimum, and a step that trusts
     it overshoots. Doubt 2: everywhere.
     """
-    if doubt == 1 and slope * prediction <= 0.0:
-        return curvature
     bound = linear_sum.loss.majorant(prediction, linear_sum.targets[i])
-    return bound if np.isfinite(bound) else curvature
+    is_doubted = (doubt == 2 or slope * prediction > 0.0) and bound < np.inf
+    return bound if is_doubted else curvature
+
+
+@kernel_part
+def _differentiate(
+    linear_sum: LinearSum, first: int, last: int, doubt: int, scratch: Matrix, curvatures: ShortVector
+) -> None:
+    """Write phi'_i, p_i phi'_i, p_i phi_i, phi''_i of rows in sequence: arithmetic alone, which becomes SIMD code."""
+    predictions, slopes, losses = scratch[0], scratch[1], scratch[2]
+    for k in range(np.uint64(last - first)):
+        i = np.uint64(first) + k
+        weight, target = linear_sum.weights[i], linear_sum.targets[i]
+        prediction = predictions[k] + linear_sum.offsets[i]
+        slope, curvature = linear_sum.loss.d1_d2(prediction, target)
+        if doubt > 0:
+            curvature = _curvature(linear_sum, i, prediction, slope, curvature, doubt)
+        counts = weight > 0.0
+        losses[k] = weight * linear_sum.loss.value(prediction, target) if counts else 0.0
+        slopes[k] = weight * slope if counts else 0.0
+        predictions[k] = slope if counts else 0.0
+        curvatures[i] = curvature if counts else 0.0
+
+
+@kernel_part
+def _add_rows(linear_sum: LinearSum, first: int, last: int, slopes: Vector, out: Vector) -> None:
+    for k in range(np.uint64(last - first)):
+        if slopes[k] != 0.0:
+            linear_sum.rows.add_to(np.uint64(first) + k, slopes[k], out)
+
+
+@reassociated_part
+def _dot(left: Vector, right: Vector, n: int) -> float:
+    total = 0.0
+    for k in range(np.uint64(n)):
+        total += left[k] * right[k]
+    return total
+
+
+@reassociated_part
+def _sum(numbers: Vector, n: int) -> float:
+    total = 0.0
+    for k in range(np.uint64(n)):
+        total += numbers[k]
+    return total
 
 
 @kernel
@@ -47,28 +115,29 @@ def _sweep(
     doubt: int,
     curvatures: ShortVector,
     gradient: Vector,
-) -> float:
-    squares = 0.0
-    for component in components:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            weight = linear_sum.weights[i]
-            if weight == 0.0:
-                curvatures[i] = 0.0
-                continue
-            prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-            slope, curvature = linear_sum.loss.d1_d2(prediction, linear_sum.targets[i])
-            if doubt > 0:
-                curvature = _curvature(linear_sum, i, prediction, slope, curvature, doubt)
-            curvatures[i] = curvature
-            squares += weight * slope * slope
-            linear_sum.rows.add_to(i, weight * slope, gradient)
-    return squares
+    scratch: Matrix,
+) -> tuple[float, float]:
+    predictions, slopes, losses = scratch[0], scratch[1], scratch[2]
+    squares, loss, position = 0.0, 0.0, 0
+    while position < components.size:
+        next_run = _run_of(components, position)
+        first, end = first_row(linear_sum, components[position]), last_row(linear_sum, components[next_run - 1])
+        while first < end:
+            last = min(first + BLOCK, end)
+            _predict_rows(linear_sum, first, last, x, predictions)
+            _differentiate(linear_sum, first, last, doubt, scratch, curvatures)
+            squares += _dot(slopes, predictions, last - first)
+            loss += _sum(losses, last - first)
+            _add_rows(linear_sum, first, last, slopes, gradient)
+            first = last
+        position = next_run
+    return squares, loss
 
 
-def add_gradients(
+def one_sweep(
     problem: Problem, components: Indices, x: Vector, curvatures: ShortVector, *, doubt: int = 0, n_threads: int = 1
-) -> tuple[Vector, float]:
-    """Return sum_i p_i phi'_i z_i and sum_i p_i phi'_i^2 at x over the rows of the components; write their curvatures.
+) -> Pass:
+    """Return what a pass over the rows of the components finds at x, and write their curvatures.
 
     Doubt 1 puts the majorant's curvature in the place of second derivatives on the wrong side of 0 (with targets that are
     signs; everywhere with others), doubt 2 everywhere.
@@ -76,14 +145,15 @@ def add_gradients(
     if doubt == 1 and problem.loss.target_kind() != "sign":
         doubt = 2
 
-    def share(block: Indices) -> tuple[Vector, float]:
+    def share(block: Indices) -> Pass:
         gradient = np.zeros(problem.dim)
-        return gradient, float(_sweep(problem.view, block, x, doubt, curvatures, gradient))
+        return Pass(gradient, *_sweep(problem.view, block, x, doubt, curvatures, gradient, np.empty((3, BLOCK))))
 
     parts = map_blocks(share, components, _numbers(problem, components), n_threads)
-    for gradient, _ in parts[1:]:
-        parts[0][0][:] += gradient
-    return parts[0][0], sum(squares for _, squares in parts)
+    gradient = parts[0].gradient
+    for part in parts[1:]:
+        gradient += part.gradient
+    return Pass(gradient, sum(part.squares for part in parts), sum(part.loss for part in parts))
 
 
 class Line(NamedTuple):

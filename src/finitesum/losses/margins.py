@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from finitesum.jit import compilable
+from finitesum.losses.exponential import exp, log1p
 
 
 @compilable
@@ -23,34 +24,34 @@ class Logistic(NamedTuple):
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
         margin = target * prediction
-        return self.scale * (max(-margin, 0.0) + math.log1p(math.exp(-abs(margin))))
+        return self.scale * (max(-margin, 0.0) + log1p(exp(-abs(margin))))
 
     def d1(self, prediction: float, target: float) -> float:
         """Return the first derivative."""
         margin = target * prediction
-        decay = math.exp(-abs(margin))
+        decay = exp(-abs(margin))
         share = decay if margin > 0.0 else 1.0
         return -self.scale * target * share / (1.0 + decay)
 
     def d2(self, prediction: float, target: float) -> float:
         """Return the second derivative."""
-        decay = math.exp(-abs(prediction))
+        decay = exp(-abs(prediction))
         return self.scale * decay / ((1.0 + decay) * (1.0 + decay))
 
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
         """Return both derivatives."""
         margin = target * prediction
-        decay = math.exp(-abs(margin))
+        decay = exp(-abs(margin))
         share = 1.0 / (1.0 + decay)
         slope = decay * share if margin > 0.0 else share
         return -self.scale * target * slope, self.scale * decay * share * share
 
     def majorant(self, prediction: float, target: float) -> float:
         """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic upper bound."""
-        half = 0.5 * abs(prediction)
-        if half < 1e-4:
-            return self.scale * 0.25 * (1.0 - half * half / 3.0)
-        return self.scale * 0.25 * math.tanh(half) / half
+        size = abs(prediction)
+        decay = exp(-size)
+        ratio = (1.0 - decay) / (size * (1.0 + decay)) if size > 2e-4 else 0.5 - size * size / 24.0
+        return self.scale * 0.5 * ratio
 
     def curvature_bound(self) -> float:
         """Return 1/4."""

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from finitesum.jit import compilable
+from finitesum.losses.exponential import exp
 
 #: Beyond it exp overflows a float64.
 LARGEST_EXPONENT = 709.0
@@ -116,25 +117,25 @@ class Poisson(NamedTuple):
         """Return the loss."""
         if prediction > LARGEST_EXPONENT:
             return math.inf
-        return self.scale * (math.exp(prediction) - target * prediction)
+        return self.scale * (exp(prediction) - target * prediction)
 
     def d1(self, prediction: float, target: float) -> float:
         """Return the first derivative."""
         if prediction > LARGEST_EXPONENT:
             return math.inf
-        return self.scale * (math.exp(prediction) - target)
+        return self.scale * (exp(prediction) - target)
 
     def d2(self, prediction: float, target: float) -> float:
         """Return the second derivative."""
         if prediction > LARGEST_EXPONENT:
             return math.inf
-        return self.scale * math.exp(prediction)
+        return self.scale * exp(prediction)
 
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
         """Return both derivatives."""
         if prediction > LARGEST_EXPONENT:
             return math.inf, math.inf
-        mean = math.exp(prediction)
+        mean = exp(prediction)
         return self.scale * (mean - target), self.scale * mean
 
     def majorant(self, prediction: float, target: float) -> float:

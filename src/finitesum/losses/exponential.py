@@ -1,0 +1,68 @@
+"""exp and log(1 + s) as kernels compute them: without a call or a branch, so that loops over rows become SIMD code.
+
+With k = round(t / log 2) and r = t - k log 2, |r| <= log(2)/2, exp(t) = 2^k exp(r); the polynomial is Taylor's of degree
+13, whose remainder is below 2e-17, and 2^k is made from its bits. The error is at most 1 unit in the last place for
+-708 <= t <= 709; below, the value at -708, 3e-308, stands for it. log(1 + s) = 2 artanh(s / (2 + s)) is the series of the
+inverse hyperbolic tangent, to 2 units in the last place for 0 <= s <= 1. Python calls `math`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from finitesum.jit import bits_of, compiled_form, float_of
+
+#: exp is not computed below: 2^k would not be a normal number.
+LEAST = -708.0
+
+#: log 2 in two parts, of which the first has zeros at its end: k times it is exact.
+_LOG2_HIGH, _LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_BY_LOG2 = 1.0 / math.log(2.0)
+
+#: Added to a number of moderate size it leaves the nearest integer in the last bits.
+_ROUNDER = 1.5 * 2.0**52
+
+_C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = (1.0 / math.factorial(k) for k in range(2, 14))
+
+(_A3, _A5, _A7, _A9, _A11, _A13, _A15, _A17, _A19, _A21, _A23, _A25, _A27, _A29, _A31, _A33) = (
+    1.0 / k for k in range(3, 35, 2)
+)
+
+
+def exp(t: float) -> float:
+    """Return exp(t) for t <= 709."""
+    return math.exp(t)
+
+
+@compiled_form(exp)
+def _exp(t: float) -> float:
+    t = max(t, LEAST)
+    shifted = t * _BY_LOG2 + _ROUNDER
+    k = shifted - _ROUNDER
+    r = (t - k * _LOG2_HIGH) - k * _LOG2_LOW
+    square = r * r
+    tail = (_C12 + _C13 * r) * square + (_C10 + _C11 * r)
+    tail = tail * square + (_C8 + _C9 * r)
+    tail = tail * square + (_C6 + _C7 * r)
+    tail = tail * square + (_C4 + _C5 * r)
+    tail = tail * square + (_C2 + _C3 * r)
+    return (1.0 + (r + square * tail)) * float_of((bits_of(shifted) + 1023) << 52)
+
+
+def log1p(share: float) -> float:
+    """Return log(1 + share) for 0 <= share <= 1."""
+    return math.log1p(share)
+
+
+@compiled_form(log1p)
+def _log1p(share: float) -> float:
+    ratio = share / (2.0 + share)
+    square = ratio * ratio
+    fourth = square * square
+    eighth = fourth * fourth
+    low = (_A3 + _A5 * square) + (_A7 + _A9 * square) * fourth
+    middle = (_A11 + _A13 * square) + (_A15 + _A17 * square) * fourth
+    high = (_A19 + _A21 * square) + (_A23 + _A25 * square) * fourth
+    last = (_A27 + _A29 * square) + (_A31 + _A33 * square) * fourth
+    series = low + eighth * (middle + eighth * (high + eighth * last))
+    return 2.0 * (ratio + ratio * square * series)
