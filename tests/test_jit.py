@@ -16,6 +16,7 @@ import pytest
 import finitesum
 from finitesum import Problem, minimize
 from finitesum import jit as compiler
+from finitesum.kernel_folders import prune
 
 pytestmark = pytest.mark.skipif(not compiler.COMPILED, reason="nothing is compiled under NUMBA_DISABLE_JIT")
 
@@ -276,7 +277,7 @@ def test_old_kernels_go_when_a_new_version_begins_its_own(choose_folder, tmp_pat
     os.utime(kernels / "fedcba9876543210", (old, old))
     assert choose_folder() == folder
     assert (kernels / "fedcba9876543210").exists()  # a start that makes no folder looks at none
-    assert compiler.prune(folder, 0.0) == (1, 4)
+    assert prune(folder, 0.0) == (1, 4)
 
 
 def test_what_cannot_be_removed_is_no_error(choose_folder, monkeypatch):
@@ -287,9 +288,9 @@ def test_what_cannot_be_removed_is_no_error(choose_folder, monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(shutil, "rmtree", forbidden)
-    assert compiler.prune(folder, 0.0) == (0, 0)
+    assert prune(folder, 0.0) == (0, 0)
     monkeypatch.setattr(Path, "iterdir", forbidden)
-    assert compiler.prune(folder, 0.0) == (0, 0)
+    assert prune(folder, 0.0) == (0, 0)
 
 
 def test_methods_compile_where_all_fields_are_of_one_type_and_where_they_are_not():
@@ -344,3 +345,21 @@ def test_foreign_tuple_classes_are_found_at_any_depth():
     assert compiler._is_foreign(Own(1.0))
     assert compiler._is_foreign((1.0, (view, Own(1.0))))
     assert compiler._is_foreign(view._replace(loss=Own(1.0)))
+    for _ in range(2):  # what was found once is remembered by the classes, and only where those tell all
+        assert compiler._is_ours(view)
+        assert not compiler._is_ours(view._replace(loss=Own(1.0)))
+        assert compiler._is_ours((1.0, (2.0, (3.0,))))
+        assert not compiler._is_ours((1.0, (2.0, (Own(1.0),))))
+
+
+def test_bits_are_taken_for_numbers_and_back():
+    numba = pytest.importorskip("numba")
+
+    @numba.njit
+    def in_kernels(number):
+        bits = compiler.bits_of(number)
+        return bits, compiler.float_of(bits)
+
+    for number in (1.0, -0.1, 5e-324, np.inf):
+        assert in_kernels(number) == (np.float64(number).view(np.int64), number)
+        assert (compiler.bits_of(number), compiler.float_of(compiler.bits_of(number))) == in_kernels(number)

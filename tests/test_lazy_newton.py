@@ -15,7 +15,7 @@ from finitesum.methods.lazy_newton import LazyNewton
 from finitesum.prices import hessian_sample, is_sample_too_small, prices_of
 from finitesum.quadratics import hessian_of
 from finitesum.secants import no_secants, solve, with_pair
-from finitesum.sweeps import add_gradients, line_through, objective, slope_along
+from finitesum.sweeps import line_through, objective, one_sweep, penalty_at, slope_along
 
 LOSSES = ("logistic", "squared", "squared-hinge", "huber", "poisson", "smoothed-hinge")
 
@@ -164,11 +164,15 @@ def test_sums_over_some_components():
     rows = np.concatenate([F.blocks[j] for j in some])
     slopes = F.p[rows] * F.d1(F.predictions(x, rows), F.y[rows])
     curvatures = np.zeros(50, dtype=np.float32)
-    gradient, squares = add_gradients(problem, some, x, curvatures)
+    gradient, squares, loss = one_sweep(problem, some, x, curvatures)
     np.testing.assert_allclose(gradient, F.Z[rows].T @ slopes, atol=1e-14)
     assert squares == pytest.approx(slopes @ F.d1(F.predictions(x, rows), F.y[rows]))
     np.testing.assert_allclose(curvatures[rows], F.d2(F.predictions(x, rows), F.y[rows]), rtol=1e-6)
     assert not np.delete(curvatures, rows).any()
+    everything = one_sweep(problem, np.arange(problem.n_components), x, curvatures)
+    assert everything.loss + penalty_at(problem, x) == pytest.approx(F.objective(x), rel=1e-13)
+    others = one_sweep(problem, np.delete(np.arange(problem.n_components), some), x, curvatures)
+    assert loss + others.loss == pytest.approx(everything.loss, rel=1e-13)
     line = line_through(problem, some, x, way)
     there = F.p[rows] * F.d1(F.predictions(x + 0.7 * way, rows), F.y[rows])
     assert slope_along(problem, line, 0.7) == pytest.approx(there @ (F.Z[rows] @ way), rel=1e-12)

@@ -1,7 +1,7 @@
 """Losses: derivatives against differences, closed forms far out, bounds that are suprema, majorants that lie above."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from finitesum.losses import (
     SquaredHinge,
     as_loss,
 )
+from finitesum.losses.exponential import exp, log1p
 
 EXAMPLES = (
     Logistic(),
@@ -237,6 +238,35 @@ def test_compiled_code_computes_what_python_does(loss):
     _compiled_everything(loss, grid, targets, compiled)
     _everything(loss, grid, targets, interpreted)
     np.testing.assert_allclose(compiled, interpreted, rtol=1e-14, atol=0.0)
+
+
+@kernel
+def _all_exponentials(numbers: Any, shares: Any, powers: Any, logarithms: Any) -> None:
+    for i in range(numbers.size):
+        powers[i] = exp(numbers[i])
+    for i in range(shares.size):
+        logarithms[i] = log1p(shares[i])
+
+
+def test_exponentials_are_right_to_the_last_bits():
+    rng = np.random.default_rng(0)
+    small = 10.0 ** rng.uniform(-20, 2, 500)
+    numbers = np.concatenate([np.linspace(-708.0, 709.0, 3001), small, -small, [0.0, -0.0]])
+    shares = np.concatenate([np.linspace(0.0, 1.0, 2001), 10.0 ** rng.uniform(-300, 0, 500)])
+    powers, logarithms = np.empty_like(numbers), np.empty_like(shares)
+    _all_exponentials(numbers, shares, powers, logarithms)
+    exact = np.exp(numbers.astype(np.longdouble))
+    assert np.max(np.abs(powers - exact) / np.spacing(exact.astype(np.float64))) <= 1.0
+    exact = np.log1p(shares.astype(np.longdouble))
+    assert np.max(np.abs(logarithms - exact) / np.spacing(exact.astype(np.float64))) <= 2.0
+
+
+def test_the_exponential_has_the_right_limits():
+    numbers = np.array([-709.0, -1e300, -np.inf, np.nan])
+    powers = np.empty(4)
+    _all_exponentials(numbers, np.empty(0), powers, np.empty(0))
+    assert not powers[:3].any()
+    assert np.isnan(powers[3])
 
 
 def test_losses_are_known_by_name():

@@ -77,6 +77,7 @@ class Look(NamedTuple):
     gradient: Vector  # of F_A
     curvatures: ShortVector  # (n,)  of the sample's rows
     squares: float  # sum of p_i phi'_i^2
+    loss: float  # sum of p_i phi_i
 
 
 def look(
@@ -88,7 +89,7 @@ def look(
     gradient /= sample.share
     penalised = slice(problem.rows.n_columns)
     gradient[penalised] += sample.ridge * x[penalised]
-    return Look(gradient, seen, squares)
+    return Look(gradient, seen, squares, loss)
 
 
 def look_at_more(
@@ -104,7 +105,7 @@ def look_at_more(
         gradient[penalised] -= before.share * before.ridge * x[penalised]
     gradient /= sample.share
     gradient[penalised] += sample.ridge * x[penalised]
-    return Look(gradient, seen, known.squares + squares)
+    return Look(gradient, seen, known.squares + squares, known.loss + loss)
 
 
 def search(problem: Problem, sample: Sample, x: Vector, way: Vector, first: float) -> float:

@@ -21,21 +21,15 @@ With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it 
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import getpass
 import hashlib
 import inspect
-import os
-import re
-import shutil
 import struct
 import tempfile
-import time
 import types as python_types
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -46,14 +40,13 @@ from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defi
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
 from numba.extending import intrinsic, overload
 
+from finitesum.kernel_folders import STALE_SECONDS, belongs_to_us, candidates, prune
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=type)
 
 PACKAGE = Path(__file__).parent
-
-#: Compiled kernels of other versions that nothing was written to for so long go when a new version begins its own.
-STALE_SECONDS = 30 * 86_400.0
 
 COMPILED: bool = not numba.config.DISABLE_JIT
 
@@ -80,65 +73,16 @@ def source_stamp() -> str:
     return digest.hexdigest()[:16]
 
 
-def _cache_candidates() -> Iterator[Path]:
-    if folder := os.environ.get("NUMBA_CACHE_DIR"):
-        yield Path(folder)
-    if home := os.environ.get("FINITESUM_HOME"):
-        yield Path(home) / "kernels"
-    try:
-        import pooch
-
-        folder_of_user = Path(pooch.os_cache("finitesum"))
-        if folder_of_user.is_absolute():  # without a home folder it is "~/.cache", below the working folder
-            yield folder_of_user / "kernels"
-    except (ImportError, RuntimeError):  # no home folder can be found
-        pass
-    yield Path(tempfile.gettempdir()) / f"finitesum-{_user()}"
-
-
-def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
-    """Remove the folders beside a cache folder that other versions left and that were not written to for so long.
-
-    Only folders of our own and named by a stamp are touched; what cannot be removed stays, without an error. Returned are
-    their number and bytes.
-    """
-    removed = freed = 0
-    with contextlib.suppress(OSError):
-        for other in folder.parent.iterdir():
-            if other == folder or not re.fullmatch(r"[0-9a-f]{16}", other.name):
-                continue
-            with contextlib.suppress(OSError):  # another process removes it as well, or it must not be removed
-                if other.is_symlink() or not other.is_dir() or not _belongs_to_us(other):
-                    continue
-                if time.time() - other.stat().st_mtime < stale_seconds:
-                    continue
-                size = sum(file.stat().st_size for file in other.rglob("*") if file.is_file())
-                shutil.rmtree(other)
-                removed, freed = removed + 1, freed + size
-    return removed, freed
-
-
-def _belongs_to_us(folder: Path) -> bool:
-    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
-        return str(os.getuid()) if hasattr(os, "getuid") else "user"
-
-
 @functools.cache
 def cache_folder() -> Path | None:
     """Return the folder that keeps compiled kernels, or None where no folder is writable (warned of once)."""
-    for candidate in _cache_candidates():
+    for candidate in candidates():
         folder = candidate / source_stamp()
         try:
             is_new = not folder.exists()
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             in_temp = candidate.parent == Path(tempfile.gettempdir())  # where everybody may make a folder
-            if not _belongs_to_us(folder) or (in_temp and not _belongs_to_us(candidate)):
+            if not belongs_to_us(folder) or (in_temp and not belongs_to_us(candidate)):
                 continue  # somebody else's folder: its machine code is not to be trusted
             with tempfile.TemporaryFile(dir=folder):
                 pass
@@ -281,7 +225,8 @@ def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
     """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
     if not COMPILED:
         return function
-    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, fastmath=set(REASSOCIATE), error_model="numpy")(function))
+    options: dict[str, Any] = {**AS_WRITTEN, "fastmath": set(REASSOCIATE)}
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, **options)(function))
 
 
 _VERBS: dict[str, tuple[str, ...]] = {}
@@ -306,7 +251,7 @@ def compiled_form(of: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, 
                 return _bare(function)
 
             implementation.__signature__ = signature  # type: ignore[attr-defined]
-            overload(of, jit_options={"_nrt": False, "fastmath": {"contract"}, "error_model": "numpy"})(implementation)
+            overload(of, jit_options={"_nrt": False, **AS_WRITTEN, "fastmath": {"contract"}})(implementation)
         return function
 
     return decorate
@@ -325,7 +270,7 @@ def float_of(bits: int) -> float:
 def _bitcast(given: Any, wanted: Any) -> Any:
     """Return a function, for kernels alone, that takes the bits of a number for another kind of number."""
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic  # type: ignore[untyped-decorator]
     def cast_bits(_typing_context: Any, _number: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             return builder.bitcast(arguments[0], context.get_value_type(wanted))

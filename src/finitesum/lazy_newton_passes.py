@@ -51,6 +51,7 @@ def first_state(problem: Problem, x0: Vector) -> LazyNewtonState:
         0,
         1,
         0.0,
+        0.0,
         0,
         math.nan,
         0,
@@ -67,6 +68,7 @@ def state_at(problem: Problem, x: Vector, seen: Look, order: Indices, settings: 
         curvatures=seen.curvatures,
         curvature=_joined(problem, state.curvature, order, settings),
         squares=seen.squares,
+        loss=seen.loss,
         n_sampled=problem.n_components,
         optimality=surrogate_optimality(problem, x, seen.gradient),
     )
@@ -108,7 +110,7 @@ def _grown(
     first = max(FIRST_ROWS, 8 * problem.dim) if settings.first_rows == "auto" else int(settings.first_rows)
     n_next = next_size(problem, state.n_sampled, first)
     before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
-    known = Look(state.gradient, state.curvatures, state.squares)
+    known = Look(state.gradient, state.curvatures, state.squares, state.loss)
     seen = look_at_more(problem, before, sample, state.x, known, doubt=1, n_threads=settings.n_threads)
     state = state._replace(
         gradient=seen.gradient,
@@ -119,6 +121,7 @@ def _grown(
         n_idle=0,
         doubt=max(state.doubt, 1),
         squares=seen.squares,
+        loss=seen.loss,
         n_sampled=n_next,
         optimality=surrogate_optimality(problem, state.x, seen.gradient),
         n_gradients=state.n_gradients + n_next - state.n_sampled,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.arrays import Matrix, Vector
-from finitesum.growing_sample import Sample, falls, look, rise_bound, search, share_left, wants_search
+from finitesum.growing_sample import Look, Sample, falls, look, rise_bound, search, share_left, wants_search
 from finitesum.lazy_curvature import LazyCurvature, apply_inverse, factor_of
 from finitesum.measures import surrogate_optimality
 from finitesum.problem import Problem
@@ -35,6 +35,7 @@ class LazyNewtonState(NamedTuple):
     n_idle: int  # steps in a row that left more than half
     doubt: int  # whose curvatures are doubted: 2 all rows', 1 those on the wrong side, 0 none
     squares: float  # sum of p_i phi'_i^2 over the sample at x
+    loss: float  # sum of p_i phi_i over the sample at x
     n_sampled: int  # components of the sample; the method's passes begin when these are all
     optimality: float  # at x, exact once the sample is complete
     n_gradients: int
@@ -70,9 +71,7 @@ class _End(NamedTuple):
 
     t: float
     x: Vector
-    gradient: Vector
-    curvatures: ShortVector
-    squares: float
+    seen: Look
     slope: float  # of F along the way; with an l1 penalty or a set, a bound of the rise of F
     remainder: float
 
@@ -102,24 +101,25 @@ def stepped(
 def _moved(problem: Problem, state: LazyNewtonState, sample: Sample, end: _End, n_read: int) -> LazyNewtonState:
     """Return the state at the end of a step, with the pair it gives."""
     state = state._replace(n_gradients=state.n_gradients + n_read)
-    if not np.isfinite(end.gradient).all() or (end.t < 1e-6 and end.remainder > 0.999):
+    if not np.isfinite(end.seen.gradient).all() or (end.t < 1e-6 and end.remainder > 0.999):
         raised = refactored(problem, state, sample, max(1e-12, 100.0 * state.shift))
         return raised._replace(secants=no_secants(problem.dim), remainder=math.nan, n_idle=state.n_idle + 2, doubt=2)
     secants = state.secants
     if problem.is_smooth:
-        secants = with_pair(secants, end.x - state.x, end.gradient - state.gradient)
+        secants = with_pair(secants, end.x - state.x, end.seen.gradient - state.gradient)
     state = state._replace(
         x=end.x,
-        gradient=end.gradient,
-        curvatures=end.curvatures,
+        gradient=end.seen.gradient,
+        curvatures=end.seen.curvatures,
         secants=secants,
         remainder=end.remainder,
         n_idle=state.n_idle + (2 if end.remainder > 0.9 or end.t < 0.3 else 1)
         if end.remainder > 0.5 or end.t < 0.3
         else 0,
         doubt=_doubt_after(problem, end),
-        squares=end.squares,
-        optimality=surrogate_optimality(problem, end.x, end.gradient),
+        squares=end.seen.squares,
+        loss=end.seen.loss,
+        optimality=surrogate_optimality(problem, end.x, end.seen.gradient),
     )
     if end.t < 0.01:
         return refactored(problem, state, sample, max(1e-12, 10.0 * state.shift))
@@ -144,12 +144,12 @@ def _end_of(
 ) -> _End:
     """Return the point x + t way."""
     x = state.x + t * way
-    gradient, curvatures, squares = look(problem, sample, x, state.curvatures, doubt=doubt, n_threads=n_threads)
+    seen = look(problem, sample, x, state.curvatures, doubt=doubt, n_threads=n_threads)
     if not problem.is_smooth:
-        rise = rise_bound(problem, state.x, x, gradient)
-        left = share_left(problem, x, gradient, state.optimality)
-        return _End(t, x, gradient, curvatures, squares, rise, left)
-    size = gradient @ apply_inverse(state.factor, gradient)
+        rise = rise_bound(problem, state.x, x, seen.gradient)
+        left = share_left(problem, x, seen.gradient, state.optimality)
+        return _End(t, x, seen, rise, left)
+    size = seen.gradient @ apply_inverse(state.factor, seen.gradient)
     before = state.gradient @ apply_inverse(state.factor, state.gradient)
     remainder = math.sqrt(max(float(size / before), 0.0)) if before > 0.0 else math.nan
-    return _End(t, x, gradient, curvatures, squares, float(gradient @ way), remainder)
+    return _End(t, x, seen, float(seen.gradient @ way), remainder)

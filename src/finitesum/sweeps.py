@@ -6,7 +6,7 @@ result depends on the number of threads, and on nothing else.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,8 @@ def _run_of(components: Indices, position: int) -> int:
 @kernel_part
 def _predict_rows(linear_sum: LinearSum, first: int, last: int, x: Vector, out: Vector) -> None:
     for k in range(np.uint64(last - first)):  # unsigned: no index needs a look whether it counts from behind
-        out[k] = linear_sum.rows.dot(np.uint64(first) + k, x)
+        i: Any = np.uint64(first) + k
+        out[k] = linear_sum.rows.dot(i, x)
 
 
 @kernel_part
@@ -71,7 +72,7 @@ def _differentiate(
     """Write phi'_i, p_i phi'_i, p_i phi_i, phi''_i of rows in sequence: arithmetic alone, which becomes SIMD code."""
     predictions, slopes, losses = scratch[0], scratch[1], scratch[2]
     for k in range(np.uint64(last - first)):
-        i = np.uint64(first) + k
+        i: Any = np.uint64(first) + k
         weight, target = linear_sum.weights[i], linear_sum.targets[i]
         prediction = predictions[k] + linear_sum.offsets[i]
         slope, curvature = linear_sum.loss.d1_d2(prediction, target)
@@ -88,7 +89,8 @@ def _differentiate(
 def _add_rows(linear_sum: LinearSum, first: int, last: int, slopes: Vector, out: Vector) -> None:
     for k in range(np.uint64(last - first)):
         if slopes[k] != 0.0:
-            linear_sum.rows.add_to(np.uint64(first) + k, slopes[k], out)
+            i: Any = np.uint64(first) + k
+            linear_sum.rows.add_to(i, slopes[k], out)
 
 
 @reassociated_part
@@ -215,11 +217,14 @@ def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
     parts = map_blocks(
         lambda block: _loss(problem.view, block, x), components, _numbers(problem, components), n_threads
     )
-    loss = sum(parts)
+    return float(sum(parts)) + penalty_at(problem, x)
+
+
+def penalty_at(problem: Problem, x: Vector) -> float:
+    """Return l1 ||x||_1 + l2/2 ||x||^2, without the intercept."""
     coefficients = x[: problem.rows.n_columns]
     penalty = problem.penalty.lasso() * np.abs(coefficients).sum()
-    penalty += 0.5 * problem.penalty.ridge() * (coefficients @ coefficients)
-    return float(loss + penalty)
+    return float(penalty + 0.5 * problem.penalty.ridge() * (coefficients @ coefficients))
 
 
 @kernel

@@ -10,7 +10,8 @@ import pytest
 from finitesum import METHODS
 from finitesum.cli import warmup as warmup_module
 from finitesum.datasets import list_datasets
-from finitesum.jit import COMPILED, Kernel, prune
+from finitesum.jit import COMPILED, Kernel
+from finitesum.kernel_folders import prune
 
 
 def test_methods(run):

@@ -45,7 +45,8 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
 
     Compiled kernels of other versions of finitesum, unused for a day, are removed.
     """
-    from finitesum.jit import COMPILED, cache_folder, prune
+    from finitesum.jit import COMPILED, cache_folder
+    from finitesum.kernel_folders import prune
     from finitesum.losses import as_loss
 
     if not COMPILED:

@@ -2,7 +2,7 @@
 
 With k = round(t / log 2) and r = t - k log 2, |r| <= log(2)/2, exp(t) = 2^k exp(r); the polynomial is Taylor's of degree
 13, whose remainder is below 2e-17, and 2^k is made from its bits. The error is at most 1 unit in the last place for
--708 <= t <= 709; below, the value at -708, 3e-308, stands for it. log(1 + s) = 2 artanh(s / (2 + s)) is the series of the
+-708 <= t <= 709; below it is 0. log(1 + s) = 2 artanh(s / (2 + s)) is the series of the
 inverse hyperbolic tangent, to 2 units in the last place for 0 <= s <= 1. Python calls `math`.
 """
 
@@ -12,7 +12,7 @@ import math
 
 from finitesum.jit import bits_of, compiled_form, float_of
 
-#: exp is not computed below: 2^k would not be a normal number.
+#: exp is 0 below: 2^k would not be a normal number.
 LEAST = -708.0
 
 #: log 2 in two parts, of which the first has zeros at its end: k times it is exact.
@@ -36,7 +36,7 @@ def exp(t: float) -> float:
 
 @compiled_form(exp)
 def _exp(t: float) -> float:
-    t = max(t, LEAST)
+    given, t = t, max(t, LEAST)
     shifted = t * _BY_LOG2 + _ROUNDER
     k = shifted - _ROUNDER
     r = (t - k * _LOG2_HIGH) - k * _LOG2_LOW
@@ -46,7 +46,8 @@ def _exp(t: float) -> float:
     tail = tail * square + (_C6 + _C7 * r)
     tail = tail * square + (_C4 + _C5 * r)
     tail = tail * square + (_C2 + _C3 * r)
-    return (1.0 + (r + square * tail)) * float_of((bits_of(shifted) + 1023) << 52)
+    power = (1.0 + (r + square * tail)) * float_of((bits_of(shifted) + 1023) << 52)
+    return 0.0 if given < LEAST else power
 
 
 def log1p(share: float) -> float:

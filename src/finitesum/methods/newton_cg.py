@@ -74,6 +74,7 @@ class NewtonCGState(NamedTuple):
     x: Vector  # iterate
     gradient: Vector  # of F at x, over the sample
     curvatures: ShortVector  # (n,)  of the rows, as the last pass saw them
+    loss: float  # sum of p_i phi_i over the sample at x
     steepness: float  # the first gradient's norm over all rows
     doubt: int  # as in lazy Newton
     diagonal: Vector  # of H, as the sample's first step saw it; empty before
@@ -134,7 +135,9 @@ class NewtonCG(SampledNewton):
     def init(self, problem: Problem, x0: Vector) -> NewtonCGState:
         """Return the state before the first row is read."""
         curvatures = np.zeros(problem.n_rows, dtype=np.float32)
-        return NewtonCGState(x0.copy(), np.zeros(problem.dim), curvatures, math.nan, 1, np.zeros(0), 0, math.nan, 0, 0)
+        return NewtonCGState(
+            x0.copy(), np.zeros(problem.dim), curvatures, 0.0, math.nan, 1, np.zeros(0), 0, math.nan, 0, 0
+        )
 
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
         """Return the state after one step over all rows; at first, after the growing samples."""
@@ -163,12 +166,13 @@ class NewtonCG(SampledNewton):
         first = first if problem.is_smooth else problem.n_rows
         n_next = next_size(problem, state.n_sampled, first)
         before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
-        known = Look(state.gradient, state.curvatures, 0.0)
+        known = Look(state.gradient, state.curvatures, 0.0, state.loss)
         seen = look_at_more(problem, before, sample, state.x, known, doubt=state.doubt, n_threads=self.n_threads)
         optimality = surrogate_optimality(problem, state.x, seen.gradient)
         state = state._replace(
             gradient=seen.gradient,
             curvatures=seen.curvatures,
+            loss=seen.loss,
             steepness=optimality if math.isnan(state.steepness) else state.steepness,
             diagonal=np.zeros(0),
             n_sampled=n_next,
@@ -308,6 +312,7 @@ def _moved(
         x=x,
         gradient=seen.gradient,
         curvatures=seen.curvatures,
+        loss=seen.loss,
         doubt=(2 if is_short or left > 1.0 else int(left > 0.5)) if problem.is_smooth else int(is_short),
         optimality=optimality,
         n_gradients=n_gradients,

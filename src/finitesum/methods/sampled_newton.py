@@ -10,7 +10,7 @@ from finitesum.arrays import Indices, Vector
 from finitesum.measures import Measures
 from finitesum.methods.base import check_count, check_positive
 from finitesum.problem import Problem
-from finitesum.sweeps import objective
+from finitesum.sweeps import penalty_at
 
 
 class SampledState(Protocol):
@@ -20,6 +20,8 @@ class SampledState(Protocol):
     def x(self) -> Vector: ...
     @property
     def gradient(self) -> Vector: ...
+    @property
+    def loss(self) -> float: ...
     @property
     def n_sampled(self) -> int: ...
     @property
@@ -61,7 +63,7 @@ class SampledNewton(ABC):
         """Return what the last pass found at x: it was an exact one. None before it."""
         if state.n_sampled < problem.n_components:
             return None
-        return Measures(objective(problem, state.x, self.n_threads), state.optimality, state.gradient.copy())
+        return Measures(state.loss + penalty_at(problem, state.x), state.optimality, state.gradient.copy())
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return n / 1024: components are what samples are drawn of."""

@@ -52,6 +52,7 @@ class WorkingSetNewtonState(NamedTuple):
     gradient: Vector  # of the smooth part at x
     curvatures: ShortVector  # (n,)  of the rows at x
     squares: float  # sum of p_i phi'_i^2 at x
+    loss: float  # sum of p_i phi_i at x
     n_sampled: int  # components read at x: all of them, 0 before the first pass
     optimality: float  # at x, exact
     n_gradients: int
@@ -109,7 +110,7 @@ class WorkingSetNewton(SampledNewton):
     def init(self, problem: Problem, x0: Vector) -> WorkingSetNewtonState:
         """Return the state before the first row is read."""
         curvatures = np.zeros(problem.n_rows, dtype=np.float32)
-        return WorkingSetNewtonState(x0.copy(), np.zeros(problem.dim), curvatures, 0.0, 0, math.nan, 0, 0.0)
+        return WorkingSetNewtonState(x0.copy(), np.zeros(problem.dim), curvatures, 0.0, 0.0, 0, math.nan, 0, 0.0)
 
     def run_pass(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
         """Return the state after a working set was solved; the first time, after a look at the start before it."""
@@ -132,6 +133,7 @@ class WorkingSetNewton(SampledNewton):
             gradient=seen.gradient,
             curvatures=seen.curvatures,
             squares=seen.squares,
+            loss=seen.loss,
             n_sampled=problem.n_components,
             optimality=surrogate_optimality(problem, state.x, seen.gradient),
             n_gradients=state.n_gradients + problem.n_components,
@@ -150,7 +152,7 @@ class WorkingSetNewton(SampledNewton):
             accuracy = max(accuracy, 0.5 * self.target)
         settings = Settings(accuracy, n_threads=self.n_threads)
         if state.x.any():
-            seen = Look(state.gradient[inside], state.curvatures, state.squares)
+            seen = Look(state.gradient[inside], state.curvatures, state.squares, state.loss)
             inner = state_at(part, state.x[inside], seen, order, settings)
         else:  # samples are worth it far from the minimum alone
             inner = one_pass(part, first_state(part, state.x[inside]), order, settings)

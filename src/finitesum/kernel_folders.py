@@ -1,0 +1,65 @@
+"""Where compiled kernels are kept between processes: folders that may be written to, and the removal of stale ones."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Compiled kernels of other versions that nothing was written to for so long go when a new version begins its own.
+STALE_SECONDS = 30 * 86_400.0
+
+
+def candidates() -> Iterator[Path]:
+    if folder := os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(folder)
+    if home := os.environ.get("FINITESUM_HOME"):
+        yield Path(home) / "kernels"
+    try:
+        import pooch
+
+        folder_of_user = Path(pooch.os_cache("finitesum"))
+        if folder_of_user.is_absolute():  # without a home folder it is "~/.cache", below the working folder
+            yield folder_of_user / "kernels"
+    except (ImportError, RuntimeError):  # no home folder can be found
+        pass
+    yield Path(tempfile.gettempdir()) / f"finitesum-{_user()}"
+
+
+def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
+    """Remove the folders beside a cache folder that other versions left and that were not written to for so long.
+
+    Only folders of our own and named by a stamp are touched; what cannot be removed stays, without an error. Returned are
+    their number and bytes.
+    """
+    removed = freed = 0
+    with contextlib.suppress(OSError):
+        for other in folder.parent.iterdir():
+            if other == folder or not re.fullmatch(r"[0-9a-f]{16}", other.name):
+                continue
+            with contextlib.suppress(OSError):  # another process removes it as well, or it must not be removed
+                if other.is_symlink() or not other.is_dir() or not belongs_to_us(other):
+                    continue
+                if time.time() - other.stat().st_mtime < stale_seconds:
+                    continue
+                size = sum(file.stat().st_size for file in other.rglob("*") if file.is_file())
+                shutil.rmtree(other)
+                removed, freed = removed + 1, freed + size
+    return removed, freed
+
+
+def belongs_to_us(folder: Path) -> bool:
+    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return str(os.getuid()) if hasattr(os, "getuid") else "user"
