@@ -311,7 +311,7 @@ def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
         copy = python_types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
         copy.__signature__ = signature  # type: ignore[attr-defined]
         # What numba.extending.overload_method does, with a template of our own.
-        options = {"jit_options": {"_nrt": False, **AS_WRITTEN}}
+        options = {"jit_options": {"_nrt": False, "forceinline": True, **AS_WRITTEN}}
         infer_getattr(
             make_overload_attribute_template(numba_type, name, copy, inline="never", base=_MethodTemplate, **options)
         )

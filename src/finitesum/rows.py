@@ -105,10 +105,19 @@ class DenseRows(NamedTuple):
 
 @kernel_part
 def _sparse_dot(values: Data, columns: Any, start: Any, stop: Any, x: Vector) -> float:
-    total = 0.0
-    for k in range(np.uint64(start), np.uint64(stop)):  # unsigned: no index needs a look whether it counts from behind
-        total += values[k] * x[np.uint64(columns[k])]
-    return total
+    one, k, end = (
+        np.uint64(1),
+        np.uint64(start),
+        np.uint64(stop),
+    )  # unsigned: no index is looked at whether it is negative
+    even = odd = 0.0  # an addition waits for the one before: with two sums, half as long
+    while k + one < end:
+        even += values[k] * x[np.uint64(columns[k])]
+        odd += values[k + one] * x[np.uint64(columns[k + one])]
+        k += one + one
+    if k < end:
+        even += values[k] * x[np.uint64(columns[k])]
+    return even + odd
 
 
 @kernel_part

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.arrays import Indices, Vector
 from finitesum.jit import kernel, kernel_part, reassociated_part
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.rows import n_entries
@@ -20,6 +20,9 @@ from finitesum.threads import map_blocks
 #: One number per row, where half the digits do.
 #: Rows that are read before their sums are added: they stay in the cache.
 BLOCK = 128
+
+#: Where parts of the scratch begin.
+SLOPES, LOSSES = np.uint64(BLOCK), np.uint64(2 * BLOCK)
 
 ShortVector = npt.NDArray[np.float32]
 
@@ -67,21 +70,24 @@ def _curvature(linear_sum: LinearSum, i: int, prediction: float, slope: float, c
 
 @kernel_part
 def _differentiate(
-    linear_sum: LinearSum, first: int, last: int, doubt: int, scratch: Matrix, curvatures: ShortVector
+    linear_sum: LinearSum, first: int, last: int, doubt: int, scratch: Vector, curvatures: ShortVector
 ) -> None:
-    """Write phi'_i, p_i phi'_i, p_i phi_i, phi''_i of rows in sequence: arithmetic alone, which becomes SIMD code."""
-    predictions, slopes, losses = scratch[0], scratch[1], scratch[2]
+    """Write phi'_i, p_i phi'_i and p_i phi_i, in blocks, and phi''_i of rows whose predictions are in the first block.
+
+    It is arithmetic alone, which becomes SIMD code, as long as few arrays take part that might overlap.
+    """
     for k in range(np.uint64(last - first)):
         i: Any = np.uint64(first) + k
         weight, target = linear_sum.weights[i], linear_sum.targets[i]
-        prediction = predictions[k] + linear_sum.offsets[i]
+        prediction = scratch[k] + linear_sum.offsets[i]
         slope, curvature = linear_sum.loss.d1_d2(prediction, target)
         if doubt > 0:
             curvature = _curvature(linear_sum, i, prediction, slope, curvature, doubt)
+        loss = linear_sum.loss.value(prediction, target)  # always: what is conditional is a branch
         counts = weight > 0.0
-        losses[k] = weight * linear_sum.loss.value(prediction, target) if counts else 0.0
-        slopes[k] = weight * slope if counts else 0.0
-        predictions[k] = slope if counts else 0.0
+        scratch[k + LOSSES] = weight * loss if counts else 0.0
+        scratch[k + SLOPES] = weight * slope if counts else 0.0
+        scratch[k] = slope if counts else 0.0
         curvatures[i] = curvature if counts else 0.0
 
 
@@ -117,9 +123,9 @@ def _sweep(
     doubt: int,
     curvatures: ShortVector,
     gradient: Vector,
-    scratch: Matrix,
+    scratch: Vector,
 ) -> tuple[float, float]:
-    predictions, slopes, losses = scratch[0], scratch[1], scratch[2]
+    predictions, slopes, losses = scratch[:BLOCK], scratch[BLOCK : 2 * BLOCK], scratch[2 * BLOCK :]
     squares, loss, position = 0.0, 0.0, 0
     while position < components.size:
         next_run = _run_of(components, position)
@@ -149,7 +155,7 @@ def one_sweep(
 
     def share(block: Indices) -> Pass:
         gradient = np.zeros(problem.dim)
-        return Pass(gradient, *_sweep(problem.view, block, x, doubt, curvatures, gradient, np.empty((3, BLOCK))))
+        return Pass(gradient, *_sweep(problem.view, block, x, doubt, curvatures, gradient, np.empty(3 * BLOCK)))
 
     parts = map_blocks(share, components, _numbers(problem, components), n_threads)
     gradient = parts[0].gradient
