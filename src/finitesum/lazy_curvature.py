@@ -38,8 +38,9 @@ N_THRESHOLDS = 24
 #: Rows of dense data that are weighted and multiplied at a time.
 BLOCK = 2048
 
-#: The factor by which rows left out count more than their share of the curvature, as seen on real data.
-CAUTION = 4.0
+#: The factor by which rows left out count more than their share of the curvature, as seen on real data; and where the
+#: Hessian is summed over a part of the rows, secants make up for errors, and steps are good all the same.
+CAUTION, CAUTION_WHERE_GOOD = 4.0, 0.5
 
 
 class LazyCurvature(NamedTuple):
@@ -82,6 +83,13 @@ def _count_by_size(
             counts[k] += 1.0
             sizes[k] += size
     return total
+
+
+def moved_share(problem: Problem, memory: LazyCurvature, now: ShortVector) -> float:
+    """Return sum_i p_i |h_i - c_i| / sum_i p_i h_i over the rows of the Hessian's sample."""
+    sizes = np.zeros(1)
+    total = _count_by_size(problem.view, memory.members, now, memory.held, 1.0, np.zeros(1), sizes)
+    return float(sizes[0] / total) if total > 0.0 else 0.0
 
 
 def sample_curvature(problem: Problem, now: ShortVector, components: Indices) -> float:
@@ -171,12 +179,13 @@ def _best_threshold(
     prices: Prices,
     *,
     sampling_error: float,
+    caution: float,
     digits: float,
     pass_price: float,
 ) -> int:
     """Return how many classes to replace."""
     replaced = np.concatenate([[0.0], np.cumsum(counts)])
-    factor = CAUTION * left / total if total > 0.0 else np.zeros_like(left)
+    factor = caution * left / total if total > 0.0 else np.zeros_like(left)
     passes = np.maximum(1.0, digits / -np.log10(np.clip(factor + sampling_error, 1e-3, 0.95)))
     price = prices.sampled_hessian if sampling_error > 0.0 else prices.hessian
     costs = replaced * price + (replaced > 0.0) * prices.factor + passes * pass_price
@@ -192,6 +201,7 @@ def refreshed(
     n_seen: int,
     digits: float,
     n_idle: int = 0,
+    is_good: bool = False,
     n_threads: int = 1,
     in_short: bool = False,
 ) -> tuple[LazyCurvature, int]:
@@ -208,6 +218,8 @@ def refreshed(
     n_idle : int >= 0
         Steps in a row that made little of the Hessian: from 2 on it is to blame, where more than a thousandth of the
         curvature is not what it was, from 4 on in any case.
+    is_good : bool
+        Whether the last step left as little of the gradient as can be hoped for.
     """
     members = memory.members
     n_rows = min(problem.n_rows, members.size * (problem.batch_size or 1))
@@ -221,7 +233,14 @@ def refreshed(
     left = np.concatenate([[sizes.sum()], np.maximum(sizes.sum() - np.cumsum(sizes), 0.0)])
     error = math.sqrt(problem.dim / n_rows) if n_rows < n_seen else 0.0
     k = _best_threshold(
-        counts, left, total, prices, sampling_error=error, digits=digits, pass_price=n_seen * prices.gradient
+        counts,
+        left,
+        total,
+        prices,
+        sampling_error=error,
+        caution=CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION,
+        digits=digits,
+        pass_price=n_seen * prices.gradient,
     )
     is_to_blame = error == 0.0 and (n_idle >= 4 or (n_idle >= 2 and left[0] > 1e-3 * total))
     if is_to_blame or not memory.sums.any():  # without a Hessian there is no step

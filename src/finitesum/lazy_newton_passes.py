@@ -12,7 +12,7 @@ import numpy as np
 
 from finitesum.arrays import Indices, Vector
 from finitesum.growing_sample import FIRST_ROWS, Look, Sample, look_at_more, next_size, permutation, sample_of
-from finitesum.lazy_curvature import LazyCurvature, no_curvature, refreshed, sample_curvature
+from finitesum.lazy_curvature import CAUTION, LazyCurvature, moved_share, no_curvature, refreshed, sample_curvature
 from finitesum.lazy_newton_steps import LazyNewtonState, refactored, stepped, way_of
 from finitesum.measures import surrogate_optimality
 from finitesum.prices import hessian_sample, is_sample_too_small, prices_of
@@ -21,6 +21,12 @@ from finitesum.secants import no_secants
 
 #: Newton steps on one sample, at most.
 MOST_STEPS = 25
+
+#: What a good step leaves of the gradient, at most.
+GOOD = 0.4
+
+#: Beyond so many times what a step left, curvatures that moved are to blame for it, and not the sample's size.
+BLAME = 2.0
 
 #: The least pivot, as a share of the diagonal, with which a Hessian is summed in single precision.
 LEAST_PIVOT = 1e-2
@@ -146,6 +152,8 @@ def _enlarged(
     members = state.curvature.members
     if members.size == order.size or not state.remainder > 0.0:
         return state
+    if CAUTION * moved_share(problem, state.curvature, state.curvatures) > BLAME * state.remainder:
+        return state  # what the step left is not the sample's fault
     batch = problem.batch_size or 1
     if not is_sample_too_small(problem.n_rows, members.size * batch, prices_of(problem), state.remainder, digits):
         return state
@@ -169,6 +177,7 @@ def _prepared(
         n_seen=sample.n_rows(problem),
         digits=digits,
         n_idle=state.n_idle,
+        is_good=state.remainder <= GOOD,
         n_threads=settings.n_threads,
         in_short=curvature_is_rough(problem, state),
     )
