@@ -1,13 +1,16 @@
 """`finitesum methods`, `warmup`, `doctor` and `data`."""
 
+import itertools
 import json
 import os
 import sys
 import time
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from finitesum import METHODS
+from finitesum import METHODS, Problem, minimize
 from finitesum.cli import warmup as warmup_module
 from finitesum.datasets import list_datasets
 from finitesum.jit import COMPILED, Kernel
@@ -56,6 +59,23 @@ def test_nothing_is_left_to_compile(run, csv_file):
     for method in METHODS:
         for more in ([], ["--no-intercept"], ["--l1-ratio", "0.5"], ["--step-size", "0.1"], ["--batch-size", "3"]):
             run("fit", csv_file, "--solver", method, "--max-iter", "5", *more)
+    assert n_signatures() == before
+
+
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
+def test_nothing_is_left_to_compile_for_newton_s_methods_on_sparse_rows(monkeypatch):
+    names = ("lazy-newton", "newton-cg", "working-set-newton")
+    monkeypatch.setattr("finitesum.methods.METHODS", {name: METHODS[name] for name in names})
+    warmup_module.compile_all(warmup_module.Signature("logistic", "float64", "csr-int32"))
+    before = n_signatures()
+    rng = np.random.default_rng(0)
+    X = sp.random_array((200, 60), density=0.2, rng=rng, format="csr")
+    y = np.where(X @ rng.standard_normal(60) > 0, 1.0, -1.0)
+    for name, (alpha, l1_ratio), intercept in itertools.product(
+        names, [(0.1, 0.0), (1e-5, 0.0), (1e-3, 0.5)], (False, True)
+    ):
+        problem = Problem.linear(X, y, alpha=alpha, l1_ratio=l1_ratio, fit_intercept=intercept)
+        minimize(problem, method=name, max_iter=300)
     assert n_signatures() == before
 
 

@@ -2,7 +2,8 @@
 
 Least squares are one step of Newton's method, and small problems with the squared hinge as many as it takes to find the
 last of its quadratic pieces. Any other smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a
-few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes.
+few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes
+(few where it can begin with dual coordinate ascent).
 Both are estimated from the shape of the data (`finitesum.prices`). With an l1 penalty or on an l1 ball the
 solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the
 solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix can be had for,

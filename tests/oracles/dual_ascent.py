@@ -1,0 +1,37 @@
+"""Stochastic dual coordinate ascent in plain NumPy, from its equations."""
+
+import numpy as np
+
+
+def epochs(F, orders, intercept, block=16, caution=1.5, hold=30.0):
+    """Yield x after each epoch; `orders` are the blocks in the order of their visits, epoch by epoch."""
+    Z = F.Z[:, :-1] if intercept else F.Z
+    l2 = F.l2[0]
+    squares = (Z**2).sum(axis=1)
+    mu = hold * l2 / (F.p @ squares)
+    w, b, b0 = np.zeros(Z.shape[1]), 0.0, 0.0
+    s, v = np.zeros(F.n), np.zeros(F.n)
+    offsets = F.predictions(np.zeros(F.Z.shape[1]))
+    for order in orders:
+        total = 0.0
+        for k in order:
+            rows = np.arange(block * k, min(block * (k + 1), F.n))
+            rows = rows[F.p[rows] > 0]
+            q = caution * F.p[rows] * (squares[rows] / l2 + (1.0 / mu if intercept else 0.0))
+            goal = Z[rows] @ w + b + offsets[rows] + q * s[rows]
+            for _ in range(2):
+                u = v[rows]
+                v[rows] = u - (u + q * F.d1(u, F.y[rows]) - goal) / (1 + q * F.d2(u, F.y[rows]))
+            new = F.d1(v[rows], F.y[rows])
+            change = F.p[rows] * (new - s[rows])
+            s[rows] = new
+            total += change**2 @ squares[rows]
+            w = w - Z[rows].T @ change / l2
+            b -= change.sum() / mu if intercept else 0.0
+        np.testing.assert_allclose(w, -(Z.T @ (F.p * s)) / l2, atol=1e-9 * np.abs(w).max())
+        x = np.append(w, b) if intercept else w.copy()
+        if intercept:
+            total += (F.p @ s) ** 2
+            b, b0 = b - F.p @ s / mu, b
+            np.testing.assert_allclose(b, b0 - F.p @ s / mu)
+        yield x, np.sqrt(total)
