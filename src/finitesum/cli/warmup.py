@@ -97,7 +97,8 @@ def compile_all(signature: Signature) -> None:
     from finitesum.driver import minimize
     from finitesum.methods import METHODS
 
-    for l1_ratio, options in itertools.product((0.0, 0.5), ({}, {"step_size": 0.01}, {"first_rows": 2})):
+    variants: tuple[dict[str, float], ...] = ({}, {"step_size": 0.01}, {"first_rows": 2})
+    for l1_ratio, options in itertools.product((0.0, 0.5), variants):
         problem = tiny_problem(signature, l1_ratio)
         for name in METHODS:
             with contextlib.suppress(ValueError, TypeError):  # what a method cannot do needs no machine code
