@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from finitesum.threads import NUMBERS_OF_A_THREAD, limited_blas, map_blocks, map_tasks
+from finitesum.threads import NUMBERS_OF_A_THREAD, limited_blas, map_blocks, map_tasks, one_blas_thread
 
 #: Runs with two threads, forks, and runs again in the child, which a deadline ends if nothing else does.
 FORK = """
@@ -76,3 +76,22 @@ def test_tasks_share_the_threads_of_the_linear_algebra_library():
     assert map_tasks(lambda k: blas_threads(), range(2), None) == [before, before]
     with limited_blas(None):
         assert blas_threads() == before
+
+
+def test_inside_one_blas_thread_there_is_one_and_outside_there_are_as_many_as_before():
+    def threads():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    before = threads()
+    assert before
+    first, second = (
+        one_blas_thread(),
+        one_blas_thread(),
+    )  # of two threads, say, which leave in the order of their coming
+    first.__enter__()
+    assert set(threads()) == {1}
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert set(threads()) == {1}
+    second.__exit__(None, None, None)
+    assert threads() == before

@@ -6,6 +6,7 @@ Why it is done so stands at the head of `finitesum.methods.lazy_newton`.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,9 +19,13 @@ from finitesum.measures import surrogate_optimality
 from finitesum.prices import hessian_sample, is_sample_too_small, prices_of
 from finitesum.problem import Problem
 from finitesum.secants import no_secants
+from finitesum.threads import one_blas_thread
 
 #: Newton steps on one sample, at most.
 MOST_STEPS = 25
+
+#: Columns of sparse rows up to which factors are not worth several threads.
+SMALL = 1000
 
 #: What a good step leaves of the gradient, at most.
 GOOD = 0.4
@@ -83,7 +88,8 @@ def state_at(problem: Problem, x: Vector, seen: Look, order: Indices, settings: 
 def one_pass(problem: Problem, state: LazyNewtonState, order: Indices, settings: Settings) -> LazyNewtonState:
     """Return the state after one step over all rows; at first, after the growing samples."""
     order = permutation(order, problem.n_components)
-    with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
+    is_small = problem.rows.is_sparse() and problem.dim <= SMALL
+    with np.errstate(all="ignore"), one_blas_thread() if is_small else nullcontext():  # too long a step: see its slope
         while state.n_sampled < problem.n_components:
             state = _on_sample(problem, state, order, settings)
             if state.n_sampled == problem.n_components:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,12 +34,53 @@ def limited_blas(n_threads: int | None) -> Iterator[None]:
 
 
 @functools.cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController  # which takes a while to find the libraries, once
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+class _OneBlasThread:
+    """The linear algebra library limited to one thread while anybody is inside: its limit belongs to the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._n_inside == 0:
+                self._limit = _blas().limit(limits=1)
+            self._n_inside += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if self._n_inside == 0:
+                self._limit.restore_original_limits()
+
+
+_ONE_BLAS_THREAD = _OneBlasThread()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Let the linear algebra library use one thread inside, for microseconds.
+
+    Where matrices are small and other work lies between its calls, its threads cost more than they give: they wait for the
+    next call at full speed, and take the time of the cores' other threads.
+    """
+    return _ONE_BLAS_THREAD
+
+
+@functools.cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")
 
 
 if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would wait for ever
     os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_ONE_BLAS_THREAD.__init__)  # whoever was inside is not there
 
 
 def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: float, n_threads: int) -> list[T]:
