@@ -44,6 +44,10 @@ class _OneBlasThread:
     """The linear algebra library limited to one thread while anybody is inside: its limit belongs to the process."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget who was inside: in a forked child, nobody."""
         self._lock = threading.Lock()
         self._n_inside = 0
         self._limit: Any = None
@@ -80,7 +84,7 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would wait for ever
     os.register_at_fork(after_in_child=_pool.cache_clear)
-    os.register_at_fork(after_in_child=_ONE_BLAS_THREAD.__init__)  # whoever was inside is not there
+    os.register_at_fork(after_in_child=_ONE_BLAS_THREAD.reset)
 
 
 def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: float, n_threads: int) -> list[T]:
