@@ -348,6 +348,7 @@ def test_foreign_tuple_classes_are_found_at_any_depth():
     for _ in range(2):  # what was found once is remembered by the classes, and only where those tell all
         assert compiler._is_ours(view)
         assert not compiler._is_ours(view._replace(loss=Own(1.0)))
+        assert compiler._is_ours((1.0, (2.0, 3.0)))
         assert compiler._is_ours((1.0, (2.0, (3.0,))))
         assert not compiler._is_ours((1.0, (2.0, (Own(1.0),))))
 

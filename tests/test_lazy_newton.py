@@ -8,11 +8,12 @@ from oracles import lazy_newton as oracle
 
 from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball
-from finitesum.lazy_curvature import no_curvature, refreshed
+from finitesum.lazy_curvature import moved_share, no_curvature, refreshed
+from finitesum.lazy_newton_passes import Settings, _enlarged, first_state
 from finitesum.measures import evaluate
 from finitesum.methods.auto import choose
 from finitesum.methods.lazy_newton import LazyNewton
-from finitesum.prices import hessian_sample, is_sample_too_small, prices_of
+from finitesum.prices import Prices, hessian_sample, is_sample_too_small, prices_of
 from finitesum.quadratics import hessian_of
 from finitesum.secants import no_secants, solve, with_pair
 from finitesum.sweeps import line_through, objective, one_sweep, penalty_at, slope_along
@@ -225,3 +226,38 @@ def test_auto_looks_for_zeros_where_many_are_likely(n_columns, form, more, name)
 def test_impossible_options_are_refused(options):
     with pytest.raises(ValueError, match=f"^{next(iter(options))} must be"):
         LazyNewton(**options)
+
+
+def sampled_memory(n=4000, d=20):
+    """A problem, the memory of a Hessian over a quarter of its rows, and curvatures that moved a little since."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    problem = Problem.linear(X, np.sign(X[:, 0] + rng.standard_normal(n)), alpha=1e-3, batch_size=1)
+    prices = Prices(20.0, 600.0, 600.0, 1e4)
+    held = np.full(n, 0.2, dtype=np.float32)
+    memory = no_curvature(problem)._replace(members=np.arange(0, n, 4), share=0.25)
+    memory, n_replaced = refreshed(problem, memory, held, prices, n_seen=n, digits=6.0)
+    assert n_replaced == n // 4
+    now = held.copy()
+    now[::40] = 0.1
+    return problem, memory, now, prices
+
+
+def test_curvatures_wait_longer_while_steps_are_good():
+    problem, memory, now, prices = sampled_memory()
+    assert moved_share(problem, memory, now) == pytest.approx(0.1 * 0.1 / (0.9 * 0.2 + 0.1 * 0.1), rel=1e-5)
+    replaced = [
+        refreshed(problem, memory, now, prices, n_seen=4000, digits=6.0, is_good=is_good)[1]
+        for is_good in (False, True)
+    ]
+    assert replaced == [100, 0]
+
+
+def test_a_hessian_s_sample_grows_only_where_the_missing_rows_are_to_blame():
+    problem, memory, now, _ = sampled_memory()
+    order = np.arange(problem.n_components)
+    state = first_state(problem, np.zeros(problem.dim))._replace(curvature=memory, remainder=0.9)
+    settings = Settings(1e-10)
+    unmoved, moved = (state._replace(curvatures=h) for h in (memory.held, 0.2 * now))
+    assert _enlarged(problem, unmoved, order, 10.0, settings).curvature.members.size == 4000
+    assert _enlarged(problem, moved, order, 10.0, settings).curvature.members.size == 1000

@@ -1,11 +1,14 @@
 """Compiles kernels: the only module that imports numba.
 
-Three decorators:
+The decorators:
 
 ``kernel``
     an entry point, called from Python, compiled once and kept on disk between processes.
 ``kernel_part``
-    a function that only kernels call; it is compiled into them.
+    a function that only kernels call; it is compiled into them (``inlined_part`` pastes it, ``reassociated_part`` lets its
+    sums run in any order).
+``compiled_form``
+    what kernels run in the place of a function that Python goes on calling.
 ``compilable``
     a NamedTuple class whose plain methods kernels may call, so that one kernel serves every kind of rows, every loss
     and every penalty.
@@ -159,8 +162,12 @@ def _is_foreign(value: object) -> bool:
     return any(map(_is_foreign, value))
 
 
-#: Classes of a tuple and of its members that were found to be our own, where no member of a member is a tuple.
+#: Classes of a tuple and of its members that were found to be our own, where no member holds a tuple or could hold one.
 _OURS: set[tuple[type, ...]] = set()
+
+
+def _holds_a_tuple(value: object) -> bool:
+    return isinstance(value, tuple) and any(isinstance(member, tuple) for member in value)
 
 
 def _is_ours(value: object) -> bool:
@@ -172,7 +179,7 @@ def _is_ours(value: object) -> bool:
         return True
     if _is_foreign(value):
         return False
-    if not any(isinstance(part, tuple) for member in value if isinstance(member, tuple) for part in member):
+    if not any(type(member) is tuple or _holds_a_tuple(member) for member in value):
         _OURS.add(classes)
     return True
 
@@ -310,7 +317,7 @@ def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
     for numba_type in (NamedTuple, NamedUniTuple):
         copy = python_types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
         copy.__signature__ = signature  # type: ignore[attr-defined]
-        # What numba.extending.overload_method does, with a template of our own.
+        # What numba.extending.overload_method does, with a template of our own; inlined, so that loops become SIMD code.
         options = {"jit_options": {"_nrt": False, "forceinline": True, **AS_WRITTEN}}
         infer_getattr(
             make_overload_attribute_template(numba_type, name, copy, inline="never", base=_MethodTemplate, **options)

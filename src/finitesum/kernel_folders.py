@@ -17,6 +17,7 @@ STALE_SECONDS = 30 * 86_400.0
 
 
 def candidates() -> Iterator[Path]:
+    """Yield the folders that may keep kernels, the one asked for first."""
     if folder := os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(folder)
     if home := os.environ.get("FINITESUM_HOME"):
@@ -55,6 +56,7 @@ def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
 
 
 def belongs_to_us(folder: Path) -> bool:
+    """Tell whether a folder's owner is the user of this process, as far as the system knows owners."""
     return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 

@@ -10,10 +10,12 @@ the factor by which a step with this Hessian falls short of Newton's; so, of thr
 one to the next, `refreshed` takes the one that minimises
 
     rows replaced x price of a Hessian's row + a factor's price + passes to go x price of a pass,
-    passes to go = digits to go / -log10(4 left / now + sqrt(d / rows of the sample)),
+    passes to go = digits to go / -log10(c left / now + sqrt(d / rows of the sample)),
 
-the last term only where rows are missing from the sample. Where steps creep all the same, all of them are replaced. Rows
-that are classified well lose their curvature early and are never summed again. Memory: n short numbers and d^2.
+the last term only where rows are missing from the sample; c is 4, or 1/2 where rows are missing and the last step was
+good all the same, because secants make up for much of the error then. Where steps creep all the same, all of them are
+replaced. Rows that are classified well lose their curvature early and are never summed again. Memory: n short numbers and
+d^2.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ N_THRESHOLDS = 24
 #: Rows of dense data that are weighted and multiplied at a time.
 BLOCK = 2048
 
-#: The factor by which rows left out count more than their share of the curvature, as seen on real data; and where the
-#: Hessian is summed over a part of the rows, secants make up for errors, and steps are good all the same.
+#: The factor c by which rows left out count more than their share of the curvature, as seen on real data: in general, and
+#: where the Hessian is summed over a part of the rows and the last step was good all the same.
 CAUTION, CAUTION_WHERE_GOOD = 4.0, 0.5
 
 

@@ -6,7 +6,6 @@ Why it is done so stands at the head of `finitesum.methods.lazy_newton`.
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from finitesum.measures import surrogate_optimality
 from finitesum.prices import hessian_sample, is_sample_too_small, prices_of
 from finitesum.problem import Problem
 from finitesum.secants import no_secants
-from finitesum.threads import one_blas_thread
+from finitesum.threads import limited_blas
 
 #: Newton steps on one sample, at most.
 MOST_STEPS = 25
@@ -89,7 +88,10 @@ def one_pass(problem: Problem, state: LazyNewtonState, order: Indices, settings:
     """Return the state after one step over all rows; at first, after the growing samples."""
     order = permutation(order, problem.n_components)
     is_small = problem.rows.is_sparse() and problem.dim <= SMALL
-    with np.errstate(all="ignore"), one_blas_thread() if is_small else nullcontext():  # too long a step: see its slope
+    with (
+        np.errstate(all="ignore"),
+        limited_blas(1 if is_small else None),
+    ):  # a step that is too long is seen by its slope
         while state.n_sampled < problem.n_components:
             state = _on_sample(problem, state, order, settings)
             if state.n_sampled == problem.n_components:

@@ -105,11 +105,8 @@ class DenseRows(NamedTuple):
 
 @kernel_part
 def _sparse_dot(values: Data, columns: Any, start: Any, stop: Any, x: Vector) -> float:
-    one, k, end = (
-        np.uint64(1),
-        np.uint64(start),
-        np.uint64(stop),
-    )  # unsigned: no index is looked at whether it is negative
+    # unsigned: no index needs a look whether it counts from behind
+    one, k, end = np.uint64(1), np.uint64(start), np.uint64(stop)
     even = odd = 0.0  # an addition waits for the one before: with two sums, half as long
     while k + one < end:
         even += values[k] * x[np.uint64(columns[k])]

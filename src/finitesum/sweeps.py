@@ -17,13 +17,13 @@ from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.rows import n_entries
 from finitesum.threads import map_blocks
 
-#: One number per row, where half the digits do.
 #: Rows that are read before their sums are added: they stay in the cache.
 BLOCK = 128
 
 #: Where parts of the scratch begin.
 SLOPES, LOSSES = np.uint64(BLOCK), np.uint64(2 * BLOCK)
 
+#: One number per row, where half the digits do.
 ShortVector = npt.NDArray[np.float32]
 
 
@@ -52,7 +52,7 @@ def _run_of(components: Indices, position: int) -> int:
 @kernel_part
 def _predict_rows(linear_sum: LinearSum, first: int, last: int, x: Vector, out: Vector) -> None:
     for k in range(np.uint64(last - first)):  # unsigned: no index needs a look whether it counts from behind
-        i: Any = np.uint64(first) + k
+        i: Any = np.uint64(first) + np.uint64(k)
         out[k] = linear_sum.rows.dot(i, x)
 
 
@@ -77,7 +77,7 @@ def _differentiate(
     It is arithmetic alone, which becomes SIMD code, as long as few arrays take part that might overlap.
     """
     for k in range(np.uint64(last - first)):
-        i: Any = np.uint64(first) + k
+        i: Any = np.uint64(first) + np.uint64(k)
         weight, target = linear_sum.weights[i], linear_sum.targets[i]
         prediction = scratch[k] + linear_sum.offsets[i]
         slope, curvature = linear_sum.loss.d1_d2(prediction, target)
@@ -85,8 +85,8 @@ def _differentiate(
             curvature = _curvature(linear_sum, i, prediction, slope, curvature, doubt)
         loss = linear_sum.loss.value(prediction, target)  # always: what is conditional is a branch
         counts = weight > 0.0
-        scratch[k + LOSSES] = weight * loss if counts else 0.0
-        scratch[k + SLOPES] = weight * slope if counts else 0.0
+        scratch[np.uint64(k) + LOSSES] = weight * loss if counts else 0.0
+        scratch[np.uint64(k) + SLOPES] = weight * slope if counts else 0.0
         scratch[k] = slope if counts else 0.0
         curvatures[i] = curvature if counts else 0.0
 
@@ -95,7 +95,7 @@ def _differentiate(
 def _add_rows(linear_sum: LinearSum, first: int, last: int, slopes: Vector, out: Vector) -> None:
     for k in range(np.uint64(last - first)):
         if slopes[k] != 0.0:
-            i: Any = np.uint64(first) + k
+            i: Any = np.uint64(first) + np.uint64(k)
             linear_sum.rows.add_to(i, slopes[k], out)
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,60 +21,69 @@ T = TypeVar("T")
 NUMBERS_OF_A_THREAD = 2_000_000
 
 
-@contextmanager
-def limited_blas(n_threads: int | None) -> Iterator[None]:
-    """Let the linear algebra library use so many threads inside; as many as it wants for None."""
-    if n_threads is None:
-        yield
-        return
-    from threadpoolctl import threadpool_limits  # which takes a while, and is seldom needed
-
-    with threadpool_limits(limits=n_threads):
-        yield
-
-
 @functools.cache
-def _blas() -> Any:
+def _blas_libraries() -> Any:
     from threadpoolctl import ThreadpoolController  # which takes a while to find the libraries, once
 
     return ThreadpoolController().select(user_api="blas")
 
 
-class _OneBlasThread:
-    """The linear algebra library limited to one thread while anybody is inside: its limit belongs to the process."""
+class _Blas:
+    """The linear algebra library's number of threads, which belongs to the process: the least that anybody asked for.
+
+    What it was is restored when nobody asks any more, in whatever order they leave.
+    """
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget who was inside: in a forked child, nobody."""
         self._lock = threading.Lock()
-        self._n_inside = 0
-        self._limit: Any = None
+        self._asked: list[int] = []
+        self._first: Any = None  # knows the number before
 
-    def __enter__(self) -> None:
+    def ask(self, n_threads: int) -> None:
+        """Ask for so many threads."""
         with self._lock:
-            if self._n_inside == 0:
-                self._limit = _blas().limit(limits=1)
-            self._n_inside += 1
+            self._asked.append(n_threads)
+            limit = _blas_libraries().limit(limits=min(self._asked))
+            self._first = self._first or limit
 
-    def __exit__(self, *_error: object) -> None:
+    def leave(self, n_threads: int) -> None:
+        """Take back one such wish."""
         with self._lock:
-            self._n_inside -= 1
-            if self._n_inside == 0:
-                self._limit.restore_original_limits()
+            if n_threads in self._asked:  # not in a child made by a fork in between
+                self._asked.remove(n_threads)
+            if self._asked:
+                _blas_libraries().limit(limits=min(self._asked))
+            elif self._first is not None:
+                self._first.restore_original_limits()
+                self._first = None
+
+    def forget(self) -> None:
+        """Begin anew, in a forked child: who asked is not there."""
+        self._lock = threading.Lock()
+        self._asked = []
+        if self._first is not None:
+            self._first.restore_original_limits()
+            self._first = None
 
 
-_ONE_BLAS_THREAD = _OneBlasThread()
+_BLAS = _Blas()
 
 
-def one_blas_thread() -> AbstractContextManager[None]:
-    """Let the linear algebra library use one thread inside, for microseconds.
+@contextmanager
+def limited_blas(n_threads: int | None) -> Iterator[None]:
+    """Let the linear algebra library use so many threads inside; as many as it wants for None. Entering takes microseconds.
 
     Where matrices are small and other work lies between its calls, its threads cost more than they give: they wait for the
     next call at full speed, and take the time of the cores' other threads.
     """
-    return _ONE_BLAS_THREAD
+    if n_threads is None:
+        yield
+        return
+    _BLAS.ask(n_threads)
+    try:
+        yield
+    finally:
+        _BLAS.leave(n_threads)
 
 
 @functools.cache
@@ -84,7 +93,7 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would wait for ever
     os.register_at_fork(after_in_child=_pool.cache_clear)
-    os.register_at_fork(after_in_child=_ONE_BLAS_THREAD.reset)
+    os.register_at_fork(after_in_child=_BLAS.forget)
 
 
 def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: float, n_threads: int) -> list[T]:

@@ -3,6 +3,25 @@
 import numpy as np
 
 
+def root(F, y, q, goal, v):
+    """v + q phi'(v) = goal to a thousandth of what is missing at first, by Newton's method, or halves."""
+    low, high, first, before, y = -np.inf, np.inf, None, 0.0, np.array([y])
+    for _ in range(20):
+        u = np.array([v])
+        missing = v + q * F.d1(u, y)[0] - goal
+        if first is None:
+            first = abs(missing)
+        elif abs(missing) <= 1e-3 * first:
+            break
+        low, high = (max(low, v - missing), min(high, v)) if missing > 0 else (max(low, v), min(high, v - missing))
+        if missing * before < 0 and abs(missing) > 0.5 * abs(before):
+            v = 0.5 * (low + high)
+        else:
+            v = v - missing / (1 + q * F.d2(u, y)[0])
+        before = missing
+    return v
+
+
 def epochs(F, orders, intercept, block=16, caution=1.5, hold=30.0):
     """Yield x after each epoch; `orders` are the blocks in the order of their visits, epoch by epoch."""
     Z = F.Z[:, :-1] if intercept else F.Z
@@ -19,9 +38,7 @@ def epochs(F, orders, intercept, block=16, caution=1.5, hold=30.0):
             rows = rows[F.p[rows] > 0]
             q = caution * F.p[rows] * (squares[rows] / l2 + (1.0 / mu if intercept else 0.0))
             goal = Z[rows] @ w + b + offsets[rows] + q * s[rows]
-            for _ in range(2):
-                u = v[rows]
-                v[rows] = u - (u + q * F.d1(u, F.y[rows]) - goal) / (1 + q * F.d2(u, F.y[rows]))
+            v[rows] = [root(F, *row) for row in zip(F.y[rows], q, goal, v[rows], strict=True)]
             new = F.d1(v[rows], F.y[rows])
             change = F.p[rows] * (new - s[rows])
             s[rows] = new

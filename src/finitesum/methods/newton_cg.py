@@ -5,17 +5,19 @@ At x the step is an approximate solution of H v = -g by conjugate gradients, pre
     H = sum_i p_i phi''_i z_i z_i' + l2 I,    ||H v + g|| <= e ||g||,
     e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 target / ||g||))    [1, section 7.1]
 
-with residuals in the norm of the inverse of H's diagonal as it was at a sample's first step, and g_0 the gradient at the
-start: no step is solved more exactly than the target needs. (Accuracies by what the last step's quadratic model missed, as
-Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged as a pass of
-gradients. As long as steps are good it reads a copy in single precision, whose
-columns stand in the order of how often they are used: those that most rows have lie close together, and stay in the
-cache. Acceptance of steps, majorants for doubtful curvatures and the growing samples are those of lazy Newton (see
-there). Memory: 4 bytes a row, 8 bytes an entry, and O(d).
+with residuals in the norm of the inverse of H's diagonal as it was at a sample's first step, and g_0 the gradient where
+Newton's steps begin: no step is solved more exactly than the target needs. (Accuracies by what the last step's quadratic
+model missed, as Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged
+as a pass of gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of
+how often they are used: those that most rows have lie close together, and stay in the cache. Acceptance of steps,
+majorants for doubtful curvatures and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8
+bytes an entry, and O(d).
 
-From 0, on sparse rows with enough of an l2 penalty, the run begins with epochs of dual coordinate ascent
-(`finitesum.dual_ascent`, [4]): until the target is met, or the changes in an epoch are more than half of those in the one
-before. Newton's steps go on from there. An epoch is charged as a pass; 24 bytes a row while it lasts.
+From 0, on sparse rows with enough of an l2 penalty (q_i phi'' <= 3; with an intercept, >= 0.02, too), and unless
+`first_rows` is given, the first pass of the run is one of epochs of dual coordinate ascent (`finitesum.dual_ascent`,
+[4]): until the target is met, or an epoch changes half of what the one before did or more, 50 at most. Newton's steps go
+on from there; where F is not below its start, they begin with samples. An epoch reads the rows once and is charged as a
+pass, but takes the time of two; it takes 24 bytes a row while it lasts. Epochs run on one thread.
 
 With an l1 penalty the step is taken on the face of the l1 norm that F falls to first [3]: coefficients keep their sign
 s_j, those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
@@ -112,9 +114,10 @@ class NewtonCG(SampledNewton):
     target : float > 0
         The optimality beyond which no step is solved more exactly; any tol may be asked for.
     first_rows : int >= 1 or "auto"
-        Rows of the first sample; n leaves sampling out.
+        Rows of the first sample; n leaves sampling out. "auto" is 2000, and lets a run begin with dual coordinate ascent
+        [4], on sparse rows with enough of an l2 penalty; its epochs, 50 at most, are then all in the first pass.
     n_threads : int >= 1
-        Threads that share a pass. The result depends on their number by rounding errors.
+        Threads that share a pass (not an epoch). The result depends on their number by rounding errors.
 
     Raises
     ------
@@ -131,6 +134,10 @@ class NewtonCG(SampledNewton):
     References
     ----------
     .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
+    .. [3] N. Keskar, J. Nocedal, F. Oztoprak, A. Waechter, "A second-order method for convex l1-regularized optimization
+       with active-set prediction", Optim. Methods Softw. 31 (2016).
+    .. [4] S. Shalev-Shwartz, T. Zhang, "Stochastic dual coordinate ascent methods for regularized loss minimization", JMLR
+       14 (2013).
     """
 
     target: float = field(default=1e-10, repr=False)  # no part of the name by which a checkpoint knows the method
@@ -162,8 +169,10 @@ class NewtonCG(SampledNewton):
         with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
             if state.n_sampled == 0 and self.first_rows == "auto" and not state.x.any():
                 run = dual_epochs(problem, int(order[0]))
-                if run is not None and (there := self._ascended(problem, state, order, run)).n_sampled > 0:
-                    return there
+                if run is not None:
+                    state = self._ascended(problem, state, order, run)
+                    if state.n_sampled > 0:
+                        return state
             while state.n_sampled < problem.n_components:
                 state, sample = self._grown(problem, state, order)
                 if sample.is_complete(problem):
@@ -180,7 +189,7 @@ class NewtonCG(SampledNewton):
         """Return the state after epochs of dual ascent, until the target is met or conjugate gradients gain more."""
         sample, before, after_change = sample_of(problem, order), math.inf, AFTER_CHANGE
         for k, (x, change) in enumerate(run, 1):
-            is_slow = not change <= SLOW * before or k == MOST_EPOCHS
+            is_slow = not change < SLOW * before or k == MOST_EPOCHS
             before = change
             state = state._replace(n_gradients=state.n_gradients + problem.n_components)
             if after_change * change > self.target and not is_slow:
@@ -190,9 +199,11 @@ class NewtonCG(SampledNewton):
             optimality = surrogate_optimality(problem, x, seen.gradient)
             if optimality <= self.target or is_slow:
                 break
-            after_change = 1.2 * optimality / change if change > 0.0 else math.inf
-        if is_slow and not seen.loss + penalty_at(problem, x) < objective(problem, state.x, self.n_threads):
-            return state  # as it was at the start
+            after_change = 1.2 * optimality / change
+        if is_slow:
+            state = state._replace(n_gradients=state.n_gradients + problem.n_components)
+            if not seen.loss + penalty_at(problem, x) < objective(problem, state.x, self.n_threads):
+                return state  # at the start, still
         return state._replace(
             x=x,
             gradient=seen.gradient,
@@ -232,7 +243,7 @@ class NewtonCG(SampledNewton):
 
 
 class Copy(NamedTuple):
-    """A problem in other columns, for products."""
+    """A problem in other columns, which increase no more: for `hessian_product` alone."""
 
     problem: Problem
     order: Indices | slice  # the coordinates of an iterate, as they stand in the copy
