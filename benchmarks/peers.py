@@ -53,7 +53,9 @@ What bounds the ratios:
 - *Dense, 100,000 x 500*: independent standard normal columns. There a quasi-Newton method without a Hessian converges as
   fast as one with a sampled Hessian, whose error is sqrt(d / rows); a pass is bounded by the memory's bandwidth.
 - *Two threads*: the two cores share the memory's bandwidth, and what takes a millisecond is not shared out: nothing on the
-  small sets, nor the epochs on text, whose rows depend on each other."""
+  small sets, nor the epochs on text, whose rows depend on each other. mnist was not measured on two threads, and its rows
+  for one are from before passes ran in blocks. covtype's rows are against scikit-learn and glum, the fastest of all in a
+  run before."""
 
 
 class Task(NamedTuple):
