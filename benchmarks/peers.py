@@ -1,6 +1,6 @@
 """Lazy Newton against every peer that pip can install: seconds to an optimality, in one process.
 
-    python benchmarks/peers.py --data FOLDER [--only a9a,w8a] [--threads 1] [--rounds 5] [--out benchmarks/results]
+    python benchmarks/peers.py --data FOLDER [--only a9a,w8a] [--threads 1] [--libraries glum,snapml] [--rounds 5]
 
 What was measured before is kept in peers.csv and stands in the page again; `--only ""` writes the page alone.
 
@@ -46,10 +46,9 @@ What bounds the ratios:
 
 - *Small sparse sets* (a9a to phishing): a run is 5 to 10 gradient passes and 1 to 5 Hessians, a Hessian pass costing 2 to 6
   gradient passes. Neither can be left out: with fewer Hessians more passes are needed, and the other way round. On
-  phishing and mushrooms, where a pass is half a millisecond and less, some fifty calls from Python are a fifth of a run.
+  phishing and mushrooms, where a pass is half a millisecond and less, some fifty calls from Python count as well.
 - *Wide text* (rcv1, news20): epochs of dual coordinate ascent, as in snapml and liblinear, which leave about 0.3 of the
-  gradient each. An epoch reads the data twice, at a nanosecond an entry and more, because the coefficients exceed the
-  first-level cache.
+  gradient each. An epoch reads the data twice, at 1 to 2 nanoseconds an entry for each time.
 - *Dense, 100,000 x 500*: independent standard normal columns. There a quasi-Newton method without a Hessian converges as
   fast as one with a sampled Hessian, whose error is sqrt(d / rows); a pass is bounded by the memory's bandwidth.
 - *Two threads*: the two cores share the memory's bandwidth, and what takes a millisecond is not shared out: nothing on the

@@ -87,10 +87,8 @@ def test_the_least_that_is_asked_of_blas_holds_until_nobody_asks():
     if max(before, default=1) < 2:
         pytest.skip("the linear algebra library has one thread")
     try:
-        first, second = (
-            limited_blas(1),
-            limited_blas(2),
-        )  # of two threads, say, which leave in the order of their coming
+        # of two threads, say, which leave in the order of their coming
+        first, second = limited_blas(1), limited_blas(2)
         first.__enter__()
         assert set(threads()) == {1}
         second.__enter__()

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,13 +62,9 @@ class _Memory(NamedTuple):
 
 
 @kernel
-def _squared_norms(linear_sum: LinearSum, out: Vector) -> None:
-    rows = linear_sum.rows
+def _squared_norms(rows: Any, out: Vector) -> None:
     for i in range(rows.n_rows):
-        out[i] = 0.0
-        first = rows.first(i)
-        for k in range(first, first + rows.n_stored(i)):
-            out[i] += rows.entry(i, k) ** 2
+        out[i] = rows.squared_norm(i)
 
 
 @kernel_part
@@ -129,17 +125,17 @@ def _epoch(
             total += changes[i - first] ** 2 * memory.squares[i]
         for i in range(first, last):
             if changes[i - first] != 0.0:
-                intercept = x[-1]
+                last_one = x[-1]
                 rows.add_to(i, -changes[i - first] / ridge, x)
-                if rows.intercept:
-                    x[-1] = intercept - changes[i - first] / hold
+                if rows.intercept:  # it is held by another strength
+                    x[-1] = last_one - changes[i - first] / hold
     return total
 
 
 def squared_norms(problem: Problem) -> Vector:
     """Return ||z_i||^2 of all rows, without the intercept."""
     squares = np.empty(problem.n_rows)
-    _squared_norms(problem.view, squares)
+    _squared_norms(problem.view.rows._replace(intercept=0), squares)
     return squares
 
 

@@ -160,11 +160,11 @@ def _enlarged(
     members = state.curvature.members
     if members.size == order.size or not state.remainder > 0.0:
         return state
-    if CAUTION * moved_share(problem, state.curvature, state.curvatures) > BLAME * state.remainder:
-        return state  # what the step left is not the sample's fault
     batch = problem.batch_size or 1
     if not is_sample_too_small(problem.n_rows, members.size * batch, prices_of(problem), state.remainder, digits):
         return state
+    if CAUTION * moved_share(problem, state.curvature, state.curvatures) > BLAME * state.remainder:
+        return state  # what the step left is not the sample's fault
     return state._replace(curvature=_with_members(problem, state.curvature, order, 4 * members.size))
 
 

@@ -164,7 +164,7 @@ class NewtonCG(SampledNewton):
         )
 
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
-        """Return the state after one step over all rows; at first, after the growing samples."""
+        """Return the state after one step over all rows; at first, after epochs of dual ascent or the growing samples."""
         order = permutation(order, problem.n_components)
         with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
             if state.n_sampled == 0 and self.first_rows == "auto" and not state.x.any():
@@ -200,7 +200,7 @@ class NewtonCG(SampledNewton):
             if optimality <= self.target or is_slow:
                 break
             after_change = 1.2 * optimality / change
-        if is_slow:
+        if is_slow and optimality > self.target:
             state = state._replace(n_gradients=state.n_gradients + problem.n_components)
             if not seen.loss + penalty_at(problem, x) < objective(problem, state.x, self.n_threads):
                 return state  # at the start, still
