@@ -23,7 +23,8 @@ from finitesum.threads import limited_blas
 #: Newton steps on one sample, at most.
 MOST_STEPS = 25
 
-#: Columns of sparse rows up to which factors are not worth several threads.
+#: Columns of sparse rows up to which factors are not worth several threads. With dense ones they are not where threads
+#: share the rows out: the linear algebra library's would wait for the next factor at full speed.
 SMALL = 1000
 
 #: What a good step leaves of the gradient, at most.
@@ -32,8 +33,15 @@ GOOD = 0.4
 #: Beyond so many times what a step left, curvatures that moved are to blame for it, and not the sample's size.
 BLAME = 2.0
 
-#: The least pivot, as a share of the diagonal, with which a Hessian is summed in single precision.
-LEAST_PIVOT = 1e-2
+#: Beyond so many gradients of a sample, Hessians of rows that join it wait: a step more is cheaper.
+DEAR = 4.0
+
+#: The least columns of dense rows with which a Hessian is summed in single precision, and the least pivot, as a share of
+#: the diagonal.
+LEAST_COLUMNS, LEAST_PIVOT = 32, 1e-2
+
+#: The least of the largest sums, so that single precision has room below it.
+LEAST_SUM = 1e-30
 
 
 class Settings(NamedTuple):
@@ -87,11 +95,11 @@ def state_at(problem: Problem, x: Vector, seen: Look, order: Indices, settings: 
 def one_pass(problem: Problem, state: LazyNewtonState, order: Indices, settings: Settings) -> LazyNewtonState:
     """Return the state after one step over all rows; at first, after the growing samples."""
     order = permutation(order, problem.n_components)
-    is_small = problem.rows.is_sparse() and problem.dim <= SMALL
+    one_does = problem.dim <= SMALL if problem.rows.is_sparse() else settings.n_threads > 1
     with (
-        np.errstate(all="ignore"),
-        limited_blas(1 if is_small else None),
-    ):  # a step that is too long is seen by its slope
+        np.errstate(all="ignore"),  # a step that is too long is seen by its slope
+        limited_blas(1 if one_does else None),
+    ):
         while state.n_sampled < problem.n_components:
             state = _on_sample(problem, state, order, settings)
             if state.n_sampled == problem.n_components:
@@ -105,16 +113,35 @@ def _on_sample(problem: Problem, state: LazyNewtonState, order: Indices, setting
     state, sample = _grown(problem, state, order, settings)
     if sample.is_complete(problem):
         return state
-    n_rows = sample.n_rows(problem)
+    is_dear = _is_dear(problem, state.curvature.members.size, sample)
     for _ in range(MOST_STEPS):
+        decrement = 0.25 * _noise(problem, state, sample)
+        if is_dear and state.factor.size > 0:  # the factor there is tells as much
+            if not -(state.gradient @ way_of(problem, state, sample)) > decrement:
+                break
+            if state.remainder > GOOD:
+                state = state._replace(curvature=_joined(problem, state.curvature, order[: state.n_sampled], settings))
         state = _prepared(problem, state, sample, order, settings)
         way = way_of(problem, state, sample)
-        curvature = sample_curvature(problem, state.curvatures, sample.components)
-        noise = problem.dim / n_rows * state.squares / max(curvature, 1e-300)
-        if not -(state.gradient @ way) > 0.25 * noise:
+        if not -(state.gradient @ way) > decrement:
             break
         state = stepped(problem, state, sample, settings.n_threads, way)
     return state
+
+
+def _is_dear(problem: Problem, n_components: int, sample: Sample) -> bool:
+    """Tell whether the Hessians of so many components cost more than some gradients of the sample.
+
+    Where no secants make up for rows that are missing they are worth any price.
+    """
+    prices = prices_of(problem)
+    return problem.is_smooth and n_components * prices.hessian > DEAR * sample.components.size * prices.gradient
+
+
+def _noise(problem: Problem, state: LazyNewtonState, sample: Sample) -> float:
+    """Return what the sample itself puts into Newton's decrement, about."""
+    curvature = sample_curvature(problem, state.curvatures, sample.components)
+    return problem.dim / sample.n_rows(problem) * state.squares / max(curvature, 1e-300)
 
 
 def _grown(
@@ -124,12 +151,15 @@ def _grown(
     first = max(FIRST_ROWS, 8 * problem.dim) if settings.first_rows == "auto" else int(settings.first_rows)
     n_next = next_size(problem, state.n_sampled, first)
     before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
+    curvature, n_known = state.curvature, state.curvature.members.size
+    if n_known == 0 or sample.is_complete(problem) or not _is_dear(problem, n_next - n_known, sample):
+        curvature = _joined(problem, curvature, order[:n_next], settings)
     known = Look(state.gradient, state.curvatures, state.squares, state.loss)
     seen = look_at_more(problem, before, sample, state.x, known, doubt=1, n_threads=settings.n_threads)
     state = state._replace(
         gradient=seen.gradient,
         curvatures=seen.curvatures,
-        curvature=_joined(problem, state.curvature, order[:n_next], settings),
+        curvature=curvature,
         secants=no_secants(problem.dim),
         remainder=math.nan,
         n_idle=0,
@@ -145,9 +175,7 @@ def _grown(
 
 def _joined(problem: Problem, memory: LazyCurvature, order: Indices, settings: Settings) -> LazyCurvature:
     """Return the memory with the components that join the Hessian's sample."""
-    rows = (
-        hessian_sample(problem, prices_of(problem)) if settings.hessian_rows == "auto" else int(settings.hessian_rows)
-    )
+    rows = hessian_sample(problem) if settings.hessian_rows == "auto" else int(settings.hessian_rows)
     if not problem.is_smooth:
         rows = problem.n_rows  # no secants make up for a sample's error
     return _with_members(problem, memory, order, -(-rows // (problem.batch_size or 1)))
@@ -177,6 +205,20 @@ def _prepared(
         digits = min(max(math.log10(max(state.optimality, 1e-300) / settings.target), 1.0), 12.0)
         if settings.hessian_rows == "auto":
             state = _enlarged(problem, state, order, digits, settings)
+    in_short = _may_be_rough(problem) and (state.factor.size == 0 or is_well_posed(state))
+    refreshed_state = _refreshed(problem, state, sample, digits, settings, in_short=in_short)
+    if in_short and not is_well_posed(refreshed_state):
+        emptied = no_curvature(problem)
+        memory = state.curvature._replace(held=emptied.held, sums=emptied.sums)
+        again = refreshed_state._replace(curvature=memory, shift=state.shift)
+        return _refreshed(problem, again, sample, digits, settings, in_short=False)
+    return refreshed_state
+
+
+def _refreshed(
+    problem: Problem, state: LazyNewtonState, sample: Sample, digits: float, settings: Settings, *, in_short: bool
+) -> LazyNewtonState:
+    """Return the state with the Hessian refreshed where that is worth it, and its factor."""
     curvature, n_replaced = refreshed(
         problem,
         state.curvature,
@@ -187,7 +229,7 @@ def _prepared(
         n_idle=state.n_idle,
         is_good=state.remainder <= GOOD,
         n_threads=settings.n_threads,
-        in_short=curvature_is_rough(problem, state),
+        in_short=in_short,
     )
     if n_replaced == 0 and state.factor.size > 0:
         return state
@@ -197,14 +239,17 @@ def _prepared(
     return refactored(problem, state, sample, state.shift)
 
 
-def curvature_is_rough(problem: Problem, state: LazyNewtonState) -> bool:
-    """Tell whether the Hessian is summed over a part of the rows and so well conditioned that half the digits do."""
-    n_members = state.curvature.members.size
-    if n_members == problem.n_components or state.factor.size == 0:
-        return False
+def _may_be_rough(problem: Problem) -> bool:
+    """Tell whether sums in single precision save something, and cost none of the steps that would end the run."""
+    is_quadratic = problem.loss.jerk_bound() == 0.0
+    return problem.is_smooth and not is_quadratic and not problem.rows.is_sparse() and problem.dim >= LEAST_COLUMNS
+
+
+def is_well_posed(state: LazyNewtonState) -> bool:
+    """Tell whether the Hessian is so well conditioned that half the digits do for its sums."""
     diagonal = np.diagonal(state.curvature.sums) / (state.curvature.share or 1.0)
     pivots = np.diagonal(state.factor) ** 2
-    return bool((pivots > LEAST_PIVOT * diagonal).all())
+    return bool((pivots > LEAST_PIVOT * diagonal).all() and diagonal.max(initial=0.0) > LEAST_SUM)
 
 
 def _with_members(problem: Problem, memory: LazyCurvature, order: Indices, n_members: int) -> LazyCurvature:

@@ -72,6 +72,7 @@ class _End(NamedTuple):
     t: float
     x: Vector
     seen: Look
+    doubt: int  # with which the pass looked at the curvatures
     slope: float  # of F along the way; with an l1 penalty or a set, a bound of the rise of F
     remainder: float
 
@@ -95,15 +96,22 @@ def stepped(
             t = search(problem, sample, state.x, way, first)
             n_read += 2 * sample.components.size
             end = _end_of(problem, state, sample, way, t, 2 if t < 1.0 else state.doubt, n_threads)
-    return _moved(problem, state, sample, end, n_read)
+    return _moved(problem, state, sample, end, n_read, n_threads)
 
 
-def _moved(problem: Problem, state: LazyNewtonState, sample: Sample, end: _End, n_read: int) -> LazyNewtonState:
+def _moved(
+    problem: Problem, state: LazyNewtonState, sample: Sample, end: _End, n_read: int, n_threads: int
+) -> LazyNewtonState:
     """Return the state at the end of a step, with the pair it gives."""
     state = state._replace(n_gradients=state.n_gradients + n_read)
     if not np.isfinite(end.seen.gradient).all() or (end.t < 1e-6 and end.remainder > 0.999):
         raised = refactored(problem, state, sample, max(1e-12, 100.0 * state.shift))
         return raised._replace(secants=no_secants(problem.dim), remainder=math.nan, n_idle=state.n_idle + 2, doubt=2)
+    doubt = _doubt_after(problem, end)
+    if problem.is_smooth and end.doubt == 2 and doubt < 2:  # what every row's majorant says is worth less than a pass
+        seen = look(problem, sample, end.x, state.curvatures, doubt=doubt, n_threads=n_threads)
+        end = end._replace(seen=seen)
+        state = state._replace(n_gradients=state.n_gradients + sample.components.size)
     secants = state.secants
     if problem.is_smooth:
         secants = with_pair(secants, end.x - state.x, end.seen.gradient - state.gradient)
@@ -116,7 +124,7 @@ def _moved(problem: Problem, state: LazyNewtonState, sample: Sample, end: _End, 
         n_idle=state.n_idle + (2 if end.remainder > 0.9 or end.t < 0.3 else 1)
         if end.remainder > 0.5 or end.t < 0.3
         else 0,
-        doubt=_doubt_after(problem, end),
+        doubt=doubt,
         squares=end.seen.squares,
         loss=end.seen.loss,
         optimality=surrogate_optimality(problem, end.x, end.seen.gradient),
@@ -148,8 +156,8 @@ def _end_of(
     if not problem.is_smooth:
         rise = rise_bound(problem, state.x, x, seen.gradient)
         left = share_left(problem, x, seen.gradient, state.optimality)
-        return _End(t, x, seen, rise, left)
+        return _End(t, x, seen, doubt, rise, left)
     size = seen.gradient @ apply_inverse(state.factor, seen.gradient)
     before = state.gradient @ apply_inverse(state.factor, state.gradient)
     remainder = math.sqrt(max(float(size / before), 0.0)) if before > 0.0 else math.nan
-    return _End(t, x, seen, float(seen.gradient @ way), remainder)
+    return _End(t, x, seen, doubt, float(seen.gradient @ way), remainder)

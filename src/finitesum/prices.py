@@ -24,13 +24,17 @@ class Prices(NamedTuple):
     """Nanoseconds."""
 
     gradient: float  # of a row
-    hessian: float  # of a row
-    sampled_hessian: float  # of a row, where H is summed over a part of the rows: dense ones in single precision
+    hessian: float  # of a row; of a dense one in single precision
     factor: float  # of one Cholesky factor, by which a Hessian becomes steps
 
 
-#: The prices of the problems that are in use.
+#: Columns of sparse data are looked at in so many rows, and a Hessian's sample is to meet at least so many entries of a
+#: column; where it would not for more than such a share of the columns, all rows are taken.
+ROWS_SEEN, ENTRIES_WANTED, MOST_RARE = 4096, 50.0, 0.05
+
+#: The prices of the problems that are in use, and the samples of their Hessians.
 _KNOWN: WeakKeyDictionary[Problem, Prices] = WeakKeyDictionary()
+_SAMPLES: WeakKeyDictionary[Problem, int] = WeakKeyDictionary()
 
 
 def prices_of(problem: Problem) -> Prices:
@@ -46,27 +50,51 @@ def _estimated(problem: Problem) -> Prices:
     if isinstance(problem.rows, CSRRows):
         stored = np.diff(problem.rows.starts).astype(np.float64)
         row = 8.0 + 0.18 * float(stored @ stored) / stored.size
-        return Prices(12.0 + 0.75 * stored.mean(), row, row, factor)
-    return Prices(14.0 + 0.5 * dim, 10.0 + dim + 0.025 * dim**2, 10.0 + dim + 0.0125 * dim**2, factor)
+        return Prices(12.0 + 0.75 * stored.mean(), row, factor)
+    return Prices(14.0 + 0.5 * dim, 10.0 + dim + 0.0125 * dim**2, factor)
 
 
-def hessian_sample(problem: Problem, prices: Prices) -> int:
+def hessian_sample(problem: Problem) -> int:
     """Return how many rows a Hessian is best summed over.
 
     A Hessian of K rows leaves an error of about e = sqrt(d / K) in each direction where rows are alike, and steps by its
     factor, with secants, gain about that factor in a pass. K minimises 3 K hessian + n gradient (3 + DIGITS / log10(1/e)),
     against 2.5 n hessian + 9 n gradient for all rows: constants as they were seen on dense data of 500 and 717 columns.
-    Where the rows turn out not to be alike, `is_sample_too_small` tells.
+    Where the rows turn out not to be alike, `is_sample_too_small` tells; where many columns have few entries, rows are not.
     """
-    n, dim = problem.n_rows, problem.dim
+    if problem not in _SAMPLES:
+        best = _cheapest_sample(problem.n_rows, problem.dim, prices_of(problem))
+        if best < problem.n_rows and _has_rare_columns(problem, best):
+            best = problem.n_rows
+        _SAMPLES[problem] = best
+    return _SAMPLES[problem]
+
+
+def _cheapest_sample(n: int, dim: int, prices: Prices) -> int:
+    """Return how many rows cost least where rows are alike."""
     everything = n * (2.5 * prices.hessian + 9.0 * prices.gradient)
     sizes = dim * 2.0 ** np.arange(3, 12, 0.5)
     sizes = sizes[sizes < 0.7 * n]
     passes = 3.0 + DIGITS / np.log10(np.sqrt(sizes / dim))
-    costs = 3.0 * sizes * prices.sampled_hessian + n * prices.gradient * passes
+    costs = 3.0 * sizes * prices.hessian + n * prices.gradient * passes
     if costs.size == 0 or costs.min() >= everything:
         return n
     return int(sizes[costs.argmin()])
+
+
+def _has_rare_columns(problem: Problem, n_sampled: int) -> bool:
+    """Tell whether a sample of so many rows would meet too few entries of too many columns of sparse data.
+
+    The rows that a sample was fitted to are those that tell least of such columns' curvature at other rows.
+    """
+    rows = problem.rows
+    if not isinstance(rows, CSRRows):
+        return False
+    n = problem.n_rows
+    firsts = np.linspace(0, n, min(n, ROWS_SEEN // 64), endpoint=False, dtype=np.int64)
+    stored = [rows.columns[rows.starts[first] : rows.starts[min(first + 64, n)]] for first in firsts]
+    entries = np.bincount(np.concatenate(stored), minlength=rows.n_columns) / (64.0 * firsts.size)
+    return bool(np.count_nonzero(entries * n_sampled < ENTRIES_WANTED) > MOST_RARE * rows.n_columns)
 
 
 def is_sample_too_small(n_rows: int, n_sampled: int, prices: Prices, remainder: float, digits: float) -> bool:
@@ -74,9 +102,5 @@ def is_sample_too_small(n_rows: int, n_sampled: int, prices: Prices, remainder: 
     remainder = min(max(remainder, 1e-3), 0.95)
     added = min(3 * n_sampled, n_rows - n_sampled)
     now = n_rows * prices.gradient * digits / -math.log10(remainder)
-    then = (
-        n_rows * prices.gradient * digits / -math.log10(0.5 * remainder)
-        + added * prices.sampled_hessian
-        + prices.factor
-    )
+    then = n_rows * prices.gradient * digits / -math.log10(0.5 * remainder) + added * prices.hessian + prices.factor
     return then < now

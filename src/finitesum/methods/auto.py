@@ -102,7 +102,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     shape = f"{n:,} rows x {dim:,} columns"
     if (sparse := _for_sparse_solutions(problem, shape, options)) is not None:
         return sparse
-    sampled = hessian_sample(problem, prices)
+    sampled = hessian_sample(problem)
     with_hessian = 1e-9 * (
         n * prices.gradient * NEWTON_PASSES
         + sampled * prices.hessian * NEWTON_HESSIANS
