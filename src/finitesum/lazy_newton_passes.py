@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
-from finitesum.growing_sample import FIRST_ROWS, Look, Sample, look_at_more, next_size, permutation, sample_of
+from finitesum.growing_sample import FIRST_ROWS, GROWTH, Look, Sample, look_at_more, next_size, permutation, sample_of
 from finitesum.lazy_curvature import CAUTION, LazyCurvature, moved_share, no_curvature, refreshed, sample_curvature
 from finitesum.lazy_newton_steps import LazyNewtonState, refactored, stepped, way_of
 from finitesum.measures import surrogate_optimality
@@ -22,6 +22,9 @@ from finitesum.threads import limited_blas
 
 #: Newton steps on one sample, at most.
 MOST_STEPS = 25
+
+#: The largest share of all rows that is worth a sample before the last, which is all of them.
+LAST_SHARE = 0.36
 
 #: Columns of sparse rows up to which factors are not worth several threads. With dense ones they are not where threads
 #: share the rows out: the linear algebra library's would wait for the next factor at full speed.
@@ -144,11 +147,17 @@ def _noise(problem: Problem, state: LazyNewtonState, sample: Sample) -> float:
     return problem.dim / sample.n_rows(problem) * state.squares / max(curvature, 1e-300)
 
 
+def first_rows(problem: Problem) -> int:
+    """Return how many rows the first sample has: of few rows in all, so many that a second one is a third of them."""
+    dim = problem.dim
+    return int(min(max(FIRST_ROWS, 8 * dim), max(LAST_SHARE / GROWTH * problem.n_rows, 4 * dim)))
+
+
 def _grown(
     problem: Problem, state: LazyNewtonState, order: Indices, settings: Settings
 ) -> tuple[LazyNewtonState, Sample]:
     """Return the state on the next larger sample, with the gradient there: only new rows are read."""
-    first = max(FIRST_ROWS, 8 * problem.dim) if settings.first_rows == "auto" else int(settings.first_rows)
+    first = first_rows(problem) if settings.first_rows == "auto" else int(settings.first_rows)
     n_next = next_size(problem, state.n_sampled, first)
     before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
     curvature, n_known = state.curvature, state.curvature.members.size

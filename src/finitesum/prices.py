@@ -28,9 +28,12 @@ class Prices(NamedTuple):
     factor: float  # of one Cholesky factor, by which a Hessian becomes steps
 
 
-#: Columns of sparse data are looked at in so many rows, and a Hessian's sample is to meet at least so many entries of a
-#: column; where it would not for more than such a share of the columns, all rows are taken.
-ROWS_SEEN, ENTRIES_WANTED, MOST_RARE = 4096, 50.0, 0.05
+#: Columns of sparse data are looked at in so many rows, in runs of so many.
+ROWS_SEEN, ROWS_TOGETHER = 4096, 256
+
+#: A Hessian's sample is to meet at least so many entries of a column; where it would not for more than such a share of the
+#: columns, all rows are taken.
+ENTRIES_WANTED, MOST_RARE = 50.0, 0.05
 
 #: The prices of the problems that are in use, and the samples of their Hessians.
 _KNOWN: WeakKeyDictionary[Problem, Prices] = WeakKeyDictionary()
@@ -91,10 +94,11 @@ def _has_rare_columns(problem: Problem, n_sampled: int) -> bool:
     if not isinstance(rows, CSRRows):
         return False
     n = problem.n_rows
-    firsts = np.linspace(0, n, min(n, ROWS_SEEN // 64), endpoint=False, dtype=np.int64)
-    stored = [rows.columns[rows.starts[first] : rows.starts[min(first + 64, n)]] for first in firsts]
-    entries = np.bincount(np.concatenate(stored), minlength=rows.n_columns) / (64.0 * firsts.size)
-    return bool(np.count_nonzero(entries * n_sampled < ENTRIES_WANTED) > MOST_RARE * rows.n_columns)
+    firsts = np.linspace(0, n, max(1, min(n, ROWS_SEEN) // ROWS_TOGETHER), endpoint=False, dtype=np.int64)
+    stored = [rows.columns[rows.starts[first] : rows.starts[min(first + ROWS_TOGETHER, n)]] for first in firsts]
+    entries = np.bincount(np.concatenate(stored), minlength=rows.n_columns)
+    wanted = ENTRIES_WANTED * min(n, ROWS_TOGETHER * firsts.size) / n_sampled
+    return bool(np.count_nonzero(entries < wanted) > MOST_RARE * rows.n_columns)
 
 
 def is_sample_too_small(n_rows: int, n_sampled: int, prices: Prices, remainder: float, digits: float) -> bool:

@@ -62,7 +62,8 @@ class LazyNewton(SampledNewton):
     hessian_rows : int >= 1 or "auto"
         Rows that the Hessian is summed over; "auto" weighs what they cost against the passes they save.
     first_rows : int >= 1 or "auto"
-        Rows of the first sample; n leaves sampling out. "auto" is max(2000, 8 d).
+        Rows of the first sample; n leaves sampling out. "auto" is the least of max(2000, 8 d) and
+        max(0.09 n, 4 d).
     n_threads : int >= 1
         Threads that share a pass. The result depends on their number by rounding errors.
 
