@@ -3,8 +3,8 @@
     python benchmarks/peers_memory.py --data FOLDER [--only a9a,dense-100000x500] [--out benchmarks/results]
 
 The figure is by how much the largest resident set during the fit exceeds the one before it, in MB, when the data and the
-library were loaded (and, of ours, the kernels: the same fit on 200 rows). It needs Linux, which can begin the largest
-resident set anew (/proc/self/clear_refs) and give back what loading has left behind (malloc_trim).
+library were loaded (and, of ours, the kernels: the same fit on 200 rows). It needs Linux with glibc, which can begin the
+largest resident set anew (/proc/self/clear_refs) and give back what loading has left behind (malloc_trim).
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ from oracles import lazy_newton as oracle
 
 from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball
+from finitesum.growing_sample import sample_of
 from finitesum.lazy_curvature import moved_share, no_curvature, refreshed
-from finitesum.lazy_newton_passes import Settings, _enlarged, first_state
+from finitesum.lazy_newton_passes import Settings, _enlarged, first_rows, first_state
+from finitesum.lazy_newton_steps import _is_worth_another_look, refactored
 from finitesum.measures import evaluate
 from finitesum.methods.auto import choose
 from finitesum.methods.lazy_newton import LazyNewton
@@ -123,6 +125,14 @@ def test_samples_grow_and_cost_less_than_passes():
     np.testing.assert_allclose(state.optimality, evaluate(problem, state.x).optimality, rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("n", "d", "first"), [(5_000, 3, 5_000), (10_000, 3, 900), (40_000, 3, 2_000), (10_000, 300, 1_800)]
+)
+def test_first_samples_leave_room_for_a_second_one_where_they_can_or_are_everything(n, d, first):
+    problem = Problem.linear(sp.csr_array((n, d)), np.where(np.arange(n) % 2, 1.0, -1.0))
+    assert first_rows(problem) == first
+
+
 def test_the_check_of_the_result_is_not_charged_twice():
     problem, _ = make_pair(n=60)
     result = minimize(problem, method="lazy-newton", tol=1e-9)
@@ -220,6 +230,29 @@ def test_well_conditioned_hessians_of_wide_dense_rows_are_summed_in_single_preci
     error = np.abs(np.tril(state.curvature.sums - exact)).max() / np.abs(exact).max()
     assert least <= error <= most
     assert state.n_hessians == (1200 if collinear else 600)  # those that were not good enough are charged, too
+
+
+def test_rough_sums_are_made_again_once_the_penalty_no_longer_hides_that_columns_are_collinear():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 40))
+    X[:, 1] = X[:, 0] + 1e-3 * X[:, 1]
+    y = np.sign(X[:, 2] + rng.standard_normal(600))
+    strong, weak = (Problem.linear(X, y, alpha=alpha, batch_size=1) for alpha in (1.0, 1e-8))
+    method, order = LazyNewton(first_rows=600), np.arange(600)
+    state = method.run_pass(strong, method.init(strong, np.zeros(40)), order)
+    state = method.run_pass(strong, state, order)
+    assert state.curvature.is_rough
+    state = method.run_pass(weak, refactored(weak, state, sample_of(weak, order), 0.0), order)
+    assert not state.curvature.is_rough
+    exact = (X.T * (weak.weights * state.curvature.held)) @ X
+    np.testing.assert_allclose(np.tril(state.curvature.sums), np.tril(exact), rtol=0, atol=1e-14 * np.abs(exact).max())
+
+
+def test_a_pass_looks_again_only_where_it_would_see_something_else():
+    signs, reals, counts = (make_pair("csr32", loss)[0] for loss in ("logistic", "huber", "poisson"))
+    assert [_is_worth_another_look(signs, doubt) for doubt in (0, 1, 2)] == [True, True, False]
+    assert [_is_worth_another_look(reals, doubt) for doubt in (0, 1, 2)] == [True, False, False]
+    assert not any(_is_worth_another_look(counts, doubt) for doubt in (0, 1, 2))
 
 
 def test_steps_with_single_precision_are_the_oracle_s_to_that_precision():

@@ -47,13 +47,19 @@ class Sample(NamedTuple):
 
 def sample_of(problem: Problem, components: Indices) -> Sample:
     """Return components as a sample."""
+    ridge, m = problem.penalty.ridge(), problem.n_components
+    if components.size == m:
+        return Sample(np.arange(m), 1.0, ridge)
     chosen = np.sort(components)
-    ridge = problem.penalty.ridge()
-    if chosen.size == problem.n_components:
-        return Sample(chosen, 1.0, ridge)
-    sums = np.add.reduceat(problem.weights, np.arange(0, problem.n_rows, problem.batch_size or 1))
-    share = float(sums[chosen].sum()) or 1.0
+    share = float(problem.component_weights[chosen].sum()) or 1.0
     return Sample(chosen, share, ridge / share)
+
+
+def others(components: Indices, without: Indices, m: int) -> Indices:
+    """Return those of the components that are not among others, in their order; there are m in all."""
+    is_other = np.ones(m, dtype=bool)
+    is_other[without] = False
+    return components[is_other[components]]
 
 
 def permutation(order: Indices, m: int) -> Indices:
@@ -96,7 +102,7 @@ def look_at_more(
     problem: Problem, before: Sample, sample: Sample, x: Vector, known: Look, *, doubt: int = 0, n_threads: int = 1
 ) -> Look:
     """Return what a pass over the larger sample would see at x, by reading the rows that are new in it."""
-    new = np.setdiff1d(sample.components, before.components, assume_unique=True)
+    new = others(sample.components, before.components, problem.n_components)
     seen = known.curvatures.copy()
     gradient, squares, loss = one_sweep(problem, new, x, seen, doubt=doubt, n_threads=n_threads)
     penalised = slice(problem.rows.n_columns)

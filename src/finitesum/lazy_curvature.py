@@ -27,7 +27,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from finitesum.arrays import Indices, Matrix, Vector
-from finitesum.jit import bits_of, kernel
+from finitesum.jit import bits_of, kernel, kernel_part
 from finitesum.prices import Prices
 from finitesum.problem import LinearSum, Problem, first_row, last_row
 from finitesum.rows import n_entries, to_matrix
@@ -39,6 +39,9 @@ N_THRESHOLDS = 24
 
 #: Numbers of dense data that are weighted and multiplied at a time: they stay in the cache.
 BLOCK = 2**19
+
+#: Columns of dense rows up to which threads share them out, each with sums of its own.
+MOST_SHARED = 2000
 
 #: The factor c by which rows left out count more than their share of the curvature, as seen on real data: in general, and
 #: where the Hessian is summed over a part of the rows and the last step was good all the same.
@@ -52,6 +55,7 @@ class LazyCurvature(NamedTuple):
     sums: Matrix  # (d, d)  A, its lower triangle
     members: Indices  # the components of the sample, increasing
     share: float  # sum of p_i over the sample
+    is_rough: bool = False  # whether rows were summed in single precision
 
 
 def no_curvature(problem: Problem) -> LazyCurvature:
@@ -60,7 +64,7 @@ def no_curvature(problem: Problem) -> LazyCurvature:
     return LazyCurvature(np.zeros(n, dtype=np.float32), np.zeros((dim, dim)), np.zeros(0, dtype=np.int64), 0.0)
 
 
-@kernel
+@kernel_part
 def _count_by_size(
     linear_sum: LinearSum,
     members: Indices,
@@ -87,16 +91,63 @@ def _count_by_size(
     return total
 
 
+@kernel
+def _sums(linear_sum: LinearSum, members: Indices, now: ShortVector, held: ShortVector) -> tuple[float, float]:
+    """Return sum p_i h_i and sum p_i |h_i - c_i|."""
+    total = moved = 0.0
+    for component in members:
+        for i in range(np.uint64(first_row(linear_sum, component)), np.uint64(last_row(linear_sum, component))):
+            weight, curvature = linear_sum.weights[i], np.float64(now[i])
+            total += weight * curvature
+            moved += weight * abs(curvature - np.float64(held[i]))
+    return total, moved
+
+
 def moved_share(problem: Problem, memory: LazyCurvature, now: ShortVector) -> float:
     """Return sum_i p_i |h_i - c_i| / sum_i p_i h_i over the rows of the Hessian's sample."""
-    sizes = np.zeros(1)
-    total = _count_by_size(problem.view, memory.members, now, memory.held, 1.0, np.zeros(1), sizes)
-    return float(sizes[0] / total) if total > 0.0 else 0.0
+    total, moved = _sums(problem.view, memory.members, now, memory.held)
+    return moved / total if total > 0.0 else 0.0
 
 
 def sample_curvature(problem: Problem, now: ShortVector, components: Indices) -> float:
     """Return sum_i p_i h_i over the rows of some components."""
-    return float(_count_by_size(problem.view, components, now, now, 1.0, np.zeros(1), np.zeros(1)))
+    return _sums(problem.view, components, now, now)[0]
+
+
+@kernel
+def _cheapest(
+    linear_sum: LinearSum,
+    members: Indices,
+    now: ShortVector,
+    held: ShortVector,
+    unit: float,
+    prices: tuple[float, float, float],
+    sampling_error: float,
+    caution: float,
+    digits: float,
+    scratch: Vector,
+) -> tuple[int, float]:
+    """Return how many classes to replace, and what share of the curvature moved.
+
+    The prices are those of a row, of a factor, and of a pass.
+    """
+    counts, sizes = scratch[:N_THRESHOLDS], scratch[N_THRESHOLDS:]
+    total = _count_by_size(linear_sum, members, now, held, unit, counts, sizes)
+    of_row, of_factor, of_pass = prices
+    moved = sizes.sum()
+    best, least, replaced, left = 0, np.inf, 0.0, moved
+    for k in range(N_THRESHOLDS + 1):
+        if k > 0:
+            replaced += counts[k - 1]
+            left = max(left - sizes[k - 1], 0.0)
+        remainder = (caution * left / total if total > 0.0 else 0.0) + sampling_error
+        passes = max(1.0, digits / -math.log10(min(max(remainder, 1e-3), 0.95)))
+        cost = replaced * of_row + passes * of_pass
+        if replaced > 0.0:
+            cost += of_factor
+        if cost < least:
+            best, least = k, cost
+    return best, moved / total if total > 0.0 else 0.0
 
 
 @kernel
@@ -125,7 +176,7 @@ def _sum_dense(problem: Problem, picked: Indices, rises: Vector, *, in_short: bo
     values = to_matrix(problem.rows)
     dtype, dim = np.float32 if in_short else np.float64, problem.dim
     total, product = np.zeros((dim, dim), dtype=dtype), np.empty((dim, dim), dtype=dtype)
-    n_together = min(max(1, BLOCK // dim), 4096)
+    n_together = min(max(1, BLOCK // dim, dim // 4), 4096)
     for sign, add in ((1.0, np.add), (-1.0, np.subtract)):
         chosen = np.flatnonzero(sign * rises > 0.0)
         for start in range(0, chosen.size, n_together):
@@ -171,29 +222,11 @@ def _replace(
         return part
 
     numbers = stored**2 / 8.0 if is_sparse else stored + stored**2 / 64.0  # of a row: SIMD, no gathering
+    n_threads = n_threads if is_sparse or problem.dim <= MOST_SHARED else 1
     for part in map_blocks(share, np.arange(n_picked), n_picked * numbers, n_threads):
         if part is not sums:
             sums += part
     return n_picked
-
-
-def _best_threshold(
-    counts: Vector,
-    left: Vector,
-    total: float,
-    prices: Prices,
-    *,
-    sampling_error: float,
-    caution: float,
-    digits: float,
-    pass_price: float,
-) -> int:
-    """Return how many classes to replace."""
-    replaced = np.concatenate([[0.0], np.cumsum(counts)])
-    factor = caution * left / total if total > 0.0 else np.zeros_like(left)
-    passes = np.maximum(1.0, digits / -np.log10(np.clip(factor + sampling_error, 1e-3, 0.95)))
-    costs = replaced * prices.hessian + (replaced > 0.0) * prices.factor + passes * pass_price
-    return int(np.argmin(costs))
 
 
 def refreshed(
@@ -227,26 +260,25 @@ def refreshed(
     """
     members = memory.members
     n_rows = min(problem.n_rows, members.size * (problem.batch_size or 1))
-    counts, sizes = np.zeros(N_THRESHOLDS), np.zeros(N_THRESHOLDS)
     unit = problem.loss.curvature_bound()
     scale = float(now.max(initial=0.0)) if not math.isfinite(unit) else unit
     unit = memory.share * scale / max(n_rows, 1)
     if not unit > 0.0:
         return memory, 0
-    total = _count_by_size(problem.view, members, now, memory.held, unit, counts, sizes)
-    left = np.concatenate([[sizes.sum()], np.maximum(sizes.sum() - np.cumsum(sizes), 0.0)])
     error = math.sqrt(problem.dim / n_rows) if n_rows < n_seen else 0.0
-    k = _best_threshold(
-        counts,
-        left,
-        total,
-        prices,
-        sampling_error=error,
-        caution=CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION,
-        digits=digits,
-        pass_price=n_seen * prices.gradient,
+    k, moved = _cheapest(
+        problem.view,
+        members,
+        now,
+        memory.held,
+        unit,
+        (prices.hessian, prices.factor, n_seen * prices.gradient),
+        error,
+        CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION,
+        digits,
+        np.zeros(2 * N_THRESHOLDS),
     )
-    is_to_blame = error == 0.0 and (n_idle >= 4 or (n_idle >= 2 and left[0] > 1e-3 * total))
+    is_to_blame = error == 0.0 and (n_idle >= 4 or (n_idle >= 2 and moved > 1e-3))
     if is_to_blame or not memory.sums.any():  # without a Hessian there is no step
         k = N_THRESHOLDS
     if k == 0:
@@ -254,7 +286,7 @@ def refreshed(
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
     held, sums = memory.held.copy(), memory.sums.copy()
     n_replaced = _replace(problem, members, now, least, held, sums, n_threads, in_short=in_short)
-    return memory._replace(held=held, sums=sums), n_replaced
+    return memory._replace(held=held, sums=sums, is_rough=memory.is_rough or in_short), n_replaced
 
 
 def factor_of(problem: Problem, memory: LazyCurvature, ridge: float, shift: float) -> tuple[Matrix, float]:

@@ -11,8 +11,26 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from finitesum.arrays import Indices, Vector
-from finitesum.growing_sample import FIRST_ROWS, GROWTH, Look, Sample, look_at_more, next_size, permutation, sample_of
-from finitesum.lazy_curvature import CAUTION, LazyCurvature, moved_share, no_curvature, refreshed, sample_curvature
+from finitesum.growing_sample import (
+    FIRST_ROWS,
+    GROWTH,
+    Look,
+    Sample,
+    look_at_more,
+    next_size,
+    others,
+    permutation,
+    sample_of,
+)
+from finitesum.lazy_curvature import (
+    CAUTION,
+    MOST_SHARED,
+    LazyCurvature,
+    moved_share,
+    no_curvature,
+    refreshed,
+    sample_curvature,
+)
 from finitesum.lazy_newton_steps import LazyNewtonState, refactored, stepped, way_of
 from finitesum.measures import surrogate_optimality
 from finitesum.prices import hessian_sample, is_sample_too_small, prices_of
@@ -23,7 +41,7 @@ from finitesum.threads import limited_blas
 #: Newton steps on one sample, at most.
 MOST_STEPS = 25
 
-#: The largest share of all rows that is worth a sample before the last, which is all of them.
+#: The share of all rows that the sample before all of them has, where the first one can be chosen for it.
 LAST_SHARE = 0.36
 
 #: Columns of sparse rows up to which factors are not worth several threads. With dense ones they are not where threads
@@ -43,7 +61,7 @@ DEAR = 4.0
 #: the diagonal.
 LEAST_COLUMNS, LEAST_PIVOT = 32, 1e-2
 
-#: The least of the largest sums, so that single precision has room below it.
+#: The largest sum is between this and its inverse, so that single precision has room.
 LEAST_SUM = 1e-30
 
 
@@ -98,7 +116,8 @@ def state_at(problem: Problem, x: Vector, seen: Look, order: Indices, settings: 
 def one_pass(problem: Problem, state: LazyNewtonState, order: Indices, settings: Settings) -> LazyNewtonState:
     """Return the state after one step over all rows; at first, after the growing samples."""
     order = permutation(order, problem.n_components)
-    one_does = problem.dim <= SMALL if problem.rows.is_sparse() else settings.n_threads > 1
+    dim, is_shared = problem.dim, settings.n_threads > 1
+    one_does = dim <= SMALL if problem.rows.is_sparse() else is_shared and dim <= MOST_SHARED
     with (
         np.errstate(all="ignore"),  # a step that is too long is seen by its slope
         limited_blas(1 if one_does else None),
@@ -119,10 +138,10 @@ def _on_sample(problem: Problem, state: LazyNewtonState, order: Indices, setting
     is_dear = _is_dear(problem, state.curvature.members.size, sample)
     for _ in range(MOST_STEPS):
         decrement = 0.25 * _noise(problem, state, sample)
-        if is_dear and state.factor.size > 0:  # the factor there is tells as much
+        if is_dear and state.factor.size > 0:  # a look at what the old factor says costs less
             if not -(state.gradient @ way_of(problem, state, sample)) > decrement:
                 break
-            if state.remainder > GOOD:
+            if state.remainder > GOOD or state.n_idle > 0:
                 state = state._replace(curvature=_joined(problem, state.curvature, order[: state.n_sampled], settings))
         state = _prepared(problem, state, sample, order, settings)
         way = way_of(problem, state, sample)
@@ -148,9 +167,10 @@ def _noise(problem: Problem, state: LazyNewtonState, sample: Sample) -> float:
 
 
 def first_rows(problem: Problem) -> int:
-    """Return how many rows the first sample has: of few rows in all, so many that a second one is a third of them."""
-    dim = problem.dim
-    return int(min(max(FIRST_ROWS, 8 * dim), max(LAST_SHARE / GROWTH * problem.n_rows, 4 * dim)))
+    """Return how many rows the first sample has: with few columns so many that there is a second one, too; few rows all."""
+    n, dim = problem.n_rows, problem.dim
+    usual = max(FIRST_ROWS, 8 * dim)
+    return n if usual > LAST_SHARE * n else min(usual, max(int(LAST_SHARE / GROWTH * n), 6 * dim))
 
 
 def _grown(
@@ -161,7 +181,8 @@ def _grown(
     n_next = next_size(problem, state.n_sampled, first)
     before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
     curvature, n_known = state.curvature, state.curvature.members.size
-    if n_known == 0 or sample.is_complete(problem) or not _is_dear(problem, n_next - n_known, sample):
+    joins = n_known == 0 or sample.is_complete(problem) or not _is_dear(problem, n_next - n_known, sample)
+    if joins:
         curvature = _joined(problem, curvature, order[:n_next], settings)
     known = Look(state.gradient, state.curvatures, state.squares, state.loss)
     seen = look_at_more(problem, before, sample, state.x, known, doubt=1, n_threads=settings.n_threads)
@@ -179,14 +200,17 @@ def _grown(
         optimality=surrogate_optimality(problem, state.x, seen.gradient),
         n_gradients=state.n_gradients + n_next - state.n_sampled,
     )
+    if not joins and state.factor.size > 0:  # the penalty's share is another
+        state = refactored(problem, state, sample, state.shift)
     return state, sample
 
 
 def _joined(problem: Problem, memory: LazyCurvature, order: Indices, settings: Settings) -> LazyCurvature:
     """Return the memory with the components that join the Hessian's sample."""
-    rows = hessian_sample(problem) if settings.hessian_rows == "auto" else int(settings.hessian_rows)
     if not problem.is_smooth:
         rows = problem.n_rows  # no secants make up for a sample's error
+    else:
+        rows = hessian_sample(problem) if settings.hessian_rows == "auto" else int(settings.hessian_rows)
     return _with_members(problem, memory, order, -(-rows // (problem.batch_size or 1)))
 
 
@@ -215,13 +239,13 @@ def _prepared(
         if settings.hessian_rows == "auto":
             state = _enlarged(problem, state, order, digits, settings)
     in_short = _may_be_rough(problem) and (state.factor.size == 0 or is_well_posed(state))
-    refreshed_state = _refreshed(problem, state, sample, digits, settings, in_short=in_short)
-    if in_short and not is_well_posed(refreshed_state):
+    after = _refreshed(problem, state, sample, digits, settings, in_short=in_short)
+    if after.curvature.is_rough and not is_well_posed(after):
         emptied = no_curvature(problem)
-        memory = state.curvature._replace(held=emptied.held, sums=emptied.sums)
-        again = refreshed_state._replace(curvature=memory, shift=state.shift)
+        memory = after.curvature._replace(held=emptied.held, sums=emptied.sums, is_rough=False)
+        again = after._replace(curvature=memory, factor=np.zeros((0, 0)), shift=state.shift)
         return _refreshed(problem, again, sample, digits, settings, in_short=False)
-    return refreshed_state
+    return after
 
 
 def _refreshed(
@@ -249,16 +273,21 @@ def _refreshed(
 
 
 def _may_be_rough(problem: Problem) -> bool:
-    """Tell whether sums in single precision save something, and cost none of the steps that would end the run."""
-    is_quadratic = problem.loss.jerk_bound() == 0.0
-    return problem.is_smooth and not is_quadratic and not problem.rows.is_sparse() and problem.dim >= LEAST_COLUMNS
+    """Tell whether sums in single precision save something, and cost no step.
+
+    Where the loss has quadratic pieces an exact Hessian makes a step that ends the run.
+    """
+    jerk, steepest = problem.loss.jerk_bound(), problem.loss.curvature_bound()
+    has_pieces = jerk == 0.0 or (jerk == math.inf and steepest < math.inf)
+    return problem.is_smooth and not has_pieces and not problem.rows.is_sparse() and problem.dim >= LEAST_COLUMNS
 
 
 def is_well_posed(state: LazyNewtonState) -> bool:
-    """Tell whether the Hessian is so well conditioned that half the digits do for its sums."""
+    """Tell whether the Hessian is so well conditioned, and so scaled, that half the digits do for its sums."""
     diagonal = np.diagonal(state.curvature.sums) / (state.curvature.share or 1.0)
     pivots = np.diagonal(state.factor) ** 2
-    return bool((pivots > LEAST_PIVOT * diagonal).all() and diagonal.max(initial=0.0) > LEAST_SUM)
+    is_scaled = diagonal.min(initial=0.0) >= 0.0 and LEAST_SUM < diagonal.max(initial=0.0) < 1.0 / LEAST_SUM
+    return bool(is_scaled and (pivots > LEAST_PIVOT * diagonal).all())
 
 
 def _with_members(problem: Problem, memory: LazyCurvature, order: Indices, n_members: int) -> LazyCurvature:
@@ -266,6 +295,6 @@ def _with_members(problem: Problem, memory: LazyCurvature, order: Indices, n_mem
     if n_members >= order.size:
         chosen = np.sort(order)
     else:
-        others = order[~np.isin(order, memory.members)]
-        chosen = np.sort(np.concatenate([memory.members, others[: max(0, n_members - memory.members.size)]]))
+        joining = others(order, memory.members, problem.n_components)[: max(0, n_members - memory.members.size)]
+        chosen = np.sort(np.concatenate([memory.members, joining]))
     return memory._replace(members=chosen, share=sample_of(problem, chosen).share)

@@ -108,7 +108,7 @@ def _moved(
         raised = refactored(problem, state, sample, max(1e-12, 100.0 * state.shift))
         return raised._replace(secants=no_secants(problem.dim), remainder=math.nan, n_idle=state.n_idle + 2, doubt=2)
     doubt = _doubt_after(problem, end)
-    if problem.is_smooth and end.doubt == 2 and doubt < 2:  # what every row's majorant says is worth less than a pass
+    if end.doubt == 2 and _is_worth_another_look(problem, doubt):
         seen = look(problem, sample, end.x, state.curvatures, doubt=doubt, n_threads=n_threads)
         end = end._replace(seen=seen)
         state = state._replace(n_gradients=state.n_gradients + sample.components.size)
@@ -134,6 +134,13 @@ def _moved(
     if end.t > 0.3 and state.shift > 1e-14:
         return refactored(problem, state, sample, 0.1 * state.shift)
     return state
+
+
+def _is_worth_another_look(problem: Problem, doubt: int) -> bool:
+    """Tell whether curvatures that are doubted less, where all were majorants, are others, and worth a pass."""
+    has_majorant = math.isfinite(problem.loss.curvature_bound())
+    differs = doubt == 0 or (doubt == 1 and problem.loss.target_kind() == "sign")
+    return problem.is_smooth and has_majorant and differs
 
 
 def _doubt_after(problem: Problem, end: _End) -> int:

@@ -32,8 +32,8 @@ class Prices(NamedTuple):
 ROWS_SEEN, ROWS_TOGETHER = 4096, 256
 
 #: A Hessian's sample is to meet at least so many entries of a column; where it would not for more than such a share of the
-#: columns, all rows are taken.
-ENTRIES_WANTED, MOST_RARE = 50.0, 0.05
+#: columns, all rows are taken, unless they cost so many times as much.
+ENTRIES_WANTED, MOST_RARE, WORTH_A_RISK = 50.0, 0.05, 1.5
 
 #: The prices of the problems that are in use, and the samples of their Hessians.
 _KNOWN: WeakKeyDictionary[Problem, Prices] = WeakKeyDictionary()
@@ -66,23 +66,24 @@ def hessian_sample(problem: Problem) -> int:
     Where the rows turn out not to be alike, `is_sample_too_small` tells; where many columns have few entries, rows are not.
     """
     if problem not in _SAMPLES:
-        best = _cheapest_sample(problem.n_rows, problem.dim, prices_of(problem))
-        if best < problem.n_rows and _has_rare_columns(problem, best):
-            best = problem.n_rows
+        n, prices = problem.n_rows, prices_of(problem)
+        best, saved = _cheapest_sample(n, problem.dim, prices)
+        if best < n and saved < WORTH_A_RISK and _has_rare_columns(problem, best):
+            best = n
         _SAMPLES[problem] = best
     return _SAMPLES[problem]
 
 
-def _cheapest_sample(n: int, dim: int, prices: Prices) -> int:
-    """Return how many rows cost least where rows are alike."""
+def _cheapest_sample(n: int, dim: int, prices: Prices) -> tuple[int, float]:
+    """Return how many rows cost least where rows are alike, and how many times as much all rows cost."""
     everything = n * (2.5 * prices.hessian + 9.0 * prices.gradient)
     sizes = dim * 2.0 ** np.arange(3, 12, 0.5)
     sizes = sizes[sizes < 0.7 * n]
     passes = 3.0 + DIGITS / np.log10(np.sqrt(sizes / dim))
     costs = 3.0 * sizes * prices.hessian + n * prices.gradient * passes
     if costs.size == 0 or costs.min() >= everything:
-        return n
-    return int(sizes[costs.argmin()])
+        return n, 1.0
+    return int(sizes[costs.argmin()]), everything / float(costs.min())
 
 
 def _has_rare_columns(problem: Problem, n_sampled: int) -> bool:

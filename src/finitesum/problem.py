@@ -176,7 +176,7 @@ class Problem:
         """Whether the coefficients are confined to a set."""
         return not isinstance(self.constraint, Unconstrained)
 
-    @property
+    @cached_property
     def is_smooth(self) -> bool:
         """Whether F is differentiable and nothing confines it."""
         return self.penalty.lasso() == 0.0 and self.loss.is_smooth() and not self.is_constrained
@@ -192,6 +192,11 @@ class Problem:
         if not isinstance(batch_size, Real) or not 1 <= batch_size < math.inf or int(batch_size) != batch_size:
             raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size!r}.")
         return replace(self, batch_size=min(int(batch_size), self.n_rows))
+
+    @cached_property
+    def component_weights(self) -> Vector:
+        """The sum of the weights of each component's rows."""
+        return np.add.reduceat(self.weights, np.arange(0, self.n_rows, self.batch_size or 1))
 
     @cached_property
     def view(self) -> LinearSum:

@@ -11,6 +11,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,10 +38,12 @@ def no_secants(dim: int) -> Secants:
 def with_pair(secants: Secants, step: Vector, change: Vector) -> Secants:
     """Return the pairs with one more, unless it shows no curvature (rounding errors)."""
     curvature = step @ change
-    if not curvature > 1e-14 * np.linalg.norm(step) * np.linalg.norm(change):
+    if not curvature > 1e-14 * math.sqrt(step @ step) * math.sqrt(change @ change):
         return secants
     first = max(0, secants.steps.shape[0] + 1 - MEMORY)
-    return Secants(np.vstack([secants.steps[first:], step]), np.vstack([secants.changes[first:], change]))
+    return Secants(
+        np.concatenate([secants.steps[first:], step[None]]), np.concatenate([secants.changes[first:], change[None]])
+    )
 
 
 def solve(secants: Secants, precondition: Callable[[Vector], Vector], right: Vector) -> Vector:

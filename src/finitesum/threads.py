@@ -43,7 +43,12 @@ class _Blas:
         """Ask for so many threads."""
         with self._lock:
             self._asked.append(n_threads)
-            limit = _blas_libraries().limit(limits=min(self._asked))
+            wanted = min(self._asked)
+            if self._first is None and all(
+                library.num_threads == wanted for library in _blas_libraries().lib_controllers
+            ):
+                return
+            limit = _blas_libraries().limit(limits=wanted)
             self._first = self._first or limit
 
     def leave(self, n_threads: int) -> None:
@@ -51,9 +56,11 @@ class _Blas:
         with self._lock:
             if n_threads in self._asked:  # not in a child made by a fork in between
                 self._asked.remove(n_threads)
+            if self._first is None:
+                return
             if self._asked:
                 _blas_libraries().limit(limits=min(self._asked))
-            elif self._first is not None:
+            else:
                 self._first.restore_original_limits()
                 self._first = None
 

@@ -89,7 +89,7 @@ def lazy_newton(F, loss, x, n_passes, prices, target=1e-10):
         looked = 2 if t < 1 else doubt
         n_idle = n_idle + (2 if remainder > 0.9 or t < 0.3 else 1) if remainder > 0.5 or t < 0.3 else 0
         doubt = 2 if t < 0.5 or remainder > 0.9 else int(remainder > 0.3)
-        h = curvatures(F, loss, x, min(looked, doubt) if looked == 2 else looked)
+        h = curvatures(F, loss, x, doubt if looked == 2 else looked)
         yield x, n_refreshed
 
 

@@ -16,17 +16,18 @@ A step is x+ = x - t B g(x), with B the BFGS inverse of P^-1 and the last pairs 
    The first pass over all rows so starts from a point that is right to the sample's accuracy, for a third of a pass.
 2. *Doubtful curvatures.* While a step leaves more than 0.3 of the gradient (in the norm of P^-1), rows on the wrong side of
    the margin take the curvature of the loss's majorant: there the second derivative grows along the way, and trusting it
-   overshoots. While steps overshoot all the same, every row does; a pass looks again once a step was good.
+   overshoots. While steps overshoot all the same, every row does, until a pass looks again after a step that did not.
 3. *Acceptance.* t = 1 is taken when F does not rise at its end along the way (which bounds F, because it is convex), or the
    gradient shrank. Else t is searched on the row predictions, which are linear in t, to a slope between -1/2 and 0 of
    the first; likewise when the slope fell by less than a third: then t > 1. So F falls with every step.
 4. *Conditioning.* Where the factor fails or steps are cut to a hundredth, H is singular to rounding errors: its diagonal is
    raised in proportion, and lowered again when steps are taken.
 
-With many columns the sample of H is a part of the rows (`finitesum.prices.hessian_sample`), and the secants make up for its
-error. Hessians of dense rows are summed in single precision where their pivots show that it does. l1 penalties and
-constraints take the minimiser of the model with its r (`finitesum.quadratics`), without secants. The state's optimality is
-exact. Memory: 8 bytes a row, 2 d^2 + 40 d numbers, and 2 d^2 for each thread that sums dense rows; n_threads share them.
+With many columns the sample of H is a part of the rows (`finitesum.prices.hessian_sample`; not where it would meet sparse
+columns too seldom), and the secants make up for its error; rows that join F's sample wait where their Hessians are dear.
+Those of dense rows are summed in single precision where their pivots show that it does. l1 penalties and constraints take
+the minimiser of the model with its r (`finitesum.quadratics`), without secants. The state's optimality is exact. Memory:
+8 bytes a row, 2 d^2 + 40 d numbers, and 2 d^2 for each thread that sums dense rows; n_threads share the rows.
 
 References
 ----------
@@ -62,8 +63,8 @@ class LazyNewton(SampledNewton):
     hessian_rows : int >= 1 or "auto"
         Rows that the Hessian is summed over; "auto" weighs what they cost against the passes they save.
     first_rows : int >= 1 or "auto"
-        Rows of the first sample; n leaves sampling out. "auto" is the least of max(2000, 8 d) and
-        max(0.09 n, 4 d).
+        Rows of the first sample; n leaves sampling out. "auto" is max(2000, 8 d), or max(0.09 n, 6 d)
+        where that is less; all rows where they are not some three times as many.
     n_threads : int >= 1
         Threads that share a pass. The result depends on their number by rounding errors.
 
