@@ -44,17 +44,17 @@ GENERATED = ("dense-100000x500", "dense-1000000x18")
 BOUNDS = """\
 What bounds the ratios:
 
-- *Small sparse sets* (a9a to phishing): a run is 5 to 10 gradient passes and 1 to 5 Hessians, a Hessian pass costing 2 to 6
+- *Small sparse sets* (a9a to phishing): a run is 4 to 10 gradient passes and 1 to 4 Hessians, a Hessian pass costing 2 to 6
   gradient passes. Neither can be left out: with fewer Hessians more passes are needed, and the other way round. On
-  phishing and mushrooms, where a pass is half a millisecond and less, some fifty calls from Python count as well.
+  phishing and mushrooms, where a pass is half a millisecond and less, some third of a run is Python between kernels.
 - *Wide text* (rcv1, news20): epochs of dual coordinate ascent, as in snapml and liblinear, which leave about 0.3 of the
   gradient each. An epoch reads the data twice, at 1 to 2 nanoseconds an entry for each time.
 - *Dense, 100,000 x 500*: independent standard normal columns. There a quasi-Newton method without a Hessian converges as
-  fast as one with a sampled Hessian, whose error is sqrt(d / rows); a pass is bounded by the memory's bandwidth.
+  fast as one with a sampled Hessian, whose error is sqrt(d / rows); a pass is bounded by the memory's bandwidth, and
+  Hessians of 11,000 to 45,000 rows cost the same within a tenth.
 - *Two threads*: the two cores share the memory's bandwidth, and what takes a millisecond is not shared out: nothing on the
-  small sets, nor the epochs on text, whose rows depend on each other. mnist was not measured on two threads, and its rows
-  for one are from before passes ran in blocks. covtype's rows are against scikit-learn and glum, the fastest of all in a
-  run before."""
+  small sets, nor the epochs on text, whose rows depend on each other. covtype's rows are against scikit-learn and glum,
+  mnist's against cyanure and glum, the fastest of all in a run before."""
 
 
 class Task(NamedTuple):

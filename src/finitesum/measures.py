@@ -151,4 +151,4 @@ def surrogate_optimality(problem: Problem, x: Vector, gradient: Vector) -> float
     if problem.is_constrained or problem.penalty.lasso() > 0.0:
         mapping = x - prox_step(problem, x, gradient, 1.0)
     with np.errstate(over="ignore"):
-        return float(np.linalg.norm(mapping))
+        return math.sqrt(mapping @ mapping)

@@ -29,11 +29,11 @@ class Prices(NamedTuple):
 
 
 #: Columns of sparse data are looked at in so many rows, in runs of so many.
-ROWS_SEEN, ROWS_TOGETHER = 4096, 256
+ROWS_SEEN, ROWS_TOGETHER = 2048, 128
 
 #: A Hessian's sample is to meet at least so many entries of a column; where it would not for more than such a share of the
 #: columns, all rows are taken, unless they cost so many times as much.
-ENTRIES_WANTED, MOST_RARE, WORTH_A_RISK = 50.0, 0.05, 1.5
+ENTRIES_WANTED, MOST_RARE, WORTH_A_RISK = 100.0, 0.08, 1.5
 
 #: The prices of the problems that are in use, and the samples of their Hessians.
 _KNOWN: WeakKeyDictionary[Problem, Prices] = WeakKeyDictionary()
