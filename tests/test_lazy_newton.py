@@ -1,5 +1,7 @@
 """Lazy Newton: its oracle step by step, what it promises of any problem, its choices, and `auto`."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -241,11 +243,26 @@ def test_rough_sums_are_made_again_once_the_penalty_no_longer_hides_that_columns
     method, order = LazyNewton(first_rows=600), np.arange(600)
     state = method.run_pass(strong, method.init(strong, np.zeros(40)), order)
     state = method.run_pass(strong, state, order)
-    assert state.curvature.is_rough
+    assert state.curvature.rough.any()
     state = method.run_pass(weak, refactored(weak, state, sample_of(weak, order), 0.0), order)
-    assert not state.curvature.is_rough
+    assert not state.curvature.rough.any()
     exact = (X.T * (weak.weights * state.curvature.held)) @ X
     np.testing.assert_allclose(np.tril(state.curvature.sums), np.tril(exact), rtol=0, atol=1e-14 * np.abs(exact).max())
+
+
+def test_rough_sums_are_made_again_once_the_curvature_has_fallen_far_below_what_it_was():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4_000, 40))
+    problem = Problem.linear(X, np.sign(X[:, 0]), alpha=1e-9, batch_size=1)
+    method, order = LazyNewton(first_rows=4_000), np.arange(4_000)
+    state = method.init(problem, np.zeros(40))
+    roughest, least = np.zeros(40), math.inf
+    for _ in range(40):
+        state = method.run_pass(problem, state, order)
+        roughest, least = np.maximum(roughest, state.curvature.rough), min(least, state.curvature.sums[0, 0])
+        exact = (X.T * (problem.weights * state.curvature.held)) @ X
+        np.testing.assert_allclose(np.diagonal(state.curvature.sums), np.diagonal(exact), rtol=5e-3)
+    assert least < 1e-4 * roughest[0]  # the classes are separated
 
 
 def test_a_pass_looks_again_only_where_it_would_see_something_else():

@@ -55,13 +55,14 @@ class LazyCurvature(NamedTuple):
     sums: Matrix  # (d, d)  A, its lower triangle
     members: Indices  # the components of the sample, increasing
     share: float  # sum of p_i over the sample
-    is_rough: bool = False  # whether rows were summed in single precision
+    rough: Vector  # (d,)  the largest diagonal of A since rows were summed in single precision, 0 where none were
 
 
 def no_curvature(problem: Problem) -> LazyCurvature:
     """Return the memory of an empty sample."""
     n, dim = problem.n_rows, problem.dim
-    return LazyCurvature(np.zeros(n, dtype=np.float32), np.zeros((dim, dim)), np.zeros(0, dtype=np.int64), 0.0)
+    nobody = np.zeros(0, dtype=np.int64)
+    return LazyCurvature(np.zeros(n, dtype=np.float32), np.zeros((dim, dim)), nobody, 0.0, np.zeros(dim))
 
 
 @kernel_part
@@ -286,7 +287,10 @@ def refreshed(
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
     held, sums = memory.held.copy(), memory.sums.copy()
     n_replaced = _replace(problem, members, now, least, held, sums, n_threads, in_short=in_short)
-    return memory._replace(held=held, sums=sums, is_rough=memory.is_rough or in_short), n_replaced
+    rough = memory.rough
+    if in_short:
+        rough = np.maximum(rough, np.maximum(np.diagonal(memory.sums), np.diagonal(sums)))
+    return memory._replace(held=held, sums=sums, rough=rough), n_replaced
 
 
 def factor_of(problem: Problem, memory: LazyCurvature, ridge: float, shift: float) -> tuple[Matrix, float]:

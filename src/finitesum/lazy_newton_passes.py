@@ -61,6 +61,9 @@ DEAR = 4.0
 #: the diagonal.
 LEAST_COLUMNS, LEAST_PIVOT = 32, 1e-2
 
+#: The share of what a Hessian's diagonal was, for pivots below which what was summed in single precision is summed again.
+MOST_FALLEN = 1e-4
+
 #: The largest sum is between this and its inverse, so that single precision has room.
 LEAST_SUM = 1e-30
 
@@ -240,9 +243,9 @@ def _prepared(
             state = _enlarged(problem, state, order, digits, settings)
     in_short = _may_be_rough(problem) and (state.factor.size == 0 or is_well_posed(state))
     after = _refreshed(problem, state, sample, digits, settings, in_short=in_short)
-    if after.curvature.is_rough and not is_well_posed(after):
+    if after.curvature.rough.any() and not is_well_posed(after):
         emptied = no_curvature(problem)
-        memory = after.curvature._replace(held=emptied.held, sums=emptied.sums, is_rough=False)
+        memory = after.curvature._replace(held=emptied.held, sums=emptied.sums, rough=emptied.rough)
         again = after._replace(curvature=memory, factor=np.zeros((0, 0)), shift=state.shift)
         return _refreshed(problem, again, sample, digits, settings, in_short=False)
     return after
@@ -283,11 +286,16 @@ def _may_be_rough(problem: Problem) -> bool:
 
 
 def is_well_posed(state: LazyNewtonState) -> bool:
-    """Tell whether the Hessian is so well conditioned, and so scaled, that half the digits do for its sums."""
-    diagonal = np.diagonal(state.curvature.sums) / (state.curvature.share or 1.0)
+    """Tell whether half the digits do for the Hessian's sums, by its pivots, its scale, and what it was before.
+
+    An error of the sums stays what it was while the curvature falls, and a raised diagonal hides it.
+    """
+    memory = state.curvature
+    diagonal, before = (of / (memory.share or 1.0) for of in (np.diagonal(memory.sums), memory.rough))
     pivots = np.diagonal(state.factor) ** 2
     is_scaled = diagonal.min(initial=0.0) >= 0.0 and LEAST_SUM < diagonal.max(initial=0.0) < 1.0 / LEAST_SUM
-    return bool(is_scaled and (pivots > LEAST_PIVOT * diagonal).all())
+    least = np.maximum(LEAST_PIVOT * diagonal, MOST_FALLEN * before)
+    return bool(is_scaled and state.shift < 0.01 * LEAST_PIVOT and (pivots > least).all())
 
 
 def _with_members(problem: Problem, memory: LazyCurvature, order: Indices, n_members: int) -> LazyCurvature:

@@ -196,7 +196,9 @@ class Problem:
     @cached_property
     def component_weights(self) -> Vector:
         """The sum of the weights of each component's rows."""
-        return np.add.reduceat(self.weights, np.arange(0, self.n_rows, self.batch_size or 1))
+        if (self.batch_size or 1) == 1:
+            return self.weights
+        return np.add.reduceat(self.weights, np.arange(0, self.n_rows, self.batch_size))
 
     @cached_property
     def view(self) -> LinearSum:

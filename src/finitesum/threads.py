@@ -43,24 +43,24 @@ class _Blas:
         """Ask for so many threads."""
         with self._lock:
             self._asked.append(n_threads)
-            wanted = min(self._asked)
-            if self._first is None and all(
-                library.num_threads == wanted for library in _blas_libraries().lib_controllers
-            ):
-                return
-            limit = _blas_libraries().limit(limits=wanted)
-            self._first = self._first or limit
+            self._grant()
+
+    def _grant(self) -> None:
+        """Set the least number that is asked for, unless it is the number there is."""
+        wanted = min(self._asked)
+        if self._first is None and all(library.num_threads == wanted for library in _blas_libraries().lib_controllers):
+            return
+        limit = _blas_libraries().limit(limits=wanted)
+        self._first = self._first or limit
 
     def leave(self, n_threads: int) -> None:
         """Take back one such wish."""
         with self._lock:
             if n_threads in self._asked:  # not in a child made by a fork in between
                 self._asked.remove(n_threads)
-            if self._first is None:
-                return
             if self._asked:
-                _blas_libraries().limit(limits=min(self._asked))
-            else:
+                self._grant()
+            elif self._first is not None:
                 self._first.restore_original_limits()
                 self._first = None
 
