@@ -20,8 +20,8 @@ import numpy as np
 
 from finitesum import METHODS, Problem
 from finitesum.datasets import load_dataset
-from finitesum.measures import evaluate
-from finitesum.sampling import order_of_pass
+from finitesum.evaluation.optimality import evaluate
+from finitesum.running.sampling import order_of_pass
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from finitesum import Problem, minimize
-from finitesum.measures import evaluate
+from finitesum.evaluation.optimality import evaluate
 
 LOSSES = ("logistic", "squared", "squared-hinge", "huber", "poisson", "smoothed-hinge")
 SHARES = (0.5, 0.15, 0.1, 0.1, 0.1, 0.05)

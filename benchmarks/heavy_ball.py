@@ -25,12 +25,12 @@ import numpy as np
 from finitesum import METHODS, Problem
 from finitesum.constraints import L1Ball
 from finitesum.datasets import load_dataset
+from finitesum.methods.projected.passes import advanced
+from finitesum.methods.subproblems.hinge_lp import reference_optimum
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS, SETS, hinge_problem, objective, values
 from finitesum.papers.adahb.hinge import minimum as find_minimum
-from finitesum.projected_runs import advanced
-from finitesum.reference_optimum import reference_optimum
-from finitesum.sampling import order_of_pass
+from finitesum.running.sampling import order_of_pass
 
 RESULTS = Path(__file__).parent / "results"
 N_SEEDS = 5

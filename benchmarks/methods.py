@@ -31,9 +31,9 @@ import numpy as np
 
 from finitesum import METHODS, Problem, minimize
 from finitesum.datasets import load_dataset
-from finitesum.driver import Result, StopReason
-from finitesum.smoothness import full_smoothness
-from finitesum.surrogate import rebuilt
+from finitesum.evaluation.smoothness import full_smoothness
+from finitesum.methods.curvature.taylor_model import rebuilt
+from finitesum.running.driver import Result, StopReason
 
 RESULTS = Path(__file__).parent / "results"
 TABLE, REPORT = RESULTS / "methods.csv", RESULTS / "methods.md"

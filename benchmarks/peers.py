@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 
 from finitesum import Problem, minimize
 from finitesum.datasets import load
-from finitesum.measures import evaluate
+from finitesum.evaluation.optimality import evaluate
 
 LEVELS = (1e-4, 1e-6, 1e-8, 1e-10)
 FILES = ("a9a", "w8a", "mushrooms", "ijcnn1", "phishing", "covtype.binary.scale", "rcv1.subset", "news20", "mnist")

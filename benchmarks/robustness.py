@@ -23,10 +23,10 @@ import numpy as np
 from finitesum import Problem
 from finitesum.constraints import L1Ball
 from finitesum.datasets import load_dataset
-from finitesum.measures import evaluate
+from finitesum.evaluation.optimality import evaluate
 from finitesum.methods import METHODS
-from finitesum.sampling import order_of_pass
-from finitesum.surrogate import full_hessian, full_surrogate
+from finitesum.methods.curvature.taylor_model import full_hessian, full_surrogate
+from finitesum.running.sampling import order_of_pass
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from contracts.synthetic import RECIPES, generated

@@ -27,7 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from finitesum import Problem
 from finitesum.datasets import load, make_logistic
 from finitesum.methods import ACIAG, CIAG, SAGA
-from finitesum.sampling import order_of_pass
+from finitesum.running.sampling import order_of_pass
 
 PASSES = 10
 

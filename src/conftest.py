@@ -2,6 +2,6 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("optax") else ["finitesum/jax.py"]
+collect_ignore = [] if find_spec("optax") else ["finitesum/optax"]
 if not find_spec("torch"):
     collect_ignore += ["finitesum/torch", "finitesum/papers/networks"]

@@ -1,6 +1,6 @@
 """The directive ``beside``: equations on the left, the lines of the library that compute them on the right.
 
-:::{beside} finitesum.methods.ciag:_visits
+:::{beside} finitesum.methods.curvature.ciag:_visits
 :from: for component in order
 :to: n_visits += 1
 

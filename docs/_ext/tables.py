@@ -10,7 +10,7 @@ from finitesum.papers.references import recorded
 TREATS = {
     "l1": "l1 penalties",
     "constraint": "constraints",
-    "kinks": "losses with kinks",
+    "nonsmooth": "losses with kinks",
     "callables": "callables that give subgradients",
     "components": "components given as functions",
 }

@@ -8,7 +8,7 @@ import numpy as np
 
 from finitesum import Problem, minimize
 from finitesum.constraints import Constraint
-from finitesum.jit import compilable
+from finitesum.core.jit import compilable
 
 
 @compilable

@@ -9,8 +9,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum import Problem, minimize
-from finitesum.arrays import Vector
-from finitesum.measures import evaluate
+from finitesum.core.arrays import Vector
+from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.base import Card
 
 

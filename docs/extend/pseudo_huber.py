@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum import Problem, minimize
-from finitesum.jit import compilable
+from finitesum.core.jit import compilable
 
 
 @compilable
@@ -38,7 +38,7 @@ class PseudoHuber(NamedTuple):
     def curvature_bound(self) -> float:
         return self.scale
 
-    def jerk_bound(self) -> float:
+    def d2_lipschitz(self) -> float:
         return self.scale * 48.0 / (25.0 * math.sqrt(5.0))  # of 3 u / (1 + u^2)^(5/2), at u = 1/2
 
     def target_kind(self) -> str:

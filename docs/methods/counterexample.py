@@ -3,8 +3,8 @@
 import numpy as np
 
 from finitesum import minimize
-from finitesum.components import SubgradientProblem
 from finitesum.constraints import L1Ball
+from finitesum.problems.callables import SubgradientProblem
 
 g = np.array([1.0, 0.9])  # the minimum is -1, at (-1, 0)
 problem = SubgradientProblem(2, lambda w: float(g @ w), lambda w: g, constraint=L1Ball(1.0))

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from finitesum.components import Component
-    from finitesum.driver import Result, StopReason, minimize
     from finitesum.estimators import (
         HuberRegressor,
         LinearClassifier,
@@ -24,14 +22,16 @@ if TYPE_CHECKING:
         Ridge,
         logistic_path,
     )
-    from finitesum.finite_sum import FiniteSum
     from finitesum.methods import METHODS
-    from finitesum.multinomial import MultinomialProblem
-    from finitesum.problem import Problem
+    from finitesum.problems.callables import Component
+    from finitesum.problems.finite_sum import FiniteSum
+    from finitesum.problems.linear import Problem
+    from finitesum.problems.multinomial import MultinomialProblem
+    from finitesum.running.driver import Result, StopReason, minimize
 
 _HOMES = {
-    "Component": "finitesum.components",
-    "FiniteSum": "finitesum.finite_sum",
+    "Component": "finitesum.problems.callables",
+    "FiniteSum": "finitesum.problems.finite_sum",
     "HuberRegressor": "finitesum.estimators",
     "LinearClassifier": "finitesum.estimators",
     "LinearRegressor": "finitesum.estimators",
@@ -39,14 +39,14 @@ _HOMES = {
     "LogisticRegression": "finitesum.estimators",
     "LogisticRegressionCV": "finitesum.estimators",
     "METHODS": "finitesum.methods",
-    "MultinomialProblem": "finitesum.multinomial",
+    "MultinomialProblem": "finitesum.problems.multinomial",
     "PoissonRegressor": "finitesum.estimators",
-    "Problem": "finitesum.problem",
-    "Result": "finitesum.driver",
+    "Problem": "finitesum.problems.linear",
+    "Result": "finitesum.running.driver",
     "Ridge": "finitesum.estimators",
-    "StopReason": "finitesum.driver",
+    "StopReason": "finitesum.running.driver",
     "logistic_path": "finitesum.estimators",
-    "minimize": "finitesum.driver",
+    "minimize": "finitesum.running.driver",
 }
 
 __all__ = [

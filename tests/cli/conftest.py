@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from finitesum.cli import main
+from finitesum.core.jit import cache_folder
 from finitesum.datasets import make_logistic
-from finitesum.jit import cache_folder
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from finitesum import Problem, minimize
-from finitesum.checkpoint import load as load_checkpoint
 from finitesum.datasets import load
-from finitesum.model import load_model
+from finitesum.estimators.model import load_model
+from finitesum.running.checkpoint import load as load_checkpoint
 
 
 def reference(path, **options):

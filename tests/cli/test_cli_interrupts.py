@@ -11,7 +11,7 @@ import pytest
 
 from finitesum import Problem, minimize
 from finitesum.datasets import load, make_logistic
-from finitesum.model import load_model
+from finitesum.estimators.model import load_model
 
 #: A fit of many passes that writes a checkpoint after each.
 SLOW = ("--solver", "fg", "--alpha", "2e-4", "--no-intercept", "--tol", "1e-9", "--max-iter", "9000", "-q")
@@ -116,7 +116,7 @@ def test_an_interrupt_without_a_folder_saves_nothing(run, slow_svm, tmp_path, mo
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("finitesum.driver.minimize", interrupted)
+    monkeypatch.setattr("finitesum.running.driver.minimize", interrupted)
     result = run("fit", slow_svm)
     assert result.exit_code == 130
     assert "nothing was saved, because no --out was given" in result.stderr

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finitesum.datasets import load
-from finitesum.model import LinearModel, load_model
+from finitesum.estimators.model import LinearModel, load_model
 
 
 @pytest.fixture

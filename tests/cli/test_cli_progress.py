@@ -10,7 +10,7 @@ import pytest
 
 from finitesum.cli import console as console_module
 from finitesum.cli.console import Console, plain, to_json
-from finitesum.observers import Lines, PassReport, _Bar, progress
+from finitesum.running.observers import Lines, PassReport, _Bar, progress
 
 REPORT = PassReport(3.0, 10.0, 1e-3, 1.0, 1e-6, 0.5)
 

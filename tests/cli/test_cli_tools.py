@@ -12,9 +12,9 @@ import scipy.sparse as sp
 
 from finitesum import METHODS, Problem, minimize
 from finitesum.cli import warmup as warmup_module
+from finitesum.core.jit import COMPILED, Kernel
+from finitesum.core.kernel_cache import prune
 from finitesum.datasets import list_datasets
-from finitesum.jit import COMPILED, Kernel
-from finitesum.kernel_folders import prune
 
 
 def test_methods(run):
@@ -35,7 +35,7 @@ def test_warmup(run, monkeypatch, tmp_path):
     folder = tmp_path / "kernels" / ("0" * 16)
     folder.mkdir(parents=True)
     (folder / "kept.nbc").write_bytes(b"x" * 10)
-    monkeypatch.setattr("finitesum.jit.cache_folder", lambda: folder)
+    monkeypatch.setattr("finitesum.core.jit.cache_folder", lambda: folder)
     result = run("warmup", "--loss", "logistic", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
@@ -117,12 +117,12 @@ def test_doctor(run):
 def test_doctor_finds_what_is_broken(run, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FINITESUM_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("finitesum.jit.cache_folder", lambda: None)
+    monkeypatch.setattr("finitesum.core.jit.cache_folder", lambda: None)
 
     def broken(*args, **options):
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr("finitesum.driver.minimize", broken)
+    monkeypatch.setattr("finitesum.running.driver.minimize", broken)
     result = run("doctor")
     assert result.exit_code == 1
     for what in (

@@ -6,7 +6,7 @@ from oracles import projections
 from oracles.sums import Sum
 
 from finitesum.constraints import Box, L1Ball, L2Ball
-from finitesum.problem import Problem
+from finitesum.problems.linear import Problem
 
 #: Sets by name: the library's, and the projection in plain NumPy, in a metric.
 CONSTRAINTS = {

@@ -7,10 +7,10 @@ import pytest
 from contracts.problems import make_pair
 
 from finitesum import METHODS, FiniteSum, minimize
-from finitesum.checkpoint import flatten, unflatten
+from finitesum.evaluation.smoothness import full_smoothness
 from finitesum.methods.base import state_type_of
-from finitesum.sampling import order_of_pass
-from finitesum.smoothness import full_smoothness
+from finitesum.running.checkpoint import flatten, unflatten
+from finitesum.running.sampling import order_of_pass
 
 #: Options with which both forms run one recursion: a row a method, or several.
 ROWS = {

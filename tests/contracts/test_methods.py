@@ -9,9 +9,9 @@ from oracles import heavy_ball, iqn, newton_type, svrg, svrg2
 from oracles import methods as oracles
 
 from finitesum import METHODS, Problem, minimize
-from finitesum.checkpoint import flatten, unflatten
-from finitesum.measures import evaluate
-from finitesum.sampling import order_of_pass
+from finitesum.evaluation.optimality import evaluate
+from finitesum.running.checkpoint import flatten, unflatten
+from finitesum.running.sampling import order_of_pass
 
 
 def projected(recursion):
@@ -82,7 +82,7 @@ ORACLES = {
 }
 
 #: Methods whose iterates amplify rounding errors where a constraint acts: how far they may be from their oracle.
-CLOSE = dict.fromkeys(sorted(name for name, cls in METHODS.items() if "kinks" in cls.handles), 1e-9)
+CLOSE = dict.fromkeys(sorted(name for name, cls in METHODS.items() if "nonsmooth" in cls.handles), 1e-9)
 
 #: Component gradients and Hessians that k passes over m components cost.
 COUNTS = {
@@ -122,7 +122,7 @@ def refused(name, setting):
     asked = {
         "constraint": ("constraint" in setting, "a constraint"),
         "l1": (setting.get("l1_ratio", 0.0) > 0.0, "an l1 penalty"),
-        "kinks": (setting.get("loss") == "hinge", "the kinks of Hinge"),
+        "nonsmooth": (setting.get("loss") == "hinge", "the kinks of Hinge"),
     }
     return next((what for key, (is_so, what) in asked.items() if is_so and key not in METHODS[name].handles), "")
 

@@ -8,11 +8,11 @@ pytest.importorskip("torch.optim")
 
 import torch
 
-from finitesum.checkpoint import CheckpointError
 from finitesum.papers.networks import training
 from finitesum.papers.networks.methods import METHODS
 from finitesum.papers.networks.settings import Training
 from finitesum.papers.networks.training import Run, images_for, train
+from finitesum.running.checkpoint import CheckpointError
 
 TRAINING = Training("made", epochs=3, batch_size=16, bn_momentum=0.1)
 CPU = torch.device("cpu")

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from finitesum.cli import main
-from finitesum.jit import cache_folder
+from finitesum.core.jit import cache_folder
 from finitesum.papers import registry
 from finitesum.papers.drawing import Line, Panel, panels_figure
 from finitesum.papers.experiment import Drawing, Experiment, Finding, Outcome, Table, Unit, Value, Verdict

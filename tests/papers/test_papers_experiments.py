@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from finitesum import Problem
+from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods import AFG, CIAG, FG
 from finitesum.papers import which_method
 from finitesum.papers.adahb import fig1 as hinge_figure
@@ -16,7 +17,6 @@ from finitesum.papers.adahb import fig6, networks
 from finitesum.papers.ciag import fig1, phases, real_data, table2
 from finitesum.papers.experiment import Context
 from finitesum.papers.runs import Trial, as_run, find_minimum, follow, gap_curve, run_trial
-from finitesum.smoothness import momentum_limit
 
 
 def test_psg_on_harveys_function_has_its_closed_form():

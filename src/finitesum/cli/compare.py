@@ -27,8 +27,8 @@ from finitesum.cli.options import (
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
-    from finitesum.problem import Problem
-    from finitesum.report import Comparison, Outcome
+    from finitesum.problems.linear import Problem
+    from finitesum.reporting.report import Comparison, Outcome
 
 
 @click.command(short_help="Run several methods on DATA and write a report.")
@@ -70,14 +70,14 @@ def compare(
     source, asked, run = DataSettings.take(options), ProblemSettings.take(options), RunSettings.take(options)
     names = _methods(solvers)
     require_sampling(run)
-    from finitesum.threads import limited_blas
+    from finitesum.core.threads import limited_blas
 
     with limited_blas(threads):
         data = read_data(source, console, task=task_of(asked))
         problem, _ = make_problem(asked, data)
         comparison = run_comparison(data, problem, asked, run, names, console)
 
-    from finitesum.report import write_report
+    from finitesum.reporting.report import write_report
 
     page = write_report(out, [comparison], title=f"{data.name}: {comparison.title}")
     rows = [outcome.row() for outcome in comparison.outcomes]
@@ -115,7 +115,7 @@ def run_comparison(
     console: Console,
 ) -> Comparison:
     """Return what methods did on a problem; each is told on stderr when it is done."""
-    from finitesum import report
+    from finitesum.reporting import report
 
     if run.batch_size is not None:
         problem = problem.batched(run.batch_size)

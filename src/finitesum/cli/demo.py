@@ -16,8 +16,8 @@ from finitesum.cli.options import DEMO_SOLVER, USUAL_SOLVERS, ProblemSettings, R
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
-    from finitesum.problem import Problem
-    from finitesum.report import Comparison, Outcome
+    from finitesum.problems.linear import Problem
+    from finitesum.reporting.report import Comparison, Outcome
 
 #: How far the optimum may lie from scikit-learn's.
 AGREEMENT = 1e-8
@@ -47,7 +47,7 @@ def demo(ctx: click.Context, /, *, console: Console, out: Path) -> None:
         rows.append(row)
         lines.append(_line(data, row))
 
-    from finitesum.report import write_report
+    from finitesum.reporting.report import write_report
 
     page = write_report(out, sections, title="finitesum: a demonstration", intro=_INTRO)
     seconds = time.perf_counter() - started
@@ -111,7 +111,7 @@ def newton_cholesky(problem: Problem, data: Dataset) -> Any:
 
 
 def _differences(problem: Problem, outcome: Outcome, reference: Any) -> dict[str, Any]:
-    from finitesum.measures import evaluate
+    from finitesum.evaluation.optimality import evaluate
 
     if outcome.x is None:
         return {"coefficients_differ": float("nan"), "objective_differs": float("nan"), "agrees": False}

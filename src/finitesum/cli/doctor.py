@@ -89,7 +89,7 @@ def _threads(_problems: list[str]) -> dict[str, Any]:
 
 
 def _kernels(problems: list[str]) -> dict[str, Any]:
-    from finitesum.jit import COMPILED, cache_folder, source_stamp
+    from finitesum.core.jit import COMPILED, cache_folder, source_stamp
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -140,8 +140,8 @@ def _fit(problems: list[str]) -> dict[str, Any]:
     import time
 
     from finitesum.cli.options import DEMO_SOLVER
-    from finitesum.driver import minimize
-    from finitesum.problem import Problem
+    from finitesum.problems.linear import Problem
+    from finitesum.running.driver import minimize
 
     started = time.perf_counter()
     # The optimum is w = mean(x y) / (mean(x^2) + alpha) = 2.5 / 3.5.

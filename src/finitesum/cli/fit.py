@@ -29,9 +29,9 @@ from finitesum.cli.runs import RunFolder, write_json
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
-    from finitesum.driver import Result
-    from finitesum.model import LinearModel
-    from finitesum.problem import Problem
+    from finitesum.estimators.model import LinearModel
+    from finitesum.problems.linear import Problem
+    from finitesum.running.driver import Result
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def fit(
     finitesum fit data.svm --loss logistic --alpha 1e-4 --tol 1e-10 --out run1
     finitesum fit --resume run1
     """
-    from finitesum.threads import limited_blas
+    from finitesum.core.threads import limited_blas
 
     plan = _plan(ctx, options, force)
     if plan.goes_on and plan.folder is not None and plan.folder.is_finished:
@@ -167,7 +167,7 @@ def _is_given(ctx: click.Context, name: str) -> bool:
 
 
 def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Result:
-    from finitesum.driver import minimize
+    from finitesum.running.driver import minimize
 
     if plan.run.batch_size is not None:
         problem = problem.batched(plan.run.batch_size)
@@ -193,7 +193,7 @@ def make_model(
 ) -> LinearModel:
     """Return the model that a result means."""
     from finitesum import __version__
-    from finitesum.model import LinearModel
+    from finitesum.estimators.model import LinearModel
 
     n_features = problem.rows.n_columns
     return LinearModel(

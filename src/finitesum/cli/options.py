@@ -17,7 +17,7 @@ from finitesum.cli.errors import InputError
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
     from finitesum.methods import Method
-    from finitesum.problem import Problem
+    from finitesum.problems.linear import Problem
 
 if TYPE_CHECKING:
     TextType = click.ParamType[str]
@@ -278,7 +278,7 @@ def _as_target(text: str | None) -> str | int | None:
 def make_problem(settings: ProblemSettings, data: Dataset) -> tuple[Problem, tuple[Any, Any] | None]:
     """Return the problem, and the two labels behind -1 and +1 where there are classes."""
     from finitesum.losses import as_loss
-    from finitesum.problem import Problem
+    from finitesum.problems.linear import Problem
 
     loss = as_loss(settings.loss)
     classes = None
@@ -325,7 +325,7 @@ def method_options(settings: RunSettings) -> dict[str, Any]:
 
 def require_sampling(settings: RunSettings) -> None:
     """Raise where the order of visits is unknown: before much time is spent on the data."""
-    from finitesum.sampling import SAMPLINGS
+    from finitesum.running.sampling import SAMPLINGS
 
     if settings.sampling is not None and settings.sampling not in SAMPLINGS:
         raise InputError(f"--sampling must be one of {', '.join(SAMPLINGS)}, got {settings.sampling!r}.")

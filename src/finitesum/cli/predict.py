@@ -15,7 +15,7 @@ from finitesum.cli.options import DataSettings, data_options, read_data
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
-    from finitesum.model import LinearModel
+    from finitesum.estimators.model import LinearModel
 
 
 @click.command(short_help="Predict the labels of DATA by a fitted MODEL.")
@@ -34,7 +34,7 @@ def predict(
     The predictions go to stdout as CSV, or to --out. Where DATA has labels, the share of right predictions (or the mean
     squared error) is told on stderr.
     """
-    from finitesum.model import load_model
+    from finitesum.estimators.model import load_model
 
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists. Use --force to replace it, or another file.")
@@ -49,7 +49,7 @@ def predict(
         console.note(", ".join(f"{name} {value:.6g}" for name, value in scores.items()) + f" on {data.n_rows} rows")
     table = _as_csv(columns)
     if out is not None:
-        from finitesum.checkpoint import write_atomically
+        from finitesum.running.checkpoint import write_atomically
 
         write_atomically(out, lambda file: file.write(table.encode("utf-8")))
         console.note(f"wrote {out}")

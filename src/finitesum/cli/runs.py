@@ -94,8 +94,8 @@ class RunFolder:
 
 def write_json(path: Path, content: Any) -> None:
     """Write content as JSON, atomically."""
-    from finitesum.checkpoint import write_atomically
     from finitesum.cli.console import to_json
+    from finitesum.running.checkpoint import write_atomically
 
     text = to_json(content) + "\n"
     write_atomically(path, lambda file: file.write(text.encode("utf-8")))

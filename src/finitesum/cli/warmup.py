@@ -15,7 +15,7 @@ from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import InputError
 
 if TYPE_CHECKING:
-    from finitesum.problem import Problem
+    from finitesum.problems.linear import Problem
 
 #: The losses that are compiled when none is named.
 USUAL_LOSSES = ("logistic", "squared")
@@ -45,8 +45,8 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
 
     Compiled kernels of other versions of finitesum, unused for a day, are removed.
     """
-    from finitesum.jit import COMPILED, cache_folder
-    from finitesum.kernel_folders import prune
+    from finitesum.core.jit import COMPILED, cache_folder
+    from finitesum.core.kernel_cache import prune
     from finitesum.losses import as_loss
 
     if not COMPILED:
@@ -79,8 +79,8 @@ def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> Problem:
     """Return a problem of a few rows that is laid out in memory as a signature says."""
     import numpy as np
 
-    from finitesum.problem import Problem
-    from finitesum.rows import CSRRows, DenseRows
+    from finitesum.problems.linear import Problem
+    from finitesum.problems.rows import CSRRows, DenseRows
 
     n = 4
     values: Any = np.eye(n, dtype=signature.dtype)
@@ -94,8 +94,8 @@ def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> Problem:
 
 def compile_all(signature: Signature) -> None:
     """Run every method for some passes: its own step size, a given one, a sample to begin with; an l1 penalty, too."""
-    from finitesum.driver import minimize
     from finitesum.methods import METHODS
+    from finitesum.running.driver import minimize
 
     variants: tuple[dict[str, float], ...] = ({}, {"step_size": 0.01}, {"first_rows": 2})
     for l1_ratio, options in itertools.product((0.0, 0.5), variants):

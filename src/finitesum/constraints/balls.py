@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.arrays import Vector
 from finitesum.constraints.base import TOLERANCE, Constraint, checked_number, checked_vector
 from finitesum.constraints.projections import L1BallProjection, L2BallProjection, Projection, WeightedL1BallProjection
+from finitesum.core.arrays import Vector
 
 _RADIUS = "Give the largest norm that is allowed, as in {}(10.0)."
 

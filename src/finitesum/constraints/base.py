@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.arrays import Indices, Vector
 from finitesum.constraints.projections import Projection, project_euclidean, project_in_metric
+from finitesum.core.arrays import Indices, Vector
 
 #: What `contains` allows for rounding, relative to the size of the set.
 TOLERANCE = 1e-12

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.arrays import Vector
 from finitesum.constraints.base import TOLERANCE, Constraint, checked_number, checked_vector
 from finitesum.constraints.projections import BoxProjection, IntervalProjection, Projection
+from finitesum.core.arrays import Vector
 
 _BOUNDS = "Give a number or one for each variable; -inf and inf stand for no bound."
 

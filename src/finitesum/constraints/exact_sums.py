@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from finitesum.arrays import Vector
-from finitesum.jit import compilable, kernel_part, reassociated_part
+from finitesum.core.arrays import Vector
+from finitesum.core.jit import compilable, kernel_part, reassociated_part
 
 
 class Reading(Protocol):

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.arrays import Indices, Vector
 from finitesum.constraints.base import TOLERANCE, Constraint, checked_number, checked_vector
 from finitesum.constraints.boxes import Unconstrained
 from finitesum.constraints.projections import HalfSpaceProjection, Projection, SimplexProjection
+from finitesum.core.arrays import Indices, Vector
 
 #: A direction is taken for a multiple of the normal up to this relative error.
 PARALLEL = 1e-9

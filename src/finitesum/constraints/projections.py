@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from finitesum.arrays import Vector
 from finitesum.constraints.exact_sums import AllOnes, AsGiven, Reading, copy_into, scaled_square_sum
 from finitesum.constraints.threshold import Terms, onto_l1_ball, onto_simplex
-from finitesum.jit import compilable, kernel, kernel_part, reassociated_part
+from finitesum.core.arrays import Vector
+from finitesum.core.jit import compilable, kernel, kernel_part, reassociated_part
 
 #: A bound on Newton's sweeps that is never met: f f' falls by a factor of 4 in each, see threshold.py.
 MAX_SWEEPS = 200

@@ -42,9 +42,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.arrays import Vector
 from finitesum.constraints.exact_sums import Reading, copy_into, high_part, split_sum, splitter, weighted_size
-from finitesum.jit import kernel_part, reassociated_part
+from finitesum.core.arrays import Vector
+from finitesum.core.jit import kernel_part, reassociated_part
 
 #: A plain sum is within this factor of the exact one.
 SLACK = 1e-9

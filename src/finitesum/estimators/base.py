@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from finitesum.arrays import Matrix, Vector
-from finitesum.driver import Result, StopReason, as_seed, minimize
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
 from finitesum.estimators.solvers import AnyProblem, as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.methods.base import Method
-from finitesum.threads import map_tasks
+from finitesum.running.driver import Result, StopReason, as_seed, minimize
 
 #: What X may be: float32 is kept, CSR may have int64 indices.
 X_CHECKS: dict[str, Any] = {

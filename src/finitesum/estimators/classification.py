@@ -11,12 +11,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
-from finitesum.arrays import Indices, Matrix, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights, rows_and_intercepts
 from finitesum.estimators.solvers import AnyProblem
 from finitesum.losses import Logistic, Loss
-from finitesum.problem import Problem
-from finitesum.rows import as_rows
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import as_rows
 
 
 def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vector) -> Vector:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigh, qr
 
-from finitesum.arrays import Matrix, Vector
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.evaluation.hessian import hessian_of
 from finitesum.losses import Huber, Squared
-from finitesum.multinomial import MultinomialProblem, full_hessian, probabilities, scores_at
-from finitesum.problem import Problem
-from finitesum.quadratics import hessian_of
-from finitesum.rows import to_matrix
-from finitesum.snapshot import take_snapshot
+from finitesum.methods.snapshot import take_snapshot
+from finitesum.problems.linear import Problem
+from finitesum.problems.multinomial import MultinomialProblem, full_hessian, probabilities, scores_at
+from finitesum.problems.rows import to_matrix
 
 #: Eigenvalues of the scaled Hessian that are smaller than this times the largest are rounding errors of sums over the rows.
 ROUNDING = 1e-13

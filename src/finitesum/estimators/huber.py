@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
-from finitesum.driver import Result, StopReason, as_seed, minimize
+from finitesum.core.arrays import Vector
 from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import FitTasks, with_callbacks
 from finitesum.losses import Huber
 from finitesum.methods.base import Method
-from finitesum.penalties import elastic_net
-from finitesum.problem import Problem
+from finitesum.problems.linear import Problem
+from finitesum.problems.penalties import elastic_net
+from finitesum.running.driver import Result, StopReason, as_seed, minimize
 
 #: Scales that are tried at most, and the smallest one, in units of the standard deviation of the targets.
 MOST_SCALES, SMALLEST_SCALE = 60, 1e-6

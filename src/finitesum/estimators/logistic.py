@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
+from finitesum.core.arrays import Vector
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.methods.base import Method
-from finitesum.multinomial import MultinomialProblem, probabilities
+from finitesum.problems.multinomial import MultinomialProblem, probabilities
 
 
 class LogisticRegressionMixin(LinearClassifierMixin):

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
-from finitesum.driver import Result
+from finitesum.core.arrays import Vector
+from finitesum.core.threads import map_tasks
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.covariance import require_covariance
@@ -20,7 +20,7 @@ from finitesum.estimators.logistic import LogisticRegression, LogisticRegression
 from finitesum.estimators.path import as_Cs, solve_path, with_alpha
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.methods.base import Method
-from finitesum.threads import map_tasks
+from finitesum.running.driver import Result
 
 
 def _routing_is_on() -> bool:

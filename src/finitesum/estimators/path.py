@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.arrays import Vector
-from finitesum.driver import Result, as_seed, minimize
+from finitesum.core.arrays import Vector
+from finitesum.core.threads import limited_blas
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.solvers import as_solver
-from finitesum.lazy_curvature import factor_of
-from finitesum.lazy_newton_steps import LazyNewtonState
-from finitesum.measures import surrogate_optimality
-from finitesum.multinomial import MultinomialProblem
-from finitesum.penalties import elastic_net
-from finitesum.problem import Problem
-from finitesum.secants import no_secants
-from finitesum.threads import limited_blas
+from finitesum.evaluation.optimality import surrogate_optimality
+from finitesum.methods.newton.lazy_newton_steps import LazyNewtonState
+from finitesum.methods.newton.stale_hessian import factor_of
+from finitesum.methods.subproblems.lbfgs import no_secants
+from finitesum.problems.linear import Problem
+from finitesum.problems.multinomial import MultinomialProblem
+from finitesum.problems.penalties import elastic_net
+from finitesum.running.driver import Result, as_seed, minimize
 
 #: Parameters of `LogisticRegression` that would be ignored.
 NOT_OF_A_PATH = ("C", "warm_start", "callback", "measure_every", "standard_errors")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from finitesum.arrays import Vector
+from finitesum.core.arrays import Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.losses import Loss
-from finitesum.problem import Problem
+from finitesum.problems.linear import Problem
 
 
 class LinearRegressorMixin(RegressorMixin, LinearEstimator):

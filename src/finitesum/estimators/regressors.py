@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import xlogy
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from finitesum.arrays import Vector
 from finitesum.constraints import Constraint
+from finitesum.core.arrays import Vector
 from finitesum.estimators.base import checked_weights
 from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.tasks import with_callbacks

@@ -8,16 +8,16 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import validate_data
 
-from finitesum.arrays import Matrix, Vector
 from finitesum.constraints import Constraint
+from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.base import X_CHECKS, checked_weights
 from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
 from finitesum.estimators.regression import LinearRegressorMixin
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.faces import solve_spd
 from finitesum.losses import Squared
 from finitesum.methods.base import Method
-from finitesum.penalties import elastic_net
+from finitesum.methods.subproblems.active_set import solve_spd
+from finitesum.problems.penalties import elastic_net
 
 
 class Moments(NamedTuple):

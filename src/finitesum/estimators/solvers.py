@@ -13,11 +13,11 @@ from typing import Any
 from finitesum.methods import METHODS
 from finitesum.methods.auto import choose
 from finitesum.methods.base import Method, require_suited
-from finitesum.methods.interior_point import InteriorPoint, suits_interior_points
-from finitesum.methods.linear_program import LinearProgram, suits_linear_program
-from finitesum.methods.multinomial_newton import MultinomialNewton
-from finitesum.multinomial import MultinomialProblem
-from finitesum.problem import Problem
+from finitesum.methods.newton.interior_point import InteriorPoint, suits_interior_points
+from finitesum.methods.newton.linear_program import LinearProgram, suits_linear_program
+from finitesum.methods.newton.multinomial_newton import MultinomialNewton
+from finitesum.problems.linear import Problem
+from finitesum.problems.multinomial import MultinomialProblem
 
 AnyProblem = Problem | MultinomialProblem
 
@@ -110,7 +110,7 @@ def _is_offered(name: str, problem: AnyProblem) -> bool:
     if name not in METHODS or name == "ig":
         return False
     cls = METHODS[name]
-    if "kinks" in cls.handles and problem.loss.is_smooth():
+    if "nonsmooth" in cls.handles and problem.loss.is_smooth():
         return False
     try:
         require_suited(cls, problem)  # type: ignore[arg-type]

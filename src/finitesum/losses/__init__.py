@@ -9,7 +9,7 @@ Every loss is a NamedTuple whose methods kernels call:
 ``majorant``         a curvature c(u) such that v -> value(u) + d1(u) (v - u) + c(u)/2 (v - u)^2 lies above the loss
                      everywhere; infinite where there is none
 ``curvature_bound``  sup of d2 over all predictions (infinite: no quadratic lies above the loss)
-``jerk_bound``       sup of the third derivative's size: the Lipschitz constant of d2 (infinite at kinks of d1)
+``d2_lipschitz``       sup of the third derivative's size: the Lipschitz constant of d2 (infinite at kinks of d1)
 ``target_kind``      "sign": targets are -1 or +1; "real"; "count": non-negative
 ``is_smooth``        whether d1 is continuous
 ===================  ==================================================================================
@@ -24,7 +24,7 @@ import math
 from numbers import Real
 from typing import Any, cast
 
-from finitesum.jit import compilable
+from finitesum.core.jit import compilable
 from finitesum.losses.base import Loss
 from finitesum.losses.margins import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from finitesum.losses.regression import LARGEST_EXPONENT, Huber, Poisson, Squared

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from finitesum.jit import bits_of, compiled_form, float_of
+from finitesum.core.jit import bits_of, compiled_form, float_of
 
 #: exp is 0 below: 2^k would not be a normal number.
 LEAST = -708.0

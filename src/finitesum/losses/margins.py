@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from finitesum.jit import compilable
+from finitesum.core.jit import compilable
 from finitesum.losses.exponential import exp, log1p
 
 
@@ -57,7 +57,7 @@ class Logistic(NamedTuple):
         """Return 1/4."""
         return 0.25 * self.scale
 
-    def jerk_bound(self) -> float:
+    def d2_lipschitz(self) -> float:
         """Return 1 / (6 sqrt 3)."""
         return self.scale / (6.0 * math.sqrt(3.0))
 
@@ -105,7 +105,7 @@ class SquaredHinge(NamedTuple):
         """Return 2."""
         return 2.0 * self.scale
 
-    def jerk_bound(self) -> float:
+    def d2_lipschitz(self) -> float:
         """Return infinity: the second derivative jumps."""
         return math.inf
 
@@ -155,7 +155,7 @@ class Hinge(NamedTuple):
         """Return infinity."""
         return math.inf
 
-    def jerk_bound(self) -> float:
+    def d2_lipschitz(self) -> float:
         """Return infinity."""
         return math.inf
 
@@ -209,7 +209,7 @@ class SmoothedHinge(NamedTuple):
         """Return 1 / width."""
         return 1.0 / self.width
 
-    def jerk_bound(self) -> float:
+    def d2_lipschitz(self) -> float:
         """Return infinity: the second derivative jumps."""
         return math.inf
 

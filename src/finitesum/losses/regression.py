@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from finitesum.jit import compilable
+from finitesum.core.jit import compilable
 from finitesum.losses.exponential import exp
 
 #: Beyond it exp overflows a float64.
@@ -42,7 +42,7 @@ class Squared(NamedTuple):
         """Return 1."""
         return self.scale
 
-    def jerk_bound(self) -> float:
+    def d2_lipschitz(self) -> float:
         """Return 0."""
         return 0.0
 
@@ -94,7 +94,7 @@ class Huber(NamedTuple):
         """Return 1."""
         return 1.0
 
-    def jerk_bound(self) -> float:
+    def d2_lipschitz(self) -> float:
         """Return infinity: the second derivative jumps."""
         return math.inf
 
@@ -146,7 +146,7 @@ class Poisson(NamedTuple):
         """Return infinity."""
         return math.inf
 
-    def jerk_bound(self) -> float:
+    def d2_lipschitz(self) -> float:
         """Return infinity."""
         return math.inf
 

@@ -4,7 +4,7 @@ Least squares are one step of Newton's method, and small problems with the squar
 last of its quadratic pieces. Any other smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a
 few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes
 (few where it can begin with dual coordinate ascent).
-Both are estimated from the shape of the data (`finitesum.prices`). With an l1 penalty or on an l1 ball the
+Both are estimated from the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the
 solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the
 solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix can be had for,
 conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to
@@ -18,18 +18,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from finitesum.components import SubgradientProblem
 from finitesum.constraints import L1Ball
-from finitesum.finite_sum import AnyProblem, FiniteSum
 from finitesum.losses import SquaredHinge
 from finitesum.methods import as_method
 from finitesum.methods.base import Method
-from finitesum.methods.interior_point import InteriorPoint, suits_interior_points
-from finitesum.methods.linear_program import LinearProgram, suits_linear_program
-from finitesum.methods.multinomial_newton import MultinomialNewton
-from finitesum.multinomial import MultinomialProblem
-from finitesum.prices import hessian_sample, prices_of
-from finitesum.problem import Problem
+from finitesum.methods.cost_model import hessian_sample, prices_of
+from finitesum.methods.newton.interior_point import InteriorPoint, suits_interior_points
+from finitesum.methods.newton.linear_program import LinearProgram, suits_linear_program
+from finitesum.methods.newton.multinomial_newton import MultinomialNewton
+from finitesum.problems.callables import SubgradientProblem
+from finitesum.problems.finite_sum import AnyProblem, FiniteSum
+from finitesum.problems.linear import Problem
+from finitesum.problems.multinomial import MultinomialProblem
 
 #: The most memory that the Hessian and its factor may take, in bytes.
 MOST_BYTES = 4e9
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-def _for_kinks(problem: Problem) -> Choice:
+def _for_nonsmooth(problem: Problem) -> Choice:
     name = type(problem.loss).__name__
     if (
         min(problem.dim, problem.n_rows) <= MATRIX_UP_TO
@@ -96,7 +96,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     if isinstance(problem, MultinomialProblem):
         return Choice(MultinomialNewton(), "several classes at once")
     if not problem.loss.is_smooth():
-        return _for_kinks(problem)
+        return _for_nonsmooth(problem)
     options: dict[str, Any] = {"target": max(tol, 1e-14), "n_threads": n_threads}
     n, dim, prices = problem.n_rows, problem.dim, prices_of(problem)
     shape = f"{n:,} rows x {dim:,} columns"
@@ -109,7 +109,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         + prices.factor * NEWTON_FACTORS
     )
     without = 1e-9 * n * prices.gradient * OTHER_PASSES
-    if problem.is_smooth and problem.loss.jerk_bound() == 0.0 and dim <= MATRIX_UP_TO:
+    if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
     if problem.is_smooth and isinstance(problem.loss, SquaredHinge) and with_hessian <= NEVER_MIND:
         reason = f"{shape}: the squared hinge has quadratic pieces, of which Newton's method finds the last"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from finitesum.arrays import Indices, Vector
-from finitesum.components import SubgradientProblem
-from finitesum.finite_sum import AnyProblem, FiniteSum
-from finitesum.multinomial import MultinomialProblem
-from finitesum.problem import Problem
+from finitesum.core.arrays import Indices, Vector
+from finitesum.problems.callables import SubgradientProblem
+from finitesum.problems.finite_sum import AnyProblem, FiniteSum
+from finitesum.problems.linear import Problem
+from finitesum.problems.multinomial import MultinomialProblem
 
 Auto = Literal["auto"]
 
@@ -53,7 +53,7 @@ class Method(Protocol):
     state_type: ClassVar[type[Any]]
     handles: ClassVar[
         frozenset[str]
-    ]  # what it can treat beyond smooth linear models: of "l1", "constraint", "kinks", "callables", "components", "classes"
+    ]  # what it can treat beyond smooth linear models: of "l1", "constraint", "nonsmooth", "callables", "components", "classes"
     default_sampling: ClassVar[str]
 
     def init(self, problem: Problem, x0: Vector) -> Any:
@@ -150,7 +150,7 @@ def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
         demands["components"] = ("components given as functions", "a linear model")
         return demands
     if not problem.loss.is_smooth():
-        demands["kinks"] = (f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
+        demands["nonsmooth"] = (f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
     return demands
 
 

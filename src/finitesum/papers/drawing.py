@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from finitesum.arrays import Vector
-from finitesum.plots import LOOKS, Style, styles_of
+from finitesum.core.arrays import Vector
+from finitesum.reporting.plots import LOOKS, Style, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from finitesum import __version__
-from finitesum.checkpoint import write_atomically
 from finitesum.papers.progress import progress
+from finitesum.running.checkpoint import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

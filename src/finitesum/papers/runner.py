@@ -14,8 +14,8 @@ from typing import Any
 from finitesum.papers.experiment import Context, Experiment, Outcome, Size, Table, Verdict
 from finitesum.papers.references import Check, check, record, recorded
 from finitesum.papers.storage import write_bytes, write_csv, write_text
-from finitesum.plots import to_png, to_svg
-from finitesum.report import render
+from finitesum.reporting.plots import to_png, to_svg
+from finitesum.reporting.report import render
 
 PAGE = "reproduce.html"
 

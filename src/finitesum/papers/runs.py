@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.arrays import Indices, Vector
-from finitesum.driver import minimize
-from finitesum.measures import evaluate
+from finitesum.core.arrays import Indices, Vector
+from finitesum.evaluation.optimality import evaluate
 from finitesum.methods import as_method
 from finitesum.methods.base import Method
-from finitesum.plots import Curve
-from finitesum.problem import Problem
-from finitesum.report import small_like
-from finitesum.sampling import order_of_pass
-from finitesum.surrogate import rebuilt
+from finitesum.methods.curvature.taylor_model import rebuilt
+from finitesum.problems.linear import Problem
+from finitesum.reporting.plots import Curve
+from finitesum.reporting.report import small_like
+from finitesum.running.driver import minimize
+from finitesum.running.sampling import order_of_pass
 
 #: What is measured after every pass.
 COLUMNS = ("passes", "hessian_passes", "seconds", "objective", "optimality", "largest")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from finitesum.checkpoint import write_atomically
+from finitesum.running.checkpoint import write_atomically
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -87,7 +87,7 @@ def run(context: Context) -> Outcome:
     if "ciag/table2" in known:
         _smooth(known["ciag/table2"], tables, rows, verdicts, values)
     if "adahb/fig1" in known:
-        _with_kinks(known["adahb/fig1"], tables, rows)
+        _nonsmooth(known["adahb/fig1"], tables, rows)
     if "adahb/fig6" in known:
         _worst_case(known["adahb/fig6"], rows)
     if "adahb/networks" in known:
@@ -189,7 +189,7 @@ def _both(passes: float, seconds: float) -> str:
     return f"{show(passes)} / {show(seconds)}" if math.isfinite(passes) else "–"
 
 
-def _with_kinks(result: Mapping[str, Any], tables: list[Table], rows: list[list[str]]) -> None:
+def _nonsmooth(result: Mapping[str, Any], tables: list[Table], rows: list[list[str]]) -> None:
     labels = [label for label in RUNS if "Euclidean" not in label]
     ranking = _ranking(result["values"], "F - F*", AUTOMATIC, labels)
     if not ranking.numbers:
@@ -205,7 +205,9 @@ def _with_kinks(result: Mapping[str, Any], tables: list[Table], rows: list[list[
     rows.append(["the same, to be stopped at any time", _by_label(anytime.best()), _reason(anytime)])
     header = ("data", *labels)
     cells = [[data, *(f"{row[label]:.1e}" for label in labels)] for data, row in ranking.numbers.items()]
-    tables.append(Table("kinks", "Hinge loss on an l1 ball: F − F* at the last epoch, automatic steps.", header, cells))
+    tables.append(
+        Table("nonsmooth", "Hinge loss on an l1 ball: F − F* at the last epoch, automatic steps.", header, cells)
+    )
 
 
 def _by_label(label: str) -> str:

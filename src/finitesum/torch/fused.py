@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from finitesum.jit import kernel
+from finitesum.core.jit import kernel
 from finitesum.torch.schedule import Coefficients
 from finitesum.torch.slots import Slot
 from finitesum.torch.updates import Rule

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.components import SubgradientProblem, harvey
 from finitesum.methods import METHODS
 from finitesum.papers.drawing import Line, Panel, panels_figure
 from finitesum.papers.experiment import (
@@ -25,6 +24,7 @@ from finitesum.papers.experiment import (
     Verdict,
 )
 from finitesum.papers.runs import against, slope
+from finitesum.problems.callables import SubgradientProblem, harvey
 
 #: The paper's constants: c of the function and of PSG's step c / sqrt(t), alpha 8 for HB and 0.08 for AdaHB, gamma 0.9.
 C = 2.0

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.arrays import Vector
 from finitesum.constraints import L1Ball
-from finitesum.driver import minimize
+from finitesum.core.arrays import Vector
 from finitesum.methods import METHODS
+from finitesum.methods.subproblems.hinge_lp import reference_optimum
 from finitesum.papers.data import load
-from finitesum.problem import Problem
-from finitesum.reference_optimum import reference_optimum
-from finitesum.rows import to_matrix
-from finitesum.sampling import order_of_pass
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import to_matrix
+from finitesum.running.driver import minimize
+from finitesum.running.sampling import order_of_pass
 
 
 class Setting(NamedTuple):

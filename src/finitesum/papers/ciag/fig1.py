@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from finitesum.datasets import make_logistic
+from finitesum.evaluation.smoothness import gram_eigenvalue
 from finitesum.papers.drawing import Line, Panel, panels_figure
 from finitesum.papers.experiment import (
     CURVATURE_PAPER,
@@ -23,8 +24,7 @@ from finitesum.papers.experiment import (
     Verdict,
 )
 from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, run_trial, show, told
-from finitesum.problem import Problem
-from finitesum.smoothness import gram_eigenvalue
+from finitesum.problems.linear import Problem
 
 #: (m, d): rows, and columns with the bias. The first is that of the authors' program; the second is ours.
 PAIRS = ((500, 51), (2000, 101))

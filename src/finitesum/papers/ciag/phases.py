@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.arrays import Vector
+from finitesum.core.arrays import Vector
 from finitesum.datasets import make_logistic
+from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import ACIAG, CIAG
+from finitesum.methods.snapshot import take_snapshot
 from finitesum.papers.drawing import Line, Panel, panels_figure
 from finitesum.papers.experiment import (
     CURVATURE_PAPER,
@@ -27,10 +30,7 @@ from finitesum.papers.experiment import (
     Verdict,
 )
 from finitesum.papers.runs import find_minimum, follow, slope
-from finitesum.problem import Problem
-from finitesum.quadratics import hessian_of
-from finitesum.smoothness import full_smoothness, momentum_limit
-from finitesum.snapshot import take_snapshot
+from finitesum.problems.linear import Problem
 
 M, D, ALPHA, CONDITION = 40, 8, 2e-3, 30.0
 

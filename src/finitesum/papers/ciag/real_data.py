@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.datasets import Dataset, find, make_logistic
+from finitesum.evaluation.smoothness import component_smoothness, full_smoothness
 from finitesum.papers.data import load
 from finitesum.papers.runs import Trial
-from finitesum.problem import Problem
-from finitesum.smoothness import component_smoothness, full_smoothness
+from finitesum.problems.linear import Problem
 
 #: Rows in a component: of the authors' examples for CIAG and A-CIAG, and of NIM's authors for NIM.
 BATCH, NIM_BATCH = 5, 100

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.datasets import make_logistic
+from finitesum.evaluation.smoothness import full_smoothness, strong_convexity
 from finitesum.papers.data import load, missing
 from finitesum.papers.drawing import Line, Panel, panels_figure
 from finitesum.papers.experiment import (
@@ -26,8 +27,7 @@ from finitesum.papers.experiment import (
     Verdict,
 )
 from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, run_trial, show
-from finitesum.problem import Problem
-from finitesum.smoothness import full_smoothness, strong_convexity
+from finitesum.problems.linear import Problem
 
 #: What the tables ask for, the part of the theory's step that the schedule begins with, and its length in passes.
 LEVEL, SHORT, LENGTH = 1e-10, 1.0 / 64.0, 1

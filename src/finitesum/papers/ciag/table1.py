@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.checkpoint import flatten
 from finitesum.datasets import make_logistic
+from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import as_method
+from finitesum.methods.snapshot import take_snapshot
 from finitesum.papers.drawing import Line, Panel, panels_figure
 from finitesum.papers.experiment import (
     CURVATURE_PAPER,
@@ -29,11 +31,9 @@ from finitesum.papers.experiment import (
     Verdict,
 )
 from finitesum.papers.runs import find_minimum, follow, slope
-from finitesum.problem import Problem
-from finitesum.quadratics import hessian_of
-from finitesum.sampling import order_of_pass
-from finitesum.smoothness import full_smoothness, momentum_limit
-from finitesum.snapshot import take_snapshot
+from finitesum.problems.linear import Problem
+from finitesum.running.checkpoint import flatten
+from finitesum.running.sampling import order_of_pass
 
 #: Labels by the names of the methods, in the order of the table; FG and Newton's method for comparison.
 LABELS = {

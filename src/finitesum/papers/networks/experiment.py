@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from finitesum.checkpoint import write_atomically
 from finitesum.datasets import DataError
 from finitesum.papers.networks.data import Folder, Images, load_images
 from finitesum.papers.networks.figures import figure_of
@@ -19,7 +18,8 @@ from finitesum.papers.networks.grid import run_grid
 from finitesum.papers.networks.page import page
 from finitesum.papers.networks.settings import Grid
 from finitesum.papers.networks.verdict import Results, Statement, judge
-from finitesum.plots import to_png
+from finitesum.reporting.plots import to_png
+from finitesum.running.checkpoint import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ import numpy as np
 from finitesum.papers.networks.grid import Row, best_alphas
 from finitesum.papers.networks.methods import DECAYED, METHODS, OURS, OURS_BY_STEP, RIVALS
 from finitesum.papers.networks.verdict import Results
-from finitesum.plots import LOOKS, Style
+from finitesum.reporting.plots import LOOKS, Style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from finitesum.checkpoint import write_atomically
 from finitesum.papers.networks.data import Images
 from finitesum.papers.networks.settings import Grid
 from finitesum.papers.networks.training import EpochRow, Run, best_device, images_for, train
 from finitesum.papers.progress import Report, progress
+from finitesum.running.checkpoint import write_atomically
 
 #: What an alpha is chosen by, at the end of a run.
 By = Literal["test_accuracy", "train_loss"]

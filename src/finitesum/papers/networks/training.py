@@ -1,7 +1,8 @@
 """One run: a network trained by one method with one alpha and one seed, and its figures epoch by epoch.
 
-The order of the images and the dropout of an epoch are functions of (seed, epoch) alone, as `finitesum.sampling` has it:
-a checkpoint needs no state of a random generator, and a resumed run gives the same numbers.
+The order of the images and the dropout of an epoch are functions of (seed, epoch) alone, as
+`finitesum.running.sampling` has it: a checkpoint needs no state of a random generator, and a resumed run gives the same
+numbers.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from finitesum.checkpoint import CheckpointError, write_atomically
 from finitesum.papers.networks.data import Images
 from finitesum.papers.networks.methods import METHODS
 from finitesum.papers.networks.models import MODELS, kernel_penalty
 from finitesum.papers.networks.settings import Training
+from finitesum.running.checkpoint import CheckpointError, write_atomically
 
 FORMAT = "finitesum-networks-1"
 
@@ -111,7 +112,7 @@ def train(
 
     Raises
     ------
-    finitesum.checkpoint.CheckpointError
+    finitesum.running.checkpoint.CheckpointError
         The checkpoint is damaged, or one of another run.
     """
     device = device or best_device()

@@ -1,0 +1,355 @@
+"""Compiles kernels: the only module that imports numba.
+
+The decorators:
+
+``kernel``
+    an entry point, called from Python, compiled once and kept on disk between processes.
+``kernel_part``
+    a function that only kernels call; it is compiled into them (``inlined_part`` pastes it, ``reassociated_part`` lets its
+    sums run in any order).
+``compiled_form``
+    what kernels run in the place of a function that Python goes on calling.
+``compilable``
+    a NamedTuple class whose plain methods kernels may call, so that one kernel serves every kind of rows, every loss
+    and every penalty.
+
+Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
+the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
+stamp of all kernel sources, and where no folder is writable kernels are compiled anew in each process, with one warning.
+A kernel that meets a tuple class from outside this package (a loss of the user's) is never kept on disk, because nothing
+would notice when that class changes.
+
+With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it was given, and all kernels run as Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import struct
+import tempfile
+import types as python_types
+import uuid
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+from numba.core import types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defined]
+from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
+from numba.extending import intrinsic, overload
+
+from finitesum.core.kernel_cache import STALE_SECONDS, belongs_to_us, candidates, prune
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=type)
+
+PACKAGE = Path(__file__).parents[1]
+
+COMPILED: bool = not numba.config.DISABLE_JIT
+
+#: Lets the compiler sum in any order and fuse multiply with add: for dot products, where no order is the right one.
+REASSOCIATE = frozenset({"reassoc", "contract"})
+
+#: Said of every other function, because numba compiles one that says nothing as its first caller is compiled.
+#: A division by zero gives inf or NaN as NumPy's does: a branch for it would keep loops from becoming SIMD code.
+AS_WRITTEN: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
+
+
+@functools.cache
+def source_stamp() -> str:
+    """Return a digest of all sources that kernels are made of: two equal stamps mean equal machine code.
+
+    Those are the modules that use this one. A module that does not can hold no kernel and no part of one.
+    """
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_bytes()
+        if b"finitesum.core.jit" in source or path == Path(__file__):
+            digest.update(str(path.relative_to(PACKAGE)).encode())
+            digest.update(source)
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """Return the folder that keeps compiled kernels, or None where no folder is writable (warned of once)."""
+    for candidate in candidates():
+        folder = candidate / source_stamp()
+        try:
+            is_new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            in_temp = candidate.parent == Path(tempfile.gettempdir())  # where everybody may make a folder
+            if not belongs_to_us(folder) or (in_temp and not belongs_to_us(candidate)):
+                continue  # somebody else's folder: its machine code is not to be trusted
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+            if is_new:
+                prune(folder, STALE_SECONDS)
+            return folder
+        except OSError:
+            continue
+    warnings.warn(
+        "No folder is writable for compiled kernels, so each process compiles them anew (seconds). "
+        "Set NUMBA_CACHE_DIR to a writable folder.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Tells numba where a kernel's machine code lies and which sources it was made from."""
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        self._py_file = Path(inspect.getfile(function)).absolute()
+        self._folder = folder
+        # numba names the file by the last part of the module's name: two modules `base` must not share it
+        self._place = f"{function.__module__}-{function.__code__.co_firstlineno}"
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        if PACKAGE in self._py_file.parents:
+            return source_stamp()
+        return source_stamp() + hashlib.sha256(self._py_file.read_bytes()).hexdigest()[:16]
+
+    def get_disambiguator(self) -> str:
+        return self._place
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], _file: str) -> _Locator | None:
+        folder = cache_folder()
+        return None if folder is None else cls(function, folder)
+
+
+class _CacheContent(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class _KernelFiles(IndexDataCacheFile):  # type: ignore[misc]
+    """The files of a kernel. Numba numbers them, so that two processes at once could give one name to two kinds of code."""
+
+    def _data_name(self, number: int) -> str:
+        return f"{super()._data_name(number)}-{uuid.uuid4().hex[:12]}"
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _CacheContent
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = _KernelFiles(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
+
+
+def _is_foreign(value: object) -> bool:
+    """Tell whether a tuple class from outside the package is found in an argument, at any depth."""
+    if not isinstance(value, tuple):
+        return False
+    module = type(value).__module__
+    if hasattr(value, "_fields") and not (module == "finitesum" or module.startswith("finitesum.")):
+        return True
+    return any(map(_is_foreign, value))
+
+
+#: Classes of a tuple and of its members that were found to be our own, where no member holds a tuple or could hold one.
+_OURS: set[tuple[type, ...]] = set()
+
+
+def _holds_a_tuple(value: object) -> bool:
+    return isinstance(value, tuple) and any(isinstance(member, tuple) for member in value)
+
+
+def _is_ours(value: object) -> bool:
+    """Tell whether no foreign tuple class is found in an argument. A fit asks hundreds of times."""
+    if not isinstance(value, tuple):
+        return True
+    classes = (type(value), *map(type, value))
+    if classes in _OURS:
+        return True
+    if _is_foreign(value):
+        return False
+    if not any(type(member) is tuple or _holds_a_tuple(member) for member in value):
+        _OURS.add(classes)
+    return True
+
+
+class Kernel:
+    """A compiled entry point: the disk-cached machine code, or a private one where the user's classes take part."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._uncached = numba.njit(nogil=True, **AS_WRITTEN)(function)
+        self._cached = numba.njit(nogil=True, **AS_WRITTEN)(function)
+        if cache_folder() is not None and Path(inspect.getfile(function)).is_file():
+            self._cached._cache = _KernelCache(function)
+
+    def __call__(self, *args: Any) -> Any:
+        if all(map(_is_ours, args)):
+            return self._cached(*args)
+        return self._uncached(*args)
+
+    @property
+    def cache_hits(self) -> int:
+        """How many signatures of this process came from the disk."""
+        return sum(self._cached.stats.cache_hits.values())
+
+    @property
+    def signatures(self) -> int:
+        """How many signatures this process has used."""
+        return len(self._cached.signatures) + len(self._uncached.signatures)
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that Python calls; keep its machine code on disk. Arguments are given by position."""
+    return cast(Callable[P, R], Kernel(function)) if COMPILED else function
+
+
+def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that only kernels call; it becomes a part of each of them."""
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, **AS_WRITTEN)(function)) if COMPILED else function
+
+
+def inlined_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Do as `kernel_part`, and paste the function where it is called: for the inner loop of a kernel that is all calls."""
+    if not COMPILED:
+        return function
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, inline="always", **AS_WRITTEN)(function))
+
+
+def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
+    if not COMPILED:
+        return function
+    options: dict[str, Any] = {**AS_WRITTEN, "fastmath": set(REASSOCIATE)}
+    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, **options)(function))
+
+
+_VERBS: dict[str, tuple[str, ...]] = {}
+
+
+def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
+    """Return the function without annotations, which numba would compare between classes."""
+    source = cast(python_types.FunctionType, function)
+    return python_types.FunctionType(
+        source.__code__, source.__globals__, source.__name__, source.__defaults__, source.__closure__
+    )
+
+
+def compiled_form(of: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let kernels that call `of` run the decorated function, while Python goes on calling `of`."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        if COMPILED:
+            signature = inspect.signature(_bare(function))
+
+            def implementation(*_args: Any) -> Any:
+                return _bare(function)
+
+            implementation.__signature__ = signature  # type: ignore[attr-defined]
+            overload(of, jit_options={"_nrt": False, **AS_WRITTEN, "fastmath": {"contract"}})(implementation)
+        return function
+
+    return decorate
+
+
+def bits_of(number: float) -> int:
+    """Return the bits of a float64 as an int64."""
+    return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def float_of(bits: int) -> float:
+    """Return the float64 that has the bits of an int64."""
+    return float(struct.unpack("<d", struct.pack("<q", bits))[0])
+
+
+def _bitcast(given: Any, wanted: Any) -> Any:
+    """Return a function, for kernels alone, that takes the bits of a number for another kind of number."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def cast_bits(_typing_context: Any, _number: Any) -> Any:
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], context.get_value_type(wanted))
+
+        return wanted(given), generate
+
+    return cast_bits
+
+
+_from_float, _from_bits = _bitcast(types.float64, types.int64), _bitcast(types.int64, types.float64)
+
+
+@compiled_form(bits_of)
+def _bits_of(number: float) -> int:
+    return _from_float(number)  # type: ignore[no-any-return]
+
+
+@compiled_form(float_of)
+def _float_of(bits: int) -> float:
+    return _from_bits(bits)  # type: ignore[no-any-return]
+
+
+class _MethodTemplate(_OverloadMethodTemplate):  # type: ignore[misc]
+    """Finds a method in the tuple's class. Other tuples keep their fields, be they named like a method of ours."""
+
+    def _resolve(self, tuple_type: Any, name: str) -> Any:
+        if name != self._attr or not inspect.isfunction(getattr(tuple_type.instance_class, name, None)):
+            return None
+        return super()._resolve(tuple_type, name)
+
+
+def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
+    def implementation(self: Any, *_args: Any) -> Any:
+        return _bare(getattr(self.instance_class, name))
+
+    signature = inspect.Signature([inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in parameters])
+    for numba_type in (NamedTuple, NamedUniTuple):
+        copy = python_types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
+        copy.__signature__ = signature  # type: ignore[attr-defined]
+        # What numba.extending.overload_method does, with a template of our own; inlined, so that loops become SIMD code.
+        options = {"jit_options": {"_nrt": False, "forceinline": True, **AS_WRITTEN}}
+        infer_getattr(
+            make_overload_attribute_template(numba_type, name, copy, inline="never", base=_MethodTemplate, **options)
+        )
+        overload(copy, **options)(copy)
+
+
+def compilable(cls: T) -> T:
+    """Let kernels call the public methods of a NamedTuple class.
+
+    A class needs at least one field, and a method name carries the same parameter names in every class.
+
+    Raises
+    ------
+    TypeError
+        The class is no NamedTuple, has no field, or gives a known method name other parameters.
+    """
+    fields = getattr(cls, "_fields", None)
+    if not fields:
+        raise TypeError(f"{cls.__name__} must be a NamedTuple with at least one field to be used in kernels.")
+    for name, member in vars(cls).items():
+        if name.startswith("_") or name in fields or not inspect.isfunction(member):
+            continue
+        parameters = tuple(inspect.signature(member).parameters)
+        known = _VERBS.get(name)
+        if known is None:
+            _VERBS[name] = parameters
+            if COMPILED:
+                _register_verb(name, parameters)
+        elif known != parameters:
+            raise TypeError(
+                f"{cls.__name__}.{name}({', '.join(parameters)}) differs from the known {name}({', '.join(known)}): "
+                "one verb has one signature. Rename the method or its parameters."
+            )
+    return cls

@@ -1,0 +1,142 @@
+"""Threads: of the linear algebra library, for blocks of one sum, for tasks of their own."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from finitesum.core.arrays import Indices
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+#: Fewer numbers than this, as read or multiplied, are not worth a second thread: a millisecond or two.
+NUMBERS_OF_A_THREAD = 2_000_000
+
+
+@functools.cache
+def _blas_libraries() -> Any:
+    from threadpoolctl import ThreadpoolController  # which takes a while to find the libraries, once
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+class _Blas:
+    """The linear algebra library's number of threads, which belongs to the process: the least that anybody asked for.
+
+    What it was is restored when nobody asks any more, in whatever order they leave.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: list[int] = []
+        self._first: Any = None  # knows the number before
+
+    def ask(self, n_threads: int) -> None:
+        """Ask for so many threads."""
+        with self._lock:
+            self._asked.append(n_threads)
+            self._grant()
+
+    def _grant(self) -> None:
+        """Set the least number that is asked for, unless it is the number there is."""
+        wanted = min(self._asked)
+        if self._first is None and all(library.num_threads == wanted for library in _blas_libraries().lib_controllers):
+            return
+        limit = _blas_libraries().limit(limits=wanted)
+        self._first = self._first or limit
+
+    def leave(self, n_threads: int) -> None:
+        """Take back one such wish."""
+        with self._lock:
+            if n_threads in self._asked:  # not in a child made by a fork in between
+                self._asked.remove(n_threads)
+            if self._asked:
+                self._grant()
+            elif self._first is not None:
+                self._first.restore_original_limits()
+                self._first = None
+
+    def forget(self) -> None:
+        """Begin anew, in a forked child: who asked is not there."""
+        self._lock = threading.Lock()
+        self._asked = []
+        if self._first is not None:
+            self._first.restore_original_limits()
+            self._first = None
+
+
+_BLAS = _Blas()
+
+
+@contextmanager
+def limited_blas(n_threads: int | None) -> Iterator[None]:
+    """Let the linear algebra library use so many threads inside; as many as it wants for None. Entering takes microseconds.
+
+    Where matrices are small and other work lies between its calls, its threads cost more than they give: they wait for the
+    next call at full speed, and take the time of the cores' other threads.
+    """
+    if n_threads is None:
+        yield
+        return
+    _BLAS.ask(n_threads)
+    try:
+        yield
+    finally:
+        _BLAS.leave(n_threads)
+
+
+@functools.cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would wait for ever
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_BLAS.forget)
+
+
+def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: float, n_threads: int) -> list[T]:
+    """Return the function's results for the blocks of items that threads share, in order.
+
+    The items stand for reading so many numbers in all. The threads wait for the next call, so that a call costs little.
+
+    Examples
+    --------
+    >>> map_blocks(len, np.arange(20_000), 1e8, 2)
+    [10000, 10000]
+    >>> map_blocks(len, np.arange(20_000), 1e5, 2)
+    [20000]
+    """
+    n_blocks = max(1, min(n_threads, int(n_numbers // NUMBERS_OF_A_THREAD)))
+    if n_blocks == 1:
+        return [function(items)]
+    blocks: Sequence[Any] = np.array_split(items, n_blocks)
+    others = [_pool(n_threads).submit(function, block) for block in blocks[1:]]
+    return [function(blocks[0]), *(other.result() for other in others)]
+
+
+def map_tasks(function: Callable[[S], T], tasks: Iterable[S], n_threads: int | None) -> list[T]:
+    """Return the function's results for all tasks, on so many threads (one for None), in order.
+
+    Tasks that run at once have one thread of the linear algebra library each; a task that runs alone has them all.
+
+    Examples
+    --------
+    >>> map_tasks(str, range(3), 2)
+    ['0', '1', '2']
+    """
+    todo = list(tasks)
+    n_workers = min(n_threads or 1, len(todo))
+    if n_workers <= 1:
+        with limited_blas(n_threads):
+            return [function(task) for task in todo]
+    with limited_blas(1), ThreadPoolExecutor(n_workers) as pool:
+        return list(pool.map(function, todo))

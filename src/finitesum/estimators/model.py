@@ -1,0 +1,193 @@
+"""A fitted linear model as a file: what `finitesum fit` writes and `finitesum predict` reads.
+
+The file is an .npz of plain arrays and one line of JSON, never pickle, and it is written atomically: a reader sees the
+whole of it or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Vector
+from finitesum.running.checkpoint import write_atomically
+
+FORMAT = "finitesum-model-1"
+
+_ARRAYS = ("coef",)
+
+
+class ModelError(ValueError):
+    """A model file, or rows of data, that cannot be used: the message says what is wrong and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """A linear model u = x'coef + intercept, and how it came about.
+
+    Parameters
+    ----------
+    coef : ndarray of float64, shape (n_features,)
+    intercept : float
+        0 where none was fitted.
+    loss : str
+        The name of the loss, as in `finitesum.losses.LOSSES`.
+    alpha, l1_ratio : float
+        The penalty alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2).
+    classes : tuple of two labels, or None
+        The labels behind -1 and +1, as the data had them; None for a regression.
+    feature_names : tuple of str, or None
+    fit_intercept : bool
+    objective, optimality, tol : float
+        The objective and the optimality that were reached, and the optimality that was asked for.
+    n_passes : float
+        Effective passes over the data.
+    method : str
+        The method and its parameters.
+    seed : int
+    n_rows : int
+        The number of rows the model was fitted to.
+    version : str
+        The version of finitesum that wrote the model.
+
+    Examples
+    --------
+    >>> model = LinearModel(np.array([2.0, -1.0]), 0.5, classes=("ham", "spam"))
+    >>> model.decision(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    array([ 2.5, -0.5])
+    >>> model.predict(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    array(['spam', 'ham'], dtype='<U4')
+    """
+
+    coef: Vector
+    intercept: float = 0.0
+    loss: str = "logistic"
+    alpha: float = 0.0
+    l1_ratio: float = 0.0
+    classes: tuple[Any, Any] | None = None
+    feature_names: tuple[str, ...] | None = None
+    fit_intercept: bool = False
+    objective: float = float("nan")
+    optimality: float = float("nan")
+    tol: float = float("nan")
+    n_passes: float = float("nan")
+    method: str = ""
+    seed: int = 0
+    n_rows: int = 0
+    version: str = ""
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns that rows must have."""
+        return int(self.coef.size)
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the loss gives probabilities of the two classes."""
+        return self.loss == "logistic" and self.classes is not None
+
+    def decision(self, rows: Any) -> Vector:
+        """Return u = x'coef + intercept for each row.
+
+        Parameters
+        ----------
+        rows : ndarray or scipy sparse, shape (n, n_features)
+            Sparse rows may have fewer columns: the missing ones are zero.
+
+        Raises
+        ------
+        ModelError
+            The number of columns is another one.
+        """
+        n_columns = int(rows.shape[1])
+        sparse = not isinstance(rows, np.ndarray)
+        if n_columns > self.n_features or (n_columns < self.n_features and not sparse):
+            raise ModelError(f"the rows have {n_columns} features, but the model was fitted to {self.n_features}.")
+        return np.asarray(rows @ self.coef[:n_columns], dtype=np.float64) + self.intercept
+
+    def predict(self, rows: Any) -> Any:
+        """Return the predicted label of each row, or the predicted number: the mean for "poisson"."""
+        decision = self.decision(rows)
+        if self.classes is not None:
+            return np.array(self.classes)[(decision > 0.0).astype(np.int64)]
+        return np.exp(decision) if self.loss == "poisson" else decision
+
+    def probabilities(self, rows: Any) -> Any:
+        """Return the probabilities of the two classes, shape (n, 2).
+
+        Raises
+        ------
+        ModelError
+            The model's loss gives none.
+        """
+        if not self.has_probabilities:
+            raise ModelError(
+                f'a model of the loss "{self.loss}" gives no probabilities; fit with "logistic" to have them.'
+            )
+        decision = self.decision(rows)
+        return np.exp(-np.logaddexp(0.0, np.stack([decision, -decision], axis=1)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file."""
+        known = {name: value for name, value in asdict(self).items() if name not in _ARRAYS}
+        header = np.array(json.dumps({"format": FORMAT, **known}, ensure_ascii=False))
+
+        def write(file: Any) -> None:
+            np.savez(file, allow_pickle=False, header=header, coef=self.coef)
+
+        write_atomically(Path(path), write)
+
+
+def load_model(path: str | os.PathLike[str]) -> LinearModel:
+    """Return the model in a file, or in a folder that `finitesum fit` wrote.
+
+    Raises
+    ------
+    ModelError
+        There is no such file, or it is damaged, or holds no model.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file = file / "model.npz"
+    try:
+        with (
+            file.open("rb") as opened,
+            np.load(opened, allow_pickle=False) as archive,
+        ):  # NumPy leaves it open on errors
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(str(arrays["header"]))
+        if header["format"] != FORMAT:
+            raise ModelError(f"{file} is a model of another version ({header['format']}, not {FORMAT}). Fit it anew.")
+        return _from_header(header, arrays["coef"])
+    except FileNotFoundError:
+        raise ModelError(f"{file} does not exist. finitesum fit DATA --out FOLDER writes FOLDER/model.npz.") from None
+    except ModelError:
+        raise
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise ModelError(f"{file} is damaged or no model ({error}). Fit it anew.") from error
+
+
+def _from_header(header: dict[str, Any], coef: Any) -> LinearModel:
+    known = {field.name: header[field.name] for field in fields(LinearModel) if field.name not in _ARRAYS}
+    for name in ("classes", "feature_names"):
+        known[name] = None if known[name] is None else tuple(known[name])
+    if coef.ndim != 1 or coef.dtype != np.float64:
+        raise ValueError(f"coef has shape {coef.shape} and type {coef.dtype}")
+    return LinearModel(coef=coef, **known)

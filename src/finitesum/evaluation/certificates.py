@@ -1,0 +1,212 @@
+"""Lower bounds of a convex problem's minimum: what makes the gap of a point known where the gradient says nothing.
+
+A convex loss lies above its linear minorants: with slopes s_i of the losses at predictions u_i = x_i'w_k + b_k + o_i ::
+
+    sum_i p_i loss_i(x_i'w + b + o_i)  >=  c + <v, w> + v_b b,     v = sum_i p_i s_i x_i,
+                                                                   c = sum_i p_i (loss_i(u_i) - s_i (u_i - o_i))
+
+for every (w, b), and so does any mean of such minorants. Its minimum over the constraint set Q bounds the minimum of F::
+
+    F*  >=  c - sigma_Q(-v)                            sigma_Q the support function; with no quadratic penalty
+    F*  >=  c + <v, w'> + l2/2 ||w'||^2,               w' = P_Q(-v / l2); with a quadratic penalty
+
+With a free intercept v_b has to be 0. For the hinge loss that can be had: slopes of one class may be scaled down together.
+The difference of F and the bound is a duality gap: for the hinge loss on the l1 ball the bound is
+D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
+
+Which is used for what: the driver's `optimality` of a problem with kinks is F(x) less the best bound seen (it averages the
+minorants of its checks); no information about x goes into it, so it can be far above F(x) - F* but never below.
+Benchmarks that need F* to many digits take `finitesum.methods.subproblems.hinge_lp`, an exact linear program.
+
+References
+----------
+.. [1] S. Boyd, L. Vandenberghe, "Convex optimization", 2004, chapter 5.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.constraints.base import Constraint
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.jit import kernel
+from finitesum.losses import Hinge
+from finitesum.problems.callables import SubgradientProblem
+from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.rows import to_matrix
+
+
+class Minorant(NamedTuple):
+    """A linear function below the mean loss: that of the slopes <= 0, and that of the slopes > 0; their sum counts."""
+
+    constants: Vector  # (2,)
+    slopes: Matrix  # (2, d)
+
+
+@kernel
+def _add_minorant(linear_sum: LinearSum, x: Vector, constants: Vector, slopes: Matrix) -> float:
+    """Add the minorant at x, and return the mean loss."""
+    total = 0.0
+    for i in range(linear_sum.rows.n_rows):
+        weight = linear_sum.weights[i]
+        if weight > 0.0:
+            linear_part = linear_sum.rows.dot(i, x)
+            prediction = linear_part + linear_sum.offsets[i]
+            loss = linear_sum.loss.value(prediction, linear_sum.targets[i])
+            slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+            total += weight * loss
+            side = 1 if slope > 0.0 else 0
+            constants[side] += weight * (loss - slope * linear_part)
+            linear_sum.rows.add_to(i, weight * slope, slopes[side])
+    return total
+
+
+def minorant_at(problem: Problem | SubgradientProblem, x: Vector) -> tuple[float, Minorant]:
+    """Return the mean loss at x and its minorant there, by one pass over the data."""
+    constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
+    if isinstance(problem, SubgradientProblem):
+        value = float(problem.value(x.copy()))
+        slopes[0] = problem.full_subgradient(x)
+        constants[0] = value - slopes[0] @ x
+    else:
+        value = float(_add_minorant(problem.view, x, constants, slopes))
+    return value, Minorant(constants, slopes)
+
+
+def has_certificate(problem: Problem | SubgradientProblem) -> bool:
+    """Return whether minorants bound the minimum: with a bounded set or a quadratic penalty, and no loose intercept."""
+    if isinstance(problem, SubgradientProblem):
+        return problem.lower_bound is not None or _set(problem).is_bounded
+    if problem.penalty.lasso() > 0.0 or (problem.has_intercept and not isinstance(problem.loss, Hinge)):
+        return False
+    return problem.constraint.is_bounded or problem.penalty.ridge() > 0.0
+
+
+def _set(problem: Problem | SubgradientProblem) -> Constraint:
+    assert problem.constraint is not None
+    return problem.constraint
+
+
+def lower_bound(problem: Problem | SubgradientProblem, minorant: Minorant) -> float:
+    """Return a number that F is never below: the minimum of the minorant and the penalty over the set, or -inf."""
+    if not has_certificate(problem):
+        return -math.inf
+    if isinstance(problem, SubgradientProblem):
+        known = -math.inf if problem.lower_bound is None else problem.lower_bound
+        if not _set(problem).is_bounded:
+            return known
+        return max(known, float(minorant.constants[0]) - _set(problem).support(-minorant.slopes[0]))
+    constant, slope = _balanced(problem, minorant)
+    n, ridge = problem.rows.n_columns, problem.penalty.ridge()
+    if n == 0:
+        return constant
+    slope = slope[:n]
+    if ridge == 0.0:
+        return constant - problem.constraint.support(-slope)
+    lowest = problem.constraint.project(-slope / ridge)
+    return constant + float(slope @ lowest + 0.5 * ridge * lowest @ lowest)
+
+
+def _balanced(problem: Problem, minorant: Minorant) -> tuple[float, Vector]:
+    """Return the sum of the two parts, one of them scaled down so that an intercept has slope 0."""
+    factors = np.ones(2)
+    if problem.has_intercept:
+        falling, rising = abs(minorant.slopes[0, -1]), abs(minorant.slopes[1, -1])
+        if max(falling, rising) > 0.0:
+            factors = np.minimum(1.0, np.array([rising, falling]) / max(falling, rising))
+    return float(factors @ minorant.constants), np.asarray(factors @ minorant.slopes)
+
+
+class Certificate(NamedTuple):
+    """The best lower bound seen, and the mean of the minorants seen, the later ones weighing more."""
+
+    bound: float
+    n_seen: int
+    constants: Vector
+    slopes: Matrix
+
+    def joined_by(self, problem: Problem | SubgradientProblem, minorant: Minorant) -> Certificate:
+        """Return the certificate after one more minorant."""
+        share = 2.0 / (self.n_seen + 2)
+        mean = Minorant(
+            self.constants + share * (minorant.constants - self.constants),
+            self.slopes + share * (minorant.slopes - self.slopes),
+        )
+        best = max(self.bound, lower_bound(problem, minorant), lower_bound(problem, mean))
+        return Certificate(best, self.n_seen + 1, *mean)
+
+    def raised(self, bound: float) -> Certificate:
+        """Return the certificate with another lower bound counted in."""
+        return self._replace(bound=max(self.bound, bound))
+
+
+def no_certificate(dim: int) -> Certificate:
+    """Return what is known before anything was seen."""
+    return Certificate(-math.inf, 0, np.zeros(2), np.zeros((2, dim)))
+
+
+def hinge_scale(problem: Problem) -> float:
+    """Return the scale of the hinge loss, or raise where the loss is another."""
+    if not isinstance(problem.loss, Hinge):
+        raise ValueError(f"this is about the hinge loss, but the problem has {problem.loss!r}.")  # noqa: TRY004
+    return problem.loss.scale
+
+
+def dual_minorant(problem: Problem, shares: Vector) -> Minorant:
+    """Return the hinge loss's minorant of dual variables a in [0, 1]: max(0, 1 - m) >= a (1 - m).
+
+    Raises
+    ------
+    ValueError
+        The loss is not the hinge, or the shares are not one number in [0, 1] for each row.
+    """
+    scale = hinge_scale(problem)
+    shares = np.asarray(shares, dtype=np.float64)
+    if shares.shape != (problem.n_rows,) or not ((shares >= 0.0) & (shares <= 1.0)).all():
+        raise ValueError(f"shares must be {problem.n_rows} numbers in [0, 1], got shape {shares.shape}.")
+    pressed = scale * problem.weights * shares
+    matrix = to_matrix(problem.rows)
+    constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
+    for side, sign in ((0, 1.0), (1, -1.0)):
+        part = np.where(problem.targets == sign, pressed, 0.0)
+        constants[side] = part @ (1.0 - sign * problem.offsets)
+        slopes[side, : problem.rows.n_columns] = -sign * (matrix.T @ part)
+        if problem.has_intercept:
+            slopes[side, -1] = -sign * part.sum()
+    return Minorant(constants, slopes)
+
+
+def duality_gap(problem: Problem | SubgradientProblem, x: Vector, shares: Vector | None = None) -> float:
+    """Return F(x) less a lower bound of the minimum: at least F(x) - F*, NaN where there is no bound.
+
+    Parameters
+    ----------
+    problem : Problem or SubgradientProblem
+    x : ndarray of float64, shape (problem.dim,)
+    shares : array_like, shape (n,), optional
+        Dual variables in [0, 1] for the hinge loss; left out, those of the subgradient at x, which are seldom good.
+
+    Raises
+    ------
+    ValueError
+        The shares do not fit.
+
+    Examples
+    --------
+    >>> from finitesum.constraints import L1Ball
+    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
+    >>> duality_gap(problem, np.zeros(1), [1.0, 1.0]), duality_gap(problem, np.zeros(1), [1.0, 0.5])
+    (0.5, 0.25)
+    """
+    loss, minorant = minorant_at(problem, x)
+    if shares is not None:
+        assert isinstance(problem, Problem)
+        minorant = dual_minorant(problem, shares)
+    penalty = 0.0
+    if isinstance(problem, Problem):
+        penalty = 0.5 * problem.penalty.ridge() * float(x[: problem.rows.n_columns] @ x[: problem.rows.n_columns])
+    bound = lower_bound(problem, minorant)
+    return loss + penalty - bound if math.isfinite(bound) else math.nan

@@ -1,0 +1,111 @@
+"""What makes a problem hard: columns of different size, collinear ones, rounding errors. Said where runs end above tol."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Vector
+from finitesum.core.jit import kernel
+from finitesum.evaluation.hessian import hessian_of
+from finitesum.problems.finite_sum import AnyProblem
+from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.rows import n_entries
+
+#: What is worth a word: a factor between columns' sizes, a condition number of the scaled Hessian, and rounding errors'
+#: share of the optimality reached.
+SIZES, CONDITION, ROUNDING = 1e3, 1e6, 0.1
+
+#: Columns, and products of two entries, up to which the Hessian is looked at: some seconds.
+MOST_COLUMNS, MOST_WORK = 1000, 5e10
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+class Conditioning(NamedTuple):
+    """What a point's surroundings are like."""
+
+    sizes: float  # largest root mean square of a column by the smallest
+    condition: float  # number of the Hessian, scaled to a diagonal of ones; NaN where it was not looked at
+    rounding: float  # norm of what rounding errors may put into the gradient
+
+
+@kernel
+def _look(linear_sum: LinearSum, x: Vector, curvatures: Vector, squares: Vector, errors: Vector) -> None:
+    """Set curvatures, squares of columns and, by first-order error analysis, the rounding errors of the gradient."""
+    rows = linear_sum.rows
+    for i in range(rows.n_rows):
+        target, weight = linear_sum.targets[i], linear_sum.weights[i]
+        if weight == 0.0:
+            continue
+        prediction = rows.dot(i, x) + linear_sum.offsets[i]
+        slope, curvature = linear_sum.loss.d1_d2(prediction, target)
+        curvatures[i] = curvature
+        first = rows.first(i)
+        size = abs(prediction)
+        for k in range(first, first + rows.n_stored(i)):
+            size += abs(rows.entry(i, k) * x[rows.column(i, k)])
+        error = weight * (abs(slope) + curvature * size)
+        for k in range(first, first + rows.n_stored(i)):
+            squares[rows.column(i, k)] += weight * rows.entry(i, k) ** 2
+            errors[rows.column(i, k)] += error * abs(rows.entry(i, k))
+        for j in range(rows.n_columns, rows.dim()):
+            squares[j] += weight
+            errors[j] += error
+
+
+def _is_within_reach(problem: Problem) -> bool:
+    """Tell whether the Hessian is worth its time: a matrix of d^2 numbers, and for each row the square of its entries."""
+    work = n_entries(problem.rows) ** 2 / problem.n_rows
+    return problem.dim <= MOST_COLUMNS and work <= MOST_WORK
+
+
+def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
+    """Return how well conditioned a problem with a smooth loss is at x.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]) * [1.0, 1e4]
+    >>> found = conditioning_at(Problem.linear(X, [1.0, 2.0, 3.0, 4.0], loss="squared"), np.zeros(2))
+    >>> float(found.sizes), round(float(found.condition))
+    (10000.0, 1)
+    """
+    curvatures, squares, errors = np.zeros(problem.n_rows), np.zeros(problem.dim), np.zeros(problem.dim)
+    _look(problem.view, x, curvatures, squares, errors)
+    used = squares[squares > 0.0]
+    sizes = math.sqrt(used.max() / used.min()) if used.size else 1.0
+    rounding = EPSILON * float(np.linalg.norm(errors))
+    condition = math.nan
+    if _is_within_reach(problem) and np.isfinite(curvatures).all():
+        hessian = hessian_of(problem, curvatures)
+        diagonal = np.diagonal(hessian)
+        kept = np.flatnonzero(diagonal > 0.0)
+        scale = 1.0 / np.sqrt(diagonal[kept])
+        if kept.size and np.isfinite(scale).all():
+            values = np.linalg.eigvalsh(hessian[np.ix_(kept, kept)] * scale[:, None] * scale)
+            condition = float(values[-1] / values[0]) if values[0] > EPSILON * values[-1] else math.inf
+    return Conditioning(sizes, condition, rounding)
+
+
+def why_hard(problem: AnyProblem, x: Vector, optimality: float) -> str:
+    """Return what keeps a run from coming closer to the minimum than this, "" where the problem is not to blame."""
+    if not isinstance(problem, Problem) or not problem.loss.is_smooth() or not np.isfinite(x).all():
+        return ""
+    with np.errstate(all="ignore"):
+        found = conditioning_at(problem, x)
+    facts = []
+    if found.sizes > SIZES:
+        facts.append(f"columns differ in size by a factor of {found.sizes:.0e}")
+    if found.condition > CONDITION:
+        number = "beyond 1e15" if found.condition > 1e15 else f"about {found.condition:.0e}"
+        facts.append(f"the Hessian's condition number is {number} with columns scaled to one size")
+    if found.rounding > ROUNDING * optimality:
+        facts.append(f"rounding errors alone may be {found.rounding:.0e}")
+    if not facts:
+        return ""
+    return (
+        f"The problem is ill-conditioned: {'; '.join(facts)}. Scale the columns of X, drop nearly collinear ones, raise "
+        "alpha, or loosen tol."
+    )

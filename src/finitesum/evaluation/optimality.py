@@ -1,0 +1,154 @@
+"""Exact measures of a point: objective, full gradient and the optimality that `tol` bounds.
+
+optimality = || x - prox_r(x - grad f(x)) ||_2, where f is the mean loss with the quadratic part of the penalty and r the
+rest; with no l1 part that is ||grad F(x)||_2, and with a constraint || x - proj(x - grad F(x)) ||_2.
+
+Where the loss has kinks, or components are callables, no gradient vanishes at a minimum; optimality is then the duality gap
+F(x) - lower bound of `finitesum.evaluation.certificates`, and NaN where there is no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Vector
+from finitesum.core.jit import kernel, kernel_part
+from finitesum.evaluation.certificates import Minorant, lower_bound, minorant_at
+from finitesum.problems.callables import SubgradientProblem
+from finitesum.problems.finite_sum import AnyProblem, FiniteSum
+from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.multinomial import MultinomialProblem, measure
+
+
+@kernel
+def _add_rows(linear_sum: LinearSum, x: Vector, start: int, stop: int, gradient: Vector) -> float:
+    """Add the gradient of rows start..stop to `gradient` and return their loss."""
+    total = 0.0
+    for i in range(start, stop):
+        weight = linear_sum.weights[i]
+        if weight > 0.0:
+            prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
+            total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
+            slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+            linear_sum.rows.add_to(i, weight * slope, gradient)
+    return total
+
+
+@kernel
+def _add_penalty(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
+    """Add the gradient of the quadratic part to `gradient` and return the penalty."""
+    total = 0.0
+    ridge = linear_sum.penalty.ridge()
+    for j in range(linear_sum.n_penalised):
+        total += linear_sum.penalty.penalty_value(x[j])
+        gradient[j] += ridge * x[j]
+    return total
+
+
+@kernel_part
+def prox_in_place(linear_sum: LinearSum, x: Vector, step_size: float) -> None:
+    """Apply the prox of the penalty, or the projection; x has the length of an iterate and the intercept stays."""
+    if linear_sum.is_constrained:
+        coefficients = x[: linear_sum.n_penalised]
+        linear_sum.projection.project_euclidean_into(coefficients, coefficients)
+    else:
+        for j in range(linear_sum.n_penalised):
+            x[j] = linear_sum.penalty.prox_at(x[j], step_size)
+
+
+@kernel
+def _prox_step(linear_sum: LinearSum, y: Vector, gradient: Vector, step_size: float) -> Vector:
+    x = y - step_size * gradient
+    prox_in_place(linear_sum, x, step_size)
+    return x
+
+
+def prox_step(problem: Problem, y: Vector, gradient: Vector, step_size: float) -> Vector:
+    """Return prox(y - step_size gradient), or the projection of that point: the intercept only steps."""
+    return _prox_step(problem.view, y, gradient, step_size)
+
+
+class Measures(NamedTuple):
+    """What one exact full pass tells of a point."""
+
+    objective: float
+    optimality: float
+    gradient: Vector  # of the smooth part: mean loss and quadratic penalty (a subgradient, where there are kinks)
+    minorant: Minorant | None = None  # of the mean loss, where optimality is a duality gap
+
+
+def evaluate(problem: AnyProblem, x: Vector) -> Measures:
+    """Return objective, optimality and gradient at x, by one exact pass over the data.
+
+    Parameters
+    ----------
+    problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
+    x : array_like, shape (problem.dim,)
+
+    Raises
+    ------
+    ValueError
+        x has another shape, or holds no numbers.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[1.0], [-1.0]], [1.0, -1.0], loss="squared")
+    >>> measures = evaluate(problem, np.array([1.0]))
+    >>> measures.objective, measures.optimality
+    (0.0, 0.0)
+    """
+    x = _checked_point(problem, x)
+    if isinstance(problem, FiniteSum):
+        return _evaluate_components(problem, x)
+    if isinstance(problem, MultinomialProblem):
+        value, slope = measure(problem, x)
+        return Measures(value, float(np.linalg.norm(slope)), slope)
+    if isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
+        return _evaluate_nonsmooth(problem, x)
+    gradient = np.zeros(problem.dim)
+    objective = _add_rows(problem.view, x, 0, problem.n_rows, gradient)
+    objective += _add_penalty(problem.view, x, gradient)
+    return Measures(float(objective), surrogate_optimality(problem, x, gradient), gradient)
+
+
+def _checked_point(problem: AnyProblem, x: Any) -> Vector:
+    try:
+        point = np.asarray(x, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"x must hold {problem.dim} numbers: {error}.") from error
+    if point.shape != (problem.dim,):
+        raise ValueError(f"x must have shape ({problem.dim},), got {point.shape}.")
+    return point
+
+
+def with_penalty(problem: FiniteSum, x: Vector, value: float, gradient: Vector) -> Measures:
+    """Return the measures of a point where the components' mean has this value and gradient; that of F is a new array."""
+    smooth = gradient.copy()
+    objective = value + _add_penalty(problem.frame.view, x, smooth)
+    return Measures(float(objective), surrogate_optimality(problem.frame, x, smooth), smooth)
+
+
+def _evaluate_components(problem: FiniteSum, x: Vector) -> Measures:
+    return with_penalty(problem, x, problem.mean_value(x), problem.component_gradients(x).mean(axis=0))
+
+
+def _evaluate_nonsmooth(problem: Problem | SubgradientProblem, x: Vector) -> Measures:
+    objective, minorant = minorant_at(problem, x)
+    gradient = np.asarray(minorant.slopes.sum(axis=0))
+    if isinstance(problem, Problem):
+        objective += float(_add_penalty(problem.view, x, gradient))
+    bound = lower_bound(problem, minorant)
+    gap = max(objective - bound, 0.0) if math.isfinite(bound) else math.nan
+    return Measures(objective, gap, gradient, minorant)
+
+
+def surrogate_optimality(problem: Problem, x: Vector, gradient: Vector) -> float:
+    """Return the optimality at x that a given gradient of the smooth part would mean."""
+    mapping = gradient
+    if problem.is_constrained or problem.penalty.lasso() > 0.0:
+        mapping = x - prox_step(problem, x, gradient, 1.0)
+    with np.errstate(over="ignore"):
+        return math.sqrt(mapping @ mapping)

@@ -1,0 +1,273 @@
+"""Newton's method for multinomial logistic regression: exact for small K d, else by preconditioned conjugate gradients.
+
+At x, with g and H the gradient and Hessian of F, a step is x+ = x - t p with H p = g. t is the first of 1, 1/2, 1/4, ...
+with F(x+) <= F(x) - t/10^4 g'p, up to rounding [1]; trials cost no data, because the scores are linear in t.
+
+exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m component Hessians a step
+cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||)) ||g|| [2]; a product with H reads the data
+        twice and is counted as a pass of component gradients. The preconditioner of class k is the Cholesky factor of
+
+            sum_{i in I_k} c_ik z_i z_i' + diag(sum_{i not in I_k} c_ik z_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
+
+        with I_k the 3 dim rows of largest curvature c_ik: near the optimum few rows have any. I_k is empty, which leaves a
+        diagonal, for the first products, as many as the factors cost, and with more than 2000 columns.
+
+Intercepts, and coefficients without a penalty, are determined up to one number for all classes; the exact solver pins
+it by a term that no gradient sees, and steps keep the mean over the classes.
+
+References
+----------
+.. [1] S. Boyd, L. Vandenberghe, "Convex optimization", 2004, section 9.5.
+.. [2] J. Nocedal, S. Wright, "Numerical optimization", 2006, section 7.1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation.optimality import Measures
+from finitesum.methods.base import Card, check_choice
+from finitesum.methods.subproblems.active_set import solve_spd
+from finitesum.problems.multinomial import (
+    MultinomialProblem,
+    full_hessian,
+    gradient_at,
+    hessian_product,
+    objective_at,
+    probabilities,
+    scores_at,
+    weighted_gram,
+)
+from finitesum.problems.rows import DenseRows
+
+#: "auto" takes the exact solver up to this many variables.
+EXACT_UP_TO = 200
+
+#: Products with the diagonal preconditioner, at least, before the factors are made.
+PLAIN_PRODUCTS = 10
+
+#: Columns up to which the preconditioner has Cholesky factors.
+FACTORED_UP_TO = 2000
+
+DECREASE, MOST_HALVINGS = 1e-4, 60
+
+
+class MultinomialState(NamedTuple):
+    x: Vector  # iterate, (K dim,)
+    scores: Matrix  # (n, K)
+    gradient: Vector
+    objective: float
+    n_gradients: int
+    n_hessians: int
+
+
+@dataclass(frozen=True)
+class MultinomialNewton:
+    """Newton's method for `MultinomialProblem`.
+
+    Parameters
+    ----------
+    solver : {"auto", "exact", "cg"}
+        How a step is found: by the Cholesky factor of the Hessian, O(n (K d)^2 / 2 + (K d)^3 / 3), or by conjugate
+        gradients. "auto" is exact for at most 200 variables.
+
+    Raises
+    ------
+    ValueError
+        The solver is unknown.
+
+    Examples
+    --------
+    >>> from finitesum.running.driver import minimize
+    >>> problem = MultinomialProblem.linear([[0.0], [1.0], [2.0]], ["a", "b", "c"], alpha=0.1)
+    >>> result = minimize(problem, method=MultinomialNewton(), tol=1e-10)
+    >>> result.success, result.x.round(6)
+    (True, array([-0.757493,  0.182097,  0.575396]))
+    """
+
+    solver: str = "auto"
+
+    name: ClassVar[str] = "newton"
+    state_type: ClassVar[type[MultinomialState]] = MultinomialState
+    handles: ClassVar[frozenset[str]] = frozenset({"classes"})
+    default_sampling: ClassVar[str] = "cyclic"
+    patience: ClassVar[int] = 25
+    card: ClassVar[Card] = Card(
+        "Newton's method for several classes",
+        "m K + (K d)^2 or K d^2",
+        "m (K d)^2 / 2 + (K d)^3 / 3 a step, or m K d a product",
+        "quadratic near the optimum",
+        "several classes",
+        "classical",
+    )
+
+    def __post_init__(self) -> None:
+        check_choice("solver", self.solver, ("auto", "exact", "cg"))
+
+    def init(self, problem: Any, x0: Vector) -> MultinomialState:
+        """Return the state before the first step: scores and gradient at the start."""
+        return _state_at(problem, x0.copy(), scores_at(problem, x0), problem.n_rows, 0)
+
+    def run_pass(self, problem: Any, state: MultinomialState, order: Indices) -> MultinomialState:
+        """Return the state after one step."""
+        shares = probabilities(state.scores)
+        exact = self.solver == "exact" or (self.solver == "auto" and problem.dim <= EXACT_UP_TO)
+        if exact:
+            way, n_products = -_exact_step(problem, shares, state.gradient), 0
+        else:
+            way, n_products = _cg_step(problem, shares, state.gradient)
+        way = _kept_mean(problem, way)
+        changes = scores_at(problem, way)
+        t = _step_size(problem, state, way, changes)
+        n_gradients = state.n_gradients + (n_products + 1) * problem.n_rows
+        n_hessians = state.n_hessians + (problem.n_rows if exact else 0)
+        x = state.x + t * way
+        return _state_at(problem, x, scores_at(problem, x), n_gradients, n_hessians)
+
+    def estimate(self, problem: Any, state: MultinomialState) -> float:
+        """Return the optimality at the iterate, which is known exactly."""
+        return float(np.linalg.norm(state.gradient))
+
+    def exact_measures(self, problem: Any, state: MultinomialState) -> Measures:
+        """Return what the last pass found at its end, which is exact."""
+        return Measures(state.objective, float(np.linalg.norm(state.gradient)), state.gradient.copy())
+
+    def default_batch_size(self, problem: Any) -> int:
+        """Return 1: components play no role."""
+        return 1
+
+
+def _state_at(
+    problem: MultinomialProblem, x: Vector, scores: Matrix, n_gradients: int, n_hessians: int
+) -> MultinomialState:
+    with np.errstate(all="ignore"):  # after a divergence
+        gradient = gradient_at(problem, probabilities(scores), x)
+        objective = objective_at(problem, scores, x)
+    return MultinomialState(x, scores, gradient, objective, n_gradients, n_hessians)
+
+
+def _kept_mean(problem: MultinomialProblem, way: Vector) -> Vector:
+    """Return a direction without the part that changes nothing: the mean over the classes of what is not penalised."""
+    table = way.reshape(problem.n_classes, -1)
+    first = problem.rows.n_columns if problem.penalty.ridge() > 0.0 else 0
+    table[:, first:] -= table[:, first:].mean(axis=0)
+    return table.reshape(-1)
+
+
+def _exact_step(problem: MultinomialProblem, shares: Matrix, gradient: Vector) -> Vector:
+    hessian = full_hessian(problem, shares)
+    blocks = hessian.reshape(problem.n_classes, problem.rows.dim(), problem.n_classes, problem.rows.dim())
+    first = problem.rows.n_columns if problem.penalty.ridge() > 0.0 else 0
+    for j in range(first, problem.rows.dim()):
+        blocks[:, j, :, j] += max(float(np.diagonal(blocks[:, j, :, j]).mean()), 1e-300)
+    return solve_spd(hessian, gradient)
+
+
+def _preconditioner(problem: MultinomialProblem, shares: Matrix, *, factored: bool) -> list[Any]:
+    """Return the factors of each class's block: a Cholesky factor or a diagonal."""
+    d, dim, ridge = problem.rows.n_columns, problem.rows.dim(), problem.penalty.ridge()
+    curvatures = problem.weights[:, None] * shares * (1.0 - shares)
+    penalty = np.zeros(dim)
+    penalty[:d] = ridge
+    n_chosen = min(3 * dim, problem.n_rows) if factored and dim <= FACTORED_UP_TO else 0
+    rest = curvatures.copy()
+    chosen = [np.argpartition(-curvatures[:, k], n_chosen - 1)[:n_chosen] for k in range(problem.n_classes) if n_chosen]
+    for k, rows in enumerate(chosen):
+        rest[rows, k] = 0.0
+    diagonals = _squares(problem, rest) + penalty
+    floor = 1e-12 * float(diagonals.max()) or 1e-300
+    if not chosen:
+        return list(np.maximum(diagonals, floor))
+    factors = []
+    for k, rows in enumerate(chosen):
+        gram = weighted_gram(problem, curvatures[:, k], np.sort(rows))
+        gram[np.arange(dim), np.arange(dim)] += diagonals[k] + 1e-10 * float(np.diagonal(gram).max()) + floor
+        factors.append(cho_factor(gram, overwrite_a=True, check_finite=False))
+    return factors
+
+
+def _squares(problem: MultinomialProblem, curvatures: Matrix) -> Matrix:
+    """Return sum_i c_ik z_ij^2, shape (K, dim)."""
+    d = problem.rows.n_columns
+    out = np.zeros((problem.n_classes, problem.rows.dim()))
+    for here, block in problem.blocks():
+        squared = block * block if isinstance(problem.rows, DenseRows) else block.multiply(block).tocsr()
+        out[:, :d] += (squared.T @ curvatures[here]).T
+    if problem.rows.intercept:
+        out[:, d] = curvatures.sum(axis=0)
+    return out
+
+
+def _preconditioned(factors: list[Any], residual: Vector) -> Vector:
+    rows = residual.reshape(len(factors), -1)
+    solved = [
+        cho_solve(factor, row, check_finite=False) if isinstance(factor, tuple) else row / factor
+        for factor, row in zip(factors, rows, strict=True)
+    ]
+    return np.concatenate(solved)
+
+
+def _cg_step(problem: MultinomialProblem, shares: Matrix, gradient: Vector) -> tuple[Vector, int]:
+    """Return p with H p = -g, to the accuracy that Newton's method needs here, and the products that it took."""
+    size = float(np.linalg.norm(gradient))
+    target = min(0.5, math.sqrt(size)) * size
+    n_plain = PLAIN_PRODUCTS + int(0.3 * problem.rows.dim() ** 2 / problem.n_rows)
+    step, n_products = np.zeros(problem.dim), 0
+    for factored, most in ((False, n_plain), (True, problem.dim)):
+        factors = _preconditioner(problem, shares, factored=factored)
+        step, n_more, is_over = _conjugate(problem, shares, gradient, factors, step, target, most)
+        n_products += n_more
+        if is_over:
+            break
+    return step, n_products
+
+
+def _conjugate(
+    problem: MultinomialProblem,
+    shares: Matrix,
+    gradient: Vector,
+    factors: list[Any],
+    step: Vector,
+    target: float,
+    most: int,
+) -> tuple[Vector, int, bool]:
+    """Return the step after conjugate gradients from one, the products, and whether the target or a limit was met."""
+    residual, n_products = -gradient, 0
+    if step.any():
+        residual, n_products = residual - hessian_product(problem, shares, step), 1
+    z = _preconditioned(factors, residual)
+    way, rho = z.copy(), float(residual @ z)
+    while n_products < most:
+        product = hessian_product(problem, shares, way)
+        n_products += 1
+        curvature = float(way @ product)
+        if not curvature > 0.0:
+            return (step if step.any() else z), n_products, True
+        step = step + rho / curvature * way
+        residual = residual - rho / curvature * product
+        if float(np.linalg.norm(residual)) <= target:
+            return step, n_products, True
+        z = _preconditioned(factors, residual)
+        rho, last = float(residual @ z), rho
+        way = z + rho / last * way
+    return step, n_products, False
+
+
+def _step_size(problem: MultinomialProblem, here: MultinomialState, way: Vector, changes: Matrix) -> float:
+    """Return the first t = 1, 1/2, 1/4, ... that brings F down enough, 0 when none does."""
+    slope = float(here.gradient @ way)
+    rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(here.objective)
+    t = 1.0
+    for _ in range(MOST_HALVINGS):
+        with np.errstate(over="ignore", invalid="ignore"):
+            objective = objective_at(problem, here.scores + t * changes, here.x + t * way)
+        if objective <= here.objective + DECREASE * t * slope + rounding:
+            return t
+        t *= 0.5
+    return 0.0

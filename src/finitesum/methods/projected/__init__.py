@@ -1,0 +1,1 @@
+"""Projected subgradient and momentum methods for constrained non-smooth problems."""

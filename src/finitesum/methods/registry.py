@@ -1,0 +1,94 @@
+"""The table of methods: name, module, class; and the method of a name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from finitesum.methods.base import Method
+
+#: name: (module, class). A method is loaded when it is first asked for: a fit needs one of them.
+HOMES = {
+    "fg": ("first_order.full_gradient", "FG"),
+    "afg": ("first_order.full_gradient", "AFG"),
+    "ig": ("first_order.incremental_gradient", "IG"),
+    "iag": ("first_order.iag", "IAG"),
+    "sag": ("first_order.sag", "SAG"),
+    "saga": ("first_order.saga", "SAGA"),
+    "svrg": ("first_order.svrg", "SVRG"),
+    "acc-svrg": ("first_order.svrg", "AccSVRG"),
+    "svrg2": ("curvature.svrg2", "SVRG2"),
+    "ciag": ("curvature.ciag", "CIAG"),
+    "a-ciag": ("curvature.ciag", "ACIAG"),
+    "iqn": ("curvature.iqn", "IQN"),
+    "nim": ("curvature.nim", "NIM"),
+    "newton": ("newton.newton", "Newton"),
+    "lazy-newton": ("newton.lazy_newton", "LazyNewton"),
+    "newton-cg": ("newton.newton_cg", "NewtonCG"),
+    "working-set-newton": ("newton.working_set_newton", "WorkingSetNewton"),
+    "psg": ("projected.subgradient", "PSG"),
+    "hb": ("projected.subgradient", "HB"),
+    "nag": ("projected.subgradient", "NAG"),
+    "adahb": ("projected.adaptive", "AdaHB"),
+    "adagrad": ("projected.adaptive", "AdaGrad"),
+    "rmsprop": ("projected.adaptive", "RMSProp"),
+    "adam": ("projected.moments", "Adam"),
+    "amsgrad": ("projected.moments", "AMSGrad"),
+    "sgd": ("projected.moments", "SGD"),
+    "sgd-momentum": ("projected.moments", "SGDMomentum"),
+}
+
+
+class _Registry(Mapping[str, type[Any]]):
+    """The classes by name, each loaded at its first use."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        module, cls = HOMES[name]
+        found: type[Any] = getattr(importlib.import_module(f"finitesum.methods.{module}"), cls)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in HOMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(HOMES)
+
+    def __len__(self) -> int:
+        return len(HOMES)
+
+
+METHODS: Mapping[str, type[Any]] = _Registry()
+
+
+def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Method:
+    """Return the method of a name with its options, or the method itself.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown.
+    TypeError
+        It is neither a name nor a method, or an option is unknown to the method.
+
+    Examples
+    --------
+    >>> as_method("saga", {"step_size": 0.1})
+    SAGA(step_size=0.1)
+    """
+    if not isinstance(method, str):
+        if isinstance(method, type) or not isinstance(method, Method):
+            raise TypeError(f'method must be a name such as "saga" or a method such as SAGA(), got {method!r}.')
+        if options:
+            raise TypeError("options go with a method's name; give them to the method itself instead.")
+        return method
+    key = method.lower().replace("_", "-")
+    if key not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    cls = METHODS[key]
+    unknown = sorted(set(options or {}) - set(cls.__dataclass_fields__))
+    if unknown:
+        known = ", ".join(cls.__dataclass_fields__)
+        raise TypeError(f"{key} has no option {', '.join(unknown)}; it has: {known}.")
+    made: Method = cls(**(options or {}))
+    return made

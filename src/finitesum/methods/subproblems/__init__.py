@@ -1,0 +1,1 @@
+"""Small problems that methods solve on the way: quadratic models, active sets, linear programs."""

@@ -1,0 +1,182 @@
+"""The exact minimum of a hinge loss on an l1 ball or a box, by linear programming.
+
+    min sum_i p_i xi_i   over   xi_i >= 1 - m_i,  xi >= 0,  w in the set,      m_i = y_i (x_i'w + b + o_i)
+
+A row whose margin m_i is known to stay on one side of 1 needs no variable: it costs 0, or p_i (1 - m_i), which is linear.
+From a point near the solution most rows are put on their side; the program of the rest lies below F everywhere, so that its
+solution minimises F too once every row is found on the side where it was put. Rows that are not get a variable, and the
+program is solved again. Half a million rows of 54 columns then take seconds in place of half an hour.
+
+References
+----------
+.. [1] Q. Huangfu, J. Hall, "Parallelizing the dual revised simplex method", Math. Prog. Comp. 10 (2018): HiGHS.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.constraints.balls import L1Ball
+from finitesum.constraints.boxes import Box, LInfBall, NonNegative, Unconstrained
+from finitesum.core.arrays import Flags, Vector
+from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound, minorant_at
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import to_matrix
+
+#: Rows that get a variable at first, when a start is given: so many, or this share of all.
+N_NEAR, SHARE_NEAR = 1000, 0.05
+
+
+class Optimum(NamedTuple):
+    """A minimum found by linear programming."""
+
+    x: Vector
+    value: float  # F(x): never below the minimum, but for rounding
+    lower_bound: float  # by the dual variables: never above it
+    shares: Vector  # the dual variables, in [0, 1]
+    seconds: float
+
+
+class _Rows(NamedTuple):
+    """The rows as the program has them: m = signed (w, b) + shift."""
+
+    signed: Any  # sparse (n, d + intercept)
+    shift: Vector
+    costs: Vector  # p_i times the scale of the loss
+
+
+def _rows(problem: Problem, scale: float) -> _Rows:
+    import scipy.sparse
+
+    matrix = scipy.sparse.csr_array(to_matrix(problem.rows), dtype=np.float64)
+    if problem.has_intercept:
+        matrix = scipy.sparse.hstack([matrix, np.ones((problem.n_rows, 1))], format="csr")
+    signed = (scipy.sparse.diags_array(problem.targets) @ matrix).tocsr()
+    return _Rows(signed, problem.targets * problem.offsets, scale * problem.weights)
+
+
+def _bounds(problem: Problem) -> list[tuple[float | None, float | None]]:
+    """Return the bounds of the coefficients: of p, q >= 0 with w = p - q on a ball, else of w; then of b."""
+    d, constraint = problem.rows.n_columns, problem.constraint
+    low: float | Vector
+    high: float | Vector
+    free: list[tuple[float | None, float | None]] = [(None, None)] * problem.rows.intercept
+    if isinstance(constraint, L1Ball):
+        return [(0.0, None)] * (2 * d) + free
+    if isinstance(constraint, Unconstrained):
+        low, high = -np.inf, np.inf
+    elif isinstance(constraint, NonNegative):
+        low, high = 0.0, np.inf
+    elif isinstance(constraint, LInfBall):
+        low, high = -constraint.radius, constraint.radius
+    elif isinstance(constraint, Box):
+        low, high = constraint.lower, constraint.upper
+    else:
+        kinds = "an l1 ball, a box or no constraint"
+        raise ValueError(f"a linear program needs {kinds}, got {constraint!r}.")  # noqa: TRY004 - of the problem
+    return list(zip(np.broadcast_to(low, d).tolist(), np.broadcast_to(high, d).tolist(), strict=True)) + free
+
+
+def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: float | None) -> tuple[Vector, Vector]:
+    """Return the solution where only loose rows have a variable, and all dual variables."""
+    import scipy.sparse
+    from scipy.optimize import linprog
+
+    if limit is not None and limit <= 0.0:
+        raise RuntimeError("HiGHS found no optimum: the time was up before it began.")
+    d, n = problem.rows.n_columns, int(loose.sum())
+    signed, pull = rows.signed[loose], -(rows.signed[pressed].T @ rows.costs[pressed])
+    ball = problem.constraint if isinstance(problem.constraint, L1Ball) else None
+    if ball is not None:
+        signed = scipy.sparse.hstack([signed[:, :d], -signed[:, :d], signed[:, d:]], format="csr")
+        pull = np.concatenate([pull[:d], -pull[:d], pull[d:]])
+    program = -scipy.sparse.hstack([signed, scipy.sparse.eye_array(n)], format="csr")
+    right = rows.shift[loose] - 1.0
+    if ball is not None:
+        sizes = np.ones(d) if ball.weights is None else ball.weights
+        norm = np.concatenate([sizes, sizes, np.zeros(program.shape[1] - 2 * d)])
+        program = scipy.sparse.vstack([program, scipy.sparse.csr_array(norm[None, :])], format="csr")
+        right = np.append(right, ball.radius)
+    found = linprog(
+        c=np.concatenate([pull, rows.costs[loose]]),
+        A_ub=program,
+        b_ub=right,
+        bounds=_bounds(problem) + [(0.0, None)] * n,
+        method="highs-ipm",
+        options={} if limit is None else {"time_limit": limit},
+    )
+    if found.x is None or found.status != 0:
+        raise RuntimeError(f"HiGHS found no optimum: {found.message}")
+    x = found.x[: found.x.size - n]
+    if ball is not None:
+        x = np.concatenate([x[:d] - x[d : 2 * d], x[2 * d :]])
+    shares = pressed.astype(np.float64)
+    costs = rows.costs[loose]
+    forces = np.divide(-found.ineqlin.marginals[:n], costs, out=np.zeros(n), where=costs > 0.0)
+    shares[loose] = np.clip(forces, 0.0, 1.0)
+    return np.ascontiguousarray(x), shares
+
+
+def _first_sides(problem: Problem, rows: _Rows, start: Any) -> tuple[Flags, Flags]:
+    """Return which rows get a variable at first, and which are put on the side where they cost."""
+    if start is None or not problem.constraint.is_bounded or problem.has_intercept:
+        return np.ones(problem.n_rows, dtype=bool), np.zeros(problem.n_rows, dtype=bool)
+    slack = 1.0 - rows.signed @ np.asarray(start, dtype=np.float64) - rows.shift
+    n_near = min(problem.n_rows, max(N_NEAR, int(SHARE_NEAR * problem.n_rows)))
+    loose = np.abs(slack) <= np.partition(np.abs(slack), n_near - 1)[n_near - 1]
+    return loose, (slack > 0.0) & ~loose
+
+
+def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float | None = None) -> Optimum:
+    """Return the minimum of a hinge loss on an l1 ball or a box, by an exact linear program.
+
+    min sum_i p_i max(0, 1 - y_i (x_i'w + b + o_i))   over w in the set
+
+    by HiGHS's interior point method with crossover; value and lower bound are computed anew from its solution and its dual
+    variables, so that their difference is a proof.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : array_like, shape (problem.dim,), optional
+        A point near the solution, which makes the program small: the end of any method. Of use on bounded sets, without
+        an intercept.
+    time_limit : float > 0, optional
+        Seconds that HiGHS may take.
+
+    Raises
+    ------
+    ValueError
+        Another loss, a penalty, or a set that is neither an l1 ball nor bounds.
+    RuntimeError
+        HiGHS found no optimum, in the time it had.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
+    >>> optimum = reference_optimum(problem)
+    >>> optimum.x, optimum.value, optimum.lower_bound
+    (array([0.5]), 0.75, 0.75)
+    """
+    begin = time.perf_counter()
+    rows = _rows(problem, hinge_scale(problem))
+    if problem.penalty != (0.0, 0.0):
+        raise ValueError(f"a linear program has no quadratic penalty, but the problem has {problem.penalty!r}.")
+    loose, pressed = _first_sides(problem, rows, start)
+    while True:
+        limit = None if time_limit is None else time_limit - (time.perf_counter() - begin)
+        x, shares = _solve(problem, rows, loose, pressed, limit)
+        slack = 1.0 - rows.signed @ x - rows.shift
+        wrong = ~loose & np.where(pressed, slack < 0.0, slack > 0.0)
+        if not wrong.any():
+            break
+        loose |= wrong
+        pressed &= ~loose
+    d = problem.rows.n_columns
+    x[:d] = problem.constraint.project(x[:d])
+    value, _ = minorant_at(problem, x)
+    bound = lower_bound(problem, dual_minorant(problem, shares))
+    return Optimum(x, value, bound, shares, time.perf_counter() - begin)

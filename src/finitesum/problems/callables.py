@@ -1,0 +1,272 @@
+"""Functions given as callables, for what is no linear model.
+
+`Component` is one smooth component of a `finitesum.problems.finite_sum.FiniteSum`; `compared_derivatives` tells whether
+derivatives belong to the values. `SubgradientProblem` is any convex f with a subgradient, whole or by components, over
+a constraint set; the methods of `finitesum.methods` that treat "callables" accept it. `harvey` is one: the function on
+which the projected subgradient method's last iterate is provably worse than an average by a factor log T.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.constraints.balls import L2Ball
+from finitesum.constraints.base import Constraint
+from finitesum.constraints.boxes import Unconstrained
+from finitesum.core.arrays import Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """A smooth function f_i by callables, all for x of shape (d,) and float64. Any object with these methods will do, too.
+
+    Parameters
+    ----------
+    value : callable
+        ``value(x)`` returns f_i(x).
+    gradient : callable
+        ``gradient(x)`` returns the d partial derivatives.
+    hessian : callable, optional
+        ``hessian(x)`` returns the d x d matrix of second derivatives, an array or a scipy sparse matrix.
+    hessian_product : callable, optional
+        ``hessian_product(x, v)`` returns that matrix times v, shape (d,).
+
+    Raises
+    ------
+    TypeError
+        A callable is none.
+
+    Examples
+    --------
+    >>> component = Component(lambda x: float(x[0] ** 4), lambda x: 4 * x**3)
+    >>> component.value(np.array([2.0])), component.gradient(np.array([2.0]))
+    (16.0, array([32.]))
+    """
+
+    value: Callable[[Vector], Any]
+    gradient: Callable[[Vector], Any]
+    hessian: Callable[[Vector], Any] | None = None
+    hessian_product: Callable[[Vector, Vector], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("value", "gradient"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function, got {getattr(self, name)!r}.")
+        for name in ("hessian", "hessian_product"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function or left out, got {getattr(self, name)!r}.")
+
+
+class DerivativeCheck(NamedTuple):
+    """How far the derivatives of the components are from differences of what they are derivatives of."""
+
+    gradient_errors: Vector  # (n,)  relative; NaN where something was not finite
+    hessian_errors: Vector  # (n,)  relative; 0 where there are no second derivatives
+    tolerance: float
+
+    @property
+    def success(self) -> bool:
+        """Whether all errors are at most the tolerance."""
+        errors = np.concatenate([self.gradient_errors, self.hessian_errors])
+        return bool((errors <= self.tolerance).all())
+
+    @property
+    def message(self) -> str:
+        """What was found, in a sentence for each component that is off, at most five."""
+        off = []
+        for errors, what, of in (
+            (self.gradient_errors, "gradient", "value"),
+            (self.hessian_errors, "Hessian", "gradient"),
+        ):
+            off += [
+                f"component {j}: the {what} contradicts differences of the {of} (relative error {errors[j]:.1e})."
+                for j in np.flatnonzero(~(errors <= self.tolerance))
+            ]
+        more = [f"And {len(off) - 5} more."] if len(off) > 5 else []
+        return " ".join([*off[:5], *more]) if off else "All derivatives agree with differences."
+
+
+def relative_error(given: Any, expected: Any, scale: float) -> float:
+    """Return the norm of the difference over the larger of `scale` and the norm of what was expected."""
+    return float(np.linalg.norm(given - expected) / max(float(np.linalg.norm(expected)), scale))
+
+
+@dataclass(frozen=True, eq=False)
+class SubgradientProblem:
+    """A convex function f = mean of f_1, ..., f_m over a set, by callables.
+
+    Parameters
+    ----------
+    dim : int >= 1
+        The number of variables d.
+    value : callable
+        ``value(x)`` returns f(x), for x of shape (d,) and float64.
+    subgradient : callable
+        ``subgradient(x)`` returns a subgradient of f at x, shape (d,); with several components, ``subgradient(x, j)``
+        returns one of f_j, j = 0, ..., n_components - 1. It must not depend on anything else, or runs cannot be repeated.
+    constraint : Constraint, optional
+        The set; the whole space when left out.
+    n_components : int >= 1
+        The number of components m; 1 is a deterministic oracle.
+    lower_bound : float, optional
+        A number that f is never below on the set. The optimality of a point is then at most f(x) - lower_bound.
+
+    Raises
+    ------
+    TypeError
+        A callable is none, or the constraint is no constraint.
+    ValueError
+        A number is out of range.
+
+    Examples
+    --------
+    >>> from finitesum import minimize
+    >>> from finitesum.constraints import Box
+    >>> problem = SubgradientProblem(2, lambda x: abs(x[0] - 2) + abs(x[1]), lambda x: np.sign(x - [2, 0]), Box(-1, 1))
+    >>> minimize(problem, method="hb", max_iter=50).x
+    array([1., 0.])
+    """
+
+    dim: int
+    value: Callable[[Vector], float]
+    subgradient: Callable[..., Any]
+    constraint: Constraint | None = None
+    n_components: int = 1
+    lower_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "n_components"):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+                raise ValueError(f"{name} must be a whole number >= 1, got {number!r}.")
+        for name in ("value", "subgradient"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function, got {getattr(self, name)!r}.")
+        if self.constraint is None:
+            object.__setattr__(self, "constraint", Unconstrained())
+        if not isinstance(self.constraint, Constraint):
+            raise TypeError(
+                f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {self.constraint!r}."
+            )
+        self.constraint.check_dim(self.dim)
+        if self.lower_bound is not None and not math.isfinite(self.lower_bound):
+            raise ValueError(f"lower_bound must be finite, got {self.lower_bound}. Leave it out where none is known.")
+
+    @property
+    def batch_size(self) -> int:
+        """1: components are what the caller made them."""
+        return 1
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the variables are confined to a set."""
+        return not isinstance(self.constraint, Unconstrained)
+
+    def component_subgradient(self, x: Vector, component: int) -> Vector:
+        """Return a subgradient of a component at x, a new array.
+
+        Raises
+        ------
+        ValueError
+            The callable returned something else than d numbers.
+        """
+        point = x.copy()  # the caller may keep it
+        result = self.subgradient(point) if self.n_components == 1 else self.subgradient(point, int(component))
+        g = np.array(result, dtype=np.float64)
+        if g.shape != (self.dim,):
+            raise ValueError(f"subgradient must return {self.dim} numbers, got shape {g.shape}.")
+        return g
+
+    def full_subgradient(self, x: Vector) -> Vector:
+        """Return the mean of the components' subgradients at x: one of f."""
+        total = np.zeros(self.dim)
+        for component in range(self.n_components):
+            total += self.component_subgradient(x, component)
+        return total / self.n_components
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the sizes, the set, and what the callables return at a fixed point of the set."""
+        assert self.constraint is not None
+        point = self.constraint.project(np.cos(np.arange(1.0, self.dim + 1.0)))
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(repr((self.dim, self.n_components, self.constraint.to_dict(), self.lower_bound)).encode())
+        digest.update(repr(float(self.value(point))).encode())
+        digest.update(self.component_subgradient(point, self.n_components - 1).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Harvey:
+    """The pieces h_1, ..., h_{T+1} of Harvey's function, in O(T) a look."""
+
+    a: Vector  # (T,)
+    b: Vector  # (T,)
+
+    def pieces(self, x: Vector) -> Vector:
+        """Return <h_i, x> for all i."""
+        before = np.concatenate([[0.0], np.cumsum(self.a * x)])
+        before[:-1] -= self.b * x
+        return before
+
+    def value(self, x: Vector) -> float:
+        """Return max_i <h_i, x>."""
+        return float(np.max(self.pieces(x)))
+
+    def subgradient(self, x: Vector) -> Vector:
+        """Return h_i with the smallest i that attains the maximum: the adversary's choice."""
+        i = int(np.argmax(self.pieces(x)))
+        h = np.zeros(self.a.size)
+        h[:i] = self.a[:i]
+        if i < self.a.size:
+            h[i] = -self.b[i]
+        return h
+
+
+def harvey(n_steps: int, c: float = 2.0) -> SubgradientProblem:
+    """Return the function on which n_steps of the subgradient method with step c / sqrt(t) end badly [1]_.
+
+    On the unit l2 ball of R^T, T = n_steps, with a_i = 1 / (8 c (T - i + 1)) and b_i = sqrt(i) / (2 c sqrt(T))::
+
+        f(x) = max_{i <= T+1} <h_i, x>,   h_i = (a_1, ..., a_{i-1}, -b_i, 0, ..., 0),   h_{T+1} = (a_1, ..., a_T)
+
+    and the oracle names the smallest i of the maximum. The minimum is 0, at 0; f is 0.53/c-Lipschitz. From 0, the
+    projected subgradient method with step c / sqrt(t) has f(x_{T+1}) >= log(T) / (32 c sqrt(T)).
+
+    Parameters
+    ----------
+    n_steps : int >= 1
+        T, the number of variables and of steps.
+    c : float >= 1
+        The constant of the step size that the function is made against.
+
+    Raises
+    ------
+    ValueError
+        A number is out of range.
+
+    References
+    ----------
+    .. [1] N. Harvey, C. Liaw, Y. Plan, S. Randhawa, "Tight analyses for non-smooth stochastic gradient descent", COLT
+       2019.
+
+    Examples
+    --------
+    >>> problem = harvey(100)
+    >>> problem.value(np.zeros(100)), problem.dim
+    (0.0, 100)
+    """
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
+        raise ValueError(f"n_steps must be a whole number >= 1, got {n_steps!r}.")
+    if not 1.0 <= c < math.inf:
+        raise ValueError(f"c must be a number >= 1, got {c}.")
+    i = np.arange(1.0, n_steps + 1.0)
+    pieces = _Harvey(1.0 / (8.0 * c * (n_steps - i + 1.0)), np.sqrt(i) / (2.0 * c * math.sqrt(n_steps)))
+    return SubgradientProblem(int(n_steps), pieces.value, pieces.subgradient, L2Ball(1.0), lower_bound=0.0)

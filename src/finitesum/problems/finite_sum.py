@@ -1,0 +1,396 @@
+"""A general finite sum: F(x) = (1/n) sum_i f_i(x) + alpha (l1_ratio ||x||_1 + (1 - l1_ratio)/2 ||x||^2), x in a set.
+
+The components f_i are objects or callables with values and derivatives (`finitesum.problems.callables.Component`), not
+a linear model. The penalty is no part of them. Penalty and set are those of a linear model without data, the `frame`,
+so that proximal steps, projections and the minimisers of quadratic models are the same code for both kinds of problem.
+All input is checked here; what components return is checked as it comes, for its shape, and at the start for its
+numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from finitesum.constraints import Constraint
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.problems.callables import DerivativeCheck, SubgradientProblem, relative_error
+from finitesum.problems.linear import Problem
+from finitesum.problems.linear_components import linear_component
+from finitesum.problems.multinomial import MultinomialProblem
+from finitesum.problems.penalties import ElasticNet
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteSum:
+    """A finite sum of smooth functions that are given as objects or callables.
+
+    F(x) = (1/n) sum_i f_i(x) + alpha (l1_ratio ||x||_1 + (1 - l1_ratio)/2 ||x||^2)
+
+    Parameters
+    ----------
+    components : sequence of n objects
+        Each with ``value(x)``, ``gradient(x)`` and, for methods with second derivatives, ``hessian(x)`` or
+        ``hessian_product(x, v)``; `Component` makes one of callables. They must not depend on anything else, or runs
+        cannot be repeated.
+    dim : int >= 1
+        The number of variables d.
+    alpha : float >= 0
+        Strength of the penalty, against the mean of the components.
+    l1_ratio : float in [0, 1]
+        0 is the l2 penalty, 1 the l1 penalty.
+    constraint : Constraint, optional
+        A set from `finitesum.constraints`; not together with an l1 penalty.
+    smoothness : float or array_like of shape (n,), optional
+        Bounds on the Lipschitz constants of the components' gradients. Left out, automatic step sizes estimate them.
+    mean_smoothness : float, optional
+        A bound on the Lipschitz constant of the mean's gradient; left out, the mean of `smoothness`.
+    strong_convexity : float >= 0
+        A lower bound on the curvature of the mean of the components, without the penalty.
+    has_intercept : bool
+        Whether the last variable is neither penalised nor constrained.
+
+    Raises
+    ------
+    TypeError
+        A component lacks value or gradient.
+    ValueError
+        A number is out of range.
+
+    Examples
+    --------
+    >>> from finitesum import Component, minimize
+    >>> def distance(a):
+    ...     return Component(lambda x: np.cosh(x[0] - a), lambda x: np.sinh(x - a), lambda x: [[np.cosh(x[0] - a)]])
+    >>> problem = FiniteSum([distance(0.0), distance(1.0), distance(2.0)], dim=1)
+    >>> minimize(problem, method="a-ciag", tol=1e-10).x.round(9)
+    array([1.])
+    """
+
+    components: Any
+    dim: int
+    alpha: float = 0.0
+    l1_ratio: float = 0.0
+    constraint: Constraint | None = None
+    smoothness: Any = None
+    mean_smoothness: float | None = None
+    strong_convexity: float = 0.0
+    has_intercept: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", _checked_components(self.components))
+        if isinstance(self.dim, bool) or not isinstance(self.dim, int | np.integer) or self.dim < 1:
+            raise ValueError(f"dim must be a whole number >= 1, got {self.dim!r}.")
+        if self.smoothness is not None:
+            object.__setattr__(self, "smoothness", _checked_smoothness(self.smoothness, len(self.components)))
+        if self.mean_smoothness is not None:
+            _check_constant("mean_smoothness", self.mean_smoothness)
+        _check_constant("strong_convexity", self.strong_convexity)
+        _ = self.frame  # checks penalty and set
+
+    @cached_property
+    def frame(self) -> Problem:
+        """Penalty and set, as a linear model without data: of one row of zeros."""
+        return Problem.linear(
+            np.zeros((1, self.dim - (1 if self.has_intercept else 0))),
+            [0.0],
+            loss="squared",
+            alpha=self.alpha,
+            l1_ratio=self.l1_ratio,
+            fit_intercept=self.has_intercept,
+            constraint=self.constraint,
+            batch_size=1,
+        )
+
+    @classmethod
+    def from_linear(cls, problem: Problem) -> FiniteSum:
+        """Return a linear model as a general sum: each of its components an object of its own.
+
+        It is slow, and it is for comparisons: methods run by their general form.
+
+        Raises
+        ------
+        ValueError
+            The loss has kinks.
+
+        Examples
+        --------
+        >>> problem = Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared", alpha=0.1)
+        >>> FiniteSum.from_linear(problem).components[1].gradient(np.zeros(1))
+        array([-6.])
+        """
+        if not problem.loss.is_smooth():
+            raise ValueError(
+                f'{type(problem.loss).__name__} has kinks, which components must not: see "smoothed-hinge".'
+            )
+        components = [linear_component(problem, j) for j in range(problem.n_components)]
+        bound = problem.loss.curvature_bound()
+        return cls(
+            components,
+            problem.dim,
+            alpha=problem.penalty.lasso() + problem.penalty.ridge(),
+            l1_ratio=_l1_ratio(problem.penalty),
+            constraint=problem.constraint if problem.is_constrained else None,
+            smoothness=[c.smoothness(bound) for c in components] if math.isfinite(bound) else None,
+            has_intercept=problem.has_intercept,
+        )
+
+    # -- what methods and the driver ask of any problem
+
+    @property
+    def n_components(self) -> int:
+        """The number of components n."""
+        return len(self.components)
+
+    @property
+    def batch_size(self) -> int:
+        """1: components are what the caller made them."""
+        return 1
+
+    @property
+    def penalty(self) -> ElasticNet:
+        """The penalty."""
+        return self.frame.penalty
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the variables are confined to a set."""
+        return self.frame.is_constrained
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether F is differentiable and nothing confines it."""
+        return self.frame.is_smooth
+
+    @cached_property
+    def ridge(self) -> Vector:
+        """The strength of the quadratic penalty by variables, shape (d,)."""
+        strengths = np.full(self.dim, self.penalty.ridge())
+        strengths[self.frame.rows.n_columns :] = 0.0
+        return strengths
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of sizes and settings, and of what every component's value and gradient return at one fixed point.
+
+        It costs a pass that is not charged, and only runs with a checkpoint ask for it.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        settings = (
+            self.dim,
+            self.n_components,
+            repr(self.penalty),
+            self.frame.constraint.to_dict(),
+            self.has_intercept,
+        )
+        constants = (None if self.smoothness is None else self.smoothness.tolist(), self.mean_smoothness)
+        digest.update(repr((settings, constants, self.strong_convexity)).encode())
+        point = 0.5 + 0.25 * np.cos(np.arange(1.0, self.dim + 1.0))
+        n = self.frame.rows.n_columns
+        point[:n] = self.frame.constraint.project(point[:n])
+        with np.errstate(all="ignore"):
+            for j in range(self.n_components):
+                try:
+                    digest.update(np.float64(self.component_value(point, j)).tobytes())
+                    digest.update(self.component_gradient(point, j).tobytes())
+                except ArithmeticError as error:  # it is not defined there
+                    digest.update(type(error).__name__.encode())
+        return digest.hexdigest()
+
+    # -- one component
+
+    def component_value(self, x: Vector, j: int) -> float:
+        """Return f_j(x)."""
+        value = np.asarray(self.components[j].value(x.copy()), dtype=np.float64)  # a copy: the caller may keep it
+        if value.size != 1:
+            raise ValueError(f"component {j}: value must return one number, got shape {value.shape}.")
+        return float(value.item())
+
+    def component_gradient(self, x: Vector, j: int) -> Vector:
+        """Return the gradient of f_j at x, a new array.
+
+        Raises
+        ------
+        ValueError
+            The callable returned something else than d numbers.
+        """
+        return self._vector(self.components[j].gradient(x.copy()), j, "gradient")
+
+    def component_hessian(self, x: Vector, j: int) -> Matrix:
+        """Return the Hessian of f_j at x, a new array of shape (d, d): out of d products where it is not given itself."""
+        component = self.components[j]
+        if not callable(getattr(component, "hessian", None)):
+            columns = [self.component_product(x, j, unit) for unit in np.eye(self.dim)]
+            return np.stack(columns, axis=1)
+        returned = component.hessian(x.copy())
+        hessian = np.array(returned.toarray() if hasattr(returned, "toarray") else returned, dtype=np.float64)
+        if hessian.shape != (self.dim, self.dim):
+            raise ValueError(
+                f"component {j}: hessian must return {self.dim} x {self.dim} numbers, got shape {hessian.shape}."
+            )
+        return hessian
+
+    def component_product(self, x: Vector, j: int, v: Vector) -> Vector:
+        """Return the Hessian of f_j at x times v, a new array."""
+        component = self.components[j]
+        if callable(getattr(component, "hessian_product", None)):
+            return self._vector(component.hessian_product(x.copy(), v.copy()), j, "hessian_product")
+        product: Vector = self.component_hessian(x, j) @ v
+        return product
+
+    def has_hessian(self, j: int) -> bool:
+        """Whether component j gives second derivatives."""
+        return any(callable(getattr(self.components[j], name, None)) for name in ("hessian", "hessian_product"))
+
+    def _vector(self, returned: Any, j: int, name: str) -> Vector:
+        vector = np.array(returned, dtype=np.float64)
+        if vector.shape != (self.dim,):
+            raise ValueError(f"component {j}: {name} must return {self.dim} numbers, got shape {vector.shape}.")
+        return vector
+
+    # -- all components
+
+    def mean_value(self, x: Vector) -> float:
+        """Return (1/n) sum_i f_i(x), without the penalty."""
+        return math.fsum(self.component_value(x, j) for j in range(self.n_components)) / self.n_components
+
+    def component_gradients(self, x: Vector) -> Matrix:
+        """Return the gradients of all components at x, shape (n, d)."""
+        return np.stack([self.component_gradient(x, j) for j in range(self.n_components)])
+
+    def hessian(self, x: Vector) -> Matrix:
+        """Return the Hessian of the smooth part of F at x, the quadratic penalty included, shape (d, d)."""
+        total = np.zeros((self.dim, self.dim))
+        for j in range(self.n_components):
+            total += self.component_hessian(x, j)
+        return total / self.n_components + np.diag(self.ridge)
+
+    # -- checks
+
+    def require_hessians(self, method: str) -> None:
+        """Raise unless every component has second derivatives.
+
+        Raises
+        ------
+        ValueError
+            One has none.
+        """
+        for j in range(self.n_components):
+            if not self.has_hessian(j):
+                raise ValueError(
+                    f"{method} needs hessian(x) or hessian_product(x, v) of every component, and component {j} has "
+                    "neither. Give one of them, or choose a method that needs gradients only, such as saga (or iqn with a "
+                    "number for initial)."
+                )
+
+    def require_defined(self, x: Vector) -> None:
+        """Raise unless all values and gradients are finite at a start; the pass that this takes is not charged.
+
+        Raises
+        ------
+        ValueError
+            One is not.
+        """
+        for j in range(self.n_components):
+            value, gradient = self.component_value(x, j), self.component_gradient(x, j)
+            for name, numbers in (("value", value), ("gradient", gradient)):
+                if not np.isfinite(numbers).all():
+                    raise ValueError(
+                        f"component {j}: {name} is not finite at the start. Give an x0 where all components are defined, "
+                        "or see problem.check(x0)."
+                    )
+
+    def check(self, x: Any, tolerance: float = 1e-5) -> DerivativeCheck:
+        """Compare the derivatives of every component with central differences, and tell which component is off.
+
+        Gradients are compared in every coordinate, Hessians (or products with them) along a direction; that costs 2 d
+        values and 3 gradients a component.
+
+        Parameters
+        ----------
+        x : array_like, shape (d,)
+            Where; a point of no symmetry shows more than 0.
+        tolerance : float > 0
+            The largest relative error that passes.
+
+        Returns
+        -------
+        DerivativeCheck
+            With ``success``, ``message``, ``gradient_errors`` and ``hessian_errors``.
+
+        Examples
+        --------
+        >>> from finitesum import Component
+        >>> good = Component(lambda x: x @ x, lambda x: 2 * x)
+        >>> bad = Component(lambda x: x @ x, lambda x: x)
+        >>> FiniteSum([good, bad], dim=2).check([1.0, 2.0]).message
+        'component 1: the gradient contradicts differences of the value (relative error 5.0e-01).'
+        """
+        point = np.array(x, dtype=np.float64)
+        if point.shape != (self.dim,):
+            raise ValueError(f"x must have shape ({self.dim},), got {point.shape}.")
+        width = 6e-6 * max(1.0, float(np.abs(point).max()))  # the cube root of the rounding error
+        direction = np.cos(np.arange(1.0, self.dim + 1.0))
+        first, second = np.zeros(self.n_components), np.zeros(self.n_components)
+        for j in range(self.n_components):
+            gradient = self.component_gradient(point, j)
+            rounding = 1e-6 * (1.0 + abs(self.component_value(point, j)))
+            sides = ((point + width * unit, point - width * unit) for unit in np.eye(self.dim))
+            slopes = [
+                (self.component_value(up, j) - self.component_value(down, j)) / (2.0 * width) for up, down in sides
+            ]
+            first[j] = relative_error(gradient, np.array(slopes), rounding)
+            if self.has_hessian(j):
+                up, down = point + width * direction, point - width * direction
+                change = (self.component_gradient(up, j) - self.component_gradient(down, j)) / (2.0 * width)
+                product = self.component_product(point, j, direction)
+                second[j] = relative_error(product, change, 1e-6 * (1.0 + float(np.linalg.norm(gradient))))
+        return DerivativeCheck(first, second, tolerance)
+
+
+AnyProblem = Problem | FiniteSum | MultinomialProblem | SubgradientProblem
+
+
+def _checked_components(components: Any) -> tuple[Any, ...]:
+    if not isinstance(components, Iterable):
+        raise TypeError(f"components must be a sequence of functions with value and gradient, got {components!r}.")
+    known = tuple(components)
+    if not known:
+        raise ValueError("components must hold one function at least, got none.")
+    for j, component in enumerate(known):
+        for name in ("value", "gradient"):
+            if not callable(getattr(component, name, None)):
+                raise TypeError(
+                    f"component {j} must have {name}(x), got {component!r}. "
+                    "Component(value, gradient, hessian) makes one of callables."
+                )
+    return known
+
+
+def _check_constant(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < math.inf:
+        raise ValueError(f"{name} must be a number >= 0 and finite, got {value!r}. Leave it out where it is not known.")
+
+
+def _checked_smoothness(smoothness: Any, n: int) -> Vector:
+    try:
+        bounds = np.array(smoothness, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"smoothness must be a number or {n} numbers: {error}.") from error
+    if bounds.shape not in ((), (n,)):
+        raise ValueError(f"smoothness must be a number or {n} numbers, got shape {bounds.shape}.")
+    if not ((bounds >= 0.0) & (bounds < math.inf)).all():
+        raise ValueError("smoothness must be >= 0 and finite. Leave it out where it is not known.")
+    return np.full(n, bounds) if bounds.shape == () else bounds
+
+
+def _l1_ratio(penalty: ElasticNet) -> float:
+    strength = penalty.lasso() + penalty.ridge()
+    return penalty.lasso() / strength if strength > 0.0 else 0.0

@@ -1,0 +1,369 @@
+"""The problem: F(w) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2).
+
+S is the sum of the sample weights s_i; the intercept b, the last coordinate of an iterate where there is one, is neither
+penalised nor constrained; o_i are known offsets. All input is checked here, once: what lies below trusts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.constraints import Constraint, Unconstrained
+from finitesum.constraints.projections import Projection
+from finitesum.core.arrays import Vector
+from finitesum.core.jit import kernel_part
+from finitesum.losses import Loss, as_loss
+from finitesum.problems.penalties import ElasticNet, elastic_net
+from finitesum.problems.rows import CSRRows, DenseRows, as_rows
+
+
+class LinearSum(NamedTuple):
+    """What kernels see of a problem: F is the mean of n_components functions, each of batch_size consecutive rows."""
+
+    rows: DenseRows | CSRRows
+    targets: Vector  # (n,)
+    offsets: Vector  # (n,)  added to each margin
+    weights: Vector  # (n,)  s_i / S: they sum to 1
+    equal_weight: float  # 1 / n where all weights are equal, else 0: with it a visit need not fetch the weight
+    has_offsets: bool  # False where all offsets are 0
+    loss: Loss
+    penalty: ElasticNet
+    projection: Projection  # onto the constraint set, of the first n_penalised coordinates
+    is_constrained: bool
+    n_penalised: int  # the first coordinates; an intercept stands behind them
+    batch_size: int
+    n_components: int
+
+
+@kernel_part
+def first_row(linear_sum: LinearSum, component: int) -> int:
+    """Return the first row of a component."""
+    return component * linear_sum.batch_size
+
+
+@kernel_part
+def last_row(linear_sum: LinearSum, component: int) -> int:
+    """Return the row behind a component's last."""
+    return min((component + 1) * linear_sum.batch_size, linear_sum.rows.n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A regularised linear model as a finite sum; made by `Problem.linear`.
+
+    F(w) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
+
+    Attributes
+    ----------
+    rows : DenseRows or CSRRows
+    targets, offsets, weights : ndarray of float64, shape (n,)
+        Targets are -1 and +1 for classification losses; weights sum to 1.
+    loss : Loss
+    penalty : ElasticNet
+    constraint : Constraint
+        The set that the coefficients lie in; the intercept is free.
+    classes : ndarray or None
+        The two labels behind -1 and +1, in this order.
+    batch_size : int or None
+        Rows in a component; None leaves it to the method.
+    """
+
+    rows: DenseRows | CSRRows
+    targets: Vector
+    offsets: Vector
+    weights: Vector
+    loss: Loss
+    penalty: ElasticNet
+    constraint: Constraint
+    classes: Any = None
+    batch_size: int | None = None
+
+    @classmethod
+    def linear(
+        cls,
+        X: Any,
+        y: Any,
+        *,
+        loss: str | Loss = "logistic",
+        alpha: float = 0.0,
+        l1_ratio: float = 0.0,
+        fit_intercept: bool = False,
+        sample_weight: Any = None,
+        offset: Any = None,
+        constraint: Constraint | None = None,
+        batch_size: int | None = None,
+    ) -> Problem:
+        """Return the problem of a generalised linear model.
+
+        X is not copied where it is a C-ordered array of floats, or CSR, without an intercept or with one: the problem
+        then shares its memory, so that data larger than half of the memory, or memory-mapped, can be used. Do not write
+        to X while the problem is in use; give ``X.copy()`` where you must. y and the weights are always copied.
+
+        Parameters
+        ----------
+        X : array_like or scipy sparse, shape (n, d)
+            float32 is kept; CSR indices may be int32 or int64.
+        y : array_like, shape (n,)
+            Two labels of any kind for classification losses (the larger becomes +1), numbers otherwise.
+        loss : str or Loss
+            "logistic", "squared", "squared-hinge", "hinge", "smoothed-hinge", "huber", "poisson", or an instance.
+        alpha : float >= 0
+            Strength of the penalty, against the weighted mean of the losses.
+        l1_ratio : float in [0, 1]
+            0 is the l2 penalty, 1 the l1 penalty.
+        fit_intercept : bool
+            Whether the last coordinate of an iterate is an intercept, which is never penalised.
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        offset : array_like, shape (n,), optional
+            Added to each prediction.
+        constraint : Constraint, optional
+            A set from `finitesum.constraints` that the coefficients must lie in; not together with an l1 penalty.
+        batch_size : int >= 1, optional
+            Rows in a component; left out, the method chooses.
+
+        Raises
+        ------
+        ValueError
+            Empty or mismatched input, NaN or infinity, negative or all-zero weights, labels that are not two,
+            parameters out of range. The message names the argument and what to do.
+
+        Examples
+        --------
+        >>> problem = Problem.linear([[0.0], [1.0], [3.0]], ["no", "no", "yes"], alpha=0.1)
+        >>> problem.dim, problem.n_rows, problem.targets
+        (1, 3, array([-1., -1.,  1.]))
+        """
+        rows = as_rows(X, intercept=fit_intercept)
+        known_loss = as_loss(loss)
+        weights = checked_weights(sample_weight, rows.n_rows)
+        targets, classes = _checked_targets(y, rows.n_rows, known_loss, weights)
+        offsets = np.zeros(rows.n_rows) if offset is None else _vector(offset, rows.n_rows, "offset")
+        penalty = elastic_net(alpha, l1_ratio)
+        known_set = _checked_constraint(constraint, rows.n_columns, penalty)
+        problem = cls(rows, targets, offsets, weights, known_loss, penalty, known_set, classes)
+        return problem if batch_size is None else problem.batched(batch_size)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.rows.n_rows
+
+    @property
+    def dim(self) -> int:
+        """The length of an iterate, the intercept included."""
+        return self.rows.dim()
+
+    @property
+    def n_components(self) -> int:
+        """The number of components (rows, while no batch size is set)."""
+        return -(-self.n_rows // (self.batch_size or 1))
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the last coordinate is an intercept."""
+        return bool(self.rows.intercept)
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the coefficients are confined to a set."""
+        return not isinstance(self.constraint, Unconstrained)
+
+    @cached_property
+    def is_smooth(self) -> bool:
+        """Whether F is differentiable and nothing confines it."""
+        return self.penalty.lasso() == 0.0 and self.loss.is_smooth() and not self.is_constrained
+
+    def batched(self, batch_size: int) -> Problem:
+        """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
+
+        Raises
+        ------
+        ValueError
+            batch_size is no whole number >= 1.
+        """
+        if not isinstance(batch_size, Real) or not 1 <= batch_size < math.inf or int(batch_size) != batch_size:
+            raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size!r}.")
+        return replace(self, batch_size=min(int(batch_size), self.n_rows))
+
+    @cached_property
+    def component_weights(self) -> Vector:
+        """The sum of the weights of each component's rows."""
+        if (self.batch_size or 1) == 1:
+            return self.weights
+        return np.add.reduceat(self.weights, np.arange(0, self.n_rows, self.batch_size))
+
+    @cached_property
+    def view(self) -> LinearSum:
+        """The problem as kernels see it."""
+        return LinearSum(
+            self.rows,
+            self.targets,
+            self.offsets,
+            self.weights,
+            float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0,
+            bool(self.offsets.any()),
+            self.loss,
+            self.penalty,
+            self.constraint.compiled,
+            self.is_constrained,
+            self.rows.n_columns,
+            self.batch_size or 1,
+            self.n_components,
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of data, loss, penalty, constraint and batch size: other digests, other problems.
+
+        Of arrays beyond 256 MB it sees blocks spread over them, of a loss its module, name and parameters.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (*self._data_arrays(), self.targets, self.offsets, self.weights):
+            digest_array(digest, array)
+        parts = (
+            type(self.loss).__module__,
+            repr(self.loss),
+            repr(self.penalty),
+            repr(self.constraint.to_dict()),
+            self.rows[-3:],
+            self.batch_size,
+        )
+        digest.update(repr(parts).encode())
+        return digest.hexdigest()
+
+    def _data_arrays(self) -> tuple[Any, ...]:
+        rows = self.rows
+        return (rows.values,) if isinstance(rows, DenseRows) else (rows.values, rows.columns, rows.starts)
+
+
+#: Larger arrays are fingerprinted by blocks spread over them: reading a memory-mapped terabyte twice would be absurd.
+_WHOLE_DIGEST_BYTES = 1 << 28
+_DIGEST_BLOCKS = 256
+
+
+def digest_array(digest: Any, array: Any) -> None:
+    """Add an array to a digest: the whole of it, or blocks of a very large one."""
+    digest.update(f"{array.dtype}{array.shape}".encode())
+    flat = array.reshape(-1)
+    if array.nbytes <= _WHOLE_DIGEST_BYTES:
+        digest.update(memoryview(flat).cast("B"))
+        return
+    block = _WHOLE_DIGEST_BYTES // _DIGEST_BLOCKS // array.itemsize
+    for start in np.linspace(0, flat.size - block, _DIGEST_BLOCKS).astype(np.int64):
+        digest.update(memoryview(flat[start : start + block]).cast("B"))
+
+
+def _vector(values: Any, n: int, name: str) -> Vector:
+    """Return the values as a float64 vector of length n of our own, or raise what is wrong with them."""
+    given = _array(values, name)
+    if given.dtype.kind not in "biufOUS":
+        raise ValueError(f"{name} must hold numbers, got {given.dtype}.")
+    try:
+        array = np.array(given, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}.") from error
+    if array.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},) to match the rows of X, got {array.shape}.")
+    if not np.isfinite(array).all():
+        i = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise ValueError(f"{name} must be finite, got {array[i]} at position {i}. Impute or drop such rows first.")
+    return array
+
+
+def _array(values: Any, name: str) -> Any:
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must not have masked entries. Drop those rows first.")
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a vector: {error}.") from error
+
+
+def _checked_constraint(constraint: Constraint | None, n_columns: int, penalty: ElasticNet) -> Constraint:
+    if constraint is None:
+        return Unconstrained()
+    if not isinstance(constraint, Constraint):
+        raise TypeError(
+            f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}."
+        )
+    constraint.check_dim(n_columns)
+    if penalty.lasso() > 0.0 and not isinstance(constraint, Unconstrained):
+        raise ValueError(
+            "an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out."
+        )
+    return constraint
+
+
+def checked_weights(sample_weight: Any, n: int) -> Vector:
+    """Return the sample weights, scaled so that they sum to 1, or raise what is wrong with them."""
+    if sample_weight is None:
+        return np.full(n, 1.0 / n)
+    weights = _vector(sample_weight, n, "sample_weight")
+    if (weights < 0.0).any():
+        i = int(np.flatnonzero(weights < 0.0)[0])
+        raise ValueError(f"sample_weight must be >= 0, got {weights[i]} at position {i}. Weight 0 leaves a row out.")
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if total == 0.0:
+        raise ValueError("sample_weight must have a positive sum, got zeros only. Leave it out for equal weights.")
+    if total == math.inf:
+        raise ValueError("sample_weight must have a finite sum, got one beyond 1.8e308. Scale the weights down.")
+    weights /= total
+    return weights
+
+
+def _checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
+    labels = _array(y, "y")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (n,):
+        raise ValueError(f"y must have shape ({n},) to match the rows of X, got {labels.shape}.")
+    if loss.target_kind() == "sign":
+        return _signs(labels, loss, weights)
+    targets = _vector(labels, n, "y")
+    if loss.target_kind() == "count" and (targets < 0.0).any():
+        i = int(np.flatnonzero(targets < 0.0)[0])
+        raise ValueError(f"y must be >= 0 for {type(loss).__name__}, got {targets[i]} at position {i}.")
+    return targets, None
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # what pandas' NA answers
+        return True
+
+
+def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
+    kind = labels.dtype.kind
+    if kind in "fc" and not np.isfinite(labels).all():
+        i = int(np.flatnonzero(~np.isfinite(labels))[0])
+        raise ValueError(f"y must be finite, got {labels[i]} at position {i}. Drop rows without a label first.")
+    if kind in "OMm":
+        i = next((i for i, label in enumerate(labels) if _is_missing(label)), -1)
+        if i >= 0:
+            raise ValueError(
+                f"y must not lack labels, got {labels[i]} at position {i}. Drop rows without a label first."
+            )
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"y must hold labels of one kind: {error}. Convert them to strings first.") from error
+    if classes.size != 2:
+        seen = ", ".join(repr(label.item() if hasattr(label, "item") else label) for label in classes[:5])
+        what = "one class only" if classes.size == 1 else f"{classes.size} classes"
+        raise ValueError(
+            f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column."
+        )
+    for code in (0, 1):
+        if not (weights[codes == code] > 0.0).any():
+            raise ValueError(f"y holds one class only: every row of class {classes[code]!r} has weight 0.")
+    return np.where(codes == 1, 1.0, -1.0), classes

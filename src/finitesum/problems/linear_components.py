@@ -1,0 +1,62 @@
+"""The components of a linear model as objects of their own, each with value, gradient and Hessian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.losses import Loss
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import to_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class LinearComponent:
+    """A component of a linear model, n sum_{i in B} p_i loss(y_i, z_i'x + o_i), as an object of its own."""
+
+    rows: Matrix  # (b, d)  z_i, an intercept's 1 included
+    targets: Vector  # (b,)
+    offsets: Vector  # (b,)
+    weights: Vector  # (b,)  n p_i
+    loss: Loss
+
+    def _derivatives(self, x: Vector) -> Vector:
+        """Return value, first and second derivative of the loss by rows, shape (b, 3); 0 where the weight is 0."""
+        found = np.zeros((self.targets.size, 3))
+        for i, prediction in enumerate(self.rows @ x + self.offsets):
+            if self.weights[i] > 0.0:
+                target = float(self.targets[i])
+                found[i] = self.loss.value(prediction, target), *self.loss.d1_d2(prediction, target)
+        return found
+
+    def value(self, x: Vector) -> float:
+        """Return the value at x."""
+        return float(self.weights @ self._derivatives(x)[:, 0])
+
+    def gradient(self, x: Vector) -> Vector:
+        """Return the gradient at x."""
+        slopes: Vector = (self.weights * self._derivatives(x)[:, 1]) @ self.rows
+        return slopes
+
+    def hessian(self, x: Vector) -> Matrix:
+        """Return the Hessian at x."""
+        whole: Matrix = (self.rows.T * (self.weights * self._derivatives(x)[:, 2])) @ self.rows
+        return whole
+
+    def smoothness(self, curvature_bound: float) -> float:
+        """Return a bound on the gradient's Lipschitz constant."""
+        return float(curvature_bound * self.weights @ (self.rows**2).sum(axis=1))
+
+
+def linear_component(problem: Problem, j: int) -> LinearComponent:
+    """Return component j of a linear model."""
+    size = problem.batch_size or 1
+    block = slice(j * size, min((j + 1) * size, problem.n_rows))
+    stored = to_matrix(problem.rows)[block]
+    values = np.asarray(stored.toarray() if hasattr(stored, "toarray") else stored, dtype=np.float64)
+    rows = np.ones((values.shape[0], problem.dim))
+    rows[:, : values.shape[1]] = values
+    weights = problem.n_components * problem.weights[block]
+    return LinearComponent(rows, problem.targets[block], problem.offsets[block], weights, problem.loss)

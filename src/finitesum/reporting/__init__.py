@@ -1,0 +1,1 @@
+"""Comparisons of methods as pages, figures and tables."""

@@ -1,0 +1,289 @@
+"""Comparisons of methods, and the files that tell of them: one HTML page that needs no network, PNG figures and CSV.
+
+`compare` runs methods on one problem. A method that fails is a line of the table, with its message, and no crash.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finitesum import __version__
+from finitesum.methods import Method, as_method
+from finitesum.problems.finite_sum import FiniteSum
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import CSRRows, DenseRows
+from finitesum.reporting.plots import Curve, optimality_figure, to_png, to_svg
+from finitesum.running.checkpoint import write_atomically
+from finitesum.running.driver import Result, minimize
+from finitesum.running.observers import Trace, TraceRow
+
+#: The optimalities that the table tells the passes and the seconds to.
+LEVELS = (1e-4, 1e-6, 1e-8, 1e-10)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One method's run in a comparison."""
+
+    name: str
+    settings: str  # the method with its parameters
+    trace: Trace
+    success: bool
+    message: str
+    optimality: float = math.nan
+    objective: float = math.nan
+    n_passes: float = math.nan
+    seconds: float = math.nan
+    batch_size: int = 0
+    x: Any = None
+
+    def curve(self) -> Curve:
+        """Return what a figure shows of it."""
+        columns = self.trace.to_dict()
+        return Curve(self.name, columns["n_passes"], columns["seconds"], columns["optimality"])
+
+    @property
+    def ended(self) -> str:
+        """How it ended, in a few words; an error in full."""
+        return self.message.split(":")[0].rstrip(".") if len(self.trace) else self.message
+
+    def row(self) -> dict[str, Any]:
+        """Return its line of the table, as plain values."""
+        line: dict[str, Any] = {"method": self.name, "converged": self.success}
+        for level in LEVELS:
+            line[f"passes_to_{level:.0e}"] = self.trace.passes_to(level)
+            line[f"seconds_to_{level:.0e}"] = self.trace.seconds_to(level)
+        for name in ("optimality", "objective", "n_passes", "seconds", "batch_size", "message"):
+            line[name] = getattr(self, name)
+        return line
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods on one problem: a section of a report."""
+
+    title: str
+    tol: float
+    outcomes: list[Outcome]
+    facts: dict[str, str] = field(default_factory=dict)  # data and settings
+    notes: list[str] = field(default_factory=list)  # sentences on what was found
+
+    def ranked(self) -> list[Outcome]:
+        """Return the outcomes, the best first: by passes those that converged, the others by how far they came."""
+
+        def rank(outcome: Outcome) -> tuple[bool, float]:
+            reached = outcome.optimality if math.isfinite(outcome.optimality) else math.inf
+            return (not outcome.success, outcome.n_passes if outcome.success else reached)
+
+        return sorted(self.outcomes, key=rank)
+
+    def verdict(self) -> str:
+        """Return a sentence on which method was first, by passes and by seconds."""
+        reached = [outcome for outcome in self.outcomes if outcome.success]
+        if not reached:
+            return f"No method reached {self.tol:.0e}."
+        by_passes = min(reached, key=lambda outcome: outcome.n_passes)
+        by_seconds = min(reached, key=lambda outcome: outcome.seconds)
+        share = f"{len(reached)} of {len(self.outcomes)} methods reached {self.tol:.0e}"
+        if by_passes is by_seconds:
+            return (
+                f"{share}; {by_passes.name} first, after {by_passes.n_passes:.4g} passes and {by_passes.seconds:.3g} s."
+            )
+        return (
+            f"{share}; {by_passes.name} with the fewest passes ({by_passes.n_passes:.4g}) "
+            f"and {by_seconds.name} in the shortest time ({by_seconds.seconds:.3g} s)."
+        )
+
+
+def compare(
+    problem: Problem,
+    methods: Sequence[str | Method],
+    *,
+    tol: float = 1e-10,
+    max_iter: float = 100,
+    options: Callable[[str], dict[str, Any]] | None = None,
+    sampling: str | None = None,
+    random_state: int = 0,
+    verbose: int = 0,
+    on_done: Callable[[Outcome], None] | None = None,
+) -> list[Outcome]:
+    """Run methods on a problem, one after the other, and return what each did.
+
+    Parameters
+    ----------
+    problem
+        What is minimised.
+    methods
+        Names, or methods with parameters.
+    tol, max_iter, sampling, random_state, verbose
+        As for `finitesum.running.driver.minimize`.
+    options
+        Gives the parameters of a method by its name.
+    on_done
+        Is told of each outcome.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of `methods`. A method that raised an error has no trace, and the error as its message.
+    """
+    settings: dict[str, Any] = {"tol": tol, "sampling": sampling, "random_state": random_state}
+    outcomes = []
+    for method in methods:
+        name = method if isinstance(method, str) else method.name
+        given = options(name) if options is not None and isinstance(method, str) else None
+        outcome = _run(problem, name, method, given, {**settings, "max_iter": max_iter, "verbose": verbose})
+        outcomes.append(outcome)
+        if on_done is not None:
+            on_done(outcome)
+    return outcomes
+
+
+def _run(
+    problem: Problem, name: str, method: str | Method, options: dict[str, Any] | None, settings: dict[str, Any]
+) -> Outcome:
+    """Return what a method did; an error of any kind is an outcome, too."""
+    try:
+        chosen = as_method(method, options)
+        loaded = {**settings, "max_iter": 2, "verbose": 0}
+        minimize(small_like(problem), method=chosen, **loaded)  # kernels are loaded off the clock
+        return _outcome(name, minimize(problem, method=chosen, **settings))
+    except Exception as error:
+        message = f"Failed: {error}" if isinstance(error, ValueError) else f"Failed: {type(error).__name__}: {error}"
+        return Outcome(name, str(method), Trace(), False, message)
+
+
+def _outcome(name: str, result: Result) -> Outcome:
+    return Outcome(
+        name,
+        repr(result.method),
+        result.trace,
+        bool(result.success),
+        result.message,
+        float(result.optimality),
+        float(result.fun),
+        float(result.n_passes),
+        float(result.seconds),
+        int(result.batch_size),
+        result.x,
+    )
+
+
+def small_like(problem: Problem) -> Problem:
+    """Return a tiny problem that runs through the same machine code as a large one; components that are objects stay."""
+    if isinstance(problem, FiniteSum):
+        return problem
+    rows, n, d = problem.rows, 4, 4
+    if isinstance(rows, DenseRows):
+        few: Any = DenseRows(np.eye(n, d, dtype=rows.values.dtype), n, d, rows.intercept)
+    else:
+        width = rows.columns.dtype
+        values = np.ones(n, dtype=rows.values.dtype)
+        few = CSRRows(values, np.arange(n, dtype=width), np.arange(n + 1, dtype=width), n, d, rows.intercept)
+    targets = np.resize(problem.targets[:n], n)
+    return replace(
+        problem, rows=few, targets=targets, offsets=np.zeros(n), weights=np.full(n, 1.0 / n), batch_size=None
+    )
+
+
+# -- files
+
+
+def write_report(folder: Path, sections: Sequence[Comparison], *, title: str, intro: str = "") -> Path:
+    """Write a report and return the path of its page.
+
+    Parameters
+    ----------
+    folder
+        Gets ``report.html``, which holds its figures in itself, and for each section two figures as PNG, ``table.csv``
+        and ``curves.csv`` (their names begin with the section's title where there are several).
+    sections
+        At least one.
+    title
+        The heading of the page.
+    intro
+        A paragraph under it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = []
+    for section in sections:
+        prefix = f"{_slug(section.title)}-" if len(sections) > 1 else ""
+        pages.append(_write_section(folder, section, prefix))
+    page = folder / "report.html"
+    text = render("report.html.j2", levels=LEVELS, title=title, intro=intro, sections=pages)
+    write_atomically(page, lambda file: file.write(text.encode("utf-8")))
+    return page
+
+
+def _slug(title: str) -> str:
+    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in title.lower()).split())[:60]
+
+
+def _write_section(folder: Path, section: Comparison, prefix: str) -> dict[str, Any]:
+    """Write the figures and tables of a section; return what the page shows of it."""
+    curves = [outcome.curve() for outcome in section.ranked() if len(outcome.trace)]
+    title = f"{section.facts.get('data', '').partition(':')[0]}: {section.title}".removeprefix(": ")
+    for against, name in (("n_passes", "passes"), ("seconds", "seconds")):
+        figure = optimality_figure(curves, [against], tol=section.tol, title=title)  # type: ignore[list-item]
+        (folder / f"{prefix}{name}.png").write_bytes(to_png(figure))
+    both = optimality_figure(curves, ["n_passes", "seconds"], tol=section.tol)
+    _write_table(folder / f"{prefix}table.csv", (outcome.row() for outcome in section.outcomes))
+    _write_curves(folder / f"{prefix}curves.csv", section.outcomes)
+    return {
+        "section": section,
+        "figure": to_svg(both, f"{title}; optimality against passes and against seconds"),
+        "files": [f"{prefix}{name}" for name in ("passes.png", "seconds.png", "table.csv", "curves.csv")],
+    }
+
+
+def _write_table(path: Path, lines: Iterable[dict[str, Any]]) -> None:
+    rows = list(lines)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _write_curves(path: Path, outcomes: Sequence[Outcome]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("method", *TraceRow._fields))
+        for outcome in outcomes:
+            writer.writerows((outcome.name, *row) for row in outcome.trace)
+
+
+# -- the page
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """Return a figure as the table shows it: a dash where there is none."""
+    return "–" if not math.isfinite(value) else f"{value:.{digits}g}"
+
+
+def _power(value: float) -> str:
+    """Return a small number as people read it."""
+    return "–" if not math.isfinite(value) else f"{value:.1e}"
+
+
+def render(template: str, **content: Any) -> str:
+    """Return a page: a file of the folder of templates with its content; version and time are added."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("finitesum", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters.update(number=_number, power=_power)
+    written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+    return environment.get_template(template).render(version=__version__, written=written, **content)

@@ -1,0 +1,1 @@
+"""The loop around a method: passes, stopping, traces, callbacks, checkpoints."""

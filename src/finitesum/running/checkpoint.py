@@ -1,0 +1,171 @@
+"""Checkpoints: everything that a run needs to go on, to the last bit.
+
+A file holds the method's state, the driver's few numbers, the trace, and fingerprints of problem and method. It is a zip
+of plain arrays (npz, never pickle), written under another name and renamed, so that a reader sees the old file or the
+new one and nothing between.
+
+To the last bit means: on the same kind of processor, with the same versions of finitesum, NumPy, SciPy and Numba and the
+same number of BLAS threads. Elsewhere sums are taken in another order: a run goes on there, too, and differs by rounding.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
+
+import numpy as np
+
+from finitesum.core.arrays import Vector
+
+FORMAT = "finitesum-checkpoint-1"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used: damaged, or of another problem or method."""
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint file holds."""
+
+    header: dict[str, Any]
+    arrays: dict[str, Any]
+
+
+def digest(values: Vector) -> str:
+    """Return a digest of an array's numbers, by which a start is known again."""
+    return hashlib.blake2b((values + 0.0).tobytes(), digest_size=16).hexdigest()  # -0.0 and 0.0 are one number
+
+
+def flatten(state: Any, prefix: str = "state") -> dict[str, Any]:
+    """Return the fields of a nested NamedTuple as arrays by dotted names."""
+    arrays: dict[str, Any] = {}
+    for name, value in zip(state._fields, state, strict=True):
+        key = f"{prefix}.{name}"
+        if isinstance(value, tuple):
+            arrays.update(flatten(value, key))
+        else:
+            arrays[key] = np.asarray(value)
+    return arrays
+
+
+def unflatten(state_type: type[Any], arrays: dict[str, Any], prefix: str = "state") -> Any:
+    """Return the NamedTuple that `flatten` took apart.
+
+    Raises
+    ------
+    CheckpointError
+        A field is missing.
+    """
+    values = []
+    for name, kind in get_type_hints(state_type).items():
+        key = f"{prefix}.{name}"
+        if isinstance(kind, type) and issubclass(kind, tuple):
+            values.append(unflatten(kind, arrays, key))
+            continue
+        if key not in arrays:
+            raise CheckpointError(f"the checkpoint lacks {key}. It was written by another version; start afresh.")
+        values.append(kind(arrays[key].item()) if kind in (int, float, bool) else arrays[key])
+    return state_type(*values)
+
+
+def write_atomically(path: Path, write: Any) -> None:
+    """Call write(file) on a new file beside `path`, and rename it to `path` once it lies on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")  # tempfile's would be the owner's alone
+    try:
+        with temporary.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def prepare(path: Path, *, resume: bool) -> bool:
+    """Return whether a run goes on from the file at `path`, and see that nothing is lost and that it can be written.
+
+    Missing folders are made.
+
+    Raises
+    ------
+    CheckpointError
+        The path is a folder, lies below a file, must not be written to, or holds an earlier run without `resume`.
+    """
+    trial = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        trial.open("xb").close()
+        trial.unlink()
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be written ({error.strerror}). Give a checkpoint file in a folder that may be written to."
+        ) from error
+    if path.exists() and not resume:
+        raise CheckpointError(
+            f"{path} holds an earlier run, which would be lost. Give resume=True to go on with it, or remove or rename "
+            "the file to start afresh."
+        )
+    return path.exists()
+
+
+def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
+    """Write a checkpoint atomically."""
+    header = np.array(json.dumps({"format": FORMAT, **checkpoint.header}))
+
+    def write(file: Any) -> None:
+        np.savez(file, allow_pickle=False, header=header, **checkpoint.arrays)
+
+    write_atomically(Path(path), write)
+
+
+def load(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged or no checkpoint of ours.
+    FileNotFoundError
+        There is no such file.
+    """
+    try:
+        with (
+            Path(path).open("rb") as opened,
+            np.load(opened, allow_pickle=False) as file,
+        ):  # NumPy leaves it open on errors
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(str(arrays.pop("header")))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}.") from error
+    except Exception as error:  # damaged bytes raise a dozen kinds, out of zipfile, zlib, numpy and json
+        raise CheckpointError(f"{path} is damaged or no checkpoint ({error}). Delete it and start afresh.") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is no checkpoint of this version ({FORMAT}). Delete it and start afresh.")
+    return Checkpoint(header, arrays)
+
+
+def require_match(path: str | os.PathLike[str], header: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Raise unless the checkpoint belongs to this problem, method, order and seed.
+
+    Raises
+    ------
+    CheckpointError
+        The first difference, named.
+    """
+    for name, value in expected.items():
+        if header.get(name) != value:
+            raise CheckpointError(
+                f"{path} belongs to another {name}: it has {header.get(name)}, this run has {value}. "
+                "Use the same data and settings, or another checkpoint file."
+            )

@@ -1,0 +1,259 @@
+"""The loop that every run goes through: passes, stopping, tracing, timing, callbacks, checkpoints.
+
+`minimize` checks what it is given and makes the run (`finitesum.running.run`), which decides when to stop.
+
+Stopping. A method's state carries a free estimate of the optimality (the norm of its stored gradient, say). Once that
+estimate is at most tol, one exact full pass confirms it, or the run goes on; the pass is charged to `n_passes`. Methods
+without an estimate are checked exactly at passes that grow by a tenth. So `success` always means that the exact
+optimality was seen to be at most tol. Measuring for the trace is not charged, and the clock stops for it.
+
+Problems with kinks. There the optimality is the duality gap F(x) - (the best lower bound that the checks so far gave), see
+`finitesum.evaluation.certificates`; the checks come at passes that grow by a half. Where there is no bound the
+optimality is NaN, no check is charged, and a run ends at max_iter, never with `success`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from finitesum.core.arrays import Vector
+from finitesum.evaluation.optimality import prox_step
+from finitesum.methods import as_method
+from finitesum.methods.base import Method, require_suited
+from finitesum.problems.finite_sum import AnyProblem, FiniteSum
+from finitesum.problems.linear import Problem
+from finitesum.running import checkpoint as checkpoints
+from finitesum.running.observers import progress, tell
+from finitesum.running.results import Result, StopReason
+from finitesum.running.run import Run, passes
+from finitesum.running.sampling import SAMPLINGS, as_seed
+
+__all__ = ["Result", "StopReason", "as_seed", "minimize", "passes"]
+
+
+def _checked_start(problem: AnyProblem, x0: Any) -> Vector:
+    """Return x0 as a new array, brought to the set that F is minimised over."""
+    if x0 is None:
+        return _in_set(problem, np.zeros(problem.dim))
+    try:
+        given = np.asarray(x0)
+        start = given.astype(np.float64, order="C", casting="same_kind" if given.dtype.kind == "c" else "unsafe")
+    except (TypeError, ValueError) as error:  # complex numbers, text, lists of several lengths
+        raise ValueError(f"x0 must hold {problem.dim} numbers: {error}.") from error
+    if start.shape != (problem.dim,):
+        raise ValueError(f"x0 must have shape ({problem.dim},), got {start.shape}.")
+    if not np.isfinite(start).all():
+        raise ValueError("x0 must be finite. Leave it out to start at 0.")
+    return _in_set(problem, start)
+
+
+def _in_set(problem: AnyProblem, x: Vector) -> Vector:
+    frame = problem.frame if isinstance(problem, FiniteSum) else problem
+    if isinstance(frame, Problem) and frame.is_constrained:
+        return prox_step(frame, x, np.zeros(x.size), 0.0)
+    return x
+
+
+def _check_problem(problem: Any) -> None:
+    if not isinstance(problem, AnyProblem):
+        raise TypeError(
+            "problem must be a Problem, as Problem.linear(X, y) makes it, a FiniteSum, a MultinomialProblem or a "
+            f"SubgradientProblem, got a {type(problem).__name__}."
+        )
+
+
+def _check_settings(
+    tol: float, max_iter: float, sampling: str | None, measure_every: int, callback: Any, checkpoint_seconds: float
+) -> None:
+    if not isinstance(tol, Real) or not 0.0 <= tol < math.inf:
+        raise ValueError(f"tol must be >= 0 and finite, got {tol!r}.")
+    if not isinstance(max_iter, Real) or not max_iter >= 1:
+        raise ValueError(f"max_iter must be >= 1 effective pass, got {max_iter!r}.")
+    if sampling is not None and sampling not in SAMPLINGS:
+        raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}.")
+    if not isinstance(measure_every, Integral) or measure_every < 0:
+        raise ValueError(
+            f"measure_every must be a whole number >= 0, got {measure_every!r}. 0 measures at the end only."
+        )
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, got {callback!r}.")
+    if not isinstance(checkpoint_seconds, Real) or not checkpoint_seconds >= 0.0:
+        raise ValueError(f"checkpoint_seconds must be >= 0, got {checkpoint_seconds!r}. 0 writes after each pass.")
+
+
+def _chosen(
+    problem: AnyProblem, method: str | Method, options: dict[str, Any] | None, tol: float
+) -> tuple[Method, str]:
+    """Return the method, and the reason for it where it was left to us."""
+    if method != "auto":
+        return as_method(method, options), ""
+    from finitesum.methods.auto import choose
+
+    options = dict(options or {})
+    n_threads = options.pop("n_threads", 1)
+    if options:
+        raise TypeError(f"options {', '.join(options)} need a method: name one. auto has n_threads alone.")
+    return choose(problem, tol, n_threads)
+
+
+def _check_earlier(
+    earlier: Result,
+    method: Method,
+    problem: AnyProblem,
+    x0: Any,
+    checkpoint: Any,
+) -> None:
+    if x0 is not None or checkpoint is not None:
+        raise ValueError("earlier goes without x0 and checkpoint: the run goes on where the earlier one ended.")
+    if repr(earlier.method) != repr(method):
+        raise ValueError(f"earlier must be a result of {method!r}, got one of {earlier.method!r}.")
+    if earlier.x.shape != (problem.dim,):
+        raise ValueError(f"earlier must be a result on this problem of {problem.dim} variables, got {earlier.x.size}.")
+
+
+def minimize(
+    problem: AnyProblem,
+    x0: Any = None,
+    *,
+    method: str | Method = "auto",
+    options: dict[str, Any] | None = None,
+    tol: float = 1e-6,
+    max_iter: float = 1000,
+    sampling: str | None = None,
+    random_state: Any = 0,
+    measure_every: int = 1,
+    callback: Callable[[OptimizeResult], Any] | None = None,
+    verbose: int = 0,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 60.0,
+    resume: bool = False,
+    earlier: Result | None = None,
+) -> Result:
+    """Minimise a finite sum.
+
+    F(w) = (1/S) sum_i s_i loss(y_i, x_i'w + b) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
+
+    Parameters
+    ----------
+    problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
+    x0 : array_like, shape (problem.dim,), optional
+        The start; zeros when left out. It is not written to. With a constraint it is moved to the nearest point of the
+        set. A start that is given is checked first, for one pass: one that fulfils tol is returned as it is.
+    method : str or Method
+        A name from `finitesum.methods.METHODS`, an instance, or "auto": what suits the problem best
+        (`finitesum.methods.auto`); the result's ``choice`` says why.
+    options : dict, optional
+        Hyperparameters for a method given by name.
+    tol : float >= 0
+        Converged means: the 2-norm of grad F, or of the prox-gradient mapping x - prox(x - grad f(x)), is at most tol,
+        by one exact full pass. The same for every method. For losses with kinks and for callables: a duality gap is.
+    max_iter : float >= 1
+        Effective passes: component gradients evaluated / number of components. Products with the data that a method's
+        own step size takes ("auto" of fg, afg and iag, "theory" of ciag and a-ciag: some twenty to fifty) count as what
+        they cost, a pass each. At least one pass is run, and the check of the result may come on top.
+    sampling : {"cyclic", "shuffled-once", "shuffled", "with-replacement"}, optional
+        The order of visits; the method's own when left out.
+    random_state : int, numpy generator or None
+        Seeds the order of visits. None draws a seed, or takes that of the checkpoint to resume.
+    measure_every : int >= 0
+        Objective and optimality are measured every so many passes for the trace, off the clock; 0: at the end only.
+    callback : callable, optional
+        ``callback(intermediate_result)`` after each pass, with x, fun, optimality, n_passes, nit. Raising StopIteration
+        or returning True ends the run.
+    verbose : int
+        1: progress on stderr; 2: a line a pass.
+    checkpoint : path, optional
+        File to write the run to every `checkpoint_seconds`, at the end, and on Ctrl-C. Without `resume` there must be no
+        such file: that of an earlier run is never overwritten.
+    checkpoint_seconds : float >= 0
+        0 writes after each pass.
+    resume : bool
+        Go on from `checkpoint` where that file exists, or else begin. Problem, method with its options (``n_threads``
+        among them), sampling, random_state and x0 must be those of that run; x0 may be left out. With the same tol the
+        result has the same bits as that of an uninterrupted run, whatever max_iter was before, on the same kind of
+        processor and with the same versions of the libraries; elsewhere it differs by rounding. With another tol the run
+        goes on as well: the passes and checks so far remain those that the earlier tol led to. A run that has converged
+        returns its result at once.
+    earlier : Result, optional
+        The result of an earlier run of the same method on the same problem: this run goes on from its state, with the
+        same tol to the same bits as one longer run, and counts its own passes. The caller vouches for the problem: it is
+        not compared.
+
+    Returns
+    -------
+    Result
+        A `scipy.optimize.OptimizeResult` with ``x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success,
+        status, message, seconds, trace, state, method, choice``. ``success`` tells whether the exact optimality at x is
+        at most tol, also where the callback has stopped the run; ``reason`` and ``status`` tell what ended it. After a
+        divergence x is the best iterate that is known, else the last one.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range, or the method cannot treat the problem.
+    TypeError
+        problem, method or callback is no such thing.
+    CheckpointError
+        The checkpoint is damaged, belongs to another run, would be overwritten or cannot be written.
+
+    Examples
+    --------
+    >>> from finitesum.problems.linear import Problem
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], alpha=0.1)
+    >>> result = minimize(problem, method="a-ciag", tol=1e-10)
+    >>> result.success, result.optimality <= 1e-10
+    (True, True)
+    """
+    _check_problem(problem)
+    _check_settings(tol, max_iter, sampling, measure_every, callback, checkpoint_seconds)
+    chosen, choice = _chosen(problem, method, options, tol)
+    order = sampling or chosen.default_sampling
+    require_suited(chosen, problem)
+    if resume and checkpoint is None:
+        raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
+    if earlier is not None:
+        _check_earlier(earlier, chosen, problem, x0, checkpoint)
+    start = _checked_start(problem, x0)
+    if problem.batch_size is None:
+        problem = problem.batched(chosen.default_batch_size(problem))
+    file = None if checkpoint is None else Path(checkpoint)
+    goes_on = file is not None and checkpoints.prepare(file, resume=resume)
+    run = Run(
+        problem,
+        chosen,
+        tol=tol,
+        max_iter=max_iter,
+        sampling=order,
+        seed=None if random_state is None else as_seed(random_state),
+        measure_every=measure_every,
+        callback=callback,
+        checkpoint=file,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    if choice and verbose:
+        tell(f"{chosen.name}: {choice}")
+    with progress(chosen.name, verbose) as observer:
+        if goes_on:
+            run.resume(None if x0 is None else start)
+        elif earlier is not None:
+            run.go_on(earlier)
+        else:
+            run.start(start, check=x0 is not None)
+        try:
+            reason = run.go(observer)
+        except KeyboardInterrupt as interrupt:
+            if file is not None:
+                run.save()
+                interrupt.add_note(f"The run was written to {file}; resume=True goes on from there.")
+            raise
+    run.save()
+    result = run.result(reason)
+    result.choice = choice
+    return result

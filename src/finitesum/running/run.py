@@ -1,0 +1,400 @@
+"""One run of a method: its passes, checks, trace and checkpoints, and when it is over.
+
+`passes` is the bare loop, a generator over states. `Run` consumes it, and it alone decides when to stop; what stopping
+means is told in `finitesum.running.driver`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from finitesum.core.arrays import Vector
+from finitesum.evaluation.certificates import Certificate, has_certificate, lower_bound, no_certificate
+from finitesum.evaluation.conditioning import why_hard
+from finitesum.evaluation.optimality import Measures, evaluate
+from finitesum.methods.base import Method, state_type_of
+from finitesum.problems.callables import SubgradientProblem
+from finitesum.problems.finite_sum import AnyProblem
+from finitesum.problems.linear import Problem
+from finitesum.running import checkpoint as checkpoints
+from finitesum.running.observers import Observer, PassReport, Trace, TraceRow
+from finitesum.running.results import Result, StopReason
+from finitesum.running.run_memory import Before, Best, Kept, Loop
+from finitesum.running.sampling import as_seed, order_of_pass
+
+MANY_PASSES = 100  # where so many do not do, the problem may be to blame
+
+
+def passes(
+    problem: AnyProblem, method: Method, state: Any, *, sampling: str, seed: int, first: int = 0
+) -> Iterator[Any]:
+    """Yield the states after pass `first`, `first` + 1, ..., without end.
+
+    Examples
+    --------
+    >>> from finitesum.methods import FG
+    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
+    >>> method = FG(step_size=0.5)
+    >>> states = passes(problem, method, method.init(problem, np.zeros(1)), sampling="cyclic", seed=0)
+    >>> [float(next(states).x[0]) for _ in range(3)]
+    [0.5, 0.75, 0.875]
+    """
+    k = first
+    while True:
+        state = method.run_pass(cast(Problem, problem), state, order_of_pass(sampling, seed, k, problem.n_components))
+        yield state
+        k += 1
+
+
+class Run:
+    """One call of `minimize`."""
+
+    def __init__(
+        self,
+        problem: AnyProblem,
+        method: Method,
+        *,
+        tol: float,
+        max_iter: float,
+        sampling: str,
+        seed: int | None,
+        measure_every: int,
+        callback: Callable[[OptimizeResult], Any] | None,
+        checkpoint: Path | None,
+        checkpoint_seconds: float,
+    ) -> None:
+        self.problem = cast(Problem, problem)  # with callables: what follows asks only for what both have
+        self.method = method
+        self.certificate = no_certificate(problem.dim) if _is_nonsmooth(problem) else None
+        self.tol, self.max_iter, self.sampling = tol, max_iter, sampling
+        self.seed = as_seed(None) if seed is None else seed
+        self._takes_any_seed = seed is None
+        self.measure_every, self.callback = measure_every, callback
+        self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
+        self.loop, self.trace = Loop(), Trace()
+        self.state: Any = None
+        self._start = ""  # a digest of the start
+        self.best: Best | None = None
+        self._kept: Kept | None = None
+        self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
+        self._before = Before()
+        self._clock = time.perf_counter()
+        self._last_save = time.monotonic()
+
+    # -- starting and resuming
+
+    def start(self, x0: Vector, *, check: bool) -> None:
+        """Make the first state; check it exactly where it may be the optimum already."""
+        self._clock = time.perf_counter()
+        self._start = checkpoints.digest(x0)
+        self.state = self.method.init(self.problem, x0)
+        self._stop_clock()
+        self._begin(check=check)
+
+    def go_on(self, earlier: Result) -> None:
+        """Take the state at the end of an earlier run, and check it; the counts begin anew."""
+        self.state, self.seed = earlier.state, earlier.seed
+        k = earlier.next_pass
+        self._before = Before(k, int(self.state.n_gradients), float(self.state.n_hessians))
+        self.loop = Loop(k=k, best_k=k, next_check=k + 1)
+        self._begin(check=True)
+
+    def _begin(self, *, check: bool) -> None:
+        self.best = Best(self.state.x, self.state.x)
+        spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
+        if check:
+            self._check()
+        measured = self._exact_here()
+        if measured is None and self.measure_every:
+            measured = self._measure(self.state.x)
+        self.loop.start_optimality = measured.optimality if measured else math.nan
+        self._record(measured, math.nan, spent)
+        self._keep()
+
+    def resume(self, x0: Vector | None) -> None:
+        """Take state, loop and trace from the checkpoint; a given start must be the one that the run had."""
+        assert self.checkpoint is not None
+        header, arrays = checkpoints.load(self.checkpoint)
+        if self._takes_any_seed and isinstance(header.get("seed"), int):
+            self.seed = header["seed"]
+        self._start = header.get("start", "") if x0 is None else checkpoints.digest(x0)
+        checkpoints.require_match(self.checkpoint, header, self._identity())
+        self.state = checkpoints.unflatten(state_type_of(self.method, self.problem), arrays)
+        try:
+            self.loop = Loop(**header["loop"])
+            self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
+            self.best = checkpoints.unflatten(Best, arrays, "best")
+        except (KeyError, TypeError) as error:
+            raise checkpoints.CheckpointError(
+                f"{self.checkpoint} lacks a part ({error}). It was written by another version; start afresh."
+            ) from error
+        if self.certificate is not None:
+            self.certificate = checkpoints.unflatten(Certificate, arrays, "certificate")
+        if self.loop.checked_k == self.loop.k:  # again, and not charged again; the bounds have it already
+            measured = self._known_to_method() or evaluate(self.problem, self.state.x)
+            self.exact = (self.state.x, self._with_gap(measured, self.certificate))
+        self._keep()
+
+    def _keep(self) -> None:
+        """Remember what a checkpoint holds.
+
+        Only a pass that is over is kept, for an interrupt may come at any line. One that ended the run is kept where the
+        run has converged, and is then not run again; other runs are ended again, by the same pass, when they are resumed.
+        """
+        self._kept = Kept(self.state, replace(self.loop), len(self.trace), self.certificate, self.best)
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem.fingerprint,
+            "method": repr(self.method),
+            "sampling": self.sampling,
+            "seed": self.seed,
+            "start": self._start,
+        }
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        if self.checkpoint is not None and self._kept is not None:
+            state, loop, n_rows, certificate, best = self._kept
+            header = {**self._identity(), "loop": asdict(loop)}
+            rows = np.array(self.trace.rows[:n_rows], dtype=np.float64)
+            arrays = {**checkpoints.flatten(state), "trace": rows}
+            if certificate is not None:
+                arrays.update(checkpoints.flatten(certificate, "certificate"))
+            if best is not None:
+                arrays.update(checkpoints.flatten(best, "best"))
+            checkpoints.save(self.checkpoint, checkpoints.Checkpoint(header, arrays))
+            self._last_save = time.monotonic()
+
+    # -- the loop
+
+    def go(self, observer: Observer | None) -> StopReason:
+        """Run passes until a reason to stop."""
+        if self._is_verified():
+            return StopReason.CONVERGED
+        first = self.loop.k
+        states = passes(self.problem, self.method, self.state, sampling=self.sampling, seed=self.seed, first=first)
+        while True:
+            # what was spent at the start leaves room for a pass
+            if self.n_passes >= self.max_iter and self.loop.k > self._before.k:
+                return StopReason.MAX_ITER
+            self._clock = time.perf_counter()
+            state = next(states)
+            if not np.isfinite(state.x).all():
+                self._stop_clock()
+                return StopReason.DIVERGED  # self.state is the last finite one
+            before, self.state = self.state.x, state
+            self.loop.k += 1
+            reason = self._after_pass(observer, before)
+            if reason in (None, StopReason.CONVERGED):
+                self._keep()
+            if reason is not None:
+                return reason
+            if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
+                self.save()
+
+    def _after_pass(self, observer: Observer | None, before: Vector) -> StopReason | None:
+        loop = self.loop
+        estimate = self.method.estimate(self.problem, self.state)
+        due = self._can_be_checked() if math.isnan(estimate) else estimate <= self.tol
+        self._stop_clock()
+        spent = self.n_passes, self.n_hessian_passes, loop.seconds  # what the iterate cost, its check not included
+        if due:
+            self._check()
+        measured = self._exact_here()
+        if measured is None and self.measure_every and loop.k % self.measure_every == 0:
+            measured = self._measure(self.state.x)
+        self._record(measured, estimate, spent)
+        known = measured.optimality if measured else estimate
+        if math.isnan(loop.start_optimality):
+            loop.start_optimality = known
+        if observer is not None:
+            objective = measured.objective if measured else math.nan
+            report = PassReport(self.n_passes, self.max_iter, known, loop.start_optimality, self.tol, objective)
+            observer.after_pass(report)
+        if self._callback_stops(measured, estimate):
+            return StopReason.CALLBACK
+        if self._is_verified():
+            return StopReason.CONVERGED
+        return self._hopeless(measured.optimality if due and measured is not None else estimate, before)
+
+    def _can_be_checked(self) -> bool:
+        """Tell whether an exact check is due, where nothing estimates the optimality."""
+        return self.loop.k >= self.loop.next_check and (self.certificate is None or has_certificate(self.problem))
+
+    def _check(self) -> None:
+        """Measure the iterate exactly, on the clock and at the price of a pass."""
+        loop = self.loop
+        self._clock = time.perf_counter()
+        loop.checked_k = loop.k
+        loop.next_check = max(loop.k + 1, math.ceil((1.1 if self.certificate is None else 1.5) * loop.k))
+        known = self._known_to_method()
+        if known is None:
+            loop.n_checks += 1
+            self._measure(self.state.x, is_check=True)
+        else:
+            self.exact = (self.state.x, known)
+        self._stop_clock()
+
+    def _known_to_method(self) -> Measures | None:
+        """Return what the method's last pass was: an exact pass at its iterate, which is charged already."""
+        exact = getattr(self.method, "exact_measures", None)
+        return None if exact is None else cast(Measures | None, exact(self.problem, self.state))
+
+    def _is_verified(self) -> bool:
+        """Tell whether a check has found the iterate to be as good as was asked for."""
+        measured = self._exact_here()
+        return self.loop.checked_k == self.loop.k and measured is not None and measured.optimality <= self.tol
+
+    def _hopeless(self, known: float, before: Vector) -> StopReason | None:
+        """Tell whether the optimality exploded, or has not improved, be it by a hair, in half of the passes.
+
+        A method that gains 1 % in kappa/100 passes is slow, not stuck; the waves of an accelerated one grow with the run.
+        """
+        loop = self.loop
+        if math.isnan(known):
+            return None
+        if known < loop.best_estimate:
+            loop.best_estimate, loop.best_k = known, loop.k
+            self.best = Best(before, self.state.x)
+        if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
+            return StopReason.DIVERGED
+        patience = getattr(self.method, "patience", 100)
+        if patience is None:  # slow by nature, and a gap may rest whatever the iterates do
+            return None
+        n_run = loop.k - self._before.k
+        return StopReason.STALLED if loop.k - loop.best_k >= max(patience, n_run // 2) else None
+
+    def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
+        if self.callback is None:
+            return False
+        report = OptimizeResult(
+            x=self.state.x.copy(),
+            fun=measured.objective if measured else math.nan,
+            optimality=measured.optimality if measured else estimate,
+            n_passes=self.n_passes,
+            nit=self.loop.k - self._before.k,
+        )
+        try:
+            answer = self.callback(report)
+        except StopIteration:
+            return True
+        return isinstance(answer, bool | np.bool_) and bool(answer)
+
+    # -- measuring
+
+    @property
+    def n_passes(self) -> float:
+        """Effective passes so far: component gradients by components, and exact checks."""
+        n_gradients = self.state.n_gradients - self._before.n_gradients
+        return float(n_gradients / self.problem.n_components + self.loop.n_checks)
+
+    @property
+    def n_hessian_passes(self) -> float:
+        """Component Hessians evaluated by components."""
+        return float((self.state.n_hessians - self._before.n_hessians) / self.problem.n_components)
+
+    def _stop_clock(self) -> None:
+        self.loop.seconds += time.perf_counter() - self._clock
+
+    def _measure(self, x: Vector, *, is_check: bool = False) -> Measures:
+        """Measure a point; only the bounds of the minimum that checks find are kept, so that measuring changes no run."""
+        measures = evaluate(self.problem, x)
+        if self.certificate is not None and measures.minorant is not None and has_certificate(self.problem):
+            known = self.certificate.joined_by(self.problem, measures.minorant)
+            if (own := getattr(self.method, "minorant", None)) is not None:  # of a method with dual variables
+                known = known.raised(lower_bound(self.problem, own(self.problem, self.state)))
+            if is_check:
+                self.certificate = known
+            measures = self._with_gap(measures, known)
+        self.exact = (x, measures)
+        return measures
+
+    def _with_gap(self, measures: Measures, known: Certificate | None) -> Measures:
+        """Return the measures with the duality gap that the bounds known mean, where a gap is what counts."""
+        if known is None or not has_certificate(self.problem):
+            return measures
+        return measures._replace(optimality=max(measures.objective - known.bound, 0.0))
+
+    def _exact_here(self) -> Measures | None:
+        return self.exact[1] if self.exact is not None and self.exact[0] is self.state.x else None
+
+    def _record(self, measured: Measures | None, estimate: float, spent: tuple[float, float, float]) -> None:
+        objective, optimality = (measured.objective, measured.optimality) if measured else (math.nan, math.nan)
+        self.trace.append(TraceRow(*spent, objective, optimality, estimate))
+
+    def _charged(self) -> Measures:
+        """Return exact measures of the last iterate; charged even where the trace has them: the same for all."""
+        known = self._exact_here()
+        if known is None or self.loop.checked_k != self.loop.k:
+            own = self._known_to_method()
+            self.loop.n_checks += self.loop.checked_k != self.loop.k and own is None
+            self.loop.checked_k = self.loop.k
+            known = known or own
+        return known or self._measure(self.state.x, is_check=True)
+
+    def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
+        """Return the iterate of lowest objective among those that looked best and the last, and how many passes it took.
+
+        An estimate may tell of the iterate before the pass or after it, so both are measured, a pass each.
+        """
+        found = (self.state.x, last, self.loop.k)
+        best = self.best or Best(self.state.x, self.state.x)
+        for x, k in ((best.after, self.loop.best_k), (best.before, max(self.loop.best_k - 1, self._before.k))):
+            if x is found[0]:
+                continue
+            self.loop.n_checks += 1
+            measured = self._measure(x, is_check=True)
+            if measured.objective <= found[1].objective or math.isnan(found[1].objective):
+                found = (x, measured, k)
+        return found
+
+    def result(self, reason: StopReason) -> Result:
+        """Return what the run found, measured exactly."""
+        x, measured, remark, why = self.state.x, self._charged(), "", ""
+        if reason is StopReason.DIVERGED:
+            x, measured, k = self._best_known(measured)
+            first = self._before.k
+            remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
+        if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
+            reason = StopReason.CONVERGED
+        problem, state = self.problem, self.state
+        if reason is StopReason.STALLED or (reason is StopReason.MAX_ITER and self.n_passes >= MANY_PASSES):
+            why = why_hard(problem, x, measured.optimality)
+        return Result(
+            x=x,
+            fun=measured.objective,
+            jac=measured.gradient,
+            optimality=measured.optimality,
+            n_passes=self.n_passes,
+            n_hessian_passes=self.n_hessian_passes,
+            nit=self.loop.k - self._before.k,
+            next_pass=self.loop.k,
+            nfev=self.loop.n_checks,
+            njev=int(state.n_gradients) - self._before.n_gradients + self.loop.n_checks * problem.n_components,
+            nhev=int(state.n_hessians) - int(self._before.n_hessians),
+            success=bool(measured.optimality <= self.tol),
+            status=reason.value,
+            reason=reason,
+            message=reason.message(self.tol, measured.optimality, self.n_passes, self.method, why) + remark,
+            seconds=self.loop.seconds,
+            trace=self.trace,
+            method=self.method,
+            batch_size=problem.batch_size,
+            seed=self.seed,
+            state=state,
+        )
+
+
+def _is_nonsmooth(problem: AnyProblem) -> bool:
+    if isinstance(problem, Problem):
+        return not problem.loss.is_smooth()
+    return isinstance(problem, SubgradientProblem)

@@ -1,0 +1,95 @@
+"""Visiting orders: which component comes when.
+
+The order of pass k is a pure function of (seed, k): nothing is remembered, so a run that goes on from a checkpoint sees
+what the uninterrupted run saw.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Indices
+
+
+def _generator(seed: int, k: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, k])))
+
+
+@functools.lru_cache(maxsize=4)
+def _permutation(seed: int, n: int) -> Indices:
+    return _generator(seed, 0).permutation(n).astype(np.int64, copy=False)
+
+
+def cyclic(seed: int, k: int, n: int) -> Indices:
+    """Return 0, 1, ..., n-1: file order, in each pass."""
+    return np.arange(n, dtype=np.int64)
+
+
+def shuffled_once(seed: int, k: int, n: int) -> Indices:
+    """Return one permutation, the same in each pass: cyclic, but not in file order."""
+    return _permutation(seed, n).copy()
+
+
+def shuffled(seed: int, k: int, n: int) -> Indices:
+    """Return a new permutation for each pass."""
+    return _generator(seed, k).permutation(n).astype(np.int64, copy=False)
+
+
+def with_replacement(seed: int, k: int, n: int) -> Indices:
+    """Return n independent uniform draws: some components come twice, about a third not at all."""
+    return _generator(seed, k).integers(0, n, size=n, dtype=np.int64)
+
+
+#: The orders by the names that users write.
+SAMPLINGS: dict[str, Callable[[int, int, int], Indices]] = {
+    "cyclic": cyclic,
+    "shuffled-once": shuffled_once,
+    "shuffled": shuffled,
+    "with-replacement": with_replacement,
+}
+
+
+def order_of_pass(sampling: str, seed: int, k: int, n: int) -> Indices:
+    """Return the components in the order of their visits in pass k.
+
+    Parameters
+    ----------
+    sampling : {"cyclic", "shuffled-once", "shuffled", "with-replacement"}
+    seed : int
+    k : int
+        The pass, from 0.
+    n : int
+        The number of components.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown.
+
+    Examples
+    --------
+    >>> order_of_pass("cyclic", seed=0, k=3, n=4)
+    array([0, 1, 2, 3])
+    >>> bool((order_of_pass("shuffled", 7, 2, 9) == order_of_pass("shuffled", 7, 2, 9)).all())
+    True
+    """
+    if sampling not in SAMPLINGS:
+        raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}.")
+    return SAMPLINGS[sampling](seed, k, n)
+
+
+def as_seed(random_state: Any) -> int:
+    """Return the whole number >= 0 that stands for a random state: itself, or one drawn from a generator or the system."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    raise ValueError(f"random_state must be a whole number >= 0, a numpy generator or None, got {random_state!r}.")

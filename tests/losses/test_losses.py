@@ -1,0 +1,393 @@
+"""Losses: derivatives against differences, closed forms far out, bounds that are suprema, majorants that lie above."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from finitesum.core.jit import COMPILED, compilable, kernel
+from finitesum.losses import (
+    LOSSES,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Poisson,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    as_loss,
+)
+from finitesum.losses.exponential import exp, log1p
+
+EXAMPLES = (
+    Logistic(),
+    Logistic(2.5),
+    Squared(),
+    Squared(0.5),
+    SquaredHinge(),
+    SquaredHinge(3.0),
+    Hinge(),
+    Hinge(2.0),
+    SmoothedHinge(),
+    SmoothedHinge(0.25),
+    Huber(),
+    Huber(0.7),
+    Poisson(),
+    Poisson(2.0),
+)
+BY_CLASS = tuple(loss for loss in EXAMPLES if loss == type(loss)())
+TARGETS = {"sign": (-1.0, 1.0), "real": (-2.5, 0.0, 1.3), "count": (0.0, 1.0, 7.0)}
+
+examples = pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
+classes = pytest.mark.parametrize("loss", BY_CLASS, ids=lambda loss: type(loss).__name__)
+
+
+def targets_of(loss):
+    return TARGETS[loss.target_kind()]
+
+
+def kinks(loss, y):
+    """Predictions where d1 or d2 jumps."""
+    name = type(loss).__name__
+    if name in ("Hinge", "SquaredHinge"):
+        return [y]
+    if name == "SmoothedHinge":
+        return [y, y * (1.0 - loss.width)]
+    if name == "Huber":
+        return [y - loss.threshold, y + loss.threshold]
+    return []
+
+
+@examples
+@settings(max_examples=60, deadline=None)
+@given(u=st.floats(-30.0, 30.0), choice=st.integers(0, 2))
+def test_derivatives_are_those_of_the_value(loss, u, choice):
+    y = targets_of(loss)[choice % len(targets_of(loss))]
+    h = 1e-4
+    if any(abs(u - kink) <= 2 * h for kink in kinks(loss, y)):
+        return
+    slope = (loss.value(u + h, y) - loss.value(u - h, y)) / (2 * h)
+    curvature = (loss.d1(u + h, y) - loss.d1(u - h, y)) / (2 * h)
+    rounding = 1e-12 * (1.0 + abs(loss.value(u, y)) + abs(loss.d1(u, y))) / h
+    assert loss.d1(u, y) == pytest.approx(slope, rel=1e-7, abs=rounding + 1e-8 * loss.d2(u, y))
+    assert loss.d2(u, y) == pytest.approx(curvature, rel=1e-7, abs=rounding + 1e-9)
+
+
+@examples
+@settings(max_examples=60, deadline=None)
+@given(u=st.floats(-1e3, 1e3), choice=st.integers(0, 2))
+def test_both_derivatives_at_once_are_the_two(loss, u, choice):
+    y = targets_of(loss)[choice % len(targets_of(loss))]
+    assert loss.d1_d2(u, y) == pytest.approx((loss.d1(u, y), loss.d2(u, y)), rel=2e-15, abs=0.0)
+
+
+#: loss, prediction, target -> value, d1, d2
+FAR_OUT = [
+    (Logistic(), 1e3, 1.0, (0.0, 0.0, 0.0)),
+    (Logistic(), -1e3, 1.0, (1e3, -1.0, 0.0)),
+    (Logistic(), 1e3, -1.0, (1e3, 1.0, 0.0)),
+    (Logistic(3.0), 40.0, -1.0, (120.0, 3.0, 3.0 * math.exp(-40.0))),
+    (Logistic(), 40.0, 1.0, (math.exp(-40.0), -math.exp(-40.0), math.exp(-40.0))),
+    (Squared(), 1e3, -1.0, (0.5 * 1001.0**2, 1001.0, 1.0)),
+    (SquaredHinge(), 1e3, 1.0, (0.0, 0.0, 0.0)),
+    (SquaredHinge(), -1e3, 1.0, (1001.0**2, -2002.0, 2.0)),
+    (Hinge(), 1e3, 1.0, (0.0, 0.0, 0.0)),
+    (Hinge(2.0), 1e3, -1.0, (2002.0, 2.0, 0.0)),
+    (SmoothedHinge(), 1e3, 1.0, (0.0, 0.0, 0.0)),
+    (SmoothedHinge(0.5), -1e3, 1.0, (1000.75, -1.0, 0.0)),
+    (SmoothedHinge(0.5), 0.75, 1.0, (0.0625, -0.5, 2.0)),
+    (Huber(2.0), 1e3, 0.0, (2.0 * 999.0, 2.0, 0.0)),
+    (Huber(2.0), -1e3, 0.0, (2.0 * 999.0, -2.0, 0.0)),
+    (Huber(2.0), 1.5, 0.0, (1.125, 1.5, 1.0)),
+    (Poisson(), 1e3, 3.0, (math.inf, math.inf, math.inf)),
+    (Poisson(), -1e3, 3.0, (3000.0, -3.0, 0.0)),
+    (Poisson(), -1e3, 0.0, (0.0, 0.0, 0.0)),
+    (Poisson(0.5), 700.0, 0.0, (0.5 * math.exp(700.0), 0.5 * math.exp(700.0), 0.5 * math.exp(700.0))),
+]
+
+
+@pytest.mark.parametrize("number", [float, np.float64], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(("loss", "u", "y", "expected"), FAR_OUT)
+def test_far_out_the_limits_are_reached_without_overflow(loss, u, y, expected, number):
+    u, y = number(u), number(y)
+    with np.errstate(all="raise", under="ignore"):
+        found = (loss.value(u, y), loss.d1(u, y), loss.d2(u, y))
+        assert loss.d1_d2(u, y) == pytest.approx(expected[1:], rel=1e-14, abs=0.0)
+    assert found == pytest.approx(expected, rel=1e-14, abs=0.0)
+
+
+@examples
+def test_nan_stays_nan_so_that_a_divergence_is_seen(loss):
+    for y in targets_of(loss):
+        assert math.isnan(loss.value(math.nan, y))
+        assert math.isnan(loss.d1(math.nan, y))
+        assert math.isnan(loss.d1_d2(math.nan, y)[0])
+
+
+@examples
+def test_the_curvature_bound_is_the_largest_second_derivative(loss):
+    grid = np.linspace(-700.0, 700.0, 28_001)
+    largest = max(loss.d2(u, y) for y in targets_of(loss) for u in grid)
+    if type(loss) is Hinge:
+        assert largest == 0.0  # off the kink; at it no quadratic lies above
+        assert loss.curvature_bound() == math.inf
+    elif type(loss) is Poisson:
+        assert largest > 1e300
+        assert loss.curvature_bound() == math.inf
+    else:
+        assert largest == pytest.approx(loss.curvature_bound(), rel=1e-12)
+
+
+@examples
+def test_the_jerk_bound_is_the_lipschitz_constant_of_the_second_derivative(loss):
+    steepest = 0.0
+    for y in targets_of(loss):
+        grid = np.union1d(np.linspace(-8.0, 8.0, 16_001), [k + s for k in kinks(loss, y) for s in (-1e-9, 1e-9)])
+        curvature = np.array([loss.d2(u, y) for u in grid])
+        steepest = max(steepest, np.max(np.abs(np.diff(curvature)) / np.diff(grid)))
+    if math.isfinite(loss.d2_lipschitz()):
+        assert steepest == pytest.approx(loss.d2_lipschitz(), rel=1e-5)
+    elif type(loss) is Poisson:
+        assert steepest > loss.d2(7.9, 0.0)  # it grows with the prediction, without end
+    elif type(loss) is not Hinge:
+        assert steepest > 1e7  # a jump
+
+
+@examples
+def test_the_majorant_lies_above_the_loss_everywhere(loss):
+    grid = np.unique(np.concatenate([np.linspace(-12.0, 12.0, 97), [-1e3, -1e-3, -1e-5, 1e-5, 1e-3, 1e3]]))
+    for y in targets_of(loss):
+        values = np.array([loss.value(v, y) for v in grid])
+        for u, value in zip(grid, values, strict=True):
+            c = loss.majorant(u, y)
+            if not math.isfinite(c):
+                assert loss.curvature_bound() == math.inf
+                continue
+            slope_part, square_part = loss.d1(u, y) * (grid - u), 0.5 * c * (grid - u) ** 2
+            rounding = 1e-14 * (1.0 + abs(value) + np.abs(slope_part) + square_part)
+            assert (value + slope_part + square_part >= values - rounding).all(), (u, y)
+
+
+@pytest.mark.parametrize("u", [1e-6, 1e-4, 1.99e-4, 2.01e-4, 0.1, 1.0, 5.0, 60.0])
+def test_the_logistic_majorant_touches_a_second_time_at_the_mirrored_point(u):
+    loss = Logistic(1.5)
+    quadratic = loss.value(u, 1.0) + loss.d1(u, 1.0) * (-2 * u) + 0.5 * loss.majorant(u, 1.0) * (2 * u) ** 2
+    assert quadratic == pytest.approx(loss.value(-u, 1.0), rel=1e-14)
+    assert (
+        loss.majorant(u, 1.0) == loss.majorant(-u, -1.0) == pytest.approx(1.5 * math.tanh(u / 2) / (2 * u), rel=1e-15)
+    )
+
+
+@pytest.mark.parametrize("residual", [1.4, 3.0, 1e3])
+def test_the_huber_majorant_touches_a_second_time_at_the_mirrored_residual(residual):
+    loss, y = Huber(), 0.25
+    u, mirrored = y + residual, y - residual
+    quadratic = loss.value(u, y) + loss.d1(u, y) * (mirrored - u) + 0.5 * loss.majorant(u, y) * (mirrored - u) ** 2
+    assert quadratic == pytest.approx(loss.value(mirrored, y), rel=1e-14)
+
+
+@classes
+def test_smoothness_and_targets_are_declared(loss):
+    kind = {"Squared": "real", "Huber": "real", "Poisson": "count"}.get(type(loss).__name__, "sign")
+    assert (loss.target_kind(), loss.is_smooth()) == (kind, type(loss) is not Hinge)
+
+
+@pytest.mark.parametrize("cls", [Logistic, Squared, SquaredHinge, Hinge, Poisson])
+def test_scale_multiplies_the_loss(cls):
+    one, three = cls(), cls(scale=3.0)
+    for y in targets_of(one):
+        for u in (-2.0, -0.3, 0.0, 0.9, 4.0):
+            for name in ("value", "d1", "d2", "majorant"):
+                assert getattr(three, name)(u, y) == pytest.approx(3.0 * getattr(one, name)(u, y), rel=1e-15)
+    assert three.curvature_bound() == 3.0 * one.curvature_bound()
+    assert three.d2_lipschitz() == pytest.approx(3.0 * one.d2_lipschitz(), rel=1e-15)
+
+
+@pytest.mark.parametrize("width", [0.1, 1.0, 3.0])
+def test_the_smoothed_hinge_lies_half_a_width_below_the_hinge(width):
+    smoothed, hinge = SmoothedHinge(width), Hinge()
+    for u in np.linspace(-5.0, 5.0, 201):
+        gap = hinge.value(u, 1.0) - smoothed.value(u, 1.0)
+        assert -1e-15 <= gap <= 0.5 * width + 1e-15
+        if u <= 1.0 - width:
+            assert gap == pytest.approx(0.5 * width, abs=1e-14)
+
+
+def _everything(loss, predictions, targets, out):
+    for i in range(predictions.size):
+        u, y = predictions[i], targets[i]
+        first, second = loss.d1_d2(u, y)
+        out[i, 0], out[i, 1], out[i, 2] = loss.value(u, y), loss.d1(u, y), loss.d2(u, y)
+        out[i, 3], out[i, 4], out[i, 5] = first, second, loss.majorant(u, y)
+        out[i, 6], out[i, 7] = loss.curvature_bound(), loss.d2_lipschitz()
+
+
+_compiled_everything = kernel(_everything)
+
+
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled under NUMBA_DISABLE_JIT")
+@classes
+def test_compiled_code_computes_what_python_does(loss):
+    predictions = np.array([-1e3, -30.0, -1.0, -1e-5, 0.0, 0.5, 1.0, 1.35, 30.0, 1e3, np.nan])
+    grid, targets = (a.ravel() for a in np.meshgrid(predictions, targets_of(loss)))
+    compiled, interpreted = np.empty((grid.size, 8)), np.empty((grid.size, 8))
+    _compiled_everything(loss, grid, targets, compiled)
+    _everything(loss, grid, targets, interpreted)
+    np.testing.assert_allclose(compiled, interpreted, rtol=1e-14, atol=0.0)
+
+
+@kernel
+def _all_exponentials(numbers: Any, shares: Any, powers: Any, logarithms: Any) -> None:
+    for i in range(numbers.size):
+        powers[i] = exp(numbers[i])
+    for i in range(shares.size):
+        logarithms[i] = log1p(shares[i])
+
+
+def test_exponentials_are_right_to_the_last_bits():
+    rng = np.random.default_rng(0)
+    small = 10.0 ** rng.uniform(-20, 2, 500)
+    numbers = np.concatenate([np.linspace(-708.0, 709.0, 3001), small, -small, [0.0, -0.0]])
+    shares = np.concatenate([np.linspace(0.0, 1.0, 2001), 10.0 ** rng.uniform(-300, 0, 500)])
+    powers, logarithms = np.empty_like(numbers), np.empty_like(shares)
+    _all_exponentials(numbers, shares, powers, logarithms)
+    exact = np.exp(numbers.astype(np.longdouble))
+    assert np.max(np.abs(powers - exact) / np.spacing(exact.astype(np.float64))) <= 1.0
+    exact = np.log1p(shares.astype(np.longdouble))
+    assert np.max(np.abs(logarithms - exact) / np.spacing(exact.astype(np.float64))) <= 2.0
+
+
+def test_the_exponential_has_the_right_limits():
+    numbers = np.array([-709.0, -1e300, -np.inf, np.nan])
+    powers = np.empty(4)
+    _all_exponentials(numbers, np.empty(0), powers, np.empty(0))
+    assert not powers[:3].any()
+    assert np.isnan(powers[3])
+
+
+def test_losses_are_known_by_name():
+    assert {name: type(as_loss(name)) for name in LOSSES} == LOSSES
+    assert as_loss("squared_hinge") == SquaredHinge()
+    assert all(isinstance(as_loss(name), Loss) for name in LOSSES)
+
+
+def test_whole_numbers_become_floats_so_that_one_machine_code_serves_both():
+    loss = as_loss(SmoothedHinge(2))
+    assert loss == SmoothedHinge(2.0)
+    assert type(loss.width) is float
+    assert type(as_loss(Logistic(np.float32(0.5))).scale) is float
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "2", None])
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [(cls, name) for cls in LOSSES.values() for name in cls._fields],
+    ids=lambda x: x if isinstance(x, str) else x.__name__,
+)
+def test_bad_parameters_are_refused(cls, name, value):
+    with pytest.raises(ValueError, match=f"^{name} of {cls.__name__} must be > 0 and finite, got {value!r}"):
+        as_loss(cls(value))
+
+
+def test_what_is_no_loss_is_refused():
+    with pytest.raises(ValueError, match=r"^loss must be one of hinge, huber, logistic, .*, got 'log'"):
+        as_loss("log")
+    for other in (3.0, None, Logistic, (1.0,)):
+        with pytest.raises(TypeError, match=r"^loss must be a name or a loss"):
+            as_loss(other)
+
+
+# -- a loss of the user's own
+
+
+@compilable
+class LogCosh(NamedTuple):
+    """log cosh(u - y), written as a user would."""
+
+    scale: float = 1.0
+
+    def value(self, prediction: float, target: float) -> float:
+        size = abs(prediction - target)
+        return self.scale * (size + math.log1p(math.exp(-2.0 * size)) - math.log(2.0))
+
+    def d1(self, prediction: float, target: float) -> float:
+        return self.scale * math.tanh(prediction - target)
+
+    def d2(self, prediction: float, target: float) -> float:
+        return self.scale * (1.0 - math.tanh(prediction - target) ** 2)
+
+    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+        slope = math.tanh(prediction - target)
+        return self.scale * slope, self.scale * (1.0 - slope * slope)
+
+    def majorant(self, prediction: float, target: float) -> float:
+        return self.scale
+
+    def curvature_bound(self) -> float:
+        return self.scale
+
+    def d2_lipschitz(self) -> float:
+        return 0.8 * self.scale
+
+    def target_kind(self) -> str:
+        return "real"
+
+    def is_smooth(self) -> bool:
+        return True
+
+
+def names_on_disk(folder, *names):
+    """Which names of classes the kept machine code speaks of."""
+    contents = [path.read_bytes() for path in folder.rglob("*.nbi")]
+    return {name for name in names if any(name.encode() in content for content in contents)}
+
+
+def test_a_loss_of_the_users_own_runs_in_kernels_and_is_never_kept_on_disk():
+    from finitesum import Problem, minimize
+    from finitesum.core.jit import cache_folder
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 3))
+    y = X @ [1.0, -2.0, 0.5] + rng.standard_normal(30)
+    problem = Problem.linear(X, y, loss=LogCosh(), alpha=0.1)
+    result = minimize(problem, method="fg", tol=1e-9)
+    assert result.success, result.message
+    x = result.x
+    assert np.linalg.norm(X.T @ np.tanh(X @ x - y) / 30 + 0.1 * x) <= 1.1e-9  # its own first-order condition
+    assert result.fun == pytest.approx(np.mean(np.log(np.cosh(X @ x - y))) + 0.05 * x @ x, rel=1e-13)
+    if COMPILED and (folder := cache_folder()) is not None:
+        minimize(Problem.linear(X, y, loss="squared", alpha=0.1), method="fg", max_iter=1)
+        assert names_on_disk(folder, "Squared", "LogCosh") == {"Squared"}
+
+
+def test_a_method_with_other_parameters_is_refused_when_the_class_is_made():
+    class Wrong(NamedTuple):
+        scale: float = 1.0
+
+        def value(self, u, y):
+            return self.scale * (u - y)
+
+    with pytest.raises(TypeError, match=r"Wrong.value\(self, u, y\) differs from the known value\(self, prediction"):
+        compilable(Wrong)
+
+
+def test_a_loss_that_nobody_declared_is_checked_when_it_is_given():
+    class Undeclared(LogCosh):
+        def d1(self, u, y):
+            return 0.0
+
+    with pytest.raises(TypeError, match="one verb has one signature"):
+        as_loss(Undeclared())
+
+
+def test_a_class_without_fields_is_refused():
+    class Empty(NamedTuple):
+        pass
+
+    for cls in (Empty, int):
+        with pytest.raises(TypeError, match="must be a NamedTuple with at least one field"):
+            compilable(cls)

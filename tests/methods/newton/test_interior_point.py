@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.optimize import LinearConstraint
+from scipy.optimize import minimize as scipy_minimize
+from sklearn.datasets import load_breast_cancer
+
+from finitesum import Problem, minimize
+from finitesum.constraints import Box, L1Ball
+from finitesum.evaluation.certificates import dual_minorant, lower_bound
+from finitesum.methods.newton.interior_point import InteriorPoint
+from finitesum.methods.newton.linear_program import LinearProgram
+
+
+def data(n=60, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    y = np.where(X @ rng.standard_normal(d) + rng.standard_normal(n) > 0.3, 1.0, -1.0)
+    return X, y, rng.integers(0, 5, n).astype(float)
+
+
+def by_scipy(X, y, s, alpha):
+    """The quadratic program in (w, b, xi), by SLSQP: an oracle of low accuracy."""
+    n, d = X.shape
+    p = s / s.sum()
+    rows = np.hstack([y[:, None] * X, y[:, None], np.eye(n)])
+    result = scipy_minimize(
+        lambda v: 0.5 * alpha * v[:d] @ v[:d] + p @ v[d + 1 :],
+        np.concatenate([np.zeros(d + 1), np.ones(n)]),
+        jac=lambda v: np.concatenate([alpha * v[:d], [0.0], p]),
+        bounds=[(None, None)] * (d + 1) + [(0.0, None)] * n,
+        constraints=LinearConstraint(rows, 1.0),
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    return result.x[: d + 1], result.fun
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_finds_the_solution_of_the_quadratic_program(form):
+    X, y, s = data()
+    matrix = X if form == "dense" else scipy.sparse.csr_array(X)
+    problem = Problem.linear(matrix, y, loss="hinge", alpha=0.05, fit_intercept=True, sample_weight=s)
+    result = minimize(problem, method=InteriorPoint(), tol=1e-12)
+    x, value = by_scipy(X, y, s, 0.05)
+    assert result.success
+    assert result.fun == pytest.approx(value, abs=1e-9)
+    assert np.abs(result.x - x).max() < 1e-4
+
+
+def test_its_shares_prove_the_gap():
+    X, y, s = data()
+    problem = Problem.linear(X, y, loss="hinge", alpha=0.01, fit_intercept=True, sample_weight=s)
+    result = minimize(problem, method=InteriorPoint(), tol=1e-11)
+    assert result.fun - lower_bound(problem, dual_minorant(problem, result.state.shares)) <= 1e-11
+    assert np.array_equal(result.state.shares + result.state.frees, np.ones(60)) or np.allclose(
+        result.state.shares + result.state.frees, 1.0, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_columns_of_any_scale(C):
+    X, y = load_breast_cancer(return_X_y=True)
+    problem = Problem.linear(X, y, loss="hinge", alpha=1 / (C * y.size), fit_intercept=True)
+    result = minimize(problem, method=InteriorPoint(), tol=1e-10)
+    assert result.success
+    assert result.nit < 60
+
+
+def test_weights_mean_repetition_and_weight_zero_counts_for_nothing():
+    X, y, s = data()
+    X[s == 0] = 1e8
+    weighted = Problem.linear(X, y, loss="hinge", alpha=0.03, fit_intercept=True, sample_weight=s)
+    rows = np.repeat(np.arange(60), s.astype(int))
+    repeated = Problem.linear(X[rows], y[rows], loss="hinge", alpha=0.03, fit_intercept=True)
+    ends = [minimize(problem, method=InteriorPoint(), tol=1e-13).x for problem in (weighted, repeated)]
+    assert np.abs(ends[0] - ends[1]).max() < 1e-8
+
+
+def test_offsets_and_no_intercept():
+    X, y, _ = data()
+    offset = 0.3 * np.arange(60) / 60
+    problem = Problem.linear(X, y, loss="hinge", alpha=0.05, offset=offset)
+    result = minimize(problem, method=InteriorPoint(), tol=1e-11)
+    assert result.success
+    rng = np.random.default_rng(0)
+    from finitesum.evaluation.optimality import evaluate
+
+    for _ in range(20):
+        assert evaluate(problem, result.x + 1e-3 * rng.standard_normal(4)).objective > result.fun
+
+
+@pytest.mark.parametrize("setting", [{"loss": "logistic"}, {"alpha": 0.0}])
+def test_refuses_other_problems(setting):
+    X, y, _ = data()
+    problem = Problem.linear(X, y, **{"loss": "hinge", "alpha": 0.1, **setting})
+    with pytest.raises(ValueError, match="interior points need the hinge loss and an l2 penalty"):
+        minimize(problem, method=InteriorPoint())
+
+
+@pytest.mark.parametrize("constraint", [L1Ball(0.7), Box(-0.2, 0.3)])
+def test_the_linear_program_is_proved_by_its_dual_variables(constraint):
+    X, y, s = data()
+    problem = Problem.linear(X, y, loss="hinge", constraint=constraint, fit_intercept=True, sample_weight=s)
+    result = minimize(problem, method=LinearProgram(), tol=1e-10)
+    assert result.success
+    assert result.nit == 1
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_more_columns_than_rows(form, intercept):
+    X, y, s = data(n=30, d=80)
+    matrix = X if form == "dense" else scipy.sparse.csr_array(X)
+    problem = Problem.linear(matrix, y, loss="hinge", alpha=0.2, fit_intercept=intercept, sample_weight=s)
+    result = minimize(problem, method=InteriorPoint(), tol=1e-12)
+    assert result.success
+    span = np.linalg.qr(X.T)[0]  # the same problem in n columns is not wide
+    small = Problem.linear(X @ span, y, loss="hinge", alpha=0.2, fit_intercept=intercept, sample_weight=s)
+    other = minimize(small, method=InteriorPoint(), tol=1e-12)
+    assert np.abs(result.x[:80] - span @ other.x[:30]).max() < 1e-9
+    warm = minimize(problem, np.ones(problem.dim), method=InteriorPoint(), tol=1e-12)  # a start outside of the span
+    assert np.abs(warm.x[:80] - result.x[:80]).max() < 1e-9

@@ -1,0 +1,111 @@
+"""Newton-CG: its oracle step by step, wide data, its counts."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from contracts.problems import make_pair
+from oracles import lazy_newton as oracle
+
+from finitesum import Problem, minimize
+from finitesum.constraints import L1Ball, L2Ball
+from finitesum.evaluation.optimality import evaluate
+from finitesum.methods.auto import choose
+from finitesum.methods.base import require_suited
+from finitesum.methods.newton.newton_cg import NewtonCG
+
+
+@pytest.mark.parametrize(
+    ("form", "loss", "more"),
+    [
+        ("dense", "logistic", {}),
+        ("csr32", "logistic", {"weighted": True, "intercept": True}),
+        ("csr64", "poisson", {"alpha": 0.3}),
+        ("dense", "squared", {"weighted": True}),
+    ],
+)
+def test_each_step_is_the_oracle_s(form, loss, more):
+    problem, F = make_pair(form, loss, n=120, batch_size=7, **more)
+    method = NewtonCG(first_rows=problem.n_rows)
+    x0 = 2.0 * np.random.default_rng(1).standard_normal(problem.dim) * (loss != "poisson")
+    state = method.init(problem, x0)
+    for expected in oracle.newton_cg(F, loss, x0, 9):
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
+        np.testing.assert_allclose(state.x, expected, rtol=1e-6, atol=1e-7)
+        assert state.optimality == pytest.approx(F.optimality(state.x), rel=1e-6)
+        if state.optimality < 1e-7:  # beyond, single-precision curvatures part the two
+            break
+    assert state.optimality < 1e-3
+
+
+def test_solves_wide_sparse_problems_and_is_taken_for_them(monkeypatch):
+    monkeypatch.setattr("finitesum.core.threads.NUMBERS_OF_A_THREAD", 10_000)
+    X = sp.random_array((3000, 20_000), density=2e-3, rng=np.random.default_rng(0), format="csr")
+    signal = X @ np.random.default_rng(1).standard_normal(20_000)
+    problem = Problem.linear(X, np.where(signal > 0, 1.0, -1.0), alpha=1.0 / 3000)
+    assert choose(problem).method.name == "newton-cg"
+    one, two = (minimize(problem, options={"n_threads": k}, tol=1e-10, measure_every=0) for k in (1, 2))
+    assert one.success
+    assert two.success
+    np.testing.assert_allclose(one.x, two.x, atol=1e-6)
+    reference = minimize(problem, method="saga", tol=1e-9, max_iter=2000, measure_every=0)
+    np.testing.assert_allclose(one.x, reference.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("loss", ["logistic", "squared", "poisson", "huber"])
+@pytest.mark.parametrize("more", [{}, {"weighted": True, "intercept": True, "form": "csr32"}])
+def test_l1_penalties_are_minimised_to_their_optimality_conditions(seed, loss, more):
+    problem, F = make_pair(loss=loss, n=60, d=15, alpha=0.1, l1_ratio=0.6, seed=seed, **more)
+    result = minimize(problem, method="newton-cg", tol=1e-11, max_iter=3000)
+    assert result.success
+    slope = F.gradient(result.x)
+    assert np.abs(result.x - F.prox(result.x - slope, 1.0)).max() <= 1e-11
+    assert np.count_nonzero(result.x) < problem.dim  # some are exactly 0
+
+
+def test_with_an_l1_penalty_f_never_rises():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((40, 100)) * np.logspace(0, 3, 100)  # separable, and badly scaled
+    problem = Problem.linear(X, np.sign(X[:, 0]), alpha=1e-4, l1_ratio=0.9)
+    method = NewtonCG(first_rows=40)
+    state = method.init(problem, np.zeros(100))
+    values = []
+    for _ in range(40):
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
+        values.append(evaluate(problem, state.x).objective)
+    assert all(b <= a * (1 + 1e-12) for a, b in pairwise(values))
+    assert values[-1] < 0.1 * values[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({"l1_ratio": 0.5, "alpha": 1e-3}, "newton-cg"),
+        ({"l1_ratio": 1.0, "alpha": 1e-3}, "working-set-newton"),
+        ({"constraint": L1Ball(1.0)}, "working-set-newton"),
+        ({"constraint": L2Ball(1.0)}, "acc-svrg"),
+    ],
+)
+def test_penalties_and_sets_on_wide_data_go_to_methods_that_treat_them(more, name):
+    X = sp.random_array((100, 30_000), density=1e-3, rng=np.random.default_rng(0), format="csr")
+    problem = Problem.linear(X, np.repeat([-1.0, 1.0], 50), **more)
+    method = choose(problem).method
+    assert method.name == name
+    require_suited(method, problem)
+
+
+def test_products_are_charged_as_passes():
+    problem, _ = make_pair(n=60, batch_size=1)
+    method = NewtonCG(first_rows=60)
+    state = method.run_pass(problem, method.init(problem, np.zeros(problem.dim)), np.arange(60))
+    assert state.n_gradients == 60
+    after = method.run_pass(problem, state, np.arange(60))
+    assert after.n_gradients >= 60 * 4  # the diagonal, a product, the new gradient
+    assert after.n_gradients % 60 == 0
+
+
+def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="first_rows must be a whole number >= 1"):
+        NewtonCG(first_rows=0)

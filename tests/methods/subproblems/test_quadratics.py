@@ -1,0 +1,152 @@
+"""The minimisers of quadratic models against their optimality conditions, and weighted Gram matrices."""
+
+import numpy as np
+import pytest
+import sklearn.datasets
+from contracts.problems import make_pair
+from oracles import newton_type as oracle
+from sklearn.datasets import load_breast_cancer
+
+from finitesum import Problem, minimize
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
+from finitesum.evaluation.hessian import hessian_of
+from finitesum.methods.subproblems.active_set import solve_spd
+from finitesum.methods.subproblems.quadratic_models import minimise_model
+
+
+def random_model(rng, d, rank=None):
+    A = rng.standard_normal((rank or 2 * d, d))
+    return A.T @ A, rng.standard_normal(d), rng.standard_normal(d)
+
+
+def test_solves_positive_definite_systems_from_the_lower_triangle():
+    H, g, _ = random_model(np.random.default_rng(0), 9)
+    garbage = np.tril(H) + np.triu(np.full((9, 9), np.nan), 1)
+    np.testing.assert_allclose(solve_spd(garbage, g), np.linalg.solve(H, g), rtol=1e-10)
+
+
+def test_a_singular_system_is_solved_on_its_range():
+    rng = np.random.default_rng(1)
+    H, _, y = random_model(rng, 8, rank=5)
+    solution = solve_spd(H, H @ y)
+    np.testing.assert_allclose(H @ solution, H @ y, rtol=1e-6, atol=1e-8)
+    assert np.linalg.norm(solution) < 10 * np.linalg.norm(y)
+
+
+def test_zero_curvature_gives_a_gradient_step():
+    np.testing.assert_array_equal(solve_spd(np.zeros((2, 2)), np.array([3.0, -1.0])), [3.0, -1.0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("intercept", [False, True])
+def test_l1_minimisers_meet_the_optimality_conditions_to_rounding(seed, intercept):
+    rng = np.random.default_rng(seed)
+    problem, F = make_pair(n=40, d=12, alpha=rng.choice([0.1, 1.0, 5.0]), l1_ratio=1.0, intercept=intercept)
+    H, g, y = random_model(rng, problem.dim)
+    x = minimise_model(problem, H, g, y, 0.0)
+    slope = g + H @ (x - y)
+    scale = np.abs(g).max() + np.abs(H).max() * np.abs(y).max()
+    assert np.abs(x - F.prox(x - slope, 1.0)).max() <= 1e-13 * scale
+
+
+def test_l1_minimisers_of_badly_conditioned_models():
+    rng = np.random.default_rng(3)
+    problem, F = make_pair(n=40, d=12, alpha=0.01, l1_ratio=1.0)
+    A = rng.standard_normal((30, 12)) * np.logspace(0, -4, 12)
+    H, g, y = A.T @ A, A.T @ rng.standard_normal(30), np.zeros(12)
+    x = minimise_model(problem, H, g, y, 0.0)
+    assert np.abs(x - F.prox(x - g - H @ (x - y), 1.0)).max() <= 1e-12
+
+
+def test_a_large_penalty_gives_exact_zeros():
+    problem, _ = make_pair(alpha=100.0, l1_ratio=1.0)
+    H, g, y = random_model(np.random.default_rng(4), problem.dim)
+    np.testing.assert_array_equal(minimise_model(problem, H, g, y, 0.0), np.zeros(problem.dim))
+
+
+@pytest.mark.parametrize("constraint", ["box"])
+def test_constrained_minimisers_are_fixed_points_of_the_projected_step(constraint):
+    problem, F = make_pair(constraint=constraint)
+    H, g, y = random_model(np.random.default_rng(5), problem.dim)
+    x = minimise_model(problem, H, g, y, 1e-12)
+    np.testing.assert_allclose(x, oracle.projected(F, g, H, y), atol=1e-10)
+
+
+def test_a_model_that_is_not_finite_has_no_minimiser():
+    problem, _ = make_pair()
+    H, g, y = random_model(np.random.default_rng(6), problem.dim)
+    H[2, 2] = np.inf
+    assert np.isnan(minimise_model(problem, H, g, y, 0.0)).all()
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_hessians_equal_their_definition(form, intercept):
+    problem, F = make_pair(form, n=50, intercept=intercept, weighted=True)
+    x = np.random.default_rng(7).standard_normal(problem.dim)
+    H = hessian_of(problem, F.d2(F.predictions(x), F.y))
+    np.testing.assert_allclose(H, F.hessian(x), rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(H, H.T)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_signs_that_change_at_once_do_not_end_the_search(C, l1_ratio):
+    """Columns in units from thousandths to thousands: the step on a face is at once against a sign that changes."""
+    X, y = load_breast_cancer(return_X_y=True)
+    problem = Problem.linear(X, y, alpha=1.0 / (C * y.size), l1_ratio=l1_ratio, fit_intercept=True)
+    result = minimize(problem, method="lazy-newton", tol=1e-10, max_iter=60, measure_every=0)
+    assert result.success, result.message
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        L1Ball(0.5),
+        L1Ball(0.5, np.linspace(0.5, 2.0, 6)),
+        L2Ball(0.5),
+        Box(-0.1, [0.3, 0.3, 0.3, 0.01, 0.01, 0.01]),
+        NonNegative(),
+        Simplex(0.7),
+        HalfSpace(np.arange(1.0, 7.0), -0.2),
+    ],
+)
+def test_minimisers_over_sets_of_models_in_any_units_are_fixed_points(constraint, seed, intercept):
+    rng = np.random.default_rng(seed)
+    problem = Problem.linear(np.eye(6), np.arange(6.0), loss="squared", constraint=constraint, fit_intercept=intercept)
+    scale = 10.0 ** rng.uniform(-2, 2, problem.dim)
+    A = rng.standard_normal((20, problem.dim)) * scale
+    H, g = A.T @ A / 20, A.T @ rng.standard_normal(20) / 20
+    y = np.zeros(problem.dim)
+    y[:6] = constraint.project(0.1 * rng.standard_normal(6))
+    x = minimise_model(problem, H, g, y, 1e-10)
+    assert constraint.contains(x[:6], 1e-9)
+    slope = g + H @ (x - y)
+    back = x - slope
+    back[:6] = constraint.project(back[:6])
+    assert np.abs(x - back).max() <= 1e-9
+
+
+@pytest.mark.parametrize("name", ["wine", "breast_cancer"])
+@pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
+@pytest.mark.parametrize(
+    "constraint", [L1Ball(0.5), L2Ball(0.5), Box(-0.1, 0.1), NonNegative(), Simplex(), "half-space"], ids=str
+)
+def test_raw_columns_are_fitted_over_every_set(name, loss, constraint):
+    X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+    known = HalfSpace(np.ones(X.shape[1]), 1.0) if constraint == "half-space" else constraint
+    problem = Problem.linear(X, y == 0, loss=loss, alpha=1e-4, constraint=known, fit_intercept=True)
+    result = minimize(problem, method="lazy-newton", tol=1e-8, max_iter=100, measure_every=0)
+    assert result.success, result.message
+
+
+@pytest.mark.parametrize("method", ["lazy-newton", "newton", "acc-svrg", "a-ciag", "working-set-newton"])
+@pytest.mark.parametrize("constraint", [Simplex(), Box(1.0, 2.0)])
+def test_a_start_outside_of_the_set_is_brought_to_it(method, constraint):
+    rng = np.random.default_rng(0)
+    problem = Problem.linear(rng.standard_normal((60, 5)), rng.standard_normal(60), loss="huber", constraint=constraint)
+    result = minimize(problem, method=method, tol=1e-9, max_iter=500)
+    assert result.success
+    assert constraint.contains(result.x)

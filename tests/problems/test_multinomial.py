@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.optimize import check_grad
+from sklearn.datasets import load_digits, load_iris
+from sklearn.linear_model import LogisticRegression as Reference
+
+from finitesum import MultinomialProblem, Problem, minimize
+from finitesum.methods.newton.multinomial_newton import MultinomialNewton
+from finitesum.problems.multinomial import full_hessian, hessian_product, measure, probabilities, scores_at
+
+
+def small(form="dense", dtype=np.float64, weighted=True, seed=0):
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((40, 5)) * (rng.random((40, 5)) < 0.6)).astype(dtype)
+    y = rng.integers(0, 3, 40)
+    s = rng.integers(0, 4, 40).astype(float) if weighted else None
+    matrix = X if form == "dense" else scipy.sparse.csr_array(X)
+    if form == "csr64":
+        matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    problem = MultinomialProblem.linear(matrix, y, alpha=0.03, fit_intercept=True, sample_weight=s)
+    return X, y, s, problem
+
+
+def objective(x, X, y, s, alpha):
+    """F by its formula, a row at a time."""
+    W = x.reshape(3, -1)
+    total = 0.0
+    for row, label, weight in zip(X.astype(float), y, s, strict=True):
+        u = W[:, :-1] @ row + W[:, -1]
+        total += weight * (np.log(np.exp(u).sum()) - u[label])
+    return total / s.sum() + 0.5 * alpha * (W[:, :-1] ** 2).sum()
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32", "csr64"])
+def test_measures_are_those_of_the_formula(form):
+    X, y, s, problem = small(form)
+    x = np.random.default_rng(1).standard_normal(problem.dim)
+    assert measure(problem, x)[0] == pytest.approx(objective(x, X, y, s, 0.03), rel=1e-13)
+    assert check_grad(lambda p: measure(problem, p)[0], lambda p: measure(problem, p)[1], x) < 1e-6
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32"])
+def test_the_hessian_is_the_derivative_of_the_gradient(form):
+    _, _, _, problem = small(form)
+    rng = np.random.default_rng(2)
+    x, v = rng.standard_normal((2, problem.dim))
+    shares = probabilities(scores_at(problem, x))
+    product = hessian_product(problem, shares, v)
+    h = 1e-6
+    difference = (measure(problem, x + h * v)[1] - measure(problem, x - h * v)[1]) / (2 * h)
+    assert np.allclose(product, difference, atol=1e-8)
+    assert np.allclose(full_hessian(problem, shares) @ v, product, atol=1e-13)
+
+
+def test_scores_of_a_thousand_overflow_nowhere():
+    problem = MultinomialProblem.linear([[1000.0], [-1000.0], [0.0]], [0, 1, 2])
+    value, gradient = measure(problem, np.array([1.0, -1.0, 0.0]))
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+    assert value == pytest.approx(np.log(3) / 3)
+
+
+@pytest.mark.parametrize("solver", ["exact", "cg"])
+def test_agrees_with_scikit_learn_on_digits(solver):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:600] / 16.0, y[:600]
+    s = np.random.default_rng(0).integers(0, 3, y.size)
+    alpha = 1.0 / s.sum()
+    problem = MultinomialProblem.linear(X, y, alpha=alpha, fit_intercept=True, sample_weight=s)
+    result = minimize(problem, method=MultinomialNewton(solver), tol=1e-12)
+    assert result.success
+    reference = Reference(C=1.0, solver="newton-cholesky", tol=1e-13, max_iter=1000).fit(X, y, sample_weight=s)
+    found = result.x.reshape(10, -1)
+    assert np.abs(found[:, :-1] - reference.coef_).max() < 1e-8
+    assert np.abs(found[:, -1] - reference.intercept_).max() < 1e-8
+
+
+def test_sparse_rows_and_both_solvers_lead_to_the_same_point():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300] / 16.0, y[:300]
+    ends = [
+        minimize(
+            MultinomialProblem.linear(matrix, y, alpha=1e-3, fit_intercept=True),
+            method=MultinomialNewton(solver),
+            tol=1e-12,
+        ).x
+        for matrix, solver in ((X, "exact"), (X, "cg"), (scipy.sparse.csr_array(X), "cg"))
+    ]
+    assert np.abs(ends[0] - ends[1]).max() < 1e-8
+    assert np.abs(ends[0] - ends[2]).max() < 1e-8
+
+
+def test_many_columns_take_the_diagonal_preconditioner(monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.multinomial_newton.FACTORED_UP_TO", 3)
+    _, _, _, problem = small()
+    result = minimize(problem, method=MultinomialNewton("cg"), tol=1e-11)
+    exact = minimize(problem, method=MultinomialNewton("exact"), tol=1e-12)
+    assert result.success
+    assert np.abs(result.x - exact.x).max() < 1e-9
+
+
+def test_no_penalty_leaves_the_mean_over_the_classes_at_the_start():
+    X, y = load_iris(return_X_y=True)
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(y.size) < 0.2, rng.integers(0, 3, y.size), y)  # not separable
+    problem = MultinomialProblem.linear(X, y, fit_intercept=True)
+    for solver in ("exact", "cg"):
+        result = minimize(problem, method=MultinomialNewton(solver), tol=1e-9)
+        assert result.success
+        assert np.abs(result.x.reshape(3, -1).mean(axis=0)).max() < 1e-9
+
+
+def test_two_classes_are_the_logistic_problem_in_other_variables():
+    X, y, s, _ = small()
+    y = (y > 0).astype(int)
+    two = MultinomialProblem.linear(X, y, alpha=0.02, fit_intercept=True, sample_weight=s)
+    binary = Problem.linear(X, y, alpha=0.01, fit_intercept=True, sample_weight=s)  # w = w_1 - w_0 halves the penalty
+    ends = minimize(two, method=MultinomialNewton(), tol=1e-12).x.reshape(2, -1)
+    assert np.abs(ends[1] - ends[0] - minimize(binary, method="newton", tol=1e-12).x).max() < 1e-9
+
+
+def test_counts_and_fingerprints():
+    _, _, _, problem = small()
+    result = minimize(problem, method=MultinomialNewton("exact"), tol=1e-10)
+    assert result.n_hessian_passes == result.nit
+    assert result.n_passes == result.nit + 1  # the gradient at the start and one a step; the last one is the check
+    assert problem.fingerprint == small()[3].fingerprint
+    assert problem.fingerprint != small(seed=1)[3].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": [0, 0, 0]}, "two classes or more"),
+        ({"l1_ratio": 0.5, "alpha": 1.0}, "an l1 penalty is not treated with several classes"),
+        ({"y": [0, 1]}, r"y must have shape \(3,\)"),
+        ({"sample_weight": [1.0, 1.0, 0.0]}, "class 2 has weight 0"),
+    ],
+)
+def test_refuses(change, message):
+    with pytest.raises(ValueError, match=message):
+        MultinomialProblem.linear(**{"X": [[0.0], [1.0], [2.0]], "y": [0, 1, 2], **change})
+
+
+def test_other_methods_refuse_it():
+    with pytest.raises(ValueError, match="saga cannot treat several classes at once"):
+        minimize(small()[3], method="saga")
