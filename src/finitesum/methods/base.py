@@ -51,9 +51,8 @@ class Method(Protocol):
     name: ClassVar[str]
     card: ClassVar[Card]
     state_type: ClassVar[type[Any]]
-    handles: ClassVar[
-        frozenset[str]
-    ]  # what it can treat beyond smooth linear models: of "l1", "constraint", "nonsmooth", "callables", "components", "classes"
+    #: What it can treat beyond smooth linear models: of l1, constraint, nonsmooth, callables, components, classes.
+    handles: ClassVar[frozenset[str]]
     default_sampling: ClassVar[str]
 
     def init(self, problem: Problem, x0: Vector) -> Any:
