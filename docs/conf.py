@@ -22,6 +22,7 @@ extensions = [
     "beside",
     "tables",
     "benchmark_pages",
+    "rooms",
     "plain_text",
 ]
 exclude_patterns = ["_build", "extend/*.py"]
