@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from finitesum.cli import console as console_module
 from finitesum.cli.console import Console, plain, to_json
-from finitesum.running.observers import Lines, PassReport, _Bar, progress
+from finitesum.running import observers
+from finitesum.running.observers import Bar, Lines, PassReport, progress
 
 REPORT = PassReport(3.0, 10.0, 1e-3, 1.0, 1e-6, 0.5)
 
@@ -48,7 +48,7 @@ def wait_until(condition, seconds=10.0):
 
 def test_the_bar_shows_before_the_first_pass_is_over(terminal):
     stream = terminal()
-    bar = _Bar("saga", patience_seconds=0.0)
+    bar = Bar("saga", "preparing", patience_seconds=0.0)
     try:
         wait_until(lambda: "preparing" in shown(stream))
         bar.after_pass(REPORT)
@@ -60,10 +60,10 @@ def test_the_bar_shows_before_the_first_pass_is_over(terminal):
 def test_a_short_run_shows_no_bar(terminal):
     stream = terminal()
     with progress("saga", 1) as observer:
-        assert isinstance(observer, _Bar)
+        assert isinstance(observer, Bar)
         observer.after_pass(REPORT)
     assert stream.getvalue() == ""
-    observer._appear()
+    observer.appear()
     assert stream.getvalue() == ""
 
 
@@ -82,16 +82,13 @@ def test_no_bar_without_colour_or_terminal(terminal, monkeypatch):
 
 def test_a_slow_step_is_named_on_a_terminal(terminal, monkeypatch):
     stream = terminal()
-    monkeypatch.setattr(console_module, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(observers, "PATIENCE_SECONDS", 0.0)
     with Console(1).busy("reading data.svm"):
         wait_until(lambda: "reading data.svm ..." in shown(stream))
     before = stream.getvalue()
-    monkeypatch.setattr(console_module, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(observers, "PATIENCE_SECONDS", 60.0)
     with Console(1).busy("a fast step"):
         pass
-    spinner = console_module._Spinner("late")
-    spinner.stop()
-    spinner.start()
     with Console(0).busy("a quiet step"):
         pass
     assert stream.getvalue() == before

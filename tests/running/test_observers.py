@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from finitesum.running import observers
-from finitesum.running.observers import Lines, PassReport, Trace, TraceRow, progress, share_done
+from finitesum.running.observers import Lines, PassReport, Trace, TraceRow, fraction_done, progress
 
 
 def row(n_passes, optimality=math.nan, seconds=0.0):
@@ -86,7 +86,7 @@ def test_frame(trace):
 
 
 @pytest.mark.parametrize(
-    ("changes", "share"),
+    ("changes", "fraction"),
     [
         ({"optimality": 1e-3}, 0.5),  # half of the digits
         ({"optimality": 1.0}, 0.03),
@@ -101,8 +101,8 @@ def test_frame(trace):
         ({"max_iter": math.inf, "optimality": 1.0}, 0.0),
     ],
 )
-def test_share_done(changes, share):
-    assert share_done(report(**changes)) == pytest.approx(share, rel=1e-12)
+def test_fraction_done(changes, fraction):
+    assert fraction_done(report(**changes)) == pytest.approx(fraction, rel=1e-12)
 
 
 def test_lines_come_at_most_every_so_often(monkeypatch):
@@ -154,9 +154,33 @@ def test_the_bar_appears_after_its_patience_and_goes(monkeypatch):
     stream = Terminal()
     monkeypatch.setattr(observers.sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    bar = observers._Bar("saga", patience_seconds=0.0)
+    bar = observers.Bar("saga", patience_seconds=0.0)
     bar._timer.join(5.0)
     bar.after_pass(report())
     bar.close()
     assert "saga" in stream.getvalue()
     bar.after_pass(report())  # late ones do no harm
+
+
+def test_steps_are_counted_line_by_line(capsys):
+    with observers.steps("fig1", 3, 2, "runs") as report_step:
+        report_step("now a", 0)
+        report_step("done: a", 1)
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.splitlines() == ["fig1: 0 of 3 runs; now a", "fig1: 1 of 3 runs; done: a"]
+
+
+def test_a_download_shows_what_has_arrived(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(observers.sys, "stderr", stream)
+    monkeypatch.setattr(observers, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    bar = observers.DownloadBar("a9a.svm.xz")
+    bar._bar._timer.join(5.0)
+    bar.total = 2_000_000
+    bar.update(500_000)
+    bar.close()
+    assert "a9a.svm.xz" in stream.getvalue()
+    assert "0.5 of 2.0 MB" in stream.getvalue()

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +13,6 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-#: What takes longer than this shows that it is still at work.
-PATIENCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -44,47 +38,17 @@ class Console:
     @property
     def draws(self) -> bool:
         """Whether something may move on stderr."""
-        return self.verbose == 1 and sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        from finitesum.running.observers import can_draw
+
+        return self.verbose == 1 and can_draw()
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
         """Show on a terminal, after two seconds, that something is going on."""
-        if not self.draws:
+        from finitesum.running.observers import display
+
+        with display(f"{what} ...", int(self.draws)):
             yield
-            return
-        spinner = _Spinner(what)
-        timer = threading.Timer(PATIENCE_SECONDS, spinner.start)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            spinner.stop()
-
-
-class _Spinner:
-    """A line that moves; stopping it before it has started keeps it from starting."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._lock = threading.Lock()
-        self._stopped = False
-        self._status: Any = None
-
-    def start(self) -> None:
-        from rich.console import Console as RichConsole
-
-        with self._lock:
-            if not self._stopped:
-                self._status = RichConsole(stderr=True).status(f"{self._what} ...", spinner="line")
-                self._status.start()
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            if self._status is not None:
-                self._status.stop()
 
 
 def plain(content: Any) -> Any:

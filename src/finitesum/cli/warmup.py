@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,6 +47,7 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     from finitesum.core.jit import COMPILED, cache_folder
     from finitesum.core.kernel_cache import prune
     from finitesum.losses import as_loss
+    from finitesum.running.observers import steps
 
     if not COMPILED:
         raise InputError("NUMBA_DISABLE_JIT is set, so there is nothing to compile. Unset it.")
@@ -56,8 +56,11 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     folder = cache_folder()
     signatures = [Signature(*kind) for kind in itertools.product(losses or USUAL_LOSSES, DTYPES, LAYOUTS)]
     started = time.perf_counter()
-    for signature in _with_progress(signatures, console):
-        compile_all(signature)
+    # Each takes long: without a bar, a line for each.
+    with steps("compiling", len(signatures), console.verbose if console.draws else 2 * console.verbose) as report_step:
+        for k, signature in enumerate(signatures):
+            report_step(" ".join(signature), int(k > 0))
+            compile_all(signature)
     seconds = time.perf_counter() - started
     removed, freed = (0, 0) if folder is None else prune(folder, STALE_SECONDS)
     size = 0 if folder is None else _size(folder)
@@ -103,25 +106,6 @@ def compile_all(signature: Signature) -> None:
         for name in METHODS:
             with contextlib.suppress(ValueError, TypeError):  # what a method cannot do needs no machine code
                 minimize(problem, method=name, options=dict(options), tol=0.0, max_iter=20)
-
-
-def _with_progress(signatures: list[Signature], console: Console) -> Iterator[Signature]:
-    """Yield the signatures, and show on stderr which one is being compiled."""
-    if not console.draws:
-        for k, signature in enumerate(signatures):
-            console.note(f"{k + 1}/{len(signatures)}  {' '.join(signature)}")
-            yield signature
-        return
-    from rich.console import Console as RichConsole
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=RichConsole(stderr=True), transient=True) as progress:
-        task = progress.add_task("compiling", total=len(signatures))
-        for signature in signatures:
-            progress.update(task, description=" ".join(signature))
-            yield signature
-            progress.advance(task)
 
 
 def _size(folder: Path) -> int:

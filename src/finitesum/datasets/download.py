@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from urllib.request import url2pathname
 
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.home import LOGGER
+from finitesum.running.observers import DownloadBar
 
 #: Remembers, in the folder of the files, the checksums of files whose publisher tells none.
 RECORD = "checksums.json"
@@ -24,32 +24,6 @@ _CHUNK = 1 << 16
 _TIMEOUT_SECONDS = 30.0
 
 Downloader = Callable[[str, str, None], Any]
-
-
-class Bar:
-    """A progress bar on stderr, in the shape that pooch wants."""
-
-    def __init__(self, title: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-        self.total = 0
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        self._progress = Progress(*columns, console=Console(file=sys.stderr))
-        self._task = self._progress.add_task(title, total=None)
-        self._progress.start()
-
-    def update(self, n_bytes: int) -> None:
-        """Move on by some bytes."""
-        self._progress.update(self._task, advance=n_bytes, total=self.total or None)
-
-    def reset(self) -> None:
-        """Begin anew."""
-        self._progress.reset(self._task)
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        self._progress.stop()
 
 
 def sha256_of(path: Path) -> str:
@@ -85,7 +59,7 @@ def _copy_file(url: str, output_file: str, _pooch: None) -> None:
     shutil.copyfile(url2pathname(urlparse(url).path), output_file)
 
 
-def _downloader(url: str, bar: Bar | None) -> Downloader:
+def _downloader(url: str, bar: DownloadBar | None) -> Downloader:
     if urlparse(url).scheme == "file":
         return _copy_file
     import pooch
@@ -147,7 +121,7 @@ def download(
 
 def _fetch(url: str, output: Path, name: str, progress: bool) -> None:
     LOGGER.info("Downloading %s from %s", name, url)
-    bar = Bar(name) if progress else None
+    bar = DownloadBar(name) if progress else None
     try:
         _downloader(url, bar)(url, os.fspath(output), None)
     finally:

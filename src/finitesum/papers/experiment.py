@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from finitesum import __version__
-from finitesum.papers.progress import progress
 from finitesum.running.checkpoint import write_atomically
+from finitesum.running.observers import steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -188,7 +188,7 @@ class Context:
     data_dir
         A folder of data that is searched before the others.
     verbose
-        As for `progress`.
+        As for `steps`.
     label
         What progress is headed with.
     """
@@ -207,7 +207,7 @@ class Context:
     def complete(self, units: Sequence[Unit]) -> dict[str, dict[str, Any]]:
         """Return the figures of all units by name; those that an earlier call has kept are not run again."""
         results = {}
-        with progress(self.label, len(units), self.verbose, noun="runs") as report:
+        with steps(self.label, len(units), self.verbose, "runs") as report:
             for unit in units:
                 file = self.folder / "units" / unit.file_name
                 known = _read(file)

@@ -30,7 +30,7 @@ from finitesum.methods.base import Method, require_suited
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
-from finitesum.running.observers import progress, tell
+from finitesum.running.observers import print_line, progress
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run import Run, passes
 from finitesum.running.sampling import SAMPLINGS, as_seed
@@ -238,7 +238,7 @@ def minimize(
         checkpoint_seconds=checkpoint_seconds,
     )
     if choice and verbose:
-        tell(f"{chosen.name}: {choice}")
+        print_line(f"{chosen.name}: {choice}")
     with progress(chosen.name, verbose) as observer:
         if goes_on:
             run.resume(None if x0 is None else start)

@@ -1,4 +1,7 @@
-"""What watches a run from outside: its trace and its progress bar. Neither changes an iterate."""
+"""What watches a run from outside: its trace, and the only progress bar of the library. Neither changes an iterate.
+
+A bar (rich) is drawn on a terminal; elsewhere, and under ``NO_COLOR``, a line is written every ten seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -16,6 +19,9 @@ from typing import IO, Any, NamedTuple, Protocol
 import numpy as np
 
 from finitesum.core.arrays import Vector
+
+#: What takes less time shows nothing; lines are this far apart.
+PATIENCE_SECONDS, LINE_SECONDS = 2.0, 10.0
 
 
 class TraceRow(NamedTuple):
@@ -30,7 +36,7 @@ class TraceRow(NamedTuple):
 
 
 class Trace:
-    """The figures of a run, a row a pass; row 0 is the start.
+    """The figures of a run, one row per pass; row 0 is the start.
 
     Examples
     --------
@@ -93,7 +99,7 @@ class Trace:
 
 
 class PassReport(NamedTuple):
-    """What an observer is told after a pass."""
+    """What an observer receives after a pass."""
 
     n_passes: float
     max_iter: float
@@ -104,13 +110,13 @@ class PassReport(NamedTuple):
 
 
 class Observer(Protocol):
-    """Is told of every pass."""
+    """Is called after every pass."""
 
     def after_pass(self, report: PassReport) -> None: ...
 
 
-def share_done(report: PassReport) -> float:
-    """Return how much of a run seems done, in [0, 1]: by passes, or by the logarithm of the optimality if that is more."""
+def fraction_done(report: PassReport) -> float:
+    """Return the part of a run that seems done, in [0, 1]: by passes, or by the logarithm of the optimality if larger."""
     by_passes = report.n_passes / report.max_iter
     start, now, tol = report.start_optimality, report.optimality, report.tol
     if not (start > now > 0.0 and start > tol > 0.0):
@@ -119,49 +125,70 @@ def share_done(report: PassReport) -> float:
     return min(max(by_passes, by_optimality, 0.0), 1.0)
 
 
-def _describe(report: PassReport) -> str:
-    return f"pass {report.n_passes:.6g}  optimality {report.optimality:.2e}  (asked {report.tol:.3g})"
+class Display:
+    """Shows how far some work has come. This one shows nothing."""
 
-
-class Lines:
-    """Writes a line at most every so many seconds: for logs and terminals that draw nothing."""
-
-    def __init__(self, stream: IO[str], every_seconds: float = 10.0) -> None:
-        self._stream = stream
-        self._every = every_seconds
-        self._next = time.monotonic() + every_seconds
+    def show(self, text: str, fraction: float | None) -> None:
+        """Show what was reached, and the fraction of the work that is done: None where that is unknown."""
 
     def after_pass(self, report: PassReport) -> None:
+        """Show what a run has reached."""
+        reached = f"pass {report.n_passes:.6g}  optimality {report.optimality:.2e}  (asked {report.tol:.3g})"
+        self.show(reached, fraction_done(report))
+
+    def close(self) -> None:
+        """Remove what was drawn."""
+
+
+class Lines(Display):
+    """Writes a line every so many seconds at most: for logs, and for terminals where nothing is to be drawn."""
+
+    def __init__(self, stream: IO[str], every_seconds: float = LINE_SECONDS, prefix: str = "") -> None:
+        self._stream = stream
+        self._every = every_seconds
+        self._prefix = prefix
+        self._next = time.monotonic() + every_seconds
+
+    def show(self, text: str, fraction: float | None) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._every
-            print(_describe(report), file=self._stream, flush=True)
+            print(f"{self._prefix}{text}", file=self._stream, flush=True)
 
 
-class _Bar:
-    """A rich progress bar that appears after two seconds, be the first pass over or not: kernels may be compiling."""
+class Bar(Display):
+    """A bar on stderr that appears after some seconds, whether or not anything was shown before."""
 
-    def __init__(self, label: str, patience_seconds: float = 2.0) -> None:
+    def __init__(self, label: str, waiting: str = "", patience_seconds: float | None = None) -> None:
         self._label = label
         self._lock = threading.Lock()
         self._closed = False
+        self._last: tuple[str, float | None] = (waiting, None)
         self._progress: Any = None
         self._task: Any = None
-        self._timer = threading.Timer(patience_seconds, self._appear)
+        self._timer = threading.Timer(PATIENCE_SECONDS if patience_seconds is None else patience_seconds, self.appear)
         self._timer.daemon = True
         self._timer.start()
 
-    def _appear(self) -> None:
-        bar = _make_bar()
+    def appear(self) -> None:
+        """Draw the bar, unless it was closed before."""
+        progress = _make_bar()
         with self._lock:
-            if self._closed:
-                return
-            bar.start()
-            self._task = bar.add_task(self._label, total=None, figures="preparing; a first run compiles")
-            self._progress = bar
+            if not self._closed:
+                self._progress = progress
+                self._task = self._progress.add_task(self._label, total=None, text="")
+                self._progress.start()
+                self._update()
 
-    def after_pass(self, report: PassReport) -> None:
-        if self._progress is not None:
-            self._progress.update(self._task, total=1.0, completed=share_done(report), figures=_describe(report))
+    def show(self, text: str, fraction: float | None) -> None:
+        with self._lock:
+            self._last = (text, fraction)
+            if self._progress is not None:
+                self._update()
+
+    def _update(self) -> None:
+        text, fraction = self._last
+        total, completed = (None, 0.0) if fraction is None else (1.0, fraction)
+        self._progress.update(self._task, total=total, completed=completed, text=text)
 
     def close(self) -> None:
         self._timer.cancel()
@@ -178,7 +205,7 @@ def _make_bar() -> Any:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[figures]}"),
+        TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
@@ -186,26 +213,96 @@ def _make_bar() -> Any:
     )
 
 
-def tell(sentence: str) -> None:
-    """Write a sentence on stderr."""
-    print(sentence, file=sys.stderr, flush=True)
+class DownloadBar:
+    """A bar in the shape that pooch wants of one: it sets ``total`` and gives the size of each piece, in bytes."""
+
+    def __init__(self, label: str) -> None:
+        self.total = 0
+        self._done = 0
+        self._start = time.monotonic()
+        self._bar = Bar(label)
+
+    def update(self, n_bytes: int) -> None:
+        """Advance by a number of bytes."""
+        self._done += n_bytes
+        rate = self._done / max(time.monotonic() - self._start, 1e-3)
+        whole = f" of {self.total / 1e6:.1f}" if self.total else ""
+        fraction = min(self._done / self.total, 1.0) if self.total else None
+        self._bar.show(f"{self._done / 1e6:.1f}{whole} MB, {rate / 1e6:.1f} MB/s", fraction)
+
+    def reset(self) -> None:
+        """Start again from zero."""
+        self._done = 0
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._bar.close()
+
+
+def can_draw() -> bool:
+    """Return whether stderr is a terminal on which something may move."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+
+def print_line(text: str) -> None:
+    """Write a line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def display(label: str, verbose: int, *, waiting: str = "", prefix: str = "") -> Iterator[Display]:
+    """Yield what shows progress on stderr: nothing for verbose 0, a bar or lines for 1, every line for 2 and more.
+
+    Parameters
+    ----------
+    label
+        What a bar begins with.
+    verbose
+        As above.
+    waiting
+        What a bar shows before anything is known.
+    prefix
+        What lines begin with.
+    """
+    shown: Display
+    if verbose <= 0:
+        shown = Display()
+    elif verbose >= 2:
+        shown = Lines(sys.stderr, 0.0, prefix)
+    else:
+        shown = Bar(label, waiting) if can_draw() else Lines(sys.stderr, prefix=prefix)
+    try:
+        yield shown
+    finally:
+        shown.close()
 
 
 @contextmanager
 def progress(label: str, verbose: int) -> Iterator[Observer | None]:
-    """Yield what shows a run's progress on stderr: nothing for verbose 0, each pass for 2 and more.
+    """Yield what shows a run's progress on stderr; None for verbose 0, so that nothing need be measured for it."""
+    with display(label, verbose, waiting="preparing; a first run compiles") as shown:
+        yield shown if verbose > 0 else None
 
-    For verbose 1 a bar on a terminal, a line every ten seconds elsewhere and under NO_COLOR.
+
+#: Is called with what is being done, or was just done, and with how many steps that completes.
+Report = Callable[[str, int], None]
+
+
+@contextmanager
+def steps(label: str, total: int, verbose: int, noun: str = "steps") -> Iterator[Report]:
+    """Yield a function that shows how many of `total` steps are done.
+
+    Examples
+    --------
+    >>> with steps("fig1", 3, 0, "runs") as report:
+    ...     report("the first run", 1)
     """
-    if verbose <= 0:
-        yield None
-    elif verbose >= 2:
-        yield Lines(sys.stderr, every_seconds=0.0)
-    elif not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
-        yield Lines(sys.stderr)
-    else:
-        bar = _Bar(label)
-        try:
-            yield bar
-        finally:
-            bar.close()
+    done = 0
+    with display(label, verbose, prefix=f"{label}: ") as shown:
+
+        def report(text: str, n_steps: int) -> None:
+            nonlocal done
+            done += n_steps
+            shown.show(f"{done} of {total} {noun}; {text}", done / total)
+
+        yield report

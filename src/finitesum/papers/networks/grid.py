@@ -19,8 +19,8 @@ import torch
 from finitesum.papers.networks.data import Images
 from finitesum.papers.networks.settings import Grid
 from finitesum.papers.networks.training import EpochRow, Run, best_device, images_for, train
-from finitesum.papers.progress import Report, progress
 from finitesum.running.checkpoint import write_atomically
+from finitesum.running.observers import Report, steps
 
 #: What an alpha is chosen by, at the end of a run.
 By = Literal["test_accuracy", "train_loss"]
@@ -116,7 +116,7 @@ def run_grid(
     rows = _whole_runs(grid, file)
     done = {row[1:4] for row in rows}
     used = images_for(grid.training, images)
-    with progress(grid.name, grid.n_runs * grid.training.epochs, verbose) as report:
+    with steps(grid.name, grid.n_runs * grid.training.epochs, verbose, "epochs") as report:
         for key in _keys(grid):
             if key in done:
                 report("done before", grid.training.epochs)
