@@ -28,13 +28,15 @@ import json, sys, warnings
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import numpy as np
-    from finitesum import Problem, minimize, jit, measures
+    from finitesum import Problem, minimize
+    from finitesum.core import jit
+    from finitesum.evaluation import optimality
     problem = Problem.linear(np.array([[1.0, 0.5], [0.0, 2.0], [1.5, -1.0]]), [0.5, -1.0, 2.0], loss="squared", alpha=0.1)
     result = minimize(problem, method="fg", tol=1e-8)
 print(json.dumps({
     "success": bool(result.success),
     "x": result.x.tobytes().hex(),
-    "hits": measures._add_rows.cache_hits,
+    "hits": optimality._add_rows.cache_hits,
     "folder": None if jit.cache_folder() is None else str(jit.cache_folder()),
     "stamp": jit.source_stamp(),
     "warnings": [[warning.category.__name__, str(warning.message)] for warning in caught],
@@ -233,6 +235,42 @@ def _scaled_sum(pair):
     return pair.total() * pair.scale
 
 
+@compiler.kernel
+def _compiled_scaled_sum(pair):
+    return _scaled_sum(pair)
+
+
+class Function(compiler.Interpreted):
+    """What Numba knows nothing of."""
+
+    def __init__(self, function):
+        self.function = function
+
+
+class Pair(NamedTuple):
+    factor: float
+    of: object
+
+
+@compiler.kernel_part
+def _applied(pair, value):
+    return pair.factor * pair.of.function(value)
+
+
+@compiler.kernel
+def _total(pair, values):
+    total = 0.0
+    for value in values:
+        total += _applied(pair, value)
+    return total
+
+
+def test_a_kernel_and_its_parts_run_as_python_where_an_argument_holds_something_interpreted():
+    squares = Pair(2.0, Function(lambda value: value**2))
+    assert _total(squares, np.arange(4.0)) == 28.0
+    assert _total.signatures == 0
+
+
 @compiler.kernel_part
 def _product_less(a, b, c):
     return a * b - c
@@ -302,8 +340,8 @@ def test_methods_compile_where_all_fields_are_of_one_type_and_where_they_are_not
         def total(self) -> float:
             return self.scale + self.other
 
-    assert _scaled_sum(Pair(2.0, 0.5)) == 5.0
-    assert _scaled_sum(Pair(2.0, 3)) == 10.0  # float64 and int64: another kind of tuple to numba
+    assert _compiled_scaled_sum(Pair(2.0, 0.5)) == 5.0
+    assert _compiled_scaled_sum(Pair(2.0, 3)) == 10.0  # float64 and int64: another kind of tuple to numba
 
 
 def test_tuples_of_others_keep_fields_that_are_named_like_a_method_of_ours():
@@ -332,7 +370,7 @@ def test_a_tuple_without_the_method_is_an_error_of_types_not_a_wrong_answer():
         scale: float
 
     with pytest.raises(numba.TypingError, match="Unknown attribute 'total'"):
-        _scaled_sum(Plain(1.0))
+        _compiled_scaled_sum(Plain(1.0))
 
 
 def test_foreign_tuple_classes_are_found_at_any_depth():

@@ -16,7 +16,8 @@ from finitesum.core.threads import NUMBERS_OF_A_THREAD, limited_blas, map_blocks
 FORK = """
 import os, signal
 import numpy as np
-from finitesum import Problem, minimize, threads
+from finitesum import Problem, minimize
+from finitesum.core import threads
 threads.NUMBERS_OF_A_THREAD = 1000
 rng = np.random.default_rng(0)
 X = rng.standard_normal((20_000, 3))

@@ -5,13 +5,17 @@ The decorators:
 ``kernel``
     an entry point, called from Python, compiled once and kept on disk between processes.
 ``kernel_part``
-    a function that only kernels call; it is compiled into them (``inlined_part`` pastes it, ``reassociated_part`` lets its
-    sums run in any order).
+    a function that kernels call; it is compiled into them (``inlined_part`` pastes it, ``reassociated_part`` lets its sums
+    run in any order).
 ``compiled_form``
     what kernels run in the place of a function that Python goes on calling.
 ``compilable``
     a NamedTuple class whose plain methods kernels may call, so that one kernel serves every kind of rows, every loss
     and every penalty.
+
+One source, two forms: a part stays a plain function, which kernels compile and Python runs as it stands. A kernel that is
+given an `Interpreted` object (functions of the user's in the place of rows of data) runs as Python, and so do its parts;
+elementwise work then goes through `finitesum.core.vectors`, whose functions are NumPy operations in Python.
 
 Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
 the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
@@ -152,10 +156,18 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         )
 
 
+class Interpreted:
+    """The base of classes that kernels cannot see: a kernel runs as Python where one of its arguments holds an instance."""
+
+
+def _is_interpreted(value: object) -> bool:
+    return isinstance(value, Interpreted) or (isinstance(value, tuple) and any(map(_is_interpreted, value)))
+
+
 def _is_foreign(value: object) -> bool:
-    """Tell whether a tuple class from outside the package is found in an argument, at any depth."""
+    """Return whether a tuple class from outside the package, or something interpreted, is found at any depth."""
     if not isinstance(value, tuple):
-        return False
+        return isinstance(value, Interpreted)
     module = type(value).__module__
     if hasattr(value, "_fields") and not (module == "finitesum" or module.startswith("finitesum.")):
         return True
@@ -198,6 +210,8 @@ class Kernel:
     def __call__(self, *args: Any) -> Any:
         if all(map(_is_ours, args)):
             return self._cached(*args)
+        if any(map(_is_interpreted, args)):
+            return self.function(*args)
         return self._uncached(*args)
 
     @property
@@ -216,29 +230,6 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], Kernel(function)) if COMPILED else function
 
 
-def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function that only kernels call; it becomes a part of each of them."""
-    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, **AS_WRITTEN)(function)) if COMPILED else function
-
-
-def inlined_part(function: Callable[P, R]) -> Callable[P, R]:
-    """Do as `kernel_part`, and paste the function where it is called: for the inner loop of a kernel that is all calls."""
-    if not COMPILED:
-        return function
-    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, inline="always", **AS_WRITTEN)(function))
-
-
-def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
-    """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
-    if not COMPILED:
-        return function
-    options: dict[str, Any] = {**AS_WRITTEN, "fastmath": set(REASSOCIATE)}
-    return cast(Callable[P, R], numba.njit(nogil=True, _nrt=False, **options)(function))
-
-
-_VERBS: dict[str, tuple[str, ...]] = {}
-
-
 def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
     """Return the function without annotations, which numba would compare between classes."""
     source = cast(python_types.FunctionType, function)
@@ -247,18 +238,44 @@ def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
     )
 
 
-def compiled_form(of: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def _compile_for_kernels(
+    of: Callable[..., Any], function: Callable[..., Any], inline: str = "never", fastmath: Any = False
+) -> None:
+    """Let kernels that call `of` run the machine code of `function`."""
+    if not COMPILED:
+        return
+
+    def implementation(*_args: Any) -> Any:
+        return _bare(function)
+
+    implementation.__signature__ = inspect.signature(_bare(function))  # type: ignore[attr-defined]
+    options = {"_nrt": False, **AS_WRITTEN, "fastmath": fastmath}
+    overload(of, inline=inline, jit_options=options)(implementation)
+
+
+def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function into the kernels that call it; Python calls it as it stands."""
+    _compile_for_kernels(function, function)
+    return function
+
+
+def inlined_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Do as `kernel_part`, and paste the function where it is called: for the inner loop of a kernel that is all calls."""
+    _compile_for_kernels(function, function, inline="always")
+    return function
+
+
+def reassociated_part(function: Callable[P, R]) -> Callable[P, R]:
+    """Do as `kernel_part`, and let the compiler sum in any order (SIMD dot products; deterministic on one machine)."""
+    _compile_for_kernels(function, function, fastmath=set(REASSOCIATE))
+    return function
+
+
+def compiled_form(of: Callable[P, R], *, fastmath: Any = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let kernels that call `of` run the decorated function, while Python goes on calling `of`."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        if COMPILED:
-            signature = inspect.signature(_bare(function))
-
-            def implementation(*_args: Any) -> Any:
-                return _bare(function)
-
-            implementation.__signature__ = signature  # type: ignore[attr-defined]
-            overload(of, jit_options={"_nrt": False, **AS_WRITTEN, "fastmath": {"contract"}})(implementation)
+        _compile_for_kernels(of, function, fastmath=fastmath)
         return function
 
     return decorate
@@ -298,6 +315,9 @@ def _bits_of(number: float) -> int:
 @compiled_form(float_of)
 def _float_of(bits: int) -> float:
     return _from_bits(bits)  # type: ignore[no-any-return]
+
+
+_VERBS: dict[str, tuple[str, ...]] = {}
 
 
 class _MethodTemplate(_OverloadMethodTemplate):  # type: ignore[misc]

@@ -34,7 +34,7 @@ def exp(t: float) -> float:
     return math.exp(t)
 
 
-@compiled_form(exp)
+@compiled_form(exp, fastmath={"contract"})
 def _exp(t: float) -> float:
     given, t = t, max(t, LEAST)
     shifted = t * _BY_LOG2 + _ROUNDER
@@ -55,7 +55,7 @@ def log1p(share: float) -> float:
     return math.log1p(share)
 
 
-@compiled_form(log1p)
+@compiled_form(log1p, fastmath={"contract"})
 def _log1p(share: float) -> float:
     ratio = share / (2.0 + share)
     square = ratio * ratio
