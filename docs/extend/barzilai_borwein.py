@@ -39,7 +39,7 @@ class BarzilaiBorwein:
         "gradient with secant steps", "d", "d", "m kappa log 1/eps", "smooth, strongly convex", "Barzilai, Borwein 1988"
     )
 
-    def init(self, problem, x0):
+    def init(self, problem, x0, tol=0.0):
         """Return the state before the first step: one pass for the gradient."""
         here = evaluate(problem, x0)
         return BBState(x0.copy(), here.gradient, self.first_step, here.optimality, problem.n_components, 0)

@@ -263,9 +263,13 @@ def test_what_auto_chose_goes_on_with_another_tol(name, tmp_path):
     arguments = {"checkpoint": tmp_path / "run.npz", "measure_every": 0}
     loose = minimize(problem, tol=1e-3, **arguments)
     assert loose.method.name == name
+    assert loose.state.tol == 1e-3
+    named = minimize(problem, method=name, tol=1e-3, measure_every=0)
+    assert named.x.tobytes() == loose.x.tobytes()  # tol reaches a method whoever named it
     tight = minimize(problem, tol=1e-9, resume=True, **arguments)
     assert tight.success
     assert tight.nit > loose.nit
+    assert tight.state.tol == 1e-9
     with pytest.raises(CheckpointError, match="method"):  # its other settings do
         minimize(problem, tol=1e-9, resume=True, method=name, options={"first_rows": 7}, **arguments)
 
@@ -495,9 +499,9 @@ def test_empty_text_pickled_and_other_files_are_refused(tmp_path):
 
 
 def test_other_formats_are_refused(tmp_path):
-    for header in ({"format": "finitesum-checkpoint-0"}, {}, [1, 2], "text", 3):
+    for header in ({"format": "finitesum-checkpoint-1"}, {}, [1, 2], "text", 3):
         np.savez(tmp_path / "old.npz", header=np.array(json.dumps(header)))
-        assert "is no checkpoint of this version (finitesum-checkpoint-1)" in refused(tmp_path / "old.npz")
+        assert "is no checkpoint of this version (finitesum-checkpoint-2)" in refused(tmp_path / "old.npz")
     np.savez(tmp_path / "old.npz", header=np.array("{not json"))
     assert "is damaged or no checkpoint" in refused(tmp_path / "old.npz")
 

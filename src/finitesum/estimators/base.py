@@ -19,7 +19,7 @@ from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
 from finitesum.estimators.solvers import AnyProblem, as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
-from finitesum.methods.base import Method
+from finitesum.methods.base import Method, identity_of
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 
 #: What X may be: float32 is kept, CSR may have int64 indices.
@@ -189,7 +189,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         if not self.warm_start or memory is None or len(memory) != len(problems):
             return None
         for (fingerprint, result), problem, method in zip(memory, problems, methods, strict=True):
-            if repr(result.method) != repr(method) or fingerprint != problem.fingerprint:
+            if identity_of(result.method) != identity_of(method) or fingerprint != problem.fingerprint:
                 return None
         coef, intercept = self._unpacked([result.x for _, result in memory])
         untouched = np.array_equal(coef.astype(self.coef_.dtype), self.coef_) and np.allclose(

@@ -78,7 +78,7 @@ def as_solver(
     known = _class(name, problem).__dataclass_fields__
     if step_size != "auto" and "step_size" not in known:
         raise ValueError(f'solver {name} has no step size: leave step_size at "auto", got {step_size!r}.')
-    options = {"step_size": step_size, "target": max(tol, 1e-14), "n_threads": n_threads or 1}
+    options = {"step_size": step_size, "n_threads": n_threads or 1}
     made: Method = _class(name, problem)(**{key: value for key, value in options.items() if key in known})
     return made
 

@@ -97,7 +97,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         return Choice(MultinomialNewton(), "several classes at once")
     if not problem.loss.is_smooth():
         return _for_nonsmooth(problem)
-    options: dict[str, Any] = {"target": max(tol, 1e-14), "n_threads": n_threads}
+    options: dict[str, Any] = {"n_threads": n_threads}
     n, dim, prices = problem.n_rows, problem.dim, prices_of(problem)
     shape = f"{n:,} rows x {dim:,} columns"
     if (sparse := _for_sparse_solutions(problem, shape, options)) is not None:

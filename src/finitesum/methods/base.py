@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.problems.callables import SubgradientProblem
@@ -55,8 +58,12 @@ class Method(Protocol):
     handles: ClassVar[frozenset[str]]
     default_sampling: ClassVar[str]
 
-    def init(self, problem: Problem, x0: Vector) -> Any:
-        """Return the state before the first visit."""
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> Any:
+        """Return the state before the first visit.
+
+        `tol` is the optimality that the run asks for. A method whose choices depend on it keeps it in a field `tol` of its
+        state, which the driver replaces where a run goes on with another tol.
+        """
         ...
 
     def run_pass(self, problem: Problem, state: Any, order: Indices) -> Any:
@@ -79,9 +86,30 @@ class Form(Protocol):
     def state_type(self) -> type[Any]: ...
     @property
     def needs_hessians(self) -> bool: ...
-    def init(self, problem: FiniteSum, x0: Vector) -> Any: ...
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> Any: ...
     def run_pass(self, problem: FiniteSum, state: Any, order: Indices) -> Any: ...
     def estimate(self, problem: FiniteSum, state: Any) -> float: ...
+
+
+def identity_of(method: Any) -> dict[str, Any]:
+    """Return what identifies a method in a checkpoint: its name and its hyperparameters, as JSON knows them.
+
+    Examples
+    --------
+    >>> from finitesum.methods import SAGA
+    >>> identity_of(SAGA(step_size=np.float64(0.5)))
+    {'name': 'saga', 'step_size': 0.5}
+    """
+    names = [field.name for field in fields(method)] if is_dataclass(method) else vars(method)
+    return {"name": method.name} | {name: _as_json(getattr(method, name)) for name in names}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_as_json(entry) for entry in value]
+    return value if isinstance(value, bool | int | float | str | None) else repr(value)
 
 
 C = TypeVar("C", bound=type[Any])

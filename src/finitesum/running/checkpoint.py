@@ -22,7 +22,7 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 
-FORMAT = "finitesum-checkpoint-1"
+FORMAT = "finitesum-checkpoint-2"
 
 
 class CheckpointError(ValueError):

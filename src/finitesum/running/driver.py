@@ -26,7 +26,7 @@ from scipy.optimize import OptimizeResult
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.optimality import prox_step
 from finitesum.methods import as_method
-from finitesum.methods.base import Method, require_suited
+from finitesum.methods.base import Method, identity_of, require_suited
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
@@ -112,7 +112,7 @@ def _check_earlier(
 ) -> None:
     if x0 is not None or checkpoint is not None:
         raise ValueError("earlier goes without x0 and checkpoint: the run goes on where the earlier one ended.")
-    if repr(earlier.method) != repr(method):
+    if identity_of(earlier.method) != identity_of(method):
         raise ValueError(f"earlier must be a result of {method!r}, got one of {earlier.method!r}.")
     if earlier.x.shape != (problem.dim,):
         raise ValueError(f"earlier must be a result on this problem of {problem.dim} variables, got {earlier.x.size}.")

@@ -20,7 +20,7 @@ from finitesum.core.arrays import Vector
 from finitesum.evaluation.certificates import Certificate, has_certificate, lower_bound, no_certificate
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
-from finitesum.methods.base import Method, state_type_of
+from finitesum.methods.base import Method, identity_of, state_type_of
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
@@ -95,13 +95,13 @@ class Run:
         """Make the first state; check it exactly where it may be the optimum already."""
         self._clock = time.perf_counter()
         self._start = checkpoints.digest(x0)
-        self.state = self.method.init(self.problem, x0)
+        self.state = self.method.init(self.problem, x0, self.tol)
         self._stop_clock()
         self._begin(check=check)
 
     def go_on(self, earlier: Result) -> None:
         """Take the state at the end of an earlier run, and check it; the counts begin anew."""
-        self.state, self.seed = earlier.state, earlier.seed
+        self.state, self.seed = self._with_tol(earlier.state), earlier.seed
         k = earlier.next_pass
         self._before = Before(k, int(self.state.n_gradients), float(self.state.n_hessians))
         self.loop = Loop(k=k, best_k=k, next_check=k + 1)
@@ -127,7 +127,7 @@ class Run:
             self.seed = header["seed"]
         self._start = header.get("start", "") if x0 is None else checkpoints.digest(x0)
         checkpoints.require_match(self.checkpoint, header, self._identity())
-        self.state = checkpoints.unflatten(state_type_of(self.method, self.problem), arrays)
+        self.state = self._with_tol(checkpoints.unflatten(state_type_of(self.method, self.problem), arrays))
         try:
             self.loop = Loop(**header["loop"])
             self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
@@ -143,6 +143,10 @@ class Run:
             self.exact = (self.state.x, self._with_gap(measured, self.certificate))
         self._keep()
 
+    def _with_tol(self, state: Any) -> Any:
+        """Return a state with this run's tol, where the method's choices depend on it."""
+        return state._replace(tol=self.tol) if "tol" in state._fields else state
+
     def _keep(self) -> None:
         """Remember what a checkpoint holds.
 
@@ -154,7 +158,7 @@ class Run:
     def _identity(self) -> dict[str, Any]:
         return {
             "problem": self.problem.fingerprint,
-            "method": repr(self.method),
+            "method": identity_of(self.method),
             "sampling": self.sampling,
             "seed": self.seed,
             "start": self._start,

@@ -81,7 +81,7 @@ def test_minima_are_those_that_conjugate_gradients_find(intercept, loss, alpha_n
 
 def test_a_target_is_met_by_epochs_alone_in_few_passes():
     problem = text_like(skew=1)
-    result = minimize(problem, method="newton-cg", options={"target": 1e-8}, tol=1e-8, measure_every=0)
+    result = minimize(problem, method="newton-cg", tol=1e-8, measure_every=0)
     assert result.success
     assert result.nit == 1
     assert result.n_passes <= 20
@@ -145,9 +145,9 @@ def test_where_epochs_are_not_worth_it_there_are_none(problem):
 
 def test_a_start_from_elsewhere_is_kept():
     problem = text_like()
-    near = minimize(problem, method="newton-cg", tol=1e-4, options={"target": 1e-4}, measure_every=0)
+    near = minimize(problem, method="newton-cg", tol=1e-4, measure_every=0)
     assert 1e-9 < near.optimality <= 1e-4
     method = NewtonCG()
-    state = method.run_pass(problem, method.init(problem, near.x), np.arange(problem.n_components))
+    state = method.run_pass(problem, method.init(problem, near.x, 1e-10), np.arange(problem.n_components))
     assert state.n_gradients <= 12 * problem.n_components  # samples, and no epochs
     assert minimize(problem, near.x, method="newton-cg", tol=1e-9, measure_every=0).success

@@ -43,7 +43,7 @@ def test_each_step_is_the_oracle_s(form, loss, more):
     problem, F = make_pair(form, loss, n=120, batch_size=7, **{k: more[k] for k in more if k != "far"})
     method = LazyNewton(first_rows=problem.n_rows)
     x0 = start * np.random.default_rng(1).standard_normal(problem.dim) * (loss != "poisson")
-    state = method.init(problem, x0)
+    state = method.init(problem, x0, 1e-10)
     n_steps = 0
     for expected, n_refreshed in oracle.lazy_newton(F, loss, x0, 9, prices_of(problem)):
         state = method.run_pass(problem, state, np.arange(problem.n_components))
@@ -118,7 +118,7 @@ def test_samples_grow_and_cost_less_than_passes():
     y = np.where(X.sum(axis=1) + rng.standard_normal(60_000) > 0, 1.0, -1.0)
     problem = Problem.linear(X, y, alpha=1e-5).batched(58)
     method = LazyNewton()
-    state = method.init(problem, np.zeros(5))
+    state = method.init(problem, np.zeros(5), 1e-10)
     order = np.random.default_rng(0).permutation(problem.n_components)
     state = method.run_pass(problem, state, order)
     assert state.n_sampled == problem.n_components
@@ -226,7 +226,7 @@ def test_well_conditioned_hessians_of_wide_dense_rows_are_summed_in_single_preci
     problem = Problem.linear(X, np.sign(X[:, 2] + rng.standard_normal(600)), alpha=1e-3, batch_size=1)
     method = LazyNewton(first_rows=600)
     order = np.arange(600)
-    start = method.run_pass(problem, method.init(problem, np.zeros(40)), order)
+    start = method.run_pass(problem, method.init(problem, np.zeros(40), 1e-10), order)
     state = method.run_pass(problem, start, order)
     exact = (X.T * (problem.weights * state.curvature.held)) @ X
     error = np.abs(np.tril(state.curvature.sums - exact)).max() / np.abs(exact).max()
@@ -241,7 +241,7 @@ def test_rough_sums_are_made_again_once_the_penalty_no_longer_hides_that_columns
     y = np.sign(X[:, 2] + rng.standard_normal(600))
     strong, weak = (Problem.linear(X, y, alpha=alpha, batch_size=1) for alpha in (1.0, 1e-8))
     method, order = LazyNewton(first_rows=600), np.arange(600)
-    state = method.run_pass(strong, method.init(strong, np.zeros(40)), order)
+    state = method.run_pass(strong, method.init(strong, np.zeros(40), 1e-10), order)
     state = method.run_pass(strong, state, order)
     assert state.curvature.rough.any()
     state = method.run_pass(weak, refactored(weak, state, sample_of(weak, order), 0.0), order)
@@ -255,7 +255,7 @@ def test_rough_sums_are_made_again_once_the_curvature_has_fallen_far_below_what_
     X = rng.standard_normal((4_000, 40))
     problem = Problem.linear(X, np.sign(X[:, 0]), alpha=1e-9, batch_size=1)
     method, order = LazyNewton(first_rows=4_000), np.arange(4_000)
-    state = method.init(problem, np.zeros(40))
+    state = method.init(problem, np.zeros(40), 1e-10)
     roughest, least = np.zeros(40), math.inf
     for _ in range(40):
         state = method.run_pass(problem, state, order)
@@ -275,7 +275,7 @@ def test_a_pass_looks_again_only_where_it_would_see_something_else():
 def test_steps_with_single_precision_are_the_oracle_s_to_that_precision():
     problem, F = make_pair("dense", "logistic", n=300, d=40)
     method = LazyNewton(first_rows=300)
-    state = method.init(problem, np.zeros(40))
+    state = method.init(problem, np.zeros(40), 1e-10)
     for expected, n_refreshed in oracle.lazy_newton(F, "logistic", np.zeros(40), 7, prices_of(problem)):
         state = method.run_pass(problem, state, np.arange(300))
         np.testing.assert_allclose(state.x, expected, rtol=0, atol=1e-6)
@@ -313,7 +313,7 @@ def test_auto_looks_for_zeros_where_many_are_likely(n_columns, form, more, name)
     assert choose(problem).method.name == name
 
 
-@pytest.mark.parametrize("options", [{"target": 0.0}, {"hessian_rows": 0}, {"first_rows": 1.5}, {"n_threads": 0}])
+@pytest.mark.parametrize("options", [{"hessian_rows": 0}, {"first_rows": 1.5}, {"n_threads": 0}])
 def test_impossible_options_are_refused(options):
     with pytest.raises(ValueError, match=f"^{next(iter(options))} must be"):
         LazyNewton(**options)
@@ -347,8 +347,8 @@ def test_curvatures_wait_longer_while_steps_are_good():
 def test_a_hessian_s_sample_grows_only_where_the_missing_rows_are_to_blame():
     problem, memory, now, _ = sampled_memory()
     order = np.arange(problem.n_components)
-    state = first_state(problem, np.zeros(problem.dim))._replace(curvature=memory, remainder=0.9)
-    settings = Settings(1e-10)
+    state = first_state(problem, np.zeros(problem.dim), 1e-10)._replace(curvature=memory, remainder=0.9)
+    settings = Settings()
     unmoved, moved = (state._replace(curvatures=h) for h in (memory.held, 0.2 * now))
     assert _enlarged(problem, unmoved, order, 10.0, settings).curvature.members.size == 4000
     assert _enlarged(problem, moved, order, 10.0, settings).curvature.members.size == 1000

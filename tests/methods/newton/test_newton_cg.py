@@ -29,7 +29,7 @@ def test_each_step_is_the_oracle_s(form, loss, more):
     problem, F = make_pair(form, loss, n=120, batch_size=7, **more)
     method = NewtonCG(first_rows=problem.n_rows)
     x0 = 2.0 * np.random.default_rng(1).standard_normal(problem.dim) * (loss != "poisson")
-    state = method.init(problem, x0)
+    state = method.init(problem, x0, 1e-10)
     for expected in oracle.newton_cg(F, loss, x0, 9):
         state = method.run_pass(problem, state, np.arange(problem.n_components))
         np.testing.assert_allclose(state.x, expected, rtol=1e-6, atol=1e-7)
@@ -70,7 +70,7 @@ def test_with_an_l1_penalty_f_never_rises():
     X = rng.standard_normal((40, 100)) * np.logspace(0, 3, 100)  # separable, and badly scaled
     problem = Problem.linear(X, np.sign(X[:, 0]), alpha=1e-4, l1_ratio=0.9)
     method = NewtonCG(first_rows=40)
-    state = method.init(problem, np.zeros(100))
+    state = method.init(problem, np.zeros(100), 1e-10)
     values = []
     for _ in range(40):
         state = method.run_pass(problem, state, np.arange(problem.n_components))
@@ -99,7 +99,7 @@ def test_penalties_and_sets_on_wide_data_go_to_methods_that_treat_them(more, nam
 def test_products_are_charged_as_passes():
     problem, _ = make_pair(n=60, batch_size=1)
     method = NewtonCG(first_rows=60)
-    state = method.run_pass(problem, method.init(problem, np.zeros(problem.dim)), np.arange(60))
+    state = method.run_pass(problem, method.init(problem, np.zeros(problem.dim), 1e-10), np.arange(60))
     assert state.n_gradients == 60
     after = method.run_pass(problem, state, np.arange(60))
     assert after.n_gradients >= 60 * 4  # the diagonal, a product, the new gradient

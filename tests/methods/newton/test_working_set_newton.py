@@ -139,7 +139,7 @@ def test_working_sets_may_be_empty(more, intercept):
     X = np.zeros((30, 6)) if isinstance(more.get("constraint"), HalfSpace) else rng.standard_normal((30, 6))
     problem = Problem.linear(X, np.where(np.arange(30) < 10, 1.0, -1.0), fit_intercept=intercept, **more)
     method = WorkingSetNewton()
-    state = method.init(problem, np.zeros(problem.dim))
+    state = method.init(problem, np.zeros(problem.dim), 1e-10)
     for _ in range(8):
         state = method.run_pass(problem, state, np.arange(problem.n_components))
     assert not state.x[:6].any()

@@ -263,7 +263,7 @@ class CIAG:
             return 0 if self.extrapolation == "auto" else 1
         return int(self.model_steps)
 
-    def init(self, problem: Problem, x0: Vector) -> CIAGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> CIAGState:
         """Return the state before the first visit."""
         full = self.warm_start_method == "full"
         surrogate = full_surrogate(problem, x0) if full else empty_surrogate(problem)

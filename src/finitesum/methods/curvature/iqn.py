@@ -286,7 +286,7 @@ class IQN:
         damping = 1.0 if self.step_size == "auto" else float(self.step_size)
         return IQNForm(damping, self.initial, int(self.max_gigabytes * 1e9 / 8))
 
-    def init(self, problem: Problem, x0: Vector) -> IQNState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> IQNState:
         """Return the state before the first visit: every component anchored at the start, by one full pass."""
         n, m, dim = problem.n_rows, problem.n_components, problem.dim
         if m > self._most_components(dim):

@@ -142,7 +142,7 @@ class NIM:
             raise ValueError('solver "inverse" needs rows of a linear model. Use solver="exact" or leave it out.')
         return NIMForm(self.step_size, self.solver == "exact", self.warm_start_method == "full")
 
-    def init(self, problem: Problem, x0: Vector) -> NIMState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> NIMState:
         """Return the state before the first visit."""
         self._require_solvable(problem)
         full = self.warm_start_method == "full"

@@ -325,7 +325,7 @@ class SVRG2:
         """Return the method for components that are objects or callables."""
         return SVRG2Form(self.hessian, self.step_size)
 
-    def init(self, problem: Problem, x0: Vector) -> SVRG2State:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> SVRG2State:
         """Return the state before the first visit: a snapshot at the start."""
         m, dim = problem.n_components, problem.dim
         snapshot = take_snapshot(problem, x0)

@@ -88,7 +88,7 @@ class FG:
         """Return the method for components that are objects or callables."""
         return FGForm(self.step_size)
 
-    def init(self, problem: Problem, x0: Vector) -> FGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> FGState:
         """Return the state before the first step."""
         step_size, n_gradients = self.step_size, 0
         if step_size == "auto":
@@ -179,7 +179,7 @@ class AFG:
         """Return the method for components that are objects or callables."""
         return AFGForm(self.step_size, self.momentum)
 
-    def init(self, problem: Problem, x0: Vector) -> AFGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> AFGState:
         """Return the state before the first step."""
         step_size, n_gradients = self.step_size, 0
         if step_size == "auto":

@@ -87,7 +87,7 @@ class IAG:
         """Return the method for components that are objects or callables."""
         return TableForm(self.step_size, is_unbiased=False, rule="mean")
 
-    def init(self, problem: Problem, x0: Vector) -> IAGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> IAGState:
         """Return the state before the first visit: an empty table."""
         step_size, n_start = self.step_size, 0
         if step_size == "auto":

@@ -112,7 +112,7 @@ class IG:
         """Return the method for components that are objects or callables."""
         return IGForm(self.step_size, decays=self.decay == "1/pass")
 
-    def init(self, problem: Problem, x0: Vector) -> IGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> IGState:
         """Return the state before the first visit."""
         step_size = 1.0 / component_smoothness(problem) if self.step_size == "auto" else float(self.step_size)
         return IGState(x0.copy(), step_size, 0, 0, 0)

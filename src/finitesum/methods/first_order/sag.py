@@ -84,7 +84,7 @@ class SAG:
         """Return the method for components that are objects or callables."""
         return TableForm(self.step_size, is_unbiased=False, rule="largest")
 
-    def init(self, problem: Problem, x0: Vector) -> SAGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> SAGState:
         """Return the state before the first visit: an empty table."""
         step_size = 1.0 / component_smoothness(problem) if self.step_size == "auto" else float(self.step_size)
         return SAGState(x0.copy(), np.zeros(problem.n_rows), np.zeros(problem.dim), step_size, 0, 0)

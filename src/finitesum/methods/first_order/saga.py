@@ -94,7 +94,7 @@ class SAGA:
         """Return the method for components that are objects or callables."""
         return TableForm(self.step_size, is_unbiased=True, rule="unbiased")
 
-    def init(self, problem: Problem, x0: Vector) -> SAGAState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> SAGAState:
         """Return the state before the first visit: an empty table."""
         step_size = _theory_step(problem) if self.step_size == "auto" else float(self.step_size)
         return SAGAState(x0.copy(), np.zeros(problem.n_rows), np.zeros(problem.dim), step_size, 0, 0)

@@ -286,7 +286,7 @@ class SVRG:
         """Return the method for components that are objects or callables."""
         return SVRGForm(self.step_size, 0.0, int(self.inner_passes))
 
-    def init(self, problem: Problem, x0: Vector) -> SVRGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> SVRGState:
         """Return the state before the first visit: a snapshot at the start."""
         snapshot = take_snapshot(problem, x0)
         step_size = first_step(problem, snapshot) if self.step_size == "auto" else float(self.step_size)
@@ -372,7 +372,7 @@ class AccSVRG:
         """Return the method for components that are objects or callables."""
         return SVRGForm(self.step_size, self.momentum, int(self.inner_passes))
 
-    def init(self, problem: Problem, x0: Vector) -> AccSVRGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> AccSVRGState:
         """Return the state before the first visit: a snapshot at the start."""
         snapshot = take_snapshot(problem, x0)
         step_size = first_step(problem, snapshot) if self.step_size == "auto" else float(self.step_size)

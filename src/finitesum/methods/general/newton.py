@@ -44,7 +44,7 @@ class NewtonForm:
     state_type: ClassVar[type[NewtonState]] = NewtonState
     needs_hessians: ClassVar[bool] = True
 
-    def init(self, problem: FiniteSum, x0: Vector) -> NewtonState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""
         problem.require_defined(x0)
         here = evaluate(problem, x0)

@@ -47,7 +47,7 @@ class IQNForm:
         """Whether the first matrices are Hessians."""
         return self.initial == "hessian"
 
-    def init(self, problem: FiniteSum, x0: Vector) -> IQNState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> IQNState:
         """Return the state before the first visit: every component anchored at the start, by one full pass."""
         n, dim = problem.n_components, problem.dim
         if n > max(1, self.most_components // dim**2):

@@ -88,7 +88,7 @@ class SVRGForm:
     state_type: ClassVar[type[SVRGState]] = SVRGState
     needs_hessians: ClassVar[bool] = False
 
-    def init(self, problem: FiniteSum, x0: Vector) -> SVRGState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> SVRGState:
         """Return the state before the first visit: a snapshot at the start."""
         problem.require_defined(x0)
         snapshot = take_snapshot(problem, x0)
@@ -172,7 +172,7 @@ class SVRG2Form:
             total += self._diagonal(problem, w, j, way)
         return total[None, :] / problem.n_components, 0.0
 
-    def init(self, problem: FiniteSum, x0: Vector) -> SVRG2State:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> SVRG2State:
         """Return the state before the first visit: a snapshot at the start."""
         problem.require_defined(x0)
         n, way = problem.n_components, np.zeros(problem.dim)

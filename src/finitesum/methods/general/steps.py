@@ -83,7 +83,7 @@ class FGForm:
     def _searches(self, problem: FiniteSum) -> bool:
         return self.step_size == "auto" and problem.smoothness is None and problem.mean_smoothness is None
 
-    def init(self, problem: FiniteSum, x0: Vector) -> FGState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> FGState:
         """Return the state before the first step."""
         problem.require_defined(x0)
         n = problem.n_components
@@ -154,7 +154,7 @@ class AFGForm:
     def _searches(self, problem: FiniteSum) -> bool:
         return self.step_size == "auto" and problem.smoothness is None and problem.mean_smoothness is None
 
-    def init(self, problem: FiniteSum, x0: Vector) -> AFGState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> AFGState:
         """Return the state before the first step."""
         problem.require_defined(x0)
         step_size, n_gradients = self.step_size, 0
@@ -212,7 +212,7 @@ class IGForm:
     state_type: ClassVar[type[IGState]] = IGState
     needs_hessians: ClassVar[bool] = False
 
-    def init(self, problem: FiniteSum, x0: Vector) -> IGState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> IGState:
         """Return the state before the first visit."""
         problem.require_defined(x0)
         if not isinstance(self.step_size, str):

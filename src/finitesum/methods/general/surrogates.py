@@ -75,7 +75,7 @@ class CIAGForm:
     state_type: ClassVar[type[CIAGState]] = CIAGState
     needs_hessians: ClassVar[bool] = True
 
-    def init(self, problem: FiniteSum, x0: Vector) -> CIAGState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> CIAGState:
         """Return the state before the first visit."""
         problem.require_defined(x0)
         memory = full_memory(problem, x0) if self.is_full else empty_memory(problem)
@@ -183,7 +183,7 @@ class NIMForm:
     state_type: ClassVar[type[NIMState]] = NIMState
     needs_hessians: ClassVar[bool] = True
 
-    def init(self, problem: FiniteSum, x0: Vector) -> NIMState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> NIMState:
         """Return the state before the first visit."""
         problem.require_defined(x0)
         memory = full_memory(problem, x0) if self.is_full else empty_memory(problem)

@@ -65,7 +65,7 @@ class TableForm:
             return 1.0 / smoothness
         return max(1.0 / (3.0 * smoothness), 0.5 / (mu * n + smoothness) if mu > 0.0 else 0.0)
 
-    def init(self, problem: FiniteSum, x0: Vector) -> TableState:
+    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> TableState:
         """Return the state before the first visit: an empty table."""
         problem.require_defined(x0)
         n, dim = problem.n_components, problem.dim

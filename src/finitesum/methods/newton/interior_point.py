@@ -96,7 +96,7 @@ class InteriorPoint:
         "Mehrotra 1992",
     )
 
-    def init(self, problem: Problem, x0: Vector) -> InteriorState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
         """Return the state before the first step: slacks so that nothing is tight, shares 1/2."""
         if not isinstance(problem.loss, Hinge) or problem.penalty.ridge() == 0.0:
             raise ValueError(

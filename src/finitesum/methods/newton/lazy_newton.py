@@ -41,7 +41,7 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from finitesum.core.arrays import Indices, Vector
@@ -60,8 +60,6 @@ class LazyNewton(SampledNewton):
 
     Parameters
     ----------
-    target : float > 0
-        The optimality that the choice of what to refresh saves for; any tol may be asked for.
     hessian_rows : int >= 1 or "auto"
         Rows that the Hessian is summed over; "auto" weighs what they cost against the passes they save.
     first_rows : int >= 1 or "auto"
@@ -92,7 +90,6 @@ class LazyNewton(SampledNewton):
     .. [2] F. Roosta-Khorasani, M. W. Mahoney, "Sub-sampled Newton methods", Math. Program. 174 (2019).
     """
 
-    target: float = field(default=1e-10, repr=False)  # no part of the name by which a checkpoint knows the method
     hessian_rows: int | Auto = "auto"
     first_rows: int | Auto = "auto"
     n_threads: int = 1
@@ -109,12 +106,10 @@ class LazyNewton(SampledNewton):
         "this library",
     )
 
-    def init(self, problem: Problem, x0: Vector) -> LazyNewtonState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> LazyNewtonState:
         """Return the state before the first row is read."""
-        return first_state(problem, x0)
+        return first_state(problem, x0, tol)
 
     def run_pass(self, problem: Problem, state: LazyNewtonState, order: Indices) -> LazyNewtonState:
         """Return the state after one step over all rows; at first, after the growing samples."""
-        return one_pass(
-            problem, state, order, Settings(self.target, self.hessian_rows, self.first_rows, self.n_threads)
-        )
+        return one_pass(problem, state, order, Settings(self.hessian_rows, self.first_rows, self.n_threads))

@@ -15,6 +15,7 @@ from finitesum.core.threads import limited_blas
 from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.methods.cost_model import hessian_sample, is_sample_too_small, prices_of
 from finitesum.methods.newton.lazy_newton_steps import LazyNewtonState, refactored, stepped, way_of
+from finitesum.methods.newton.sampled_newton import LEAST_TOL
 from finitesum.methods.newton.stale_hessian import (
     CAUTION,
     MOST_SHARED,
@@ -71,18 +72,18 @@ LEAST_SUM = 1e-30
 class Settings(NamedTuple):
     """How passes are run."""
 
-    target: float  # the optimality that the choice of what to refresh saves for
     hessian_rows: int | Literal["auto"] = "auto"  # that the Hessian is summed over
     first_rows: int | Literal["auto"] = "auto"  # of the first sample
     n_threads: int = 1
 
 
-def first_state(problem: Problem, x0: Vector) -> LazyNewtonState:
+def first_state(problem: Problem, x0: Vector, tol: float) -> LazyNewtonState:
     """Return the state before the first row is read."""
     dim = problem.dim
     curvatures = np.zeros(problem.n_rows, dtype=np.float32)
     return LazyNewtonState(
         x0.copy(),
+        tol,
         np.zeros(dim),
         curvatures,
         no_curvature(problem),
@@ -101,10 +102,12 @@ def first_state(problem: Problem, x0: Vector) -> LazyNewtonState:
     )
 
 
-def state_at(problem: Problem, x: Vector, seen: Look, order: Indices, settings: Settings) -> LazyNewtonState:
+def state_at(
+    problem: Problem, x: Vector, tol: float, seen: Look, order: Indices, settings: Settings
+) -> LazyNewtonState:
     """Return the state at x after a pass over all rows that saw this, without the growing samples."""
     order = permutation(order, problem.n_components)
-    state = first_state(problem, x)
+    state = first_state(problem, x, tol)
     return state._replace(
         gradient=seen.gradient,
         curvatures=seen.curvatures,
@@ -238,7 +241,7 @@ def _prepared(
     """Return the state with the Hessian refreshed where that is worth it."""
     digits = 1.0
     if sample.is_complete(problem):
-        digits = min(max(math.log10(max(state.optimality, 1e-300) / settings.target), 1.0), 12.0)
+        digits = min(max(math.log10(max(state.optimality, 1e-300) / max(state.tol, LEAST_TOL)), 1.0), 12.0)
         if settings.hessian_rows == "auto":
             state = _enlarged(problem, state, order, digits, settings)
     in_short = _may_be_rough(problem) and (state.factor.size == 0 or is_well_posed(state))

@@ -25,6 +25,7 @@ DOUBT = 0.3
 
 class LazyNewtonState(NamedTuple):
     x: Vector  # iterate
+    tol: float  # the optimality asked for, which the choice of what to refresh saves for
     gradient: Vector  # of the smooth part of F at x, over the sample
     curvatures: ShortVector  # (n,)  of the rows, as the last pass saw them
     curvature: LazyCurvature

@@ -54,7 +54,7 @@ class LinearProgram:
         "linear program", "n d", "that of HiGHS", "one step", "hinge on an l1 ball or a box", "Huangfu, Hall 2018"
     )
 
-    def init(self, problem: Problem, x0: Vector) -> ProgramState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> ProgramState:
         """Return the state before the step."""
         return ProgramState(x0.copy(), np.zeros(problem.n_rows), 0, 0)
 

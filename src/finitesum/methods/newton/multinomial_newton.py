@@ -110,7 +110,7 @@ class MultinomialNewton:
     def __post_init__(self) -> None:
         check_choice("solver", self.solver, ("auto", "exact", "cg"))
 
-    def init(self, problem: Any, x0: Vector) -> MultinomialState:
+    def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> MultinomialState:
         """Return the state before the first step: scores and gradient at the start."""
         return _state_at(problem, x0.copy(), scores_at(problem, x0), problem.n_rows, 0)
 

@@ -146,7 +146,7 @@ class Newton:
         """Return the method for components that are objects or callables."""
         return NewtonForm(self.step_size)
 
-    def init(self, problem: Problem, x0: Vector) -> NewtonState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""
         return NewtonState(x0.copy(), take_snapshot(problem, x0), float("nan"), problem.n_components, 0)
 

@@ -3,10 +3,10 @@
 At x the step is an approximate solution of H v = -g by conjugate gradients, preconditioned by H's diagonal,
 
     H = sum_i p_i phi''_i z_i z_i' + l2 I,    ||H v + g|| <= e ||g||,
-    e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 target / ||g||))    [1, section 7.1]
+    e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 tol / ||g||))    [1, section 7.1]
 
 with residuals in the norm of the inverse of H's diagonal as it was at a sample's first step, and g_0 the gradient where
-Newton's steps begin: no step is solved more exactly than the target needs. (Accuracies by what the last step's quadratic
+Newton's steps begin: no step is solved more exactly than tol needs. (Accuracies by what the last step's quadratic
 model missed, as Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged
 as a pass of gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of
 how often they are used: those that most rows have lie close together, and stay in the cache. Acceptance of steps,
@@ -15,7 +15,7 @@ bytes an entry, and O(d).
 
 From 0, on sparse rows with enough of an l2 penalty (q_i phi'' <= 3; with an intercept, >= 0.02, too), and unless
 `first_rows` is given, the first pass of the run is one of epochs of dual coordinate ascent
-(`finitesum.methods.newton.sdca`, [4]): until the target is met, or an epoch changes half of what the one before did or
+(`finitesum.methods.newton.sdca`, [4]): until tol is met, or an epoch changes half of what the one before did or
 more, 50 at most. Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch
 reads the rows once and is charged as a pass, but takes the time of two; it takes 24 bytes a row while it lasts. Epochs
 run on one thread.
@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -51,7 +51,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.evaluation.row_sums import ShortVector, hessian_diagonal, hessian_product, objective, penalty_at
 from finitesum.methods.base import Auto, Card
-from finitesum.methods.newton.sampled_newton import SampledNewton
+from finitesum.methods.newton.sampled_newton import LEAST_TOL, SampledNewton
 from finitesum.methods.newton.sdca import Epoch, dual_epochs
 from finitesum.methods.newton.subsampling import (
     FIRST_ROWS,
@@ -92,6 +92,7 @@ MOST_STEPS, ENOUGH = 10, 0.1
 
 class NewtonCGState(NamedTuple):
     x: Vector  # iterate
+    tol: float  # the optimality asked for: no step is solved more exactly than it needs
     gradient: Vector  # of F at x, over the sample
     curvatures: ShortVector  # (n,)  of the rows, as the last pass saw them
     loss: float  # sum of p_i phi_i over the sample at x
@@ -112,8 +113,6 @@ class NewtonCG(SampledNewton):
 
     Parameters
     ----------
-    target : float > 0
-        The optimality beyond which no step is solved more exactly; any tol may be asked for.
     first_rows : int >= 1 or "auto"
         Rows of the first sample; n leaves sampling out. "auto" is 2000, and lets a run begin with dual coordinate ascent
         [4], on sparse rows with enough of an l2 penalty; its epochs, 50 at most, are then all in the first pass.
@@ -141,7 +140,6 @@ class NewtonCG(SampledNewton):
        14 (2013).
     """
 
-    target: float = field(default=1e-10, repr=False)  # no part of the name by which a checkpoint knows the method
     first_rows: int | Auto = "auto"
     n_threads: int = 1
 
@@ -157,11 +155,11 @@ class NewtonCG(SampledNewton):
         "Byrd et al. 2011",
     )
 
-    def init(self, problem: Problem, x0: Vector) -> NewtonCGState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> NewtonCGState:
         """Return the state before the first row is read."""
         curvatures = np.zeros(problem.n_rows, dtype=np.float32)
         return NewtonCGState(
-            x0.copy(), np.zeros(problem.dim), curvatures, 0.0, math.nan, 1, np.zeros(0), 0, math.nan, 0, 0
+            x0.copy(), tol, np.zeros(problem.dim), curvatures, 0.0, math.nan, 1, np.zeros(0), 0, math.nan, 0, 0
         )
 
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
@@ -187,21 +185,22 @@ class NewtonCG(SampledNewton):
             return _stepped(problem, state, sample, self._accuracy(state), self.n_threads)
 
     def _ascended(self, problem: Problem, state: NewtonCGState, order: Indices, run: Iterator[Epoch]) -> NewtonCGState:
-        """Return the state after epochs of dual ascent, until the target is met or conjugate gradients gain more."""
+        """Return the state after epochs of dual ascent, until tol is met or conjugate gradients gain more."""
         sample, before, after_change = sample_of(problem, order), math.inf, AFTER_CHANGE
+        target = max(state.tol, LEAST_TOL)
         for k, (x, change) in enumerate(run, 1):
             is_slow = not change < SLOW * before or k == MOST_EPOCHS
             before = change
             state = state._replace(n_gradients=state.n_gradients + problem.n_components)
-            if after_change * change > self.target and not is_slow:
+            if after_change * change > target and not is_slow:
                 continue
             seen = look(problem, sample, x, state.curvatures, n_threads=self.n_threads)
             state = state._replace(n_gradients=state.n_gradients + problem.n_components)
             optimality = surrogate_optimality(problem, x, seen.gradient)
-            if optimality <= self.target or is_slow:
+            if optimality <= target or is_slow:
                 break
             after_change = 1.2 * optimality / change
-        if is_slow and optimality > self.target:
+        if is_slow and optimality > target:
             state = state._replace(n_gradients=state.n_gradients + problem.n_components)
             if not seen.loss + penalty_at(problem, x) < objective(problem, state.x, self.n_threads):
                 return state  # at the start, still
@@ -220,7 +219,8 @@ class NewtonCG(SampledNewton):
         """Return what a step may leave of the gradient."""
         if not (state.optimality > 0.0 and state.steepness > 0.0):
             return 0.25
-        return min(0.25, max(math.sqrt(state.optimality / state.steepness), 0.6 * self.target / state.optimality))
+        needed = 0.6 * max(state.tol, LEAST_TOL) / state.optimality
+        return min(0.25, max(math.sqrt(state.optimality / state.steepness), needed))
 
     def _grown(self, problem: Problem, state: NewtonCGState, order: Indices) -> tuple[NewtonCGState, Sample]:
         first = FIRST_ROWS if self.first_rows == "auto" else int(self.first_rows)

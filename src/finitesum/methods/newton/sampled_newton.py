@@ -9,8 +9,11 @@ from typing import Any, ClassVar, Protocol
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_sums import penalty_at
-from finitesum.methods.base import check_count, check_positive
+from finitesum.methods.base import check_count
 from finitesum.problems.linear import Problem
+
+#: The least optimality that a choice is made for: below are rounding errors.
+LEAST_TOL = 1e-14
 
 
 class SampledState(Protocol):
@@ -31,24 +34,22 @@ class SampledState(Protocol):
 class SampledNewton(ABC):
     """What these methods do alike: a pass ends with the exact gradient at its iterate once all components are read.
 
-    A method is a dataclass with the fields `target`, a number > 0, `n_threads`, and counts that may be "auto".
+    A method is a dataclass with the field `n_threads`, and counts that may be "auto".
     """
 
-    target: float
     n_threads: int
 
     default_sampling: ClassVar[str] = "shuffled-once"
     patience: ClassVar[int] = 20
 
     def __post_init__(self) -> None:
-        check_positive("target", self.target)
         for count in fields(self):  # type: ignore[arg-type]
             value = getattr(self, count.name)
-            if count.name != "target" and not (value == "auto" == count.default):
+            if not (value == "auto" == count.default):
                 check_count(count.name, value)
 
     @abstractmethod
-    def init(self, problem: Problem, x0: Vector) -> Any:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> Any:
         """Return the state before the first row is read."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ from finitesum.evaluation.optimality import prox_step, surrogate_optimality
 from finitesum.evaluation.row_sums import ShortVector
 from finitesum.methods.base import Auto, Card
 from finitesum.methods.newton.lazy_newton_passes import Settings, first_state, one_pass, state_at
-from finitesum.methods.newton.sampled_newton import SampledNewton
+from finitesum.methods.newton.sampled_newton import LEAST_TOL, SampledNewton
 from finitesum.methods.newton.subsampling import Look, look, permutation, sample_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import columns_of, n_entries
@@ -49,6 +49,7 @@ LEFT, MOST_STEPS = 0.1, 30
 
 class WorkingSetNewtonState(NamedTuple):
     x: Vector  # iterate
+    tol: float  # the optimality asked for: no working set is solved more exactly than it needs
     gradient: Vector  # of the smooth part at x
     curvatures: ShortVector  # (n,)  of the rows at x
     squares: float  # sum of p_i phi'_i^2 at x
@@ -67,8 +68,6 @@ class WorkingSetNewton(SampledNewton):
 
     Parameters
     ----------
-    target : float > 0
-        The optimality beyond which no working set is solved more exactly; any tol may be asked for.
     first_columns : int >= 1 or "auto"
         Columns of the first working set; "auto" is 128.
     n_threads : int >= 1
@@ -91,7 +90,6 @@ class WorkingSetNewton(SampledNewton):
     .. [1] T. B. Johnson, C. Guestrin, "Blitz: a principled meta-algorithm for scaling sparse optimization", ICML 2015.
     """
 
-    target: float = field(default=1e-10, repr=False)  # no part of the name by which a checkpoint knows the method
     first_columns: int | Auto = "auto"
     n_threads: int = 1
 
@@ -107,10 +105,10 @@ class WorkingSetNewton(SampledNewton):
         "this library",
     )
 
-    def init(self, problem: Problem, x0: Vector) -> WorkingSetNewtonState:
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> WorkingSetNewtonState:
         """Return the state before the first row is read."""
         curvatures = np.zeros(problem.n_rows, dtype=np.float32)
-        return WorkingSetNewtonState(x0.copy(), np.zeros(problem.dim), curvatures, 0.0, 0.0, 0, math.nan, 0, 0.0)
+        return WorkingSetNewtonState(x0.copy(), tol, np.zeros(problem.dim), curvatures, 0.0, 0.0, 0, math.nan, 0, 0.0)
 
     def run_pass(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
         """Return the state after a working set was solved; the first time, after a look at the start before it."""
@@ -148,14 +146,15 @@ class WorkingSetNewton(SampledNewton):
         part = on_columns(problem, columns)
         inside = np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
         accuracy = LEFT * state.optimality
-        if state.optimality > self.target:
-            accuracy = max(accuracy, 0.5 * self.target)
-        settings = Settings(accuracy, n_threads=self.n_threads)
+        target = max(state.tol, LEAST_TOL)
+        if state.optimality > target:
+            accuracy = max(accuracy, 0.5 * target)
+        settings = Settings(n_threads=self.n_threads)
         if state.x.any():
             seen = Look(state.gradient[inside], state.curvatures, state.squares, state.loss)
-            inner = state_at(part, state.x[inside], seen, order, settings)
+            inner = state_at(part, state.x[inside], accuracy, seen, order, settings)
         else:  # samples are worth it far from the minimum alone
-            inner = one_pass(part, first_state(part, state.x[inside]), order, settings)
+            inner = one_pass(part, first_state(part, state.x[inside], accuracy), order, settings)
         for _ in range(MOST_STEPS):
             if not inner.optimality > accuracy:
                 break

@@ -37,7 +37,7 @@ class ProjectedMethod(ABC):
     def auto_step_size(self, scales: Scales) -> float:
         """Return the step size for "auto"."""
 
-    def init(self, problem: Any, x0: Vector) -> ProjectedState:
+    def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> ProjectedState:
         """Return the state before the first step."""
         rule, x = self.rule(problem), feasible(problem, x0)
         step_size, n_gradients = getattr(self, "step_size", "auto"), 0
