@@ -7,7 +7,7 @@ from contracts.problems import FORMATS, make_pair
 from finitesum import Problem
 from finitesum.constraints import Box, L2Ball
 from finitesum.core.jit import COMPILED
-from finitesum.evaluation.optimality import evaluate, prox_step, surrogate_optimality
+from finitesum.evaluation.optimality import evaluate
 
 SETTINGS = [
     {},
@@ -30,7 +30,7 @@ def test_measures_are_those_of_the_definition(form, setting):
         assert found.objective == pytest.approx(oracle.objective(x), rel=1e-14)
         np.testing.assert_allclose(found.gradient, oracle.gradient(x), rtol=1e-13, atol=1e-14)
         assert found.optimality == pytest.approx(oracle.optimality(x), rel=1e-13)
-        assert surrogate_optimality(problem, x, found.gradient) == found.optimality
+        assert problem.term.optimality(x, found.gradient) == found.optimality
 
 
 def test_float32_rows_are_measured_in_float64():
@@ -79,21 +79,21 @@ def test_nothing_given_is_written_to():
     problem, _ = make_pair(l1_ratio=0.5)
     x, gradient = np.ones(problem.dim), np.full(problem.dim, 0.5)
     evaluate(problem, x)
-    prox_step(problem, x, gradient, 0.1)
-    surrogate_optimality(problem, x, gradient)
+    problem.term.prox_step(x, gradient, 0.1)
+    problem.term.optimality(x, gradient)
     np.testing.assert_array_equal(x, 1.0)
     np.testing.assert_array_equal(gradient, 0.5)
 
 
 def test_the_prox_step_leaves_the_intercept_to_the_gradient():
     problem = Problem.linear([[1.0, 0.0]], [0.0], loss="squared", alpha=1.0, l1_ratio=1.0, fit_intercept=True)
-    stepped = prox_step(problem, np.array([0.3, -2.0, 0.3]), np.array([0.1, 0.0, 0.1]), 0.5)
+    stepped = problem.term.prox_step(np.array([0.3, -2.0, 0.3]), np.array([0.1, 0.0, 0.1]), 0.5)
     np.testing.assert_allclose(stepped, [0.0, -1.5, 0.25], rtol=1e-15)
 
 
 def test_the_prox_step_projects_the_coefficients():
     problem = Problem.linear([[1.0, 0.0]], [0.0], loss="squared", fit_intercept=True, constraint=L2Ball(1.0))
-    stepped = prox_step(problem, np.array([3.0, 4.0, 9.0]), np.zeros(3), 0.5)
+    stepped = problem.term.prox_step(np.array([3.0, 4.0, 9.0]), np.zeros(3), 0.5)
     np.testing.assert_allclose(stepped, [0.6, 0.8, 9.0], rtol=1e-15)
 
 

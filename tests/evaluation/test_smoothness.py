@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse
 from contracts.problems import as_format, make_pair
 
-from finitesum import METHODS, Problem, minimize, smoothness
+from finitesum import METHODS, Problem, minimize
+from finitesum.evaluation import smoothness
 from finitesum.evaluation.smoothness import (
     component_smoothness,
     full_smoothness,

@@ -20,7 +20,6 @@ from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.solvers import as_solver
-from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.methods.newton.lazy_newton_steps import LazyNewtonState
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.lbfgs import no_secants
@@ -88,7 +87,7 @@ def carried(problem: Any, last: Result) -> Result | None:
         secants=no_secants(problem.dim),
         shift=shift,
         remainder=math.nan,
-        optimality=surrogate_optimality(problem, state.x, gradient),
+        optimality=problem.term.optimality(state.x, gradient),
     )
     return Result(x=state.x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
 

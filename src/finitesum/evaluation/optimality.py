@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import kernel
 from finitesum.evaluation.certificates import Minorant, lower_bound, minorant_at
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
@@ -35,40 +35,6 @@ def _add_rows(linear_sum: LinearSum, x: Vector, start: int, stop: int, gradient:
             slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
             linear_sum.rows.add_to(i, weight * slope, gradient)
     return total
-
-
-@kernel
-def _add_penalty(linear_sum: LinearSum, x: Vector, gradient: Vector) -> float:
-    """Add the gradient of the quadratic part to `gradient` and return the penalty."""
-    total = 0.0
-    ridge = linear_sum.penalty.ridge()
-    for j in range(linear_sum.n_penalised):
-        total += linear_sum.penalty.penalty_value(x[j])
-        gradient[j] += ridge * x[j]
-    return total
-
-
-@kernel_part
-def prox_in_place(linear_sum: LinearSum, x: Vector, step_size: float) -> None:
-    """Apply the prox of the penalty, or the projection; x has the length of an iterate and the intercept stays."""
-    if linear_sum.is_constrained:
-        coefficients = x[: linear_sum.n_penalised]
-        linear_sum.projection.project_euclidean_into(coefficients, coefficients)
-    else:
-        for j in range(linear_sum.n_penalised):
-            x[j] = linear_sum.penalty.prox_at(x[j], step_size)
-
-
-@kernel
-def _prox_step(linear_sum: LinearSum, y: Vector, gradient: Vector, step_size: float) -> Vector:
-    x = y - step_size * gradient
-    prox_in_place(linear_sum, x, step_size)
-    return x
-
-
-def prox_step(problem: Problem, y: Vector, gradient: Vector, step_size: float) -> Vector:
-    """Return prox(y - step_size gradient), or the projection of that point: the intercept only steps."""
-    return _prox_step(problem.view, y, gradient, step_size)
 
 
 class Measures(NamedTuple):
@@ -110,8 +76,8 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
         return _evaluate_nonsmooth(problem, x)
     gradient = np.zeros(problem.dim)
     objective = _add_rows(problem.view, x, 0, problem.n_rows, gradient)
-    objective += _add_penalty(problem.view, x, gradient)
-    return Measures(float(objective), surrogate_optimality(problem, x, gradient), gradient)
+    objective += problem.term.add_to(gradient, x)
+    return Measures(float(objective), problem.term.optimality(x, gradient), gradient)
 
 
 def _checked_point(problem: AnyProblem, x: Any) -> Vector:
@@ -127,8 +93,8 @@ def _checked_point(problem: AnyProblem, x: Any) -> Vector:
 def with_penalty(problem: FiniteSum, x: Vector, value: float, gradient: Vector) -> Measures:
     """Return the measures of a point where the components' mean has this value and gradient; that of F is a new array."""
     smooth = gradient.copy()
-    objective = value + _add_penalty(problem.frame.view, x, smooth)
-    return Measures(float(objective), surrogate_optimality(problem.frame, x, smooth), smooth)
+    objective = value + problem.term.add_to(smooth, x)
+    return Measures(float(objective), problem.term.optimality(x, smooth), smooth)
 
 
 def _evaluate_components(problem: FiniteSum, x: Vector) -> Measures:
@@ -139,16 +105,7 @@ def _evaluate_nonsmooth(problem: Problem | SubgradientProblem, x: Vector) -> Mea
     objective, minorant = minorant_at(problem, x)
     gradient = np.asarray(minorant.slopes.sum(axis=0))
     if isinstance(problem, Problem):
-        objective += float(_add_penalty(problem.view, x, gradient))
+        objective += problem.term.add_to(gradient, x)
     bound = lower_bound(problem, minorant)
     gap = max(objective - bound, 0.0) if math.isfinite(bound) else math.nan
     return Measures(objective, gap, gradient, minorant)
-
-
-def surrogate_optimality(problem: Problem, x: Vector, gradient: Vector) -> float:
-    """Return the optimality at x that a given gradient of the smooth part would mean."""
-    mapping = gradient
-    if problem.is_constrained or problem.penalty.lasso() > 0.0:
-        mapping = x - prox_step(problem, x, gradient, 1.0)
-    with np.errstate(over="ignore"):
-        return math.sqrt(mapping @ mapping)

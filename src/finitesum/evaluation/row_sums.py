@@ -223,14 +223,7 @@ def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
     parts = map_blocks(
         lambda block: _loss(problem.view, block, x), components, _numbers(problem, components), n_threads
     )
-    return float(sum(parts)) + penalty_at(problem, x)
-
-
-def penalty_at(problem: Problem, x: Vector) -> float:
-    """Return l1 ||x||_1 + l2/2 ||x||^2, without the intercept."""
-    coefficients = x[: problem.rows.n_columns]
-    penalty = problem.penalty.lasso() * np.abs(coefficients).sum()
-    return float(penalty + 0.5 * problem.penalty.ridge() * (coefficients @ coefficients))
+    return float(sum(parts)) + problem.term.value(x)
 
 
 @kernel

@@ -25,7 +25,7 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel
-from finitesum.evaluation.optimality import surrogate_optimality
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import LinearSum, Problem
 
 GROW, SHRINK, RETREAT = 1.25, 0.8, 0.25
@@ -80,10 +80,10 @@ def _sweep(linear_sum: LinearSum, x: Vector, slopes: Vector, curvatures: Vector,
     return total
 
 
-def smooth_gradient(problem: Problem, snapshot: ExactPoint) -> Vector:
+def smooth_gradient(problem: Problem | FiniteSum, snapshot: ExactPoint) -> Vector:
     """Return the gradient at a snapshot, that of the quadratic penalty included."""
     gradient = snapshot.gradient.copy()
-    n_penalised = problem.rows.n_columns
+    n_penalised = problem.term.n_columns
     gradient[:n_penalised] += problem.penalty.ridge() * snapshot.point[:n_penalised]
     return gradient
 
@@ -94,7 +94,7 @@ def take_snapshot(problem: Problem, x: Vector) -> Snapshot:
     with np.errstate(all="ignore"):  # after a divergence
         objective = float(_sweep(problem.view, x, slopes, curvatures, gradient))
         snapshot = Snapshot(x.copy(), slopes, curvatures, gradient, objective, math.nan)
-        optimality = surrogate_optimality(problem, x, smooth_gradient(problem, snapshot))
+        optimality = problem.term.optimality(x, smooth_gradient(problem, snapshot))
     return snapshot._replace(optimality=optimality)
 
 
@@ -128,7 +128,7 @@ def first_step(problem: Problem, start: Snapshot) -> float:
     return float(1.0 / smoothness) if smoothness > 0.0 else 1.0
 
 
-def _is_worse(problem: Problem, n_terms: int, last: ExactPoint, new: ExactPoint) -> bool:
+def _is_worse(problem: Problem | FiniteSum, n_terms: int, last: ExactPoint, new: ExactPoint) -> bool:
     """Tell whether F rose, by its values or, where rounding errors hide that, by the slopes at both ends."""
     rounding = n_terms * float(np.finfo(np.float64).eps) * abs(last.objective)
     if not new.objective <= last.objective + rounding:  # NaN and infinity are worse, too
@@ -137,9 +137,9 @@ def _is_worse(problem: Problem, n_terms: int, last: ExactPoint, new: ExactPoint)
     return hidden and _slope_along(problem, last, new, new) + _slope_along(problem, last, new, last) > 0.0
 
 
-def _slope_along(problem: Problem, last: ExactPoint, new: ExactPoint, at: ExactPoint) -> float:
+def _slope_along(problem: Problem | FiniteSum, last: ExactPoint, new: ExactPoint, at: ExactPoint) -> float:
     """Return the slope of F at an end of the way from the last snapshot to the new; of an l1 part, its mean on the way."""
-    n_penalised = problem.rows.n_columns
+    n_penalised = problem.term.n_columns
     way = new.point - last.point
     rise = np.abs(new.point[:n_penalised]) - np.abs(last.point[:n_penalised])
     return float(way @ smooth_gradient(problem, at) + problem.penalty.lasso() * rise.sum())
@@ -156,7 +156,7 @@ def end_of_epoch(
     return adapted(problem, problem.n_rows, last, new, step_size) if adapt else (new, step_size)
 
 
-def adapted(problem: Problem, n_terms: int, last: S, new: S, step_size: float) -> tuple[S, float]:
+def adapted(problem: Problem | FiniteSum, n_terms: int, last: S, new: S, step_size: float) -> tuple[S, float]:
     """Return the snapshot to go on from and the step of the next epoch, by the rule; F is a sum of n_terms numbers."""
     if _is_worse(problem, n_terms, last, new):
         return last, RETREAT * step_size

@@ -19,8 +19,9 @@ import numpy as np
 
 from finitesum.constraints.balls import L2Ball
 from finitesum.constraints.base import Constraint
-from finitesum.constraints.boxes import Unconstrained
 from finitesum.core.arrays import Vector
+from finitesum.problems.penalties import Zero
+from finitesum.problems.term import ConvexTerm, checked_constraint
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +150,7 @@ class SubgradientProblem:
         for name in ("value", "subgradient"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function, got {getattr(self, name)!r}.")
-        if self.constraint is None:
-            object.__setattr__(self, "constraint", Unconstrained())
-        if not isinstance(self.constraint, Constraint):
-            raise TypeError(
-                f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {self.constraint!r}."
-            )
-        self.constraint.check_dim(self.dim)
+        object.__setattr__(self, "constraint", self.term.constraint)
         if self.lower_bound is not None and not math.isfinite(self.lower_bound):
             raise ValueError(f"lower_bound must be finite, got {self.lower_bound}. Leave it out where none is known.")
 
@@ -167,7 +162,12 @@ class SubgradientProblem:
     @property
     def is_constrained(self) -> bool:
         """Whether the variables are confined to a set."""
-        return not isinstance(self.constraint, Unconstrained)
+        return self.term.is_constrained
+
+    @cached_property
+    def term(self) -> ConvexTerm:
+        """The set, on all variables; there is no penalty."""
+        return ConvexTerm(Zero(), checked_constraint(self.constraint, self.dim, Zero()), self.dim)
 
     def component_subgradient(self, x: Vector, component: int) -> Vector:
         """Return a subgradient of a component at x, a new array.

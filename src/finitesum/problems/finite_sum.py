@@ -1,8 +1,8 @@
 """A general finite sum: F(x) = (1/n) sum_i f_i(x) + alpha (l1_ratio ||x||_1 + (1 - l1_ratio)/2 ||x||^2), x in a set.
 
 The components f_i are objects or callables with values and derivatives (`finitesum.problems.callables.Component`), not
-a linear model. The penalty is no part of them. Penalty and set are those of a linear model without data, the `frame`,
-so that proximal steps, projections and the minimisers of quadratic models are the same code for both kinds of problem.
+a linear model. The penalty is no part of them. Penalty and set are a `ConvexTerm`, as
+those of a linear model are, so that proximal steps and the minimisers of quadratic models are the same code for both.
 All input is checked here; what components return is checked as it comes, for its shape, and at the start for its
 numbers.
 """
@@ -25,7 +25,8 @@ from finitesum.problems.callables import DerivativeCheck, SubgradientProblem, re
 from finitesum.problems.linear import Problem
 from finitesum.problems.linear_components import linear_component
 from finitesum.problems.multinomial import MultinomialProblem
-from finitesum.problems.penalties import ElasticNet
+from finitesum.problems.penalties import ElasticNet, elastic_net
+from finitesum.problems.term import ConvexTerm, checked_constraint
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,21 +94,15 @@ class FiniteSum:
         if self.mean_smoothness is not None:
             _check_constant("mean_smoothness", self.mean_smoothness)
         _check_constant("strong_convexity", self.strong_convexity)
-        _ = self.frame  # checks penalty and set
+        _ = self.term  # checks penalty and set
 
     @cached_property
-    def frame(self) -> Problem:
-        """Penalty and set, as a linear model without data: of one row of zeros."""
-        return Problem.linear(
-            np.zeros((1, self.dim - (1 if self.has_intercept else 0))),
-            [0.0],
-            loss="squared",
-            alpha=self.alpha,
-            l1_ratio=self.l1_ratio,
-            fit_intercept=self.has_intercept,
-            constraint=self.constraint,
-            batch_size=1,
-        )
+    def term(self) -> ConvexTerm:
+        """Penalty and set, on all variables but an intercept."""
+        n_free = int(self.has_intercept)
+        penalty = elastic_net(self.alpha, self.l1_ratio)
+        constraint = checked_constraint(self.constraint, self.dim - n_free, penalty)
+        return ConvexTerm(penalty, constraint, self.dim - n_free, n_free)
 
     @classmethod
     def from_linear(cls, problem: Problem) -> FiniteSum:
@@ -157,24 +152,17 @@ class FiniteSum:
     @property
     def penalty(self) -> ElasticNet:
         """The penalty."""
-        return self.frame.penalty
+        return self.term.penalty
 
     @property
     def is_constrained(self) -> bool:
         """Whether the variables are confined to a set."""
-        return self.frame.is_constrained
+        return self.term.is_constrained
 
     @property
     def is_smooth(self) -> bool:
         """Whether F is differentiable and nothing confines it."""
-        return self.frame.is_smooth
-
-    @cached_property
-    def ridge(self) -> Vector:
-        """The strength of the quadratic penalty by variables, shape (d,)."""
-        strengths = np.full(self.dim, self.penalty.ridge())
-        strengths[self.frame.rows.n_columns :] = 0.0
-        return strengths
+        return self.term.is_smooth
 
     @cached_property
     def fingerprint(self) -> str:
@@ -187,14 +175,13 @@ class FiniteSum:
             self.dim,
             self.n_components,
             repr(self.penalty),
-            self.frame.constraint.to_dict(),
+            self.term.constraint.to_dict(),
             self.has_intercept,
         )
         constants = (None if self.smoothness is None else self.smoothness.tolist(), self.mean_smoothness)
         digest.update(repr((settings, constants, self.strong_convexity)).encode())
         point = 0.5 + 0.25 * np.cos(np.arange(1.0, self.dim + 1.0))
-        n = self.frame.rows.n_columns
-        point[:n] = self.frame.constraint.project(point[:n])
+        point = self.term.project(point)
         with np.errstate(all="ignore"):
             for j in range(self.n_components):
                 try:
@@ -270,7 +257,7 @@ class FiniteSum:
         total = np.zeros((self.dim, self.dim))
         for j in range(self.n_components):
             total += self.component_hessian(x, j)
-        return total / self.n_components + np.diag(self.ridge)
+        return total / self.n_components + np.diag(self.term.quadratic)
 
     # -- checks
 

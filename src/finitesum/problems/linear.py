@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.constraints import Constraint, Unconstrained
+from finitesum.constraints import Constraint
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part
 from finitesum.losses import Loss, as_loss
 from finitesum.problems.penalties import ElasticNet, elastic_net
 from finitesum.problems.rows import CSRRows, DenseRows, as_rows
+from finitesum.problems.term import ConvexTerm, checked_constraint
 
 
 class LinearSum(NamedTuple):
@@ -147,7 +148,7 @@ class Problem:
         targets, classes = _checked_targets(y, rows.n_rows, known_loss, weights)
         offsets = np.zeros(rows.n_rows) if offset is None else _vector(offset, rows.n_rows, "offset")
         penalty = elastic_net(alpha, l1_ratio)
-        known_set = _checked_constraint(constraint, rows.n_columns, penalty)
+        known_set = checked_constraint(constraint, rows.n_columns, penalty)
         problem = cls(rows, targets, offsets, weights, known_loss, penalty, known_set, classes)
         return problem if batch_size is None else problem.batched(batch_size)
 
@@ -174,12 +175,17 @@ class Problem:
     @property
     def is_constrained(self) -> bool:
         """Whether the coefficients are confined to a set."""
-        return not isinstance(self.constraint, Unconstrained)
+        return self.term.is_constrained
+
+    @cached_property
+    def term(self) -> ConvexTerm:
+        """Penalty and constraint, on the coefficients."""
+        return ConvexTerm(self.penalty, self.constraint, self.rows.n_columns, int(self.rows.intercept))
 
     @cached_property
     def is_smooth(self) -> bool:
         """Whether F is differentiable and nothing confines it."""
-        return self.penalty.lasso() == 0.0 and self.loss.is_smooth() and not self.is_constrained
+        return self.term.is_smooth and self.loss.is_smooth()
 
     def batched(self, batch_size: int) -> Problem:
         """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
@@ -211,10 +217,7 @@ class Problem:
             float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0,
             bool(self.offsets.any()),
             self.loss,
-            self.penalty,
-            self.constraint.compiled,
-            self.is_constrained,
-            self.rows.n_columns,
+            *self.term.compiled,
             self.batch_size or 1,
             self.n_components,
         )
@@ -285,21 +288,6 @@ def _array(values: Any, name: str) -> Any:
         return np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name} must be a vector: {error}.") from error
-
-
-def _checked_constraint(constraint: Constraint | None, n_columns: int, penalty: ElasticNet) -> Constraint:
-    if constraint is None:
-        return Unconstrained()
-    if not isinstance(constraint, Constraint):
-        raise TypeError(
-            f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}."
-        )
-    constraint.check_dim(n_columns)
-    if penalty.lasso() > 0.0 and not isinstance(constraint, Unconstrained):
-        raise ValueError(
-            "an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out."
-        )
-    return constraint
 
 
 def checked_weights(sample_weight: Any, n: int) -> Vector:

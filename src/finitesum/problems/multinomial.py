@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.constraints.boxes import Unconstrained
+from finitesum.constraints import Constraint, Unconstrained
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.problems.linear import checked_weights, digest_array
 from finitesum.problems.penalties import ElasticNet, elastic_net
 from finitesum.problems.rows import CSRRows, DenseRows, as_rows, to_matrix
+from finitesum.problems.term import ConvexTerm
 
 #: Numbers in a block of scores.
 BLOCK_SIZE = 1 << 17
@@ -149,14 +150,20 @@ class MultinomialProblem:
         return self.n_classes * self.rows.dim()
 
     @property
-    def constraint(self) -> Unconstrained:
+    def constraint(self) -> Constraint:
         """The whole space."""
-        return Unconstrained()
+        return self.term.constraint
 
     @property
     def is_constrained(self) -> bool:
         """False."""
-        return False
+        return self.term.is_constrained
+
+    @cached_property
+    def term(self) -> ConvexTerm:
+        """The penalty, on the coefficients of each class."""
+        rows = self.rows
+        return ConvexTerm(self.penalty, Unconstrained(), rows.n_columns, int(rows.intercept), self.n_classes)
 
     @property
     def is_smooth(self) -> bool:

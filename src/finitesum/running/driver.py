@@ -24,11 +24,10 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from finitesum.core.arrays import Vector
-from finitesum.evaluation.optimality import prox_step
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, identity_of, require_suited
-from finitesum.problems.finite_sum import AnyProblem, FiniteSum
-from finitesum.problems.linear import Problem
+from finitesum.problems.callables import SubgradientProblem
+from finitesum.problems.finite_sum import AnyProblem
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.observers import print_line, progress
 from finitesum.running.results import Result, StopReason
@@ -55,10 +54,7 @@ def _checked_start(problem: AnyProblem, x0: Any) -> Vector:
 
 
 def _in_set(problem: AnyProblem, x: Vector) -> Vector:
-    frame = problem.frame if isinstance(problem, FiniteSum) else problem
-    if isinstance(frame, Problem) and frame.is_constrained:
-        return prox_step(frame, x, np.zeros(x.size), 0.0)
-    return x
+    return x if isinstance(problem, SubgradientProblem) else problem.term.project(x)
 
 
 def _check_problem(problem: Any) -> None:

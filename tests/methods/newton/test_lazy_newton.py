@@ -12,7 +12,7 @@ from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.optimality import evaluate
-from finitesum.evaluation.row_sums import line_through, objective, one_sweep, penalty_at, slope_along
+from finitesum.evaluation.row_sums import line_through, objective, one_sweep, slope_along
 from finitesum.methods.auto import choose
 from finitesum.methods.cost_model import Prices, hessian_sample, is_sample_too_small, prices_of
 from finitesum.methods.newton.lazy_newton import LazyNewton
@@ -185,7 +185,7 @@ def test_sums_over_some_components():
     np.testing.assert_allclose(curvatures[rows], F.d2(F.predictions(x, rows), F.y[rows]), rtol=1e-6)
     assert not np.delete(curvatures, rows).any()
     everything = one_sweep(problem, np.arange(problem.n_components), x, curvatures)
-    assert everything.loss + penalty_at(problem, x) == pytest.approx(F.objective(x), rel=1e-13)
+    assert everything.loss + problem.term.value(x) == pytest.approx(F.objective(x), rel=1e-13)
     others = one_sweep(problem, np.delete(np.arange(problem.n_components), some), x, curvatures)
     assert loss + others.loss == pytest.approx(everything.loss, rel=1e-13)
     line = line_through(problem, some, x, way)

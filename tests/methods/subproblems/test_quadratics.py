@@ -43,7 +43,7 @@ def test_l1_minimisers_meet_the_optimality_conditions_to_rounding(seed, intercep
     rng = np.random.default_rng(seed)
     problem, F = make_pair(n=40, d=12, alpha=rng.choice([0.1, 1.0, 5.0]), l1_ratio=1.0, intercept=intercept)
     H, g, y = random_model(rng, problem.dim)
-    x = minimise_model(problem, H, g, y, 0.0)
+    x = minimise_model(problem.term, H, g, y, 0.0)
     slope = g + H @ (x - y)
     scale = np.abs(g).max() + np.abs(H).max() * np.abs(y).max()
     assert np.abs(x - F.prox(x - slope, 1.0)).max() <= 1e-13 * scale
@@ -54,21 +54,21 @@ def test_l1_minimisers_of_badly_conditioned_models():
     problem, F = make_pair(n=40, d=12, alpha=0.01, l1_ratio=1.0)
     A = rng.standard_normal((30, 12)) * np.logspace(0, -4, 12)
     H, g, y = A.T @ A, A.T @ rng.standard_normal(30), np.zeros(12)
-    x = minimise_model(problem, H, g, y, 0.0)
+    x = minimise_model(problem.term, H, g, y, 0.0)
     assert np.abs(x - F.prox(x - g - H @ (x - y), 1.0)).max() <= 1e-12
 
 
 def test_a_large_penalty_gives_exact_zeros():
     problem, _ = make_pair(alpha=100.0, l1_ratio=1.0)
     H, g, y = random_model(np.random.default_rng(4), problem.dim)
-    np.testing.assert_array_equal(minimise_model(problem, H, g, y, 0.0), np.zeros(problem.dim))
+    np.testing.assert_array_equal(minimise_model(problem.term, H, g, y, 0.0), np.zeros(problem.dim))
 
 
 @pytest.mark.parametrize("constraint", ["box"])
 def test_constrained_minimisers_are_fixed_points_of_the_projected_step(constraint):
     problem, F = make_pair(constraint=constraint)
     H, g, y = random_model(np.random.default_rng(5), problem.dim)
-    x = minimise_model(problem, H, g, y, 1e-12)
+    x = minimise_model(problem.term, H, g, y, 1e-12)
     np.testing.assert_allclose(x, oracle.projected(F, g, H, y), atol=1e-10)
 
 
@@ -76,7 +76,7 @@ def test_a_model_that_is_not_finite_has_no_minimiser():
     problem, _ = make_pair()
     H, g, y = random_model(np.random.default_rng(6), problem.dim)
     H[2, 2] = np.inf
-    assert np.isnan(minimise_model(problem, H, g, y, 0.0)).all()
+    assert np.isnan(minimise_model(problem.term, H, g, y, 0.0)).all()
 
 
 @pytest.mark.parametrize("form", ["dense", "csr32"])
@@ -121,7 +121,7 @@ def test_minimisers_over_sets_of_models_in_any_units_are_fixed_points(constraint
     H, g = A.T @ A / 20, A.T @ rng.standard_normal(20) / 20
     y = np.zeros(problem.dim)
     y[:6] = constraint.project(0.1 * rng.standard_normal(6))
-    x = minimise_model(problem, H, g, y, 1e-10)
+    x = minimise_model(problem.term, H, g, y, 1e-10)
     assert constraint.contains(x[:6], 1e-9)
     slope = g + H @ (x - y)
     back = x - slope

@@ -14,9 +14,9 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part
-from finitesum.evaluation.optimality import prox_in_place
 from finitesum.methods.curvature.taylor_model import Pending, Surrogate, curvature_product, surrogate_gradient
 from finitesum.problems.linear import LinearSum
+from finitesum.problems.term import prox_in_place
 
 #: Model steps a visit may take at most: beyond it a visit costs more than it can gain.
 MOST_MODEL_STEPS = 200

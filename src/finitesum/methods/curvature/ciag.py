@@ -35,7 +35,6 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
-from finitesum.evaluation.optimality import prox_in_place, surrogate_optimality
 from finitesum.methods.base import Auto, Card, check_choice, check_fraction, check_positive, with_general_form
 from finitesum.methods.curvature.automatic_steps import (
     Control,
@@ -69,6 +68,7 @@ from finitesum.methods.curvature.taylor_model import (
 from finitesum.methods.curvature.trust import guarded_visit
 from finitesum.methods.general.surrogates import CIAGForm
 from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.term import prox_in_place
 
 
 class CIAGState(NamedTuple):
@@ -353,7 +353,7 @@ class CIAG:
         if _n_visits(state) < problem.n_components:
             return math.nan
         error = free_certificate(problem, state.control) if self.step_size == "auto" else 0.0
-        return error + surrogate_optimality(problem, state.x, model_gradient(state.surrogate, state.x))
+        return error + problem.term.optimality(state.x, model_gradient(state.surrogate, state.x))
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 1 without acceleration, which large components slow down; with it, what balances data and product."""

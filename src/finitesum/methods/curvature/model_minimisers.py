@@ -13,7 +13,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.methods.curvature.taylor_model import (
     Pending,
     Surrogate,
@@ -285,11 +284,11 @@ def exact_pass(
             x[:] = np.nan
             return guard, n_visits
         gradient = model_gradient(surrogate, x)
-        size = surrogate_optimality(problem, x, gradient)
+        size = problem.term.optimality(x, gradient)
         tolerance = min(1.0, math.sqrt(size)) * size if surrogate.visited.all() else 1.0
         if to_rounding:
             tolerance = 0.0
-        step = minimise_model(problem, full_hessian(surrogate), gradient, x, tolerance) - x
+        step = minimise_model(problem.term, full_hessian(surrogate), gradient, x, tolerance) - x
         length = float(np.linalg.norm(step))
         x += (min(damping, guard.radius / length) if length > 0.0 else damping) * step
     return guard, order.size

@@ -38,7 +38,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.methods.base import Auto, Card, check_choice, check_positive, with_general_form
 from finitesum.methods.curvature.model_minimisers import exact_pass, inexact_pass, inverse_pass
 from finitesum.methods.curvature.taylor_model import (
@@ -161,7 +160,7 @@ class NIM:
         """Return the state after the visits of `order`."""
         x, surrogate, guard = state.x.copy(), copy_surrogate(state.surrogate), copy_guard(state.guard)
         damping = 1.0 if self.step_size == "auto" else float(self.step_size)
-        smooth = problem.penalty.lasso() == 0.0 and not problem.is_constrained
+        smooth = problem.term.is_smooth
         if self.solver == "inverse":
             guard, n_visits = inverse_pass(problem, order, x, surrogate, guard, damping)
         elif self.solver == "inexact" and smooth:
@@ -187,7 +186,7 @@ class NIM:
         if not state.surrogate.visited.all():
             return math.nan
         gradient = model_gradient(state.surrogate, state.x)
-        return error_estimate(problem, state.guard) + surrogate_optimality(problem, state.x, gradient)
+        return error_estimate(problem, state.guard) + problem.term.optimality(state.x, gradient)
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return the size at which reading the rows costs about what ten products with H cost, at most n / 100."""

@@ -27,12 +27,12 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.evaluation.optimality import prox_in_place
 from finitesum.evaluation.smoothness import component_smoothness, counted_smoothness, momentum_limit, strong_convexity
 from finitesum.methods.curvature.automatic_steps import Control, copy_control
 from finitesum.methods.curvature.taylor_model import Pending, Surrogate, finish_visits, full_hessian, new_pending, visit
 from finitesum.methods.curvature.trust import DISTRUSTED, TRUSTED
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.term import prox_in_place
 
 
 def constant_steps(problem: Problem, asked: float | str, *, plain: bool, restarts: bool) -> tuple[float, float, int]:

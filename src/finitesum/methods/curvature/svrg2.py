@@ -41,7 +41,6 @@ import numpy as np
 from finitesum.core import symmetric
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part, reassociated_part
-from finitesum.evaluation.optimality import prox_in_place
 from finitesum.methods.base import Auto, Card, check_choice, check_count, check_positive, with_general_form
 from finitesum.methods.curvature.snapshot_curvature import (
     Curvature,
@@ -53,6 +52,7 @@ from finitesum.methods.curvature.snapshot_curvature import (
 from finitesum.methods.general.snapshots import SVRG2Form
 from finitesum.methods.snapshot import Snapshot, end_of_epoch, first_step, take_snapshot
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.term import prox_in_place
 
 
 class SVRG2State(NamedTuple):

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.optimality import evaluate, prox_step
+from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.smoothness import counted_smoothness, momentum_limit, strong_convexity
 from finitesum.methods.base import Auto, Card, check_fraction, check_positive, with_general_form
 from finitesum.methods.general.steps import AFGForm, FGForm
@@ -99,7 +99,7 @@ class FG:
     def run_pass(self, problem: Problem, state: FGState, order: Indices) -> FGState:
         """Return the state after one step."""
         measures = evaluate(problem, state.x)
-        x = prox_step(problem, state.x, measures.gradient, state.step_size)
+        x = problem.term.prox_step(state.x, measures.gradient, state.step_size)
         return state._replace(
             x=x, last_optimality=measures.optimality, n_gradients=state.n_gradients + problem.n_components
         )
@@ -199,7 +199,7 @@ class AFG:
             momentum = min((state.t - 1.0) / t, momentum)
         y = state.x + momentum * (state.x - state.previous)
         measures = evaluate(problem, y)
-        x = prox_step(problem, y, measures.gradient, state.step_size)
+        x = problem.term.prox_step(y, measures.gradient, state.step_size)
         previous = state.x
         if self.momentum == "auto" and np.dot(y - x, x - state.x) > 0.0:
             t, previous = 1.0, x

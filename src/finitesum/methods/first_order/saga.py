@@ -17,7 +17,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.evaluation.smoothness import component_smoothness, strong_convexity
 from finitesum.methods.base import Auto, Card, check_positive, with_general_form
 from finitesum.methods.first_order.gradient_table import table_visits
@@ -113,7 +112,7 @@ class SAGA:
             return float("nan")
         gradient = state.mean_gradient.copy()
         gradient[: problem.rows.n_columns] += problem.penalty.ridge() * state.x[: problem.rows.n_columns]
-        return surrogate_optimality(problem, state.x, gradient)
+        return problem.term.optimality(state.x, gradient)
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 1."""

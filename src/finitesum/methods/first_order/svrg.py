@@ -34,7 +34,6 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import inlined_part, kernel, kernel_part
-from finitesum.evaluation.optimality import prox_in_place
 from finitesum.evaluation.smoothness import momentum_limit, strong_convexity
 from finitesum.methods.base import Auto, Card, check_count, check_fraction, check_positive, with_general_form
 from finitesum.methods.first_order.lagged_updates import (
@@ -49,6 +48,7 @@ from finitesum.methods.first_order.lagged_updates import (
 from finitesum.methods.general.snapshots import SVRGForm
 from finitesum.methods.snapshot import Snapshot, end_of_epoch, first_step, take_snapshot
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.term import prox_in_place
 
 
 class SVRGState(NamedTuple):

@@ -42,7 +42,7 @@ def empty_memory(problem: FiniteSum) -> Memory:
     """Return the memory before the first visit: b = 0 and H = diag(l2)."""
     n, dim = problem.n_components, problem.dim
     nobody = np.zeros(n, dtype=np.bool_)
-    return Memory(np.zeros((n, dim)), np.zeros((n, dim)), nobody, np.zeros(dim), np.diag(problem.ridge))
+    return Memory(np.zeros((n, dim)), np.zeros((n, dim)), nobody, np.zeros(dim), np.diag(problem.term.quadratic))
 
 
 def copy_memory(memory: Memory) -> Memory:

@@ -56,7 +56,7 @@ class NewtonForm:
         """Return the state after one step, the gradient at its end included."""
         n = problem.n_components
         hessian = _definite(problem.hessian(state.x))
-        way = minimise_model(problem.frame, hessian, state.gradient, state.x, 0.0) - state.x
+        way = minimise_model(problem.term, hessian, state.gradient, state.x, 0.0) - state.x
         t, n_trials = (1.0, 0) if isinstance(self.step_size, str) else (self.step_size, 0)
         if isinstance(self.step_size, str) and np.isfinite(way).all():
             t, n_trials = self._searched(problem, state, way)
@@ -76,7 +76,7 @@ class NewtonForm:
 
     def _searched(self, problem: FiniteSum, state: NewtonState, way: Vector) -> tuple[float, int]:
         """Return the share of the way that brings enough, 0 when none does, and the trials beyond the one taken."""
-        n_penalised = problem.frame.rows.n_columns
+        n_penalised = problem.term.n_columns
         start = state.x[:n_penalised]
         rise = float(np.abs(start + way[:n_penalised]).sum() - np.abs(start).sum())
         predicted = float(state.gradient @ way) + problem.penalty.lasso() * rise

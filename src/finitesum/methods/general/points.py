@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.evaluation.optimality import prox_step, surrogate_optimality
 from finitesum.problems.finite_sum import FiniteSum
 
 
@@ -16,18 +15,15 @@ def moved(problem: FiniteSum, y: Vector, gradient: Vector, step_size: float) -> 
     if problem.is_smooth or not np.isfinite(gradient).all():
         stepped: Vector = y - step_size * gradient
         return stepped
-    return prox_step(problem.frame, y, gradient, step_size)
+    return problem.term.prox_step(y, gradient, step_size)
 
 
 def optimality_of(problem: FiniteSum, x: Vector, mean_gradient: Vector) -> float:
     """Return the optimality at x if the components' mean gradient there is this."""
-    return surrogate_optimality(problem.frame, x, mean_gradient + problem.ridge * x)
+    return problem.term.optimality(x, mean_gradient + problem.term.quadratic * x)
 
 
 def objective_at(problem: FiniteSum, x: Vector) -> float:
     """Return F(x); infinity where it is not finite."""
-    value = problem.mean_value(x)
-    penalised = x[: problem.frame.rows.n_columns]
-    value += problem.penalty.lasso() * float(np.abs(penalised).sum())
-    value += 0.5 * problem.penalty.ridge() * float(penalised @ penalised)
+    value = problem.mean_value(x) + problem.term.value(x)
     return value if math.isfinite(value) else math.inf

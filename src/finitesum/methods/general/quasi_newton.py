@@ -56,7 +56,7 @@ class IQNForm:
                 'max_gigabytes, or use method="nim", which needs one matrix.'
             )
         problem.require_defined(x0)
-        gradients = problem.component_gradients(x0) + problem.ridge * x0
+        gradients = problem.component_gradients(x0) + problem.term.quadratic * x0
         matrices = self._first_matrices(problem, x0)
         n_hessians = n if self.needs_hessians else 0
         anchors = np.tile(x0, (n, 1))
@@ -71,7 +71,7 @@ class IQNForm:
         matrices = np.stack([problem.component_hessian(x0, j) for j in range(n)])
         size = float(np.einsum("ijj->", matrices)) / (n * dim)
         diagonal = np.arange(dim)
-        matrices[:, diagonal, diagonal] += (1e-6 * abs(size) or 1.0) + problem.ridge
+        matrices[:, diagonal, diagonal] += (1e-6 * abs(size) or 1.0) + problem.term.quadratic
         return matrices
 
     def run_pass(self, problem: FiniteSum, state: IQNState, order: Indices) -> IQNState:
@@ -86,7 +86,7 @@ class IQNForm:
             x = x + jump
             gradient += mean @ jump
             s = x - anchors[i]
-            new = problem.component_gradient(x, i) + problem.ridge * x
+            new = problem.component_gradient(x, i) + problem.term.quadratic * x
             n_visits += 1
             if not np.isfinite(new).all():
                 x = np.full_like(x, np.nan)

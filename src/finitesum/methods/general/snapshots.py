@@ -56,7 +56,7 @@ def take_snapshot(problem: FiniteSum, x: Vector) -> Snapshot:
 
 def _next(problem: FiniteSum, last: Snapshot, x: Vector, step_size: float, adapt: bool) -> tuple[Snapshot, float]:
     new = take_snapshot(problem, x)
-    return adapted(problem.frame, problem.n_components, last, new, step_size) if adapt else (new, step_size)
+    return adapted(problem, problem.n_components, last, new, step_size) if adapt else (new, step_size)
 
 
 def _first_step(problem: FiniteSum, x: Vector, step_size: float | str) -> tuple[float, Constants]:
@@ -108,7 +108,7 @@ class SVRGForm:
         momentum, n_visits = self._momentum(problem, step_size), 0
         for j in order:
             change = problem.component_gradient(y, j) - snapshot.table[j]
-            last, x = x, moved(problem, y, change + snapshot.gradient + problem.ridge * y, step_size)
+            last, x = x, moved(problem, y, change + snapshot.gradient + problem.term.quadratic * y, step_size)
             y = x + momentum * (x - last) if momentum else x
             n_visits += 1
             if not np.isfinite(x).all():
@@ -166,7 +166,7 @@ class SVRG2Form:
         if self.kind == "full":
             whole = problem.hessian(w)
             largest = float(np.linalg.eigvalsh(whole)[-1]) if np.isfinite(whole).all() else math.nan
-            return whole - np.diag(problem.ridge), largest
+            return whole - np.diag(problem.term.quadratic), largest
         total = np.zeros(problem.dim)
         for j in range(problem.n_components):
             total += self._diagonal(problem, w, j, way)
@@ -193,7 +193,7 @@ class SVRG2Form:
         n_visits = 0
         for j in order:
             v = x - last.point
-            direction = problem.component_gradient(x, j) - last.table[j] + last.gradient + problem.ridge * x
+            direction = problem.component_gradient(x, j) - last.table[j] + last.gradient + problem.term.quadratic * x
             if self.kind == "full":
                 direction += mean @ v - problem.component_product(last.point, j, v)
             else:

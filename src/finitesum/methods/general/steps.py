@@ -225,7 +225,7 @@ class IGForm:
         x, n_visits = state.x, 0
         step_size = state.step_size / (state.n_passes + 1) if self.decays else state.step_size
         for j in order:
-            gradient = problem.component_gradient(x, j) + problem.ridge * x
+            gradient = problem.component_gradient(x, j) + problem.term.quadratic * x
             x = moved(problem, x, gradient, step_size)
             n_visits += 1
             if not np.isfinite(x).all():

@@ -19,7 +19,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods.curvature.automatic_steps import comparison_window
 from finitesum.methods.general.constants import constants_at, full_smoothness, strong_convexity
@@ -157,7 +156,7 @@ class CIAGForm:
         if not state.memory.visited.all():
             return math.nan
         error = free_certificate(problem, state.control) if self.step_size == "auto" else 0.0
-        return error + surrogate_optimality(problem.frame, state.x, model_gradient(state.memory, state.x))
+        return error + problem.term.optimality(state.x, model_gradient(state.memory, state.x))
 
 
 class NIMState(NamedTuple):
@@ -235,9 +234,9 @@ class NIMForm:
             size = float(np.abs(gradient).max())
             tolerance = min(1.0, math.sqrt(size)) * size if complete else 1.0
             return x + conjugate_gradients(memory.hessian, -gradient, tolerance)
-        size = surrogate_optimality(problem.frame, x, gradient)
+        size = problem.term.optimality(x, gradient)
         tolerance = min(1.0, math.sqrt(size)) * size if complete else 1.0
-        return minimise_model(problem.frame, memory.hessian, gradient, x, 0.0 if self.is_exact else tolerance)
+        return minimise_model(problem.term, memory.hessian, gradient, x, 0.0 if self.is_exact else tolerance)
 
     def estimate(self, problem: FiniteSum, state: NIMState) -> float:
         """Return what model and free error signal say of the optimality, NaN before a tenth of a pass was compared."""
@@ -245,7 +244,7 @@ class NIMForm:
             return math.nan
         n = problem.n_components
         error = float(n / comparison_window(n) * np.linalg.norm(state.failure))
-        return error + surrogate_optimality(problem.frame, state.x, model_gradient(state.memory, state.x))
+        return error + problem.term.optimality(state.x, model_gradient(state.memory, state.x))
 
 
 def conjugate_gradients(matrix: Matrix, right: Vector, tolerance: float) -> Vector:

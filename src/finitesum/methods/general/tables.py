@@ -102,7 +102,7 @@ class TableForm:
                 anchors[j] = x
             table[j], visited[j] = gradient, True
             change /= problem.n_components
-            x = moved(problem, x, mean_gradient + innovation * change + problem.ridge * x, step_size)
+            x = moved(problem, x, mean_gradient + innovation * change + problem.term.quadratic * x, step_size)
             mean_gradient += change
             n_visits += 1
             if not np.isfinite(x).all():

@@ -181,7 +181,7 @@ def _small_hessian(problem: Problem, coordinates: Matrix, curvatures: Vector) ->
 
 def suits_interior_points(problem: Problem) -> bool:
     """Return whether a problem is one for `InteriorPoint`."""
-    plain = problem.penalty.lasso() == 0.0 and not problem.is_constrained
+    plain = problem.term.is_smooth
     return isinstance(problem.loss, Hinge) and problem.penalty.ridge() > 0.0 and plain
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.threads import limited_blas
-from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.methods.cost_model import hessian_sample, is_sample_too_small, prices_of
 from finitesum.methods.newton.lazy_newton_steps import LazyNewtonState, refactored, stepped, way_of
 from finitesum.methods.newton.sampled_newton import LEAST_TOL
@@ -115,7 +114,7 @@ def state_at(
         squares=seen.squares,
         loss=seen.loss,
         n_sampled=problem.n_components,
-        optimality=surrogate_optimality(problem, x, seen.gradient),
+        optimality=problem.term.optimality(x, seen.gradient),
     )
 
 
@@ -203,7 +202,7 @@ def _grown(
         squares=seen.squares,
         loss=seen.loss,
         n_sampled=n_next,
-        optimality=surrogate_optimality(problem, state.x, seen.gradient),
+        optimality=problem.term.optimality(state.x, seen.gradient),
         n_gradients=state.n_gradients + n_next - state.n_sampled,
     )
     if not joins and state.factor.size > 0:  # the penalty's share is another

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.evaluation.row_sums import ShortVector
 from finitesum.methods.newton.stale_hessian import LazyCurvature, apply_inverse, factor_of
 from finitesum.methods.newton.subsampling import Look, Sample, falls, look, rise_bound, search, share_left, wants_search
@@ -60,7 +59,7 @@ def way_of(problem: Problem, state: LazyNewtonState, sample: Sample) -> Vector:
         hessian[diagonal, diagonal] *= 1.0 + state.shift
         penalised = diagonal[: problem.rows.n_columns]
         hessian[penalised, penalised] += sample.ridge
-        return minimise_model(problem, hessian, state.gradient, state.x, 1e-3 * state.optimality) - state.x
+        return minimise_model(problem.term, hessian, state.gradient, state.x, 1e-3 * state.optimality) - state.x
     way = -solve(state.secants, lambda right: apply_inverse(state.factor, right), state.gradient)
     if not way @ state.gradient < 0.0:  # rounding errors
         way = -apply_inverse(state.factor, state.gradient)
@@ -128,7 +127,7 @@ def _moved(
         doubt=doubt,
         squares=end.seen.squares,
         loss=end.seen.loss,
-        optimality=surrogate_optimality(problem, end.x, end.seen.gradient),
+        optimality=problem.term.optimality(end.x, end.seen.gradient),
     )
     if end.t < 0.01:
         return refactored(problem, state, sample, max(1e-12, 10.0 * state.shift))

@@ -154,7 +154,7 @@ class Newton:
         """Return the state after one step, the gradient at its end included."""
         m, here = problem.n_components, state.snapshot
         gradient = smooth_gradient(problem, here)
-        way = minimise_model(problem, hessian_of(problem, here.curvatures), gradient, here.point, 0.0) - here.point
+        way = minimise_model(problem.term, hessian_of(problem, here.curvatures), gradient, here.point, 0.0) - here.point
         t = 1.0 if self.step_size == "auto" else float(self.step_size)
         there = take_snapshot(problem, here.point + t * way)
         n_gradients = state.n_gradients + m

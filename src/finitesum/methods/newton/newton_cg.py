@@ -48,8 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.optimality import surrogate_optimality
-from finitesum.evaluation.row_sums import ShortVector, hessian_diagonal, hessian_product, objective, penalty_at
+from finitesum.evaluation.row_sums import ShortVector, hessian_diagonal, hessian_product, objective
 from finitesum.methods.base import Auto, Card
 from finitesum.methods.newton.sampled_newton import LEAST_TOL, SampledNewton
 from finitesum.methods.newton.sdca import Epoch, dual_epochs
@@ -196,13 +195,13 @@ class NewtonCG(SampledNewton):
                 continue
             seen = look(problem, sample, x, state.curvatures, n_threads=self.n_threads)
             state = state._replace(n_gradients=state.n_gradients + problem.n_components)
-            optimality = surrogate_optimality(problem, x, seen.gradient)
+            optimality = problem.term.optimality(x, seen.gradient)
             if optimality <= target or is_slow:
                 break
             after_change = 1.2 * optimality / change
         if is_slow and optimality > target:
             state = state._replace(n_gradients=state.n_gradients + problem.n_components)
-            if not seen.loss + penalty_at(problem, x) < objective(problem, state.x, self.n_threads):
+            if not seen.loss + problem.term.value(x) < objective(problem, state.x, self.n_threads):
                 return state  # at the start, still
         return state._replace(
             x=x,
@@ -229,7 +228,7 @@ class NewtonCG(SampledNewton):
         before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
         known = Look(state.gradient, state.curvatures, 0.0, state.loss)
         seen = look_at_more(problem, before, sample, state.x, known, doubt=state.doubt, n_threads=self.n_threads)
-        optimality = surrogate_optimality(problem, state.x, seen.gradient)
+        optimality = problem.term.optimality(state.x, seen.gradient)
         state = state._replace(
             gradient=seen.gradient,
             curvatures=seen.curvatures,
@@ -385,7 +384,7 @@ def _moved(
     problem: Problem, state: NewtonCGState, x: Vector, seen: Look, n_read: int, *, is_short: bool
 ) -> NewtonCGState:
     """Return the state at the end of a step, and what was read there."""
-    optimality = surrogate_optimality(problem, x, seen.gradient)
+    optimality = problem.term.optimality(x, seen.gradient)
     n_gradients = state.n_gradients + n_read
     if not math.isfinite(optimality):
         return state._replace(doubt=2, n_gradients=n_gradients)

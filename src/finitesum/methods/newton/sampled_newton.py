@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Protocol
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.row_sums import penalty_at
 from finitesum.methods.base import check_count
 from finitesum.problems.linear import Problem
 
@@ -64,7 +63,7 @@ class SampledNewton(ABC):
         """Return what the last pass found at x: it was an exact one. None before it."""
         if state.n_sampled < problem.n_components:
             return None
-        return Measures(state.loss + penalty_at(problem, state.x), state.optimality, state.gradient.copy())
+        return Measures(state.loss + problem.term.value(state.x), state.optimality, state.gradient.copy())
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return n / 1024: components are what samples are drawn of."""

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.optimality import surrogate_optimality
 from finitesum.evaluation.row_sums import ShortVector, line_through, objective, one_sweep, slope_along
 from finitesum.problems.linear import Problem
 
@@ -149,7 +148,7 @@ def wants_search(slope: float, first: float, left: float) -> bool:
 
 def share_left(problem: Problem, end: Vector, gradient: Vector, optimality: float) -> float:
     """Return the optimality that a gradient at the end of a step means, as a share of the one before; 0 if that was 0."""
-    return surrogate_optimality(problem, end, gradient) / optimality if optimality != 0.0 else 0.0
+    return problem.term.optimality(end, gradient) / optimality if optimality != 0.0 else 0.0
 
 
 def rise_bound(problem: Problem, x: Vector, end: Vector, gradient: Vector) -> float:

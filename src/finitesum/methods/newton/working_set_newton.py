@@ -31,7 +31,6 @@ import numpy as np
 
 from finitesum.constraints import Unconstrained
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.optimality import prox_step, surrogate_optimality
 from finitesum.evaluation.row_sums import ShortVector
 from finitesum.methods.base import Auto, Card
 from finitesum.methods.newton.lazy_newton_passes import Settings, first_state, one_pass, state_at
@@ -133,7 +132,7 @@ class WorkingSetNewton(SampledNewton):
             squares=seen.squares,
             loss=seen.loss,
             n_sampled=problem.n_components,
-            optimality=surrogate_optimality(problem, state.x, seen.gradient),
+            optimality=problem.term.optimality(state.x, seen.gradient),
             n_gradients=state.n_gradients + problem.n_components,
         )
 
@@ -175,7 +174,7 @@ def working_set(problem: Problem, x: Vector, gradient: Vector, most_new: int) ->
     steepest = float(np.abs(gradient[:n_columns]).max(initial=0.0))
     size = 1e-3 * (float(np.abs(x[:n_columns]).max(initial=0.0)) or 1.0)
     step_size = size / steepest if steepest > 0.0 else 1.0
-    moved = np.abs(prox_step(problem, x, gradient, step_size)[:n_columns])
+    moved = np.abs(problem.term.prox_step(x, gradient, step_size)[:n_columns])
     old = np.flatnonzero(x[:n_columns])
     moved[old] = 0.0
     new = np.flatnonzero(moved)

@@ -23,7 +23,6 @@ from finitesum.constraints import HalfSpace, L1Ball, L2Ball, Simplex
 from finitesum.constraints.boxes import Intervals
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.evaluation.optimality import prox_step
 from finitesum.methods.subproblems.active_set import (
     brought_back,
     change,
@@ -36,7 +35,7 @@ from finitesum.methods.subproblems.active_set import (
     solve_spd,
     step_on,
 )
-from finitesum.problems.linear import Problem
+from finitesum.problems.term import ConvexTerm
 
 #: Sweeps of coordinate descent, and projected gradient steps, between two factors on a face: of about the same cost.
 SWEEPS, GRADIENT_STEPS = 20, 40
@@ -76,51 +75,51 @@ def _sweep(
                 _move(hessian, x, gradient, j, min(max(target, lower[j]), upper[j]))
 
 
-def _mapping_size(problem: Problem, x: Vector, gradient: Vector) -> float:
+def _mapping_size(term: ConvexTerm, x: Vector, gradient: Vector) -> float:
     """Return ||x - prox(x - gradient)||_inf."""
-    return float(np.abs(x - prox_step(problem, x, gradient, 1.0)).max())
+    return float(np.abs(x - term.prox_step(x, gradient, 1.0)).max())
 
 
-def _thresholds(problem: Problem, x: Vector, slope: Vector) -> Vector:
+def _thresholds(term: ConvexTerm, x: Vector, slope: Vector) -> Vector:
     """Return the weight of each |x_j|: that of the l1 penalty, or the multiplier of a set as x and slope have it."""
-    n_columns = problem.rows.n_columns
+    n_columns = term.n_columns
     thresholds = np.zeros(x.size)
-    thresholds[:n_columns] = problem.penalty.lasso()
-    if isinstance(problem.constraint, L1Ball) and is_tight(problem.constraint, x[:n_columns]):
-        multiplier = max(-float(slope[:n_columns] @ x[:n_columns]) / problem.constraint.radius, 0.0)
+    thresholds[:n_columns] = term.penalty.lasso()
+    if isinstance(term.constraint, L1Ball) and is_tight(term.constraint, x[:n_columns]):
+        multiplier = max(-float(slope[:n_columns] @ x[:n_columns]) / term.constraint.radius, 0.0)
         thresholds[:n_columns] = multiplier
-        if problem.constraint.weights is not None:
-            thresholds[:n_columns] *= problem.constraint.weights
-    elif isinstance(problem.constraint, Simplex):
-        thresholds[:n_columns] = -float(slope[:n_columns] @ x[:n_columns]) / problem.constraint.total
+        if term.constraint.weights is not None:
+            thresholds[:n_columns] *= term.constraint.weights
+    elif isinstance(term.constraint, Simplex):
+        thresholds[:n_columns] = -float(slope[:n_columns] @ x[:n_columns]) / term.constraint.total
     return thresholds
 
 
 def _minimise_on_faces(
-    problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
+    term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
 ) -> tuple[Vector, bool]:
     """Return what coordinate descent and steps on faces come to, and whether that is the minimiser."""
     x, slope = y, gradient
     lower, upper = np.full(x.size, -np.inf), np.full(x.size, np.inf)
-    if isinstance(problem.constraint, Intervals):
-        n_columns = problem.rows.n_columns
-        lower[:n_columns], upper[:n_columns] = problem.constraint.bounds()
+    if isinstance(term.constraint, Intervals):
+        n_columns = term.n_columns
+        lower[:n_columns], upper[:n_columns] = term.constraint.bounds()
     is_stuck = False
     for _ in range(MOST_ROUNDS):
-        thresholds = _thresholds(problem, x, slope)
-        if is_stuck or leaves_face(problem, x, slope, thresholds):
+        thresholds = _thresholds(term, x, slope)
+        if is_stuck or leaves_face(term, x, slope, thresholds):
             x, slope = x.copy(), slope.copy()
             _sweep(hessian, x, slope, thresholds, lower, upper, SWEEPS)
-        end = on_face(problem, hessian, x, slope)
+        end = on_face(term, hessian, x, slope)
         is_stuck = end is x  # at once against a sign that changes: sweeps bring that coefficient to 0
         x, slope = end, gradient + hessian @ (end - y)
-        if not _mapping_size(problem, x, slope) > tolerance:
+        if not _mapping_size(term, x, slope) > tolerance:
             return x, True
     return x, False
 
 
 def _minimise_on_ball(
-    problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
+    term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
 ) -> tuple[Vector, bool]:
     """Return what coordinate descent with the multiplier of an l1 ball or a simplex comes to with steps on faces.
 
@@ -130,26 +129,26 @@ def _minimise_on_ball(
     x, slope = y, gradient
     bounds, free = np.full(x.size, np.inf), np.zeros(x.size)
     lower = -bounds
-    lower[: problem.rows.n_columns] = 0.0  # on a simplex
+    lower[: term.n_columns] = 0.0  # on a simplex
     for _ in range(MOST_ROUNDS):
-        if not _mapping_size(problem, x, slope) > tolerance:
+        if not _mapping_size(term, x, slope) > tolerance:
             return x, True
-        thresholds = _thresholds(problem, x, slope)
+        thresholds = _thresholds(term, x, slope)
         end, ahead = x.copy(), slope.copy()
-        if leaves_face(problem, x, slope, thresholds):
-            if isinstance(problem.constraint, Simplex):
+        if leaves_face(term, x, slope, thresholds):
+            if isinstance(term.constraint, Simplex):
                 ahead += thresholds
                 _sweep(hessian, end, ahead, free, lower, bounds, SWEEPS)
                 ahead -= thresholds
             else:
                 _sweep(hessian, end, ahead, thresholds, -bounds, bounds, SWEEPS)
-        is_outside = not problem.constraint.contains(end[: problem.rows.n_columns])
-        face = face_of(problem, end, ahead, tight=bool(thresholds.any()) or is_outside)
+        is_outside = not term.constraint.contains(end[: term.n_columns])
+        face = face_of(term, end, ahead, tight=bool(thresholds.any()) or is_outside)
         swept = end.copy()
-        end[face.free] += step_on(problem, hessian, end, ahead, face)
-        end = brought_back(problem, swept, end)
-        if not change(problem, hessian, x, end, slope) < 0.0:
-            end = on_face(problem, hessian, x, slope)
+        end[face.free] += step_on(term, hessian, end, ahead, face)
+        end = brought_back(term, swept, end)
+        if not change(term, hessian, x, end, slope) < 0.0:
+            end = on_face(term, hessian, x, slope)
             if end is x:
                 break
         x = end
@@ -165,17 +164,17 @@ def _largest_eigenvalue(hessian: Matrix) -> float:
     return 1.05 * float(eigsh(hessian, 1, v0=start, tol=1e-2, return_eigenvectors=False)[0])
 
 
-def _minimise_constrained(problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
+def _minimise_constrained(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
     largest = _largest_eigenvalue(hessian)
     step_size = 1.0 / largest if largest > 0.0 else 1.0
     x = point = y
     t = 1.0
     for k in range(MOST_STEPS):
-        moved = prox_step(problem, point, gradient + hessian @ (point - y), step_size)
+        moved = term.prox_step(point, gradient + hessian @ (point - y), step_size)
         if not np.abs(point - moved).max() > tolerance * min(step_size, 1.0):
-            return on_face(problem, hessian, moved, gradient + hessian @ (moved - y))
+            return on_face(term, hessian, moved, gradient + hessian @ (moved - y))
         if k % GRADIENT_STEPS == GRADIENT_STEPS - 1:
-            ended = on_face(problem, hessian, moved, gradient + hessian @ (moved - y))
+            ended = on_face(term, hessian, moved, gradient + hessian @ (moved - y))
             if ended is not moved:
                 x, point, t = ended, ended, 1.0
                 continue
@@ -186,12 +185,12 @@ def _minimise_constrained(problem: Problem, hessian: Matrix, gradient: Vector, y
     return x
 
 
-def minimise_model(problem: Problem, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
+def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
     """Return the minimiser of g'(x - y) + 1/2 (x - y)'H (x - y) + r(x).
 
     Parameters
     ----------
-    problem : Problem
+    term : ConvexTerm
         Gives r: the l1 penalty or the constraint.
     hessian : ndarray of float64, shape (d, d)
         H >= 0, symmetric; its lower triangle is enough where there is no r.
@@ -207,18 +206,18 @@ def minimise_model(problem: Problem, hessian: Matrix, gradient: Vector, y: Vecto
     """
     if not (np.isfinite(np.diagonal(hessian)).all() and np.isfinite(gradient).all()):
         return np.full_like(y, np.nan)
-    if problem.penalty.lasso() == 0.0 and not problem.is_constrained:
+    if term.is_smooth:
         return y - solve_spd(hessian, gradient)
     rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
     tolerance = max(tolerance, rounding)
     x, is_done = y, False
-    if isinstance(problem.constraint, HalfSpace):
-        return in_half_space(problem, problem.constraint, hessian, gradient, y)
-    if isinstance(problem.constraint, L2Ball):
-        return in_l2_ball(problem, problem.constraint, hessian, gradient, y)
-    if isinstance(problem.constraint, Intervals | L1Ball | Simplex):
-        on_faces = _minimise_on_faces if isinstance(problem.constraint, Intervals) else _minimise_on_ball
-        x, is_done = on_faces(problem, hessian, gradient, y, tolerance)
-    if is_done or not problem.is_constrained:
+    if isinstance(term.constraint, HalfSpace):
+        return in_half_space(term, term.constraint, hessian, gradient, y)
+    if isinstance(term.constraint, L2Ball):
+        return in_l2_ball(term, term.constraint, hessian, gradient, y)
+    if isinstance(term.constraint, Intervals | L1Ball | Simplex):
+        on_faces = _minimise_on_faces if isinstance(term.constraint, Intervals) else _minimise_on_ball
+        x, is_done = on_faces(term, hessian, gradient, y, tolerance)
+    if is_done or not term.is_constrained:
         return x
-    return _minimise_constrained(problem, hessian, gradient + hessian @ (x - y), x, tolerance)
+    return _minimise_constrained(term, hessian, gradient + hessian @ (x - y), x, tolerance)
