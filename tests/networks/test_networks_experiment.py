@@ -1,3 +1,4 @@
+import csv
 import json
 from dataclasses import replace
 
@@ -7,105 +8,99 @@ pytest.importorskip("torch.optim")
 
 from click.testing import CliRunner
 
-from finitesum.datasets import DataError
-from finitesum.papers.networks import experiment, grid
+from finitesum.papers.experiment import Context
+from finitesum.papers.networks import experiment
 from finitesum.papers.networks.__main__ import main
-from finitesum.papers.networks.figures import bands, figure_of
-from finitesum.papers.networks.grid import GridError, read_rows, run_grid
+from finitesum.papers.networks.experiment import run
+from finitesum.papers.networks.results import Row
 from finitesum.papers.networks.settings import SIZES, Grid, Training
-from finitesum.papers.networks.training import train
-from finitesum.papers.networks.verdict import Results
 
 DIGITS = Training("digits", epochs=2, batch_size=32, n_train=200, n_test=100, bn_momentum=0.1)
 SMALL = Grid(DIGITS, methods=("adahb", "adam", "adam/sqrt"), alphas=(0.01, 0.001), seeds=(0, 1))
 MADE = Grid(Training("made", epochs=2, batch_size=16), methods=("adahb", "sgd"), alphas=(0.1, 0.01), seeds=(0,))
 
 
-def without_times(rows):
-    return [row._replace(seconds=0.0) for row in rows]
+@pytest.fixture
+def made(images, monkeypatch):
+    """The small images under the name "made"; experiments find them."""
+    monkeypatch.setattr(experiment, "load_images", lambda name, data_dir: images)
+    return images
 
 
-def test_the_whole_experiment(tmp_path):
-    outcome = experiment.run([SMALL], tmp_path, verbose=0, command="the command", size="small")
-    page = (tmp_path / "networks.md").read_text()
-    assert "the command" in page
-    assert "size small" in page
-    assert "| AdaHB |" in page
-    assert "- *The control: test accuracy*: " in page
-    assert "0.01*" in page  # an end of the grid
-    assert "lower training loss than Adam / √epoch" in page
-    assert (tmp_path / "digits-cnn.png").read_bytes().startswith(b"\x89PNG")
-    assert len(read_rows(tmp_path / "digits-cnn.csv")) == SMALL.n_runs * 2
-    assert {s["outcome"] for s in json.loads((tmp_path / "statements.json").read_text())} <= {
-        "holds",
-        "does not hold",
-        "undecided",
-    }
-    assert all(file.is_file() for file in outcome.files)
-    assert not any((tmp_path / "checkpoints").iterdir())
+@pytest.fixture
+def context(tmp_path):
+    return Context("quick", tmp_path)
 
 
-def test_an_interrupted_grid_goes_on(images, tmp_path, monkeypatch):
-    whole = run_grid(MADE, images, tmp_path / "whole", verbose=0)
+def rows_of(outcome, name="made-cnn"):
+    (table,) = (table for table in outcome.tables if table.name == name)
+    return [Row._make(row)._replace(seconds=0.0) for row in table.rows]
+
+
+def test_figures_tables_and_claims(context):
+    outcome = run(context, [SMALL])
+    assert [drawing.name for drawing in outcome.drawings] == ["digits-cnn", "digits-cnn-control"]
+    above, below = (drawing.figure.axes[0] for drawing in outcome.drawings)
+    assert [line.get_label() for line in above.get_lines()] == ["AdaHB", "Adam"]
+    assert [line.get_label() for line in below.get_lines()] == ["AdaHB", "Adam / √epoch"]
+    table, rows = outcome.tables
+    assert [line[:2] for line in table.rows] == [["digits-cnn", m] for m in ("AdaHB", "Adam", "Adam / √epoch")]
+    assert "*" in table.rows[0][2]  # an end of the grid
+    assert len(rows.rows) == SMALL.n_runs * 2
+    assert not rows.on_page
+    assert len(outcome.verdicts) == 3 + 2
+    assert list(outcome.values) == ["final training loss, AdaHB, digits-cnn"]
+    assert "200 training images, 100 test images" in outcome.notes[0]
+    assert not any((context.folder / "checkpoints").iterdir())
+
+
+def test_an_interrupted_grid_continues_in_the_middle_of_a_run(made, tmp_path, monkeypatch):
+    whole = run(Context("quick", tmp_path / "whole"), [MADE])
+    monkeypatch.setattr(experiment, "CHECKPOINT_SECONDS", 0.0)
+    cut = Context("quick", tmp_path / "cut")
     calls = []
 
-    def interrupted(run, used, **options):
-        calls.append(run)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return train(run, used, **options)
+    def interrupted(started, *args, train=experiment.train, **options):
+        calls.append(started)
+        for row in train(started, *args, **options):
+            yield row
+            if len(calls) == 3:
+                raise KeyboardInterrupt
 
-    monkeypatch.setattr(grid, "train", interrupted)
+    monkeypatch.setattr(experiment, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_grid(MADE, images, tmp_path / "cut", verbose=0)
-    assert len(read_rows(tmp_path / "cut" / "made-cnn.csv")) == 2 * 2
-    rows = run_grid(MADE, images, tmp_path / "cut", verbose=0)
+        run(cut, [MADE])
+    assert len(list((cut.folder / "units").iterdir())) == 2
+    assert len(list((cut.folder / "checkpoints").iterdir())) == 1
+    resumed = run(cut, [MADE])
     assert len(calls) == 3 + 2
-    assert without_times(rows) == without_times(whole)
+    assert rows_of(resumed) == rows_of(whole)
+    monkeypatch.setattr(experiment, "train", None)
+    assert rows_of(run(cut, [replace(MADE, methods=("sgd",))])) == rows_of(whole)[4:]
 
 
-def test_a_finished_grid_is_not_run_again(images, tmp_path, monkeypatch):
-    rows = run_grid(MADE, images, tmp_path, verbose=0)
-    monkeypatch.setattr(grid, "train", None)
-    assert run_grid(MADE, images, tmp_path, verbose=0) == rows
-    smaller = replace(MADE, methods=("sgd",))
-    assert {row.method for row in run_grid(smaller, images, tmp_path, verbose=0)} == {"sgd"}
-    assert len(read_rows(tmp_path / "made-cnn.csv")) == len(rows)
+def test_another_training_is_another_unit(made, context):
+    one = replace(MADE, methods=("sgd",), alphas=(0.1,))
+    longer = replace(one, training=replace(MADE.training, epochs=3))
+    assert [len(rows_of(run(context, [grid]))) for grid in (one, longer, one)] == [2, 3, 2]
 
 
-def test_rows_of_another_training_are_refused(images, tmp_path):
-    run_grid(replace(MADE, methods=("sgd",), alphas=(0.1,)), images, tmp_path, verbose=0)
-    with pytest.raises(GridError, match="another training"):
-        run_grid(replace(MADE, training=replace(MADE.training, epochs=3)), images, tmp_path, verbose=0)
-
-
-def test_progress_is_told_on_stderr(images, tmp_path, capsys):
-    run_grid(replace(MADE, methods=("sgd",), alphas=(0.1,)), images, tmp_path, verbose=2)
+def test_progress_names_run_and_epoch(made, tmp_path, capsys):
+    run(Context("quick", tmp_path, None, 2, "adahb/networks"), [replace(MADE, methods=("sgd",), alphas=(0.1,))])
     out, err = capsys.readouterr()
     assert not out
-    assert "made-cnn: 2 of 2 epochs; sgd, alpha 0.1, seed 0: loss" in err
-
-
-def test_figures_draw_means_over_the_repeats(images, tmp_path):
-    two = replace(MADE, seeds=(0, 1), alphas=(0.1,))
-    rows = run_grid(two, images, tmp_path, verbose=0)
-    band = bands(rows, "adahb", "train_loss")
-    assert list(band.epochs) == [1, 2]
-    assert (band.low < band.mean).all()
-    assert (band.mean < band.high).all()
-    assert bands(rows, "adam", "train_loss") is None
-    figure = figure_of(Results(two, rows, 40), "title")
-    assert len(figure.axes) == 2  # no control was run
-    assert [line.get_label() for line in figure.axes[0].get_lines()] == ["AdaHB", "SGD"]
+    assert "adahb/networks: 0 of 1 runs; made-cnn-sgd-0.1-0: epoch 2 of 2, loss" in err
 
 
 def test_absent_images_are_left_out_with_advice(own_folders, tmp_path):
     tiny = replace(SMALL, methods=("adahb",), alphas=(0.01,), seeds=(0,))
-    outcome = experiment.run([Grid(Training("cifar10")), tiny], tmp_path, data_dir=own_folders, verbose=0)
+    absent = Grid(Training("cifar10"))
+    outcome = run(Context("quick", tmp_path, own_folders), [absent, tiny])
     assert "www.cs.toronto.edu" in outcome.absent["cifar10-cnn"]
-    assert "Left out: **cifar10-cnn**" in (tmp_path / "networks.md").read_text()
-    with pytest.raises(DataError, match="toronto"):
-        experiment.run([Grid(Training("cifar10"))], tmp_path, data_dir=own_folders, verbose=0)
+    assert len(outcome.drawings) == 1
+    alone = run(Context("quick", tmp_path, own_folders), [absent])
+    assert list(alone.absent) == ["cifar10-cnn"]
+    assert not alone.drawings
 
 
 def test_command(tmp_path, monkeypatch):
@@ -113,11 +108,14 @@ def test_command(tmp_path, monkeypatch):
     arguments = ["--size", "quick", "--out", str(tmp_path), "--method", "adahb", "--method", "adam", "-q"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    assert "AdaHB reaches a lower training loss than Adam (paper)" in result.output
-    assert (
-        "`python -m finitesum.papers.networks --size quick --method adahb --method adam`"
-        in (tmp_path / "networks.md").read_text()
-    )
+    assert "AdaHB reaches a lower training loss than Adam (alpha by training loss)" in result.output
+    page = (tmp_path / "reproduce.html").read_text()
+    assert "python -m finitesum.papers.networks --size quick --method adahb --method adam" in page
+    folder = tmp_path / "adahb-networks"
+    assert (folder / "digits-cnn.png").read_bytes().startswith(b"\x89PNG")
+    with (folder / "digits-cnn.csv").open(newline="") as file:
+        assert [row["method"] for row in csv.DictReader(file)] == ["adahb"] * 2 + ["adam"] * 2
+    assert len(json.loads((folder / "result.json").read_text())["verdicts"]) == 3
 
 
 def test_command_without_data(own_folders, tmp_path):

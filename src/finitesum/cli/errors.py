@@ -37,12 +37,8 @@ def _os_error_message(error: OSError) -> str:
     return f"{error.filename}: {reason}." if error.filename is not None else f"{reason}."
 
 
-class CommandLine(click.Group):
-    """The group of all commands, which turns errors into messages and exit codes."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which they were added: the first ones first."""
-        return list(self.commands)
+class Program(click.Command):
+    """A command that turns errors into messages and exit codes."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run a command and leave the process with its exit code."""
@@ -50,6 +46,14 @@ class CommandLine(click.Group):
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
         return _exit_with(lambda: run(*args, standalone_mode=False, **extra))
+
+
+class CommandLine(Program, click.Group):
+    """The group of all commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they were added: the first ones first."""
+        return list(self.commands)
 
 
 def _exit_with(run: Callable[[], Any]) -> NoReturn:

@@ -89,10 +89,16 @@ def _compared(done: list[Finished], differs: list[str]) -> str:
     """Return what the comparison with recorded values found, in a sentence."""
     if differs:
         return f"Differences in {', '.join(differs)}."
-    n_compared = sum(finished.check.n_compared for finished in done if finished.check is not None)
-    unknown = [d.experiment.name for d in done if d.check is not None and d.check.n_compared == 0]
-    rest = f" Nothing could be compared in {', '.join(unknown)}." if unknown else ""
-    return f"{n_compared} recorded values and verdicts were found again.{rest}"
+    checks = {finished.experiment.name: finished.check for finished in done if finished.check is not None}
+    n_compared = sum(check.n_compared for check in checks.values())
+    n_missing = sum(check.n_missing for check in checks.values())
+    unknown = [name for name, check in checks.items() if check.n_compared == 0]
+    sentences = [f"{n_compared} recorded values and verdicts were found again."]
+    if n_missing:
+        sentences.append(f"{n_missing} more could not be compared, because their data are not on this machine.")
+    if unknown:
+        sentences.append(f"Nothing could be compared in {', '.join(unknown)}.")
+    return " ".join(sentences)
 
 
 def _list(console: Console) -> None:

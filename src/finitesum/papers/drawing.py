@@ -33,7 +33,7 @@ class Line(NamedTuple):
     x, y
         Its points.
     style
-        The name whose style it has; its label without it. "guide" or "guide-2" for a bound.
+        A style, or the name whose style it has; its label without it. "guide" or "guide-2" for a bound.
     low, high
         A band around it.
     """
@@ -41,7 +41,7 @@ class Line(NamedTuple):
     label: str
     x: Vector
     y: Vector
-    style: str = ""
+    style: str | Style = ""
     low: Vector | None = None
     high: Vector | None = None
 
@@ -78,8 +78,8 @@ def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float 
     n_columns = min(n_columns, len(panels))
     n_rows = -(-len(panels) // n_columns)
     labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
-    names = {line.label: line.style or line.label for panel in panels for line in panel.lines}
-    styles = {**styles_of([name for name in dict.fromkeys(names.values()) if name not in GUIDES]), **GUIDES}
+    names = dict.fromkeys(_style_name(line) for panel in panels for line in panel.lines)
+    styles = {**styles_of([name for name in names if name and name not in GUIDES]), **GUIDES}
     with matplotlib.rc_context(LOOKS):
         legend = 0.8 + 0.075 * max(len(label) for label in labels)
         figure = Figure(figsize=(width * n_columns + legend, height * n_rows + 0.1), layout="constrained")
@@ -102,21 +102,26 @@ def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float 
     return figure
 
 
+def _style_name(line: Line) -> str:
+    """Return the name whose style a line has; none where it brings its own."""
+    return "" if isinstance(line.style, Style) else line.style or line.label
+
+
 def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, Any]) -> None:
     axes.set_yscale(panel.y_scale)
     axes.set_xscale(panel.x_scale)
     for line in panel.lines:
-        name = line.style or line.label
+        style = line.style if isinstance(line.style, Style) else styles[_style_name(line)]
         kept = np.isfinite(line.x) & np.isfinite(line.y)
         kept &= (line.y > 0.0) | (panel.y_scale == "linear")
         kept &= (line.x > 0.0) | (panel.x_scale == "linear")
         if not kept.any():
             continue
-        handle = _plot(axes, line.x[kept], line.y[kept], line.label, styles[name], name in GUIDES)
+        handle = _plot(axes, line.x[kept], line.y[kept], line.label, style, _style_name(line) in GUIDES)
         handles.setdefault(line.label, handle)
         if line.low is not None and line.high is not None:
             low, high = line.low[kept], line.high[kept]
-            axes.fill_between(line.x[kept], low, high, color=styles[name].color, alpha=0.13, linewidth=0.0)
+            axes.fill_between(line.x[kept], low, high, color=style.color, alpha=0.13, linewidth=0.0)
     axes.set_xlim(*panel.x_limits)
     axes.set_ylim(*panel.y_limits)
     axes.set_title(panel.title, loc="left", fontsize=10, color="#222222")

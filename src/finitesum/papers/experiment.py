@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from finitesum import __version__
-from finitesum.running.checkpoint import write_atomically
-from finitesum.running.observers import steps
+from finitesum.reporting.files import write_text
+from finitesum.running.observers import Report, steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,12 +43,16 @@ class Unit(NamedTuple):
     settings
         All that its figures depend on: with other settings it is another unit.
     compute
-        Does it; returns what JSON can hold.
+        Does it and returns what JSON can hold: a function, or one that makes a generator, which also yields what it
+        has reached, in words.
+    checkpoint
+        A file where unfinished work may be kept, which is removed when the figures are.
     """
 
     name: str
     settings: Mapping[str, Any]
-    compute: Callable[[], dict[str, Any]]
+    compute: Callable[[], dict[str, Any] | Generator[str, None, dict[str, Any]]]
+    checkpoint: Path | None = None
 
     @property
     def file_name(self) -> str:
@@ -213,13 +217,26 @@ class Context:
                 known = _read(file)
                 if known is None:
                     report(f"now {unit.name}", 0)
-                    known = unit.compute()
-                    text = json.dumps(known)
-                    write_atomically(file, lambda opened, text=text: opened.write(text.encode()))
+                    text = json.dumps(_figures(unit, report))
+                    write_text(file, text)
+                    if unit.checkpoint is not None:
+                        unit.checkpoint.unlink(missing_ok=True)
                     known = json.loads(text)
                 results[unit.name] = known
                 report(f"done: {unit.name}", 1)
         return results
+
+
+def _figures(unit: Unit, report: Report) -> dict[str, Any]:
+    """Return the figures of a unit; what it has reached meanwhile is shown."""
+    work = unit.compute()
+    if not isinstance(work, Generator):
+        return work
+    while True:
+        try:
+            report(f"{unit.name}: {next(work)}", 0)
+        except StopIteration as end:
+            return dict(end.value)
 
 
 def _read(file: Path) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from finitesum.papers.experiment import Outcome, Size, Value
-from finitesum.papers.storage import write_text
+from finitesum.reporting.files import write_text
 
 
 class Check(NamedTuple):

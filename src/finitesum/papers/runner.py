@@ -13,7 +13,7 @@ from typing import Any
 
 from finitesum.papers.experiment import Context, Experiment, Outcome, Size, Table, Verdict
 from finitesum.papers.references import Check, check, record, recorded
-from finitesum.papers.storage import write_bytes, write_csv, write_text
+from finitesum.reporting.files import write_bytes, write_csv, write_text
 from finitesum.reporting.plots import to_png, to_svg
 from finitesum.reporting.report import render
 

@@ -167,7 +167,8 @@ def _smooth(
     )
     claim = "A-CIAG with nothing set reaches the optimum in at most three times the passes of the best method"
     verdicts.append(Verdict(claim, findings, of_paper=False))
-    values["data sets of smooth losses"] = Value(len(passes.numbers))
+    if not result["absent"]:
+        values["data sets of smooth losses"] = Value(len(passes.numbers))
 
 
 def _reason(ranking: Ranking) -> str:

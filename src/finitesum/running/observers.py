@@ -158,20 +158,27 @@ class Lines(Display):
 class Bar(Display):
     """A bar on stderr that appears after some seconds, whether or not anything was shown before."""
 
-    def __init__(self, label: str, waiting: str = "", patience_seconds: float | None = None) -> None:
+    def __init__(
+        self, label: str, waiting: str = "", patience_seconds: float | None = None, *, keep: bool = False
+    ) -> None:
         self._label = label
+        self._keep = keep  # whether the last picture stays
         self._lock = threading.Lock()
         self._closed = False
         self._last: tuple[str, float | None] = (waiting, None)
         self._progress: Any = None
         self._task: Any = None
-        self._timer = threading.Timer(PATIENCE_SECONDS if patience_seconds is None else patience_seconds, self.appear)
+        patience = PATIENCE_SECONDS if patience_seconds is None else patience_seconds
+        self._timer = threading.Timer(patience, self.appear)
         self._timer.daemon = True
-        self._timer.start()
+        if patience > 0.0:
+            self._timer.start()
+        else:
+            self.appear()
 
     def appear(self) -> None:
         """Draw the bar, unless it was closed before."""
-        progress = _make_bar()
+        progress = _make_bar(transient=not self._keep)
         with self._lock:
             if not self._closed:
                 self._progress = progress
@@ -198,7 +205,7 @@ class Bar(Display):
                 self._progress.stop()
 
 
-def _make_bar() -> Any:
+def _make_bar(transient: bool) -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -209,7 +216,7 @@ def _make_bar() -> Any:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
-        transient=True,
+        transient=transient,
     )
 
 
@@ -220,7 +227,7 @@ class DownloadBar:
         self.total = 0
         self._done = 0
         self._start = time.monotonic()
-        self._bar = Bar(label)
+        self._bar = Bar(label, patience_seconds=0.0, keep=True)
 
     def update(self, n_bytes: int) -> None:
         """Advance by a number of bytes."""
@@ -235,7 +242,7 @@ class DownloadBar:
         self._done = 0
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Leave the bar as it is."""
         self._bar.close()
 
 

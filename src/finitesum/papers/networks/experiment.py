@@ -1,105 +1,91 @@
-"""The whole experiment: run the grids, draw the figures, judge the claims, write the page."""
+"""Runs the grids of networks: a unit of work for each run, a figure, a table and rows for each grid, and the claims."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+import platform
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import Any
 
 import torch
 
 from finitesum.datasets import DataError
-from finitesum.papers.networks.data import Folder, Images, load_images
-from finitesum.papers.networks.figures import figure_of
-from finitesum.papers.networks.grid import run_grid
-from finitesum.papers.networks.page import page
-from finitesum.papers.networks.settings import Grid
-from finitesum.papers.networks.verdict import Results, Statement, judge
-from finitesum.reporting.plots import to_png
-from finitesum.running.checkpoint import write_atomically
+from finitesum.papers.drawing import Line, Panel, panels_figure
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
+from finitesum.papers.networks.claims import verdicts
+from finitesum.papers.networks.data import Images, load_images
+from finitesum.papers.networks.methods import DECAYED, METHODS, OURS, RIVALS
+from finitesum.papers.networks.results import Results, Row, band
+from finitesum.papers.networks.settings import Grid, Training
+from finitesum.papers.networks.training import Run, best_device, images_for, train
+from finitesum.reporting.plots import Style
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+#: Checkpoints are this far apart: a run of a few seconds needs none.
+CHECKPOINT_SECONDS = 20.0
 
+_SOLID, _DASHED, _DOTTED = "-", (0, (5, 1.5)), (0, (1.2, 1.2))
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came out.
+#: A rival looks the same with and without the decay.
+_STYLES = {
+    "adahb": Style("#D55E00", _SOLID, "o"),
+    "adahb-step": Style("#C98A00", _DASHED, "o"),
+    "hb": Style("#777777", _DOTTED, "x"),
+    "adam": Style("#0072B2", _SOLID, "s"),
+    "sgd": Style("#222222", _DOTTED, "+"),
+    "sgd-momentum": Style("#009E73", _DASHED, "^"),
+    "adagrad": Style("#3E9BD0", _DASHED, "v"),
+    "rmsprop": Style("#A5427F", _SOLID, "D"),
+}
 
-    Parameters
-    ----------
-    results
-        The rows of each grid.
-    statements
-        The claims and what became of them.
-    absent
-        For each set of images that is not on this machine, what to do about it.
-    files
-        What was written: the page first, then a CSV file and a figure for each grid, and the statements as JSON.
-    """
-
-    results: tuple[Results, ...]
-    statements: tuple[Statement, ...]
-    absent: dict[str, str]
-    files: tuple[Path, ...]
+#: What a figure shows: the methods with constant alpha, and AdaHB beside the rivals with its decay.
+_FIGURES = {
+    "": ([name for name in METHODS if not name.endswith(DECAYED)], "constant alpha, as in the paper"),
+    "-control": ([OURS, *(rival + DECAYED for rival in RIVALS)], "control: alpha / √epoch for all methods"),
+}
 
 
 def run(
-    grids: Sequence[Grid],
-    out: Path,
-    *,
-    size: str = "custom",
-    data_dir: Folder = None,
-    device: torch.device | None = None,
-    n_threads: int | None = 1,
-    verbose: int = 1,
-    command: str = "",
+    context: Context, grids: Sequence[Grid], *, device: torch.device | None = None, n_threads: int | None = 1
 ) -> Outcome:
-    """Return what came out of the grids, and write it into a folder. What is there already is not run again.
+    """Return what came out of the grids.
 
     Parameters
     ----------
-    grids, out
-        A value of `settings.SIZES`, or grids of one's own; the folder.
-    size, command
-        As the page shows them.
-    data_dir, device, verbose
-        As for `data.load_images` and `grid.run_grid`.
+    context, grids
+        A value of `settings.SIZES`, or grids of one's own.
+    device
+        Where networks are trained; the GPU, if there is one, without it.
     n_threads
         Threads of torch: figures agree to the bit only between runs with the same number. None for torch's own.
-
-    Raises
-    ------
-    DataError
-        None of the images are on this machine.
-    finitesum.papers.networks.grid.GridError
-        The folder has rows of another training.
     """
-    results, absent, files = list[Results](), dict[str, str](), list[Path]()
+    device = device or best_device()
+    results, absent = list[Results](), dict[str, str]()
     with _threads(n_threads):
         for grid in grids:
             try:
-                images = load_images(grid.training.data, data_dir)
+                _images(grid.training, context.data_dir)
             except DataError as error:
                 absent[grid.name] = str(error)
                 continue
-            results.append(_results_of(grid, images, out, device, verbose))
-            files += [out / f"{grid.name}.csv", _write(out / f"{grid.name}.png", to_png(_figure(results[-1]), dpi=110))]
+            figures = context.complete([_unit(run, context, device) for run in _runs(grid)])
+            results.append(_results(grid, figures))
+    _images.cache_clear()
     if not results:
-        raise DataError(" ".join(absent.values()) or "no grid was given.")
-    statements = judge(results)
-    text = page(results, statements, command=command, absent=absent, size=size)
-    files.insert(0, _write(out / "networks.md", text.encode()))
-    files.append(_write(out / "statements.json", _as_json(statements).encode()))
-    return Outcome(tuple(results), tuple(statements), absent, tuple(files))
-
-
-def _results_of(grid: Grid, images: Images, out: Path, device: torch.device | None, verbose: int) -> Results:
-    rows = run_grid(grid, images, out, device=device, verbose=verbose)
-    return Results(grid, rows, n_test=grid.training.n_test or len(images.test_labels))
+        return Outcome(absent=absent)
+    values = {  # rough, because sums in another order lead networks elsewhere
+        f"final training loss, {METHODS[OURS].label}, {result.grid.name}": Value(
+            fmean(row.train_loss for row in result.chosen(OURS, "train_loss")), relative=0.5
+        )
+        for result in results
+        if OURS in result.grid.methods
+    }
+    drawings = [drawing for result in results for drawing in _drawings(result)]
+    tables = [_table(results), *(Table(r.grid.name, "", Row._fields, r.rows, on_page=False) for r in results)]
+    return Outcome(drawings, tables, verdicts(results), values, [_note(results)], absent)
 
 
 @contextmanager
@@ -113,25 +99,143 @@ def _threads(n_threads: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _figure(results: Results) -> Figure:
-    training = results.grid.training
-    n = "all" if training.n_train is None else str(training.n_train)
-    return figure_of(results, f"{results.grid.name}: {n} training images, batches of {training.batch_size}")
+@lru_cache(maxsize=1)
+def _images(training: Training, data_dir: Path | None) -> Images:
+    return images_for(training, load_images(training.data, data_dir))
 
 
-def _write(path: Path, content: bytes) -> Path:
-    write_atomically(path, lambda file: file.write(content))
-    return path
-
-
-def _as_json(statements: Sequence[Statement]) -> str:
-    content = [
-        {
-            "sentence": s.claim.sentence,
-            "outcome": s.outcome,
-            **asdict(s.claim),
-            "findings": [asdict(finding) for finding in s.findings],
-        }
-        for s in statements
+def _runs(grid: Grid) -> list[Run]:
+    """Return the runs, one repeat after the other."""
+    return [
+        Run(grid.training, method, alpha, seed)
+        for seed in grid.seeds
+        for method in grid.methods
+        for alpha in grid.alphas
     ]
-    return json.dumps(content, indent=1) + "\n"
+
+
+def _unit(run: Run, context: Context, device: torch.device) -> Unit:
+    checkpoint = context.folder / "checkpoints" / f"{run.name}.pt"
+    settings = {**asdict(run), "device": device.type}
+    return Unit(run.name, settings, partial(_train, run, context.data_dir, device, checkpoint), checkpoint)
+
+
+def _train(
+    run: Run, data_dir: Path | None, device: torch.device, checkpoint: Path
+) -> Generator[str, None, dict[str, Any]]:
+    images = _images(run.training, data_dir)
+    rows = []
+    for row in train(run, images, checkpoint=checkpoint, checkpoint_seconds=CHECKPOINT_SECONDS, device=device):
+        rows.append(row)
+        yield f"epoch {row.epoch} of {run.training.epochs}, loss {row.train_loss:.3g}"
+    machine = {"device": device_name(device), "torch": torch.__version__}
+    return {"rows": rows, "n_test": len(images.test_labels), **machine}
+
+
+def device_name(device: torch.device) -> str:
+    """Return what a device is called in the results."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    n = torch.get_num_threads()
+    return f"{device.type} {platform.machine()}, {n} thread{'s' if n > 1 else ''}"
+
+
+def _results(grid: Grid, figures: dict[str, Any]) -> Results:
+    rows: list[Row] = []
+    for run in _runs(grid):
+        found: dict[str, Any] = figures[run.name]
+        identity = grid.training.fingerprint(), run.method, run.alpha, run.seed
+        rows += [Row._make((*identity, *epoch, found["device"], found["torch"])) for epoch in found["rows"]]
+    return Results(grid, rows, next(iter(figures.values()))["n_test"])
+
+
+def _drawings(result: Results) -> list[Drawing]:
+    """Return the figures of a grid: lines are means over the repeats, bands go from the least to the largest."""
+    run, found = {row.method for row in result.rows}, []
+    for suffix, (names, title) in _FIGURES.items():
+        if len(run.intersection(names)) > bool(suffix):  # a control of AdaHB alone shows nothing
+            caption = f"{result.grid.name}: training loss and test accuracy by epoch, alpha by final test accuracy."
+            found.append(Drawing(f"{result.grid.name}{suffix}", caption, figure_of(result, names, title)))
+    return found
+
+
+def figure_of(result: Results, names: Sequence[str], title: str = "") -> Any:
+    """Return the training loss and the test accuracy of some methods by epoch."""
+    panels = []
+    for column, label in (("train_loss", "training loss"), ("test_accuracy", "test accuracy")):
+        bands = {name: found for name in names if (found := band(result.rows, name, column)) is not None}
+        lines = [
+            Line(METHODS[name].label, b.epochs, b.mean, _STYLES[name.removesuffix(DECAYED)], b.low, b.high)
+            for name, b in bands.items()
+        ]
+        if column == "train_loss":
+            panels.append(Panel(title, "epoch", label, lines))
+        else:
+            limits = _without_the_start([float(b.mean[-1]) for b in bands.values()])
+            panels.append(Panel("", "epoch", label, lines, y_scale="linear", y_limits=limits))
+    return panels_figure(panels, height=3.5)
+
+
+def _without_the_start(ends: Sequence[float]) -> tuple[float, float]:
+    """Return limits of accuracies between which the last epochs differ visibly: the first ones lie far below."""
+    top = max(ends, default=1.0)
+    good = [end for end in ends if end > 0.5 * top] or [0.0]
+    room = max(2.0 * (top - min(good)), 0.05)
+    return max(0.0, top - 1.5 * room), min(1.0, top + 0.25 * room) + 0.005
+
+
+def _table(results: Sequence[Results]) -> Table:
+    header = (
+        "images and network",
+        "method",
+        "alpha by accuracy",
+        "training loss",
+        "test accuracy",
+        "alpha by loss",
+        "training loss",
+        "seconds/epoch",
+    )
+    rows = [line for result in results for method in METHODS if (line := _line(result, method))]
+    caption = (
+        "Last epoch, means over the repeats; alpha chosen for each repeat by final test accuracy, or by final training "
+        "loss. An alpha with * is at an end of the grid: a better one may lie beyond."
+    )
+    return Table("networks", caption, header, rows)
+
+
+def _line(result: Results, method: str) -> list[str]:
+    by_accuracy, by_loss = result.chosen(method), result.chosen(method, "train_loss")
+    if not by_accuracy:
+        return []
+    ends = min(result.grid.alphas), max(result.grid.alphas)
+
+    def alphas(rows: list[Row]) -> str:
+        return ", ".join(f"{a:g}{'*' if a in ends else ''}" for a in sorted({row.alpha for row in rows}, reverse=True))
+
+    return [
+        result.grid.name,
+        METHODS[method].label,
+        alphas(by_accuracy),
+        f"{fmean(row.train_loss for row in by_accuracy):.3g}",
+        f"{100.0 * fmean(row.test_accuracy for row in by_accuracy):.2f} %",
+        alphas(by_loss),
+        f"{fmean(row.train_loss for row in by_loss):.3g}",
+        f"{fmean(row.seconds for row in result.rows if row.method == method):.2f}",
+    ]
+
+
+def _note(results: Sequence[Results]) -> str:
+    """Return what was trained, where, and for how long."""
+    rows = [row for result in results for row in result.rows]
+    trained = "; ".join(
+        f"{r.grid.name}: {r.grid.training.n_train or 'all'} training images, {r.n_test} test images, batches of "
+        f"{r.grid.training.batch_size}, {r.grid.training.epochs} epochs, alpha in "
+        f"{{{', '.join(f'{a:g}' for a in r.grid.alphas)}}}, {_repeats(len(r.grid.seeds))}"
+        for r in results
+    )
+    where = f"{', '.join(sorted({row.device for row in rows}))}, torch {', '.join(sorted({row.torch for row in rows}))}"
+    return f"{trained}. {where}: {sum(row.seconds for row in rows) / 60.0:.1f} minutes of training, by the clock."
+
+
+def _repeats(n: int) -> str:
+    return f"{n} repeats" if n > 1 else "a single repeat, so that small differences may be chance"

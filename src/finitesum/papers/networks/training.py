@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from finitesum.running.checkpoint import CheckpointError, write_atomically
 
 FORMAT = "finitesum-networks-1"
 
-#: So many test images at a time.
+#: Test images evaluated at a time.
 _TEST_BATCH = 1000
 
 
@@ -91,11 +91,10 @@ def train(
     checkpoint: Path | None = None,
     checkpoint_seconds: float = 0.0,
     device: torch.device | None = None,
-    after_epoch: Callable[[EpochRow], None] | None = None,
-) -> list[EpochRow]:
-    """Return the figures of a run, an epoch a row.
+) -> Iterator[EpochRow]:
+    """Yield the figures of a run, epoch by epoch; those before a checkpoint come first.
 
-    A run whose loss is no number ends there: the epochs left are rows of NaN, with the accuracy of the last test.
+    A run whose loss is NaN or infinite ends there: the epochs left are rows of NaN, with the accuracy of the last test.
 
     Parameters
     ----------
@@ -104,11 +103,11 @@ def train(
     images
         As `images_for` gives them.
     checkpoint
-        A file that is written after an epoch, and from which the run goes on if it is there.
+        A file that is written after an epoch, and from which the run continues if it exists.
     checkpoint_seconds
-        At least so many seconds lie between two writings.
-    device, after_epoch
-        Where it runs, without it `best_device`; and what is told of every epoch.
+        The least time between two writings.
+    device
+        Where it runs; without it `best_device`.
 
     Raises
     ------
@@ -116,22 +115,23 @@ def train(
         The checkpoint is damaged, or one of another run.
     """
     device = device or best_device()
+    tensors = _Tensors(*(torch.from_numpy(a).to(device) for a in _arrays(images)))
     with _own_randomness(device):
-        tensors = _Tensors(*(torch.from_numpy(a).to(device) for a in _arrays(images)))
         trainee = _start(run, images, device)
-        if checkpoint is not None and checkpoint.is_file():
-            _resume(checkpoint, run, trainee, device)
-        written = time.monotonic() - math.inf
-        while len(trainee.rows) < run.training.epochs:
+    if checkpoint is not None and checkpoint.is_file():
+        _resume(checkpoint, run, trainee, device)
+    yield from trainee.rows
+    written = time.monotonic() - math.inf
+    while len(trainee.rows) < run.training.epochs:
+        if trainee.rows and not math.isfinite(trainee.rows[-1].train_loss):
+            yield from _lost(trainee.rows[-1], run.training.epochs)
+            return
+        with _own_randomness(device):
             trainee.rows.append(_epoch(run, len(trainee.rows) + 1, trainee, tensors))
-            if checkpoint is not None and time.monotonic() - written >= checkpoint_seconds:
-                _save(checkpoint, run, trainee)
-                written = time.monotonic()
-            if after_epoch is not None:
-                after_epoch(trainee.rows[-1])
-            if not math.isfinite(trainee.rows[-1].train_loss):
-                break
-    return trainee.rows + _lost(trainee.rows[-1], run.training.epochs)
+        if checkpoint is not None and time.monotonic() - written >= checkpoint_seconds:
+            _save(checkpoint, run, trainee)
+            written = time.monotonic()
+        yield trainee.rows[-1]
 
 
 def _arrays(images: Images) -> tuple[Any, Any, Any, Any]:
@@ -211,7 +211,7 @@ def _step(trainee: _Trainee, images: Tensor, labels: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _test(network: nn.Module, tensors: _Tensors) -> tuple[float, float]:
-    """Return the mean loss on the test images, without penalty, and the share of them that is recognised."""
+    """Return the mean loss on the test images, without penalty, and the fraction of them that is recognised."""
     network.eval()
     logits = torch.cat([network(part) for part in torch.split(tensors.test_images, _TEST_BATCH)])
     hits = (logits.argmax(1) == tensors.test_labels).double().mean()
@@ -238,9 +238,7 @@ def _resume(path: Path, run: Run, trainee: _Trainee, device: torch.device) -> No
         content = torch.load(path, map_location=device, weights_only=True)
         theirs = content["run"]
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{path} is no checkpoint of a network, or damaged: remove it to start afresh."
-        ) from error
+        raise CheckpointError(f"{path} is no checkpoint of a network, or damaged: remove it to start again.") from error
     ours = _identity(run, device)
     other = [key for key in ours if theirs.get(key) != ours[key]]
     if other:

@@ -4,9 +4,9 @@ import pytest
 
 pytest.importorskip("torch.optim")
 
-from finitesum.papers.networks.grid import GridError, Row, best_alphas, final_rows, read_rows, write_rows
+from finitesum.papers.networks.claims import Claim, claims, find, verdicts
+from finitesum.papers.networks.results import Results, Row, band, best_alphas, final_rows
 from finitesum.papers.networks.settings import Grid, Training
-from finitesum.papers.networks.verdict import Claim, Finding, Results, Statement, claims, find, judge
 
 
 def row(method, alpha, seed, loss, accuracy, epoch=2):
@@ -18,27 +18,8 @@ def results(rows, name="mnist", n_test=1000):
     return Results(Grid(Training(name, epochs=2), seeds=seeds), rows, n_test)
 
 
-LOSS = Claim("paper", "adahb", "adam", "loss", "train_loss")
-ACCURACY = Claim("paper", "adahb", "adam", "accuracy", "test_accuracy")
-
-
-def test_rows_survive_the_file_to_the_bit(tmp_path):
-    rows = [row("adahb", 0.1, 0, 1 / 3, 0.9), row("a,b", 1e-4, 1, math.nan, 0.1)]
-    file = tmp_path / "rows.csv"
-    write_rows(file, rows)
-    back = read_rows(file)
-    assert back[0] == rows[0]
-    assert math.isnan(back[1].train_loss)
-    assert back[1][:5] == rows[1][:5]
-    assert read_rows(tmp_path / "absent.csv") == []
-
-
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", ",".join(Row._fields) + "\nf,adam,0.1,0\n"])
-def test_a_damaged_file_of_rows_is_named(tmp_path, text):
-    file = tmp_path / "rows.csv"
-    file.write_text(text)
-    with pytest.raises(GridError, match=r"rows\.csv"):
-        read_rows(file)
+LOSS = Claim("adam", "loss", "train_loss")
+ACCURACY = Claim("adam", "accuracy", "test_accuracy")
 
 
 def test_the_last_epoch_counts():
@@ -82,7 +63,8 @@ def test_a_loss_claim(mine, theirs, holds, n_wins):
     rows = [row("adahb", 0.01, seed, loss, 0.5) for seed, loss in enumerate(mine)]
     rows += [row("adam", 0.01, seed, loss, 0.5) for seed, loss in enumerate(theirs)]
     finding = find(LOSS, results(rows))
-    assert (finding.holds, finding.n_wins, finding.n_seeds) == (holds, n_wins, 2)
+    assert finding.holds is holds
+    assert finding.evidence.endswith(f", {n_wins} of 2 repeats")
 
 
 @pytest.mark.parametrize(
@@ -96,34 +78,32 @@ def test_an_accuracy_claim_knows_the_noise_of_a_finite_test_set(mine, theirs, ho
 def test_each_method_has_its_best_alpha():
     rows = [row("adahb", 0.1, 0, 9.0, 0.1), row("adahb", 0.01, 0, 0.1, 0.9), row("adam", 0.001, 0, 0.2, 0.9)]
     finding = find(LOSS, results(rows))
-    assert (finding.mine, finding.theirs) == (0.1, 0.2)
+    assert finding == ("mnist-cnn", True, "0.1 against 0.2, 1 of 1 repeats")
 
 
 def test_a_claim_about_a_method_that_was_not_run_is_left_out():
     rows = [row("adahb", 0.1, 0, 0.1, 0.9), row("adam", 0.1, 0, 0.2, 0.9)]
-    statements = judge([results(rows)])
-    assert {s.claim.theirs for s in statements} == {"adam"}
-    assert len(statements) == 3
-    assert judge([results(rows[:1])]) == []
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "outcome"),
-    [
-        ((True, True), "holds"),
-        ((False, False), "does not hold"),
-        ((None, None), "undecided"),
-        ((True, False), "holds only for a (not for b)"),
-        ((True, None), "holds only for a (undecided for b)"),
-        ((False, None), "does not hold for a, undecided for b"),
-    ],
-)
-def test_outcomes_over_several_sets_of_images(verdicts, outcome):
-    findings = tuple(Finding(name, v, 0.1, 0.2, 1, 1) for name, v in zip("ab", verdicts, strict=True))
-    assert Statement(LOSS, findings).outcome == outcome
+    found = verdicts([results(rows)])
+    assert len(found) == 3
+    assert all("Adam (" in verdict.claim and verdict.of_paper and verdict.noisy for verdict in found)
+    assert verdicts([results(rows[:1])]) == []
 
 
 def test_all_claims_are_there():
-    topics = [claim.topic for claim in claims()]
-    assert {topic: topics.count(topic) for topic in topics} == {"paper": 15, "schedule": 2, "control": 10}
-    assert claims()[0].sentence == "AdaHB reaches a lower training loss than Adam"
+    named = claims()
+    assert len(named) == len({claim.sentence for claim in named}) == 27
+    assert sum(claim.of_paper for claim in named) == 15
+    assert named[0].sentence == "AdaHB reaches a lower training loss than Adam (alpha by final test accuracy)"
+
+
+def test_a_band_goes_over_the_repeats():
+    rows = [
+        row("adahb", alpha, seed, alpha + seed, 1 - alpha, epoch)
+        for alpha in (0.1, 0.2)
+        for seed in (0, 1)
+        for epoch in (1, 2)
+    ]
+    found = band(rows, "adahb", "train_loss")
+    assert found.epochs.tolist() == [1.0, 2.0]
+    assert (found.low[0], found.mean[0], found.high[0]) == pytest.approx((0.1, 0.6, 1.1))
+    assert band(rows, "adam", "train_loss") is None
