@@ -220,6 +220,18 @@ def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_
         assert next(csv.DictReader(file))["IAG: passes / s"] == "–"
 
 
+def test_which_method_compares_no_count_of_data_sets_where_some_are_absent(run, tmp_path):
+    labels = table2.LABELS[table2.AUTOMATIC]
+    seconds = {f"seconds to {level:.0e}, {label}, toy, automatic": 1.0 for level in (1e-3, 1e-10) for label in labels}
+    content = {"size": "quick", "verdicts": [], "absent": {"a9a": "Get it."}, "timings": seconds}
+    content["values"] = {f"passes, {label}, toy, automatic": 5.0 for label in labels}
+    (tmp_path / "ciag-table2").mkdir()
+    (tmp_path / "ciag-table2" / "result.json").write_text(json.dumps(content))
+    found = run("reproduce", "which-method", "--quick", "--check", "--out", tmp_path)
+    assert found.exit_code == 0, found.output
+    assert "more could not be compared" in found.stdout
+
+
 def test_which_method_rests_its_worst_case_on_the_growth_with_t(run, tmp_path):
     folder = tmp_path / "adahb-fig6"
     folder.mkdir()

@@ -95,7 +95,7 @@ def _compared(done: list[Finished], differs: list[str]) -> str:
     unknown = [name for name, check in checks.items() if check.n_compared == 0]
     sentences = [f"{n_compared} recorded values and verdicts were found again."]
     if n_missing:
-        sentences.append(f"{n_missing} more could not be compared, because their data are not on this machine.")
+        sentences.append(f"{n_missing} more could not be compared, because the data are not those of the record.")
     if unknown:
         sentences.append(f"Nothing could be compared in {', '.join(unknown)}.")
     return " ".join(sentences)
