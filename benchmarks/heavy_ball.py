@@ -25,7 +25,7 @@ import numpy as np
 from finitesum import METHODS, Problem
 from finitesum.constraints import L1Ball
 from finitesum.datasets import load_dataset
-from finitesum.methods.projected.passes import advanced
+from finitesum.methods.projected.base import advanced
 from finitesum.methods.subproblems.hinge_lp import reference_optimum
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS, SETS, hinge_problem, objective, values
@@ -197,11 +197,11 @@ def lazy() -> None:
         method = METHODS[name](**options)
         for is_lazy, n_times in ((True, 5), (False, 1)):
             state = method.init(problem, np.zeros(problem.dim))
-            advanced(problem, method.rule(problem), state, order[:2], lazy=is_lazy)  # compiles
+            advanced(problem, method.rule(problem), state, order[:2], is_deferred=is_lazy)  # compiles
             seconds = []
             for _ in range(n_times):
                 start = time.perf_counter()
-                advanced(problem, method.rule(problem), state, order, lazy=is_lazy)
+                advanced(problem, method.rule(problem), state, order, is_deferred=is_lazy)
                 seconds.append(time.perf_counter() - start)
             middle = float(np.median(seconds))
             rows.append(

@@ -10,8 +10,8 @@ from finitesum.core.jit import COMPILED
 from finitesum.evaluation.certificates import duality_gap, has_certificate, minorant_at
 from finitesum.evaluation.optimality import evaluate
 from finitesum.losses import Hinge
+from finitesum.methods import HB, PSG
 from finitesum.methods.projected.step_sizes import scales_at, set_distance
-from finitesum.methods.projected.subgradient import HB, PSG
 from finitesum.methods.subproblems.hinge_lp import reference_optimum
 from finitesum.problems.callables import SubgradientProblem, harvey
 from finitesum.problems.linear import Problem

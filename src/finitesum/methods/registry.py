@@ -33,10 +33,10 @@ HOMES = {
     "adahb": ("projected.adaptive", "AdaHB"),
     "adagrad": ("projected.adaptive", "AdaGrad"),
     "rmsprop": ("projected.adaptive", "RMSProp"),
-    "adam": ("projected.moments", "Adam"),
-    "amsgrad": ("projected.moments", "AMSGrad"),
-    "sgd": ("projected.moments", "SGD"),
-    "sgd-momentum": ("projected.moments", "SGDMomentum"),
+    "adam": ("projected.adaptive", "Adam"),
+    "amsgrad": ("projected.adaptive", "AMSGrad"),
+    "sgd": ("projected.subgradient", "SGD"),
+    "sgd-momentum": ("projected.subgradient", "SGDMomentum"),
 }
 
 

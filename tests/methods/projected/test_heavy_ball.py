@@ -9,10 +9,9 @@ from oracles.sums import Sum
 
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex, Unconstrained
 from finitesum.core.jit import COMPILED
-from finitesum.methods.projected.adaptive import AdaGrad, AdaHB, RMSProp
-from finitesum.methods.projected.moments import SGD, Adam, AMSGrad, SGDMomentum
-from finitesum.methods.projected.passes import advanced, set_for_lazy_steps
-from finitesum.methods.projected.subgradient import HB, NAG, PSG
+from finitesum.methods import HB, NAG, PSG, SGD, AdaGrad, AdaHB, Adam, AMSGrad, RMSProp, SGDMomentum
+from finitesum.methods.projected.base import advanced
+from finitesum.methods.projected.sparse_steps import domain_for
 from finitesum.problems.linear import Problem
 from finitesum.running.sampling import order_of_pass
 
@@ -206,7 +205,7 @@ def test_a_start_outside_of_the_set_is_projected_and_all_iterates_are_feasible(n
         state = method.run_pass(problem, state, np.array([j]))
 
 
-LAZY_METHODS = {
+DEFERRED_METHODS = {
     "psg": PSG(A),
     "psg-average": PSG(A, output="average"),
     "hb": HB(A, form="averaging"),
@@ -216,7 +215,7 @@ LAZY_METHODS = {
     "adagrad": AdaGrad(A),
     "rmsprop": RMSProp(A, variant="mukkamala-hein", delta=1e-12),
 }
-LAZY_SETS = {
+DEFERRED_SETS = {
     "free": None,
     "l1-ball": L1Ball(1.5),
     "l2-ball": L2Ball(0.8),
@@ -232,38 +231,40 @@ def wide_problem(constraint, batch_size=1, intercept=False, n=40, d=300 if COMPI
     return Problem.linear(X, y, loss="hinge", constraint=constraint, batch_size=batch_size, fit_intercept=intercept)
 
 
-@pytest.mark.parametrize("which", LAZY_SETS)
-@pytest.mark.parametrize("name", LAZY_METHODS)
-def test_lazy_steps_equal_plain_ones(name, which, monkeypatch):
-    monkeypatch.setattr("finitesum.methods.projected.passes.STEPS_TO_REBUILD", 1)
-    method = LAZY_METHODS[name]
+@pytest.mark.parametrize("which", DEFERRED_SETS)
+@pytest.mark.parametrize("name", DEFERRED_METHODS)
+def test_deferred_projections_equal_those_of_each_step(name, which, monkeypatch):
+    monkeypatch.setattr("finitesum.methods.projected.base.STEPS_TO_REBUILD", 1)
+    method = DEFERRED_METHODS[name]
     for batch_size, intercept in ((1, False), (3, True)):
-        problem = wide_problem(LAZY_SETS[which], batch_size, intercept)
+        problem = wide_problem(DEFERRED_SETS[which], batch_size, intercept)
         rule = method.rule(problem)
-        if set_for_lazy_steps(problem, rule) is None:
+        if domain_for(problem, rule) is None:
             assert which == "l2-ball"
             assert rule.is_weighted
             continue
         x0 = 0.01 * np.random.default_rng(0).standard_normal(problem.dim)
-        lazy = plain = method.init(problem, x0)
+        deferred = plain = method.init(problem, x0)
         for k, n_steps in enumerate((700, 100) if COMPILED else (90, 30)):
             order = order_of_pass("with-replacement", 0, k, 1000)[:n_steps] % problem.n_components
-            lazy = advanced(problem, rule, lazy, order, lazy=True)
-            plain = advanced(problem, rule, plain, order, lazy=False)
-            assert lazy.n_gradients == plain.n_gradients
-            for one, other in zip(lazy.memory, plain.memory, strict=True):
+            deferred = advanced(problem, rule, deferred, order, is_deferred=True)
+            plain = advanced(problem, rule, plain, order, is_deferred=False)
+            assert deferred.n_gradients == plain.n_gradients
+            for one, other in zip(deferred.memory, plain.memory, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(lazy.x, plain.x, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(deferred.x, plain.x, rtol=1e-9, atol=1e-9)
         assert np.abs(plain.x).max() > 1e-3  # something happened
 
 
-def test_the_scale_of_the_lazy_l2_ball_may_fall_by_any_factor():
+def test_the_scale_of_the_deferred_l2_ball_may_fall_by_any_factor():
     problem = wide_problem(L2Ball(1e-8))
     order = order_of_pass("with-replacement", 0, 0, 400) % problem.n_components
     state = {}
-    for lazy in (False, True):
+    for is_deferred in (False, True):
         start = PSG(1.0, schedule="constant").init(problem, np.zeros(problem.dim))
-        state[lazy] = advanced(problem, PSG(1.0, schedule="constant").rule(problem), start, order, lazy=lazy)
+        state[is_deferred] = advanced(
+            problem, PSG(1.0, schedule="constant").rule(problem), start, order, is_deferred=is_deferred
+        )
     np.testing.assert_allclose(state[True].x, state[False].x, rtol=1e-7, atol=1e-16)
 
 

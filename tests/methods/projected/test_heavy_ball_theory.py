@@ -8,9 +8,7 @@ from oracles import heavy_ball as oracle
 
 from finitesum.constraints import Box, L1Ball, L2Ball, LInfBall, Unconstrained
 from finitesum.core.jit import COMPILED
-from finitesum.methods.projected.adaptive import AdaGrad, AdaHB, RMSProp
-from finitesum.methods.projected.moments import Adam, AMSGrad
-from finitesum.methods.projected.subgradient import HB, NAG, PSG
+from finitesum.methods import HB, NAG, PSG, AdaGrad, AdaHB, Adam, AMSGrad, RMSProp
 from finitesum.problems.callables import SubgradientProblem, harvey
 
 N_STEPS = 300 if COMPILED else 60

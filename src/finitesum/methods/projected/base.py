@@ -1,61 +1,120 @@
-"""What the projected methods have in common: states, passes, the automatic step size, and checks of schedules."""
+"""What the projected methods have in common: states, and the three loops that run a pass.
+
+* `steps.projected_visits`: compiled, O(d) a step, for every linear model;
+* `sparse_steps.deferred_visits`: compiled, O(nnz log d) a step, for sparse rows, where the rule and the set allow it and
+  the rows are sparse enough to gain by it: the same iterates within rounding;
+* a Python loop around `steps.projected_step`, for components given as callables.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from finitesum.constraints.flats import HalfSpace, Simplex
+import numpy as np
+
+from finitesum.constraints.boxes import Unconstrained
 from finitesum.core.arrays import Indices, Vector
-from finitesum.methods.base import Auto, check_choice, check_positive
-from finitesum.methods.projected.passes import ProjectedState, advanced, feasible, start_state
+from finitesum.methods.projected.options import Option, check_schedule, described, options_of
+from finitesum.methods.projected.rules import rule_of
+from finitesum.methods.projected.sparse_memory import Domain
+from finitesum.methods.projected.sparse_steps import deferred_visits, domain_for
 from finitesum.methods.projected.step_sizes import Scales, scales_at
-from finitesum.methods.projected.steps import AVERAGED, CONSTANT, DISPLACED, PLAIN, SCHEDULES, VARYING, Rule
+from finitesum.methods.projected.steps import (
+    AVERAGED,
+    CONSTANT,
+    EXTRAPOLATED,
+    GRADIENT,
+    LARGEST,
+    LAST,
+    PLAIN,
+    SUFFIX,
+    Memory,
+    Rule,
+    Scratch,
+    extrapolated_point,
+    projected_step,
+    projected_visits,
+)
+from finitesum.problems.callables import SubgradientProblem
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows
 
-#: CSR rows with more columns are treated in the averaging form, which alone has a lazy form.
-WIDE = 5000
+#: Projections are deferred where a row's stored entries, this many times, are still fewer than the coordinates.
+DEFERRED_OVERHEAD = 8
 
-#: The small number in the metric, where nothing else is asked for.
-DELTA = 1e-8
+#: The memory of deferred projections is rebuilt after this many steps, or d if that is more.
+STEPS_TO_REBUILD = 10_000
+
+AnyProblem = Problem | SubgradientProblem
+
+
+class ProjectedState(NamedTuple):
+    """What a projected method remembers."""
+
+    x: Vector  # the output: last iterate, or an average of them
+    memory: Memory
+    n_steps: int
+    step_size: float  # alpha
+    horizon: int  # T in steps; 0 where the schedule needs none
+    n_gradients: int
+    n_hessians: int
 
 
 class ProjectedMethod(ABC):
-    """What all projected methods do alike; a method adds its rule and the step size that its bound likes best."""
+    """A line of the table of rules: a subclass has options, and the step size that its bound is smallest for.
 
+    The annotations of the options say how they are checked and described.
+    """
+
+    name: ClassVar[str]
     handles: ClassVar[frozenset[str]] = frozenset({"constraint", "nonsmooth", "callables"})
     default_sampling: ClassVar[str] = "with-replacement"
     state_type: ClassVar[type[ProjectedState]] = ProjectedState
     patience: ClassVar[None] = None
+    options: ClassVar[dict[str, Option]]
 
-    @abstractmethod
-    def rule(self, problem: Any) -> Rule:
-        """Return what kind of steps the method takes on a problem."""
+    def __init_subclass__(cls) -> None:
+        cls.options = options_of(cls)
+        if cls.__doc__:
+            auto = (cls.auto_step_size.__doc__ or "").removeprefix("Return ")
+            cls.__doc__ = described(cls.__doc__, cls.options, auto)
+
+    def __post_init__(self) -> None:
+        for name, option in self.options.items():
+            option.check(name, getattr(self, name))
+        if "horizon" in self.options:
+            check_schedule(self.schedule, self.horizon)  # type: ignore[attr-defined]
 
     @abstractmethod
     def auto_step_size(self, scales: Scales) -> float:
         """Return the step size for "auto"."""
 
+    def rule(self, problem: Any) -> Rule:
+        """Return what kind of steps the method takes on a problem."""
+        return rule_of(self, problem)
+
     def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> ProjectedState:
-        """Return the state before the first step."""
-        rule, x = self.rule(problem), feasible(problem, x0)
-        step_size, n_gradients = getattr(self, "step_size", "auto"), 0
+        """Return the state before the first step: w_0 = w_1 = z_1, the point of the set nearest to x0."""
+        rule, w = self.rule(problem), feasible(problem, x0)
+        step_size, n_gradients = vars(self)["step_size"], 0
         if step_size == "auto":
-            scales = scales_at(problem, x)
+            scales = scales_at(problem, w)
             step_size, n_gradients = self.auto_step_size(scales), scales.n_gradients
             if rule.schedule == CONSTANT and rule.metric == PLAIN:  # as if the run were one pass long
                 step_size /= math.sqrt(problem.n_components)
-        n_passes = getattr(self, "horizon", None)
+        n_passes = vars(self).get("horizon")
         horizon = 0 if n_passes is None else math.ceil(n_passes * problem.n_components)
-        return start_state(rule, x, float(step_size), horizon, n_gradients)
+        memory = start_memory(rule, w)
+        return ProjectedState(_output(rule, memory), memory, 0, float(step_size), horizon, n_gradients, 0)
 
     def run_pass(self, problem: Any, state: ProjectedState, order: Indices) -> ProjectedState:
         """Return the state after a step for each component of `order`."""
         return advanced(problem, self.rule(problem), state, order)
 
     def estimate(self, problem: Any, state: ProjectedState) -> float:
-        """Return NaN: a stochastic subgradient tells nothing of the optimality."""
+        """Return NaN: a stochastic subgradient says nothing about the optimality."""
         return math.nan
 
     def default_batch_size(self, problem: Any) -> int:
@@ -63,62 +122,92 @@ class ProjectedMethod(ABC):
         return 1
 
 
-def check_schedule(schedule: str, horizon: float | None) -> None:
-    """Raise unless a schedule is known and has the horizon it needs, and no other."""
-    check_choice("schedule", schedule, tuple(SCHEDULES))
-    needs = schedule in ("horizon", "linear")
-    if needs and horizon is None:
-        raise ValueError(f'schedule="{schedule}" needs horizon, the number of passes that the run will have.')
-    if horizon is not None:
-        if not needs:
-            raise ValueError(f'horizon goes with schedule="horizon" or "linear", got schedule="{schedule}".')
-        check_positive("horizon", horizon, "It is the number of passes that the run will have.")
+def start_memory(rule: Rule, w: Vector) -> Memory:
+    """Return the memory before the first step from w, which it takes over."""
+    empty = np.zeros(0)
+    has_companion = rule.form in (AVERAGED, EXTRAPOLATED) or rule.momentum != 0.0
+    return Memory(
+        iterate=w,
+        companion=w.copy() if has_companion else empty,
+        direction=empty if rule.direction == GRADIENT else np.zeros(w.size),
+        second=empty if rule.metric == PLAIN else np.zeros(w.size),
+        largest=np.zeros(w.size) if rule.metric == LARGEST else empty,
+        mean=empty if rule.output == LAST else w.copy(),
+        recent_mean=np.zeros(w.size) if rule.output == SUFFIX else empty,
+    )
 
 
-def check_momentum(momentum: float | str) -> None:
-    """Raise unless a momentum is "varying" or a number in [0, 1)."""
-    if isinstance(momentum, str):
-        check_choice("momentum", momentum, ("varying",))
-    elif not 0.0 <= momentum < 1.0:
-        raise ValueError(f'momentum must be "varying", for t/(t+2), or lie in [0, 1), got {momentum}.')
+def feasible(problem: AnyProblem, x0: Vector) -> Vector:
+    """Return the point of the set nearest to x0, a new array; an intercept stays."""
+    w, constraint = x0.copy(), problem.constraint or Unconstrained()
+    if not isinstance(constraint, Unconstrained):
+        n_constrained = problem.rows.n_columns if isinstance(problem, Problem) else problem.dim
+        w[:n_constrained] = constraint.project(w[:n_constrained])
+    return w
 
 
-def momentum_number(momentum: float | str) -> float:
-    """Return what stands for a momentum in a rule."""
-    return VARYING if isinstance(momentum, str) else float(momentum)
+def _output(rule: Rule, memory: Memory) -> Vector:
+    return memory.iterate if rule.output == LAST else memory.mean
 
 
-def chosen_form(form: str, momentum: float | str, problem: Any) -> int:
-    """Return the form of a heavy ball on a problem: "auto" averages on wide sparse rows."""
-    if form == "auto":
-        rows = getattr(problem, "rows", None)
-        wide = isinstance(rows, CSRRows) and rows.n_columns > WIDE
-        return AVERAGED if wide and isinstance(momentum, str) else DISPLACED
-    return AVERAGED if form == "averaging" else DISPLACED
+def advanced(
+    problem: AnyProblem, rule: Rule, state: ProjectedState, order: Indices, *, is_deferred: bool | None = None
+) -> ProjectedState:
+    """Return the state after a step for each component of `order`.
 
-
-def check_delta(delta: float | Auto) -> None:
-    """Raise unless a delta is "auto" or a number >= 0."""
-    if isinstance(delta, str):
-        check_choice("delta", delta, ("auto",))
-    elif not 0.0 <= delta < math.inf:
-        raise ValueError(f'delta must be "auto" or a number >= 0, got {delta}.')
-
-
-def chosen_delta(delta: float | Auto, problem: Any) -> float:
-    """Return delta, or 1e-8 for "auto".
+    `is_deferred` says whether projections are deferred on sparse rows; None chooses the faster loop.
 
     Raises
     ------
     ValueError
-        The set is a simplex or a half-space, where it must be given: coordinates without subgradients would otherwise
-        take the whole of a projection's correction.
+        They are to be deferred, and the rule, the set or the rows do not allow it.
     """
-    if not isinstance(delta, str):
-        return float(delta)
-    if type(problem.constraint) in (Simplex, HalfSpace):
-        raise ValueError(
-            f"delta must be given on a {type(problem.constraint).__name__}: the projection moves a coordinate by the "
-            "inverse of its metric. Take about a thousandth of a typical entry of a subgradient."
-        )
-    return DELTA
+    memory = Memory(*(vector.copy() for vector in state.memory))
+    rule = rule._replace(step_size=state.step_size, horizon=state.horizon)
+    if isinstance(problem, SubgradientProblem):
+        n_steps = _python_visits(problem, rule, memory, state.n_steps, order)
+    else:
+        domain = domain_for(problem, rule)
+        if is_deferred and domain is None:
+            raise ValueError("projections cannot be deferred for this rule, set or rows. Leave is_deferred out.")
+        if domain is not None and (_is_sparse_enough(problem) if is_deferred is None else is_deferred):
+            n_steps = _deferred_visits(problem, rule, domain, memory, state.n_steps, order)
+        else:
+            n_steps = projected_visits(problem.view, order, rule, memory, state.n_steps)
+    return state._replace(
+        x=_output(rule, memory),
+        memory=memory,
+        n_steps=state.n_steps + n_steps,
+        n_gradients=state.n_gradients + n_steps,
+    )
+
+
+def _is_sparse_enough(problem: Problem) -> bool:
+    rows = problem.rows
+    return isinstance(rows, CSRRows) and DEFERRED_OVERHEAD * rows.values.size < rows.n_columns * problem.n_components
+
+
+def _deferred_visits(problem: Problem, rule: Rule, domain: Domain, memory: Memory, n_steps: int, order: Indices) -> int:
+    stride = max(STEPS_TO_REBUILD, problem.dim)
+    done = 0
+    while done < order.size:
+        done += deferred_visits(problem.view, order[done : done + stride], rule, domain, memory, n_steps + done)
+        if not np.isfinite(memory.iterate).all():
+            break
+    return done
+
+
+def _python_visits(problem: SubgradientProblem, rule: Rule, memory: Memory, n_steps: int, order: Indices) -> int:
+    projection = (problem.constraint or Unconstrained()).compiled
+    point = memory.iterate if rule.form != EXTRAPOLATED else np.zeros(problem.dim)
+    metric = np.ones(problem.dim)
+    t = n_steps
+    for component in order:
+        t += 1
+        if rule.form == EXTRAPOLATED:
+            extrapolated_point(rule, memory, t, point)
+        scratch = Scratch(problem.component_subgradient(point, component), metric, point)
+        projected_step(projection, rule, memory, scratch, t)
+        if not math.isfinite(memory.iterate[0]):
+            break
+    return t - n_steps

@@ -1,4 +1,4 @@
-"""What the lazy steps remember: the coordinates between two touches, and the heap of those that are not zero.
+"""What deferred projections remember: the coordinates between two touches, and the heap of those that are not zero.
 
 See `finitesum.methods.projected.sparse_steps` for the laws.
 """
@@ -13,21 +13,23 @@ from finitesum.core.jit import kernel_part
 # Kinds of sets.
 FREE, INTERVALS, L1_BALL, L2_BALL = 0, 1, 2, 3
 
-# Places in `LazyMemory.figures`.
+# Places in `SparseMemory.figures`.
 LEVEL, PREFIX, NORM, SLOPE, DECAY, HEAP = 0, 1, 2, 3, 4, 5
-LOST = 6  # what rounding took from N and C stands so many places behind them
+LOST = 6  # what rounding took from N and C stands this many places behind them
+N_FIGURES = 12
 
 
-class LazySet(NamedTuple):
-    """A constraint set as the lazy steps see it."""
+class Domain(NamedTuple):
+    """A constraint set as deferred projections see it; coordinates behind the first n_constrained are free."""
 
     kind: int
+    n_constrained: int
     radius: float
-    lower: Vector  # (n_penalised,) for INTERVALS, else empty
+    lower: Vector  # (n_constrained,) for INTERVALS, else empty
     upper: Vector
 
 
-class LazyMemory(NamedTuple):
+class SparseMemory(NamedTuple):
     """What is known of the coordinates; vectors of shape (d,)."""
 
     value: Vector  # l1 ball: the key with the sign of z; l2 ball: u; else z
@@ -45,128 +47,129 @@ class LazyMemory(NamedTuple):
 
 
 @kernel_part
-def add_to(lazy: LazyMemory, which: int, value: float) -> None:
-    """Add to N or C and keep what rounding loses: 1/kappa of a coordinate that was never seen is 1e8 times the others."""
-    old = lazy.figures[which]
+def add_to(sparse: SparseMemory, which: int, value: float) -> None:
+    """Add to N or C and keep what rounding loses: 1/kappa without any subgradient yet is 1e8 times the others."""
+    old = sparse.figures[which]
     new = old + value
     part = new - old
-    lazy.figures[which] = new
-    lazy.figures[which + LOST] += (old - (new - part)) + (value - part)
+    sparse.figures[which] = new
+    sparse.figures[which + LOST] += (old - (new - part)) + (value - part)
 
 
 @kernel_part
-def sum_of(lazy: LazyMemory, which: int) -> float:
-    return float(lazy.figures[which] + lazy.figures[which + LOST])
+def sum_of(sparse: SparseMemory, which: int) -> float:
+    """Return N or C."""
+    return float(sparse.figures[which] + sparse.figures[which + LOST])
 
 
-# The heap: a binary tree in an array, which knows where each coordinate stands.
-
-
-@kernel_part
-def key_of(lazy: LazyMemory, j: int) -> float:
-    return float(abs(lazy.value[j]))
+# The heap: a binary tree in an array, in which each coordinate's place is known.
 
 
 @kernel_part
-def _put(lazy: LazyMemory, k: int, j: int) -> None:
-    lazy.heap[k] = j
-    lazy.place[j] = k
+def key_of(sparse: SparseMemory, j: int) -> float:
+    return float(abs(sparse.value[j]))
 
 
 @kernel_part
-def _rise(lazy: LazyMemory, k: int) -> None:
-    """Let the entry at k rise to its place."""
-    j = lazy.heap[k]
-    key = key_of(lazy, j)
+def _put(sparse: SparseMemory, k: int, j: int) -> None:
+    sparse.heap[k] = j
+    sparse.place[j] = k
+
+
+@kernel_part
+def _raise_entry(sparse: SparseMemory, k: int) -> None:
+    """Move the entry at k up to its place."""
+    j = sparse.heap[k]
+    key = key_of(sparse, j)
     while k > 0:
         parent = (k - 1) // 2
-        other = lazy.heap[parent]
-        if key_of(lazy, other) <= key:
+        other = sparse.heap[parent]
+        if key_of(sparse, other) <= key:
             break
-        _put(lazy, k, other)
+        _put(sparse, k, other)
         k = parent
-    _put(lazy, k, j)
+    _put(sparse, k, j)
 
 
 @kernel_part
-def _sink(lazy: LazyMemory, k: int, size: int) -> None:
-    """Let the entry at k sink to its place."""
-    j = lazy.heap[k]
-    key = key_of(lazy, j)
+def _lower_entry(sparse: SparseMemory, k: int, size: int) -> None:
+    """Move the entry at k down to its place."""
+    j = sparse.heap[k]
+    key = key_of(sparse, j)
     while True:
         child = 2 * k + 1
         if child >= size:
             break
-        if child + 1 < size and key_of(lazy, lazy.heap[child + 1]) < key_of(lazy, lazy.heap[child]):
+        if child + 1 < size and key_of(sparse, sparse.heap[child + 1]) < key_of(sparse, sparse.heap[child]):
             child += 1
-        other = lazy.heap[child]
-        if key_of(lazy, other) >= key:
+        other = sparse.heap[child]
+        if key_of(sparse, other) >= key:
             break
-        _put(lazy, k, other)
+        _put(sparse, k, other)
         k = child
-    _put(lazy, k, j)
+    _put(sparse, k, j)
 
 
 @kernel_part
-def place_in_heap(lazy: LazyMemory, j: int) -> None:
+def place_in_heap(sparse: SparseMemory, j: int) -> None:
     """Take a coordinate in, or move it to where its new key belongs."""
-    size = int(lazy.figures[HEAP])
-    k = lazy.place[j]
+    size = int(sparse.figures[HEAP])
+    k = sparse.place[j]
     if k < 0:
-        _put(lazy, size, j)
-        lazy.figures[HEAP] = size + 1
-        _rise(lazy, size)
+        _put(sparse, size, j)
+        sparse.figures[HEAP] = size + 1
+        _raise_entry(sparse, size)
     else:
-        _rise(lazy, k)
-        _sink(lazy, lazy.place[j], size)
+        _raise_entry(sparse, k)
+        _lower_entry(sparse, sparse.place[j], size)
 
 
 @kernel_part
-def take_out(lazy: LazyMemory, j: int) -> None:
-    size = int(lazy.figures[HEAP]) - 1
-    k = lazy.place[j]
-    last = lazy.heap[size]
-    lazy.place[j] = -1
-    lazy.figures[HEAP] = size
+def take_out(sparse: SparseMemory, j: int) -> None:
+    """Take a coordinate out of the heap."""
+    size = int(sparse.figures[HEAP]) - 1
+    k = sparse.place[j]
+    last = sparse.heap[size]
+    sparse.place[j] = -1
+    sparse.figures[HEAP] = size
     if last != j:
-        _put(lazy, k, last)
-        _rise(lazy, k)
-        _sink(lazy, lazy.place[last], size)
+        _put(sparse, k, last)
+        _raise_entry(sparse, k)
+        _lower_entry(sparse, sparse.place[last], size)
 
 
-# Reading and settling.
-
-
-@kernel_part
-def current(lazy_set: LazySet, lazy: LazyMemory, n_constrained: int, j: int) -> float:
-    value = float(lazy.value[j])
-    if j < n_constrained:
-        if lazy_set.kind == L2_BALL:
-            return float(lazy.figures[LEVEL]) * value
-        if lazy_set.kind == L1_BALL:
-            size = (abs(value) - float(lazy.figures[LEVEL])) * float(lazy.rate[j]) if lazy.place[j] >= 0 else 0.0
-            return size if value > 0.0 else -size
-    return value
+# The laws.
 
 
 @kernel_part
-def pending(lazy_set: LazySet, lazy: LazyMemory, n_constrained: int, j: int, now: int) -> float:
-    """Return the sum of z over the steps that are not settled."""
-    value = float(lazy.value[j])
-    n_steps = now - int(lazy.done[j])
-    if j < n_constrained:
-        passed = float(lazy.figures[PREFIX] - lazy.mark[j])
-        if lazy_set.kind == L2_BALL:
-            return value * passed
-        if lazy_set.kind == L1_BALL:
-            size = (abs(value) * n_steps - passed) * float(lazy.rate[j]) if lazy.place[j] >= 0 else 0.0
+def _law(domain: Domain, sparse: SparseMemory, j: int, n_steps: int, level: float) -> float:
+    """Return the sum of z_j over some steps, from the sum of L or rho over them."""
+    value = float(sparse.value[j])
+    if j < domain.n_constrained:
+        if domain.kind == L2_BALL:
+            return value * level
+        if domain.kind == L1_BALL:
+            size = (abs(value) * n_steps - level) * float(sparse.rate[j]) if sparse.place[j] >= 0 else 0.0
             return size if value > 0.0 else -size
     return value * n_steps
 
 
 @kernel_part
-def settle(lazy_set: LazySet, lazy: LazyMemory, n_constrained: int, j: int, now: int) -> None:
-    if lazy.done[j] < now:
-        lazy.total[j] += pending(lazy_set, lazy, n_constrained, j, now)
-        lazy.done[j] = now
-    lazy.mark[j] = lazy.figures[PREFIX]
+def current(domain: Domain, sparse: SparseMemory, j: int) -> float:
+    """Return z_j."""
+    return _law(domain, sparse, j, 1, sparse.figures[LEVEL])
+
+
+@kernel_part
+def pending(domain: Domain, sparse: SparseMemory, j: int, now: int) -> float:
+    """Return the sum of z_j over the steps that are not settled."""
+    return _law(domain, sparse, j, now - sparse.done[j], sparse.figures[PREFIX] - sparse.mark[j])
+
+
+@kernel_part
+def settle(domain: Domain, sparse: SparseMemory, j: int, now: int) -> None:
+    """Add the steps since the last touch to the sum of z_j."""
+    if sparse.done[j] < now:
+        sparse.total[j] += pending(domain, sparse, j, now)
+        sparse.done[j] = now
+    sparse.mark[j] = sparse.figures[PREFIX]

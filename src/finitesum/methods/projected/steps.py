@@ -1,4 +1,4 @@
-"""One projected step along a subgradient, and the loop over a pass: what all methods of individual convergence share.
+"""One projected step along a subgradient, and the loop over a pass, compiled once for all rules.
 
 A step goes from w_t to w_{t+1}, t = 1, 2, ..., with a subgradient g_t, in this order::
 
@@ -42,7 +42,7 @@ OUTPUTS = {"last": LAST, "average": AVERAGE, "suffix": SUFFIX, "polynomial": POL
 #: Stands for the momentum t / (t + 2).
 VARYING = -1.0
 
-#: Stands in the metric for 0, in coordinates that never saw a subgradient (with delta 0).
+#: Stands in the metric for 0, in coordinates that never had a subgradient (with delta 0).
 SMALLEST_METRIC = 1e-150
 
 
@@ -59,6 +59,8 @@ class Rule(NamedTuple):
     direction_memory: float = 0.0
     schedule: int = DECAYING
     output: int = LAST
+    step_size: float = 0.0  # alpha
+    horizon: int = 0  # T in steps; 0 where the schedule needs none
 
 
 class Memory(NamedTuple):
@@ -70,7 +72,7 @@ class Memory(NamedTuple):
     second: Vector  # the mean or sum of their squares
     largest: Vector  # the largest that `second` was
     mean: Vector  # of the iterates: the output
-    young_mean: Vector  # of the newer iterates, with the output "suffix"
+    recent_mean: Vector  # of the newer iterates, with the output "suffix"
 
 
 class Scratch(NamedTuple):
@@ -81,25 +83,27 @@ class Scratch(NamedTuple):
     point: Vector
 
 
+# The factors of step t.
+
+
 @kernel_part
-def scheduled(rule: Rule, step_size: float, horizon: int, t: int) -> float:
+def scheduled(rule: Rule, t: int) -> float:
     """Return the step length of the schedule."""
     if rule.schedule == DECAYING:
-        return step_size / math.sqrt(t)
+        return rule.step_size / math.sqrt(t)
     if rule.schedule == HORIZON:
-        return step_size / math.sqrt(horizon)
+        return rule.step_size / math.sqrt(rule.horizon)
     if rule.schedule == LINEAR:
-        return step_size / math.sqrt(horizon) * max(1.0 - (t - 1) / horizon, 0.0)
-    return step_size
+        return rule.step_size / math.sqrt(rule.horizon) * max(1.0 - (t - 1) / rule.horizon, 0.0)
+    return rule.step_size
 
 
 @kernel_part
-def length_at(rule: Rule, step_size: float, horizon: int, t: int) -> float:
+def length_at(rule: Rule, t: int) -> float:
     """Return a_t: the step length that the form makes of the schedule."""
     if rule.form == EXTRAPOLATED:
-        later = t + 1 if rule.schedule == DECAYING else t
-        return scheduled(rule, step_size, horizon, later) / (t + 1)
-    length = scheduled(rule, step_size, horizon, t)
+        return scheduled(rule, t + 1 if rule.schedule == DECAYING else t) / (t + 1)
+    length = scheduled(rule, t)
     if rule.momentum < 0.0:
         return length / (t + 2) if rule.form == DISPLACED else length
     return length / (1.0 - rule.momentum) if rule.form == AVERAGED else length
@@ -114,25 +118,33 @@ def momentum_at(rule: Rule, t: int) -> float:
 
 
 @kernel_part
-def share_at(rule: Rule, t: int) -> float:
-    """Return c_t, the share of z in the next iterate of the averaged form."""
+def weight_at(rule: Rule, t: int) -> float:
+    """Return c_t, the weight of z in the next iterate of the averaged form."""
     return 1.0 / (t + 2) if rule.momentum < 0.0 else 1.0 - rule.momentum
 
 
 @kernel_part
-def _refresh_metric(rule: Rule, memory: Memory, gradient: Vector, metric: Vector, t: int) -> None:
-    keep, share, floor, correction = 1.0, 1.0, rule.delta, 1.0
+def floor_at(rule: Rule, t: int) -> float:
+    """Return what is added to the roots in the metric."""
+    return rule.delta / math.sqrt(t) if rule.metric == MEAN_SQUARE else rule.delta
+
+
+# The parts of a step.
+
+
+@kernel_part
+def _update_metric(rule: Rule, memory: Memory, gradient: Vector, metric: Vector, t: int) -> None:
+    keep, weight, correction, floor = 1.0, 1.0, 1.0, floor_at(rule, t)
     if rule.metric == MEAN_SQUARE:
-        share = rule.metric_memory / t  # not 1 - keep: that cancels
-        keep = 1.0 - share
-        floor = rule.delta / math.sqrt(t)
+        weight = rule.metric_memory / t  # not 1 - keep: that cancels
+        keep = 1.0 - weight
     elif rule.metric != SQUARE_SUM:
         keep = rule.metric_memory
-        share = 1.0 - keep
+        weight = 1.0 - keep
         if rule.metric == CORRECTED:
             correction = 1.0 / (1.0 - keep**t)
     for j in range(gradient.size):
-        square = keep * memory.second[j] + share * (gradient[j] * gradient[j])
+        square = keep * memory.second[j] + weight * (gradient[j] * gradient[j])
         memory.second[j] = square
         if rule.metric == LARGEST:
             square = max(square, memory.largest[j])
@@ -141,18 +153,18 @@ def _refresh_metric(rule: Rule, memory: Memory, gradient: Vector, metric: Vector
 
 
 @kernel_part
-def _turn(rule: Rule, memory: Memory, gradient: Vector, t: int) -> None:
+def _update_direction(rule: Rule, memory: Memory, gradient: Vector, t: int) -> None:
     """Replace the subgradient by the direction."""
     keep = rule.direction_memory
-    share = 1.0 if rule.direction == GRADIENT_SUM else 1.0 - keep
+    weight = 1.0 if rule.direction == GRADIENT_SUM else 1.0 - keep
     correction = 1.0 / (1.0 - keep**t) if rule.direction == CORRECTED_MEAN else 1.0
     for j in range(gradient.size):
-        memory.direction[j] = keep * memory.direction[j] + share * gradient[j]
+        memory.direction[j] = keep * memory.direction[j] + weight * gradient[j]
         gradient[j] = correction * memory.direction[j]
 
 
 @kernel_part
-def _scale(gradient: Vector, metric: Vector) -> None:
+def _divide(gradient: Vector, metric: Vector) -> None:
     """Divide the direction by the metric; 0/0 is 0."""
     for j in range(gradient.size):
         if metric[j] < SMALLEST_METRIC:
@@ -172,46 +184,47 @@ def _project(rule: Rule, projection: Projection, n_constrained: int, x: Vector, 
 
 
 @kernel_part
-def _move(rule: Rule, memory: Memory, scratch: Scratch, length: float, t: int) -> None:
+def _move(rule: Rule, memory: Memory, scratch: Scratch, t: int) -> None:
     """Step; the projection comes after."""
-    x, companion, q = memory.iterate, memory.companion, scratch.gradient
+    w, companion, q = memory.iterate, memory.companion, scratch.gradient
+    length = length_at(rule, t)
     if rule.form == AVERAGED:
-        for j in range(x.size):
+        for j in range(w.size):
             companion[j] -= length * q[j]
     elif rule.form == EXTRAPOLATED:
-        for j in range(x.size):
-            companion[j] = x[j]
-            x[j] = scratch.point[j] - length * q[j]
+        for j in range(w.size):
+            companion[j] = w[j]
+            w[j] = scratch.point[j] - length * q[j]
     elif companion.size == 0:
-        for j in range(x.size):
-            x[j] -= length * q[j]
+        for j in range(w.size):
+            w[j] -= length * q[j]
     else:
         momentum = momentum_at(rule, t)
-        for j in range(x.size):
-            step = momentum * (x[j] - companion[j]) - length * q[j]
-            companion[j] = x[j]
-            x[j] += step
+        for j in range(w.size):
+            step = momentum * (w[j] - companion[j]) - length * q[j]
+            companion[j] = w[j]
+            w[j] += step
 
 
 @kernel_part
 def _record_mean(rule: Rule, memory: Memory, t: int) -> None:
     """Let w_t enter the means."""
-    x, mean, young = memory.iterate, memory.mean, memory.young_mean
+    w, mean, recent = memory.iterate, memory.mean, memory.recent_mean
     if rule.output == SUFFIX:
         base = 1
         while 2 * base <= t:
             base *= 2
         if t == base:  # a power of two: the newer mean becomes the older
-            for j in range(x.size):
-                mean[j] = young[j]
-                young[j] = 0.0
-        for j in range(x.size):
-            mean[j] += (x[j] - mean[j]) / (t - base // 2 + (1 if base > 1 else 0))
-            young[j] += (x[j] - young[j]) / (t - base + 1)
+            for j in range(w.size):
+                mean[j] = recent[j]
+                recent[j] = 0.0
+        for j in range(w.size):
+            mean[j] += (w[j] - mean[j]) / (t - base // 2 + (1 if base > 1 else 0))
+            recent[j] += (w[j] - recent[j]) / (t - base + 1)
     else:
-        share = 4.0 / (t + 3) if rule.output == POLYNOMIAL else 1.0 / t
-        for j in range(x.size):
-            mean[j] += share * (x[j] - mean[j])
+        weight = 4.0 / (t + 3) if rule.output == POLYNOMIAL else 1.0 / t
+        for j in range(w.size):
+            mean[j] += weight * (w[j] - mean[j])
 
 
 @kernel_part
@@ -223,34 +236,28 @@ def locate(rule: Rule, memory: Memory, t: int, point: Vector) -> None:
 
 
 @kernel_part
-def advance(
-    rule: Rule,
-    projection: Projection,
-    n_constrained: int,
-    memory: Memory,
-    scratch: Scratch,
-    step_size: float,
-    horizon: int,
-    t: int,
-) -> None:
+def advance(rule: Rule, projection: Projection, n_constrained: int, memory: Memory, scratch: Scratch, t: int) -> None:
     """Take step t along the subgradient in scratch.gradient, which is lost."""
     if rule.output != LAST:
         _record_mean(rule, memory, t)
     if rule.metric != PLAIN:
-        _refresh_metric(rule, memory, scratch.gradient, scratch.metric, t)
+        _update_metric(rule, memory, scratch.gradient, scratch.metric, t)
     if rule.direction != GRADIENT:
-        _turn(rule, memory, scratch.gradient, t)
+        _update_direction(rule, memory, scratch.gradient, t)
     if rule.metric != PLAIN:
-        _scale(scratch.gradient, scratch.metric)
-    _move(rule, memory, scratch, length_at(rule, step_size, horizon, t), t)
+        _divide(scratch.gradient, scratch.metric)
+    _move(rule, memory, scratch, t)
     if rule.form == AVERAGED:
-        x, z = memory.iterate, memory.companion
+        w, z = memory.iterate, memory.companion
         _project(rule, projection, n_constrained, z, scratch.metric)
-        share = share_at(rule, t)
-        for j in range(x.size):
-            x[j] += share * (z[j] - x[j])
+        weight = weight_at(rule, t)
+        for j in range(w.size):
+            w[j] += weight * (z[j] - w[j])
     else:
         _project(rule, projection, n_constrained, memory.iterate, scratch.metric)
+
+
+# A pass over a linear model.
 
 
 @kernel_part
@@ -267,14 +274,7 @@ def component_subgradient(linear_sum: LinearSum, component: int, point: Vector, 
 
 @kernel_part
 def _visit_all(
-    linear_sum: LinearSum,
-    order: Indices,
-    rule: Rule,
-    memory: Memory,
-    scratch: Scratch,
-    step_size: float,
-    horizon: int,
-    n_steps: int,
+    linear_sum: LinearSum, order: Indices, rule: Rule, memory: Memory, scratch: Scratch, n_steps: int
 ) -> int:
     t = n_steps
     for component in order:
@@ -284,40 +284,27 @@ def _visit_all(
             component_subgradient(linear_sum, component, scratch.point, scratch.gradient)
         else:
             component_subgradient(linear_sum, component, memory.iterate, scratch.gradient)
-        advance(rule, linear_sum.projection, linear_sum.n_penalised, memory, scratch, step_size, horizon, t)
+        advance(rule, linear_sum.projection, linear_sum.n_penalised, memory, scratch, t)
         if not np.isfinite(memory.iterate[0]):
             break
     return t - n_steps
 
 
 @kernel
-def projected_visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    rule: Rule,
-    memory: Memory,
-    step_size: float,
-    horizon: int,
-    n_steps: int,
-) -> int:
+def projected_visits(linear_sum: LinearSum, order: Indices, rule: Rule, memory: Memory, n_steps: int) -> int:
     """Take a step for each component of `order`, in place, after n_steps steps; return how many (fewer on divergence)."""
     dim = memory.iterate.size
     scratch = Scratch(np.zeros(dim), np.ones(dim), np.zeros(dim if rule.form == EXTRAPOLATED else 0))
-    return _visit_all(linear_sum, order, rule, memory, scratch, step_size, horizon, n_steps)
+    return _visit_all(linear_sum, order, rule, memory, scratch, n_steps)
+
+
+# A step of a Python loop, for components given as callables.
 
 
 @kernel
-def projected_step(
-    projection: Projection,
-    rule: Rule,
-    memory: Memory,
-    scratch: Scratch,
-    step_size: float,
-    horizon: int,
-    t: int,
-) -> None:
+def projected_step(projection: Projection, rule: Rule, memory: Memory, scratch: Scratch, t: int) -> None:
     """Take step t along the subgradient in scratch.gradient, in place."""
-    advance(rule, projection, memory.iterate.size, memory, scratch, step_size, horizon, t)
+    advance(rule, projection, memory.iterate.size, memory, scratch, t)
 
 
 @kernel
