@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from finitesum.datasets import DataError, collector
-from finitesum.datasets.collector import Header, RowCollector, StorageError
+from finitesum.datasets import DataError
+from finitesum.datasets.formats import collector
+from finitesum.datasets.formats.collector import Header, RowCollector, StorageError
 
 
 @pytest.fixture(params=["memory", "disk"])

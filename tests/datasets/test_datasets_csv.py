@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from finitesum.datasets import DataError, csv_table, load, streams
+from finitesum.datasets import DataError, load
+from finitesum.datasets.formats import csv as reader
+from finitesum.datasets.formats import streams
 
 TEXT = "a,b,y\n1,2.5,0\n-3,4e2,1\n5,6,1\n"
 ROWS = np.array([[1, 2.5], [-3, 400], [5, 6]])
@@ -219,6 +221,6 @@ def test_round_trip(tmp_path, table, text, slow, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(streams, "BLOCK_BYTES", block)
         if slow:
-            patch.setattr(csv_table, "_parse_fast", lambda *_: int("refused"))
+            patch.setattr(reader, "_parse_fast", lambda *_: int("refused"))
         data = read(tmp_path, "\n".join(lines))
     check(data, np.array(table), labels)

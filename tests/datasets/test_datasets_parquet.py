@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from finitesum.datasets import DataError, load, parquet
+from finitesum.datasets import DataError, load
+from finitesum.datasets.formats import parquet
 
 pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow: pip install 'finitesum[data]'")
 pq = pytest.importorskip("pyarrow.parquet")

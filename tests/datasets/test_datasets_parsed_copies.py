@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from finitesum.datasets import DataError, cache, clear_cache, collector, load, loading
+from finitesum.datasets import DataError, cache, clear_cache, load, loading
+from finitesum.datasets.formats import collector
 
 TEXT = "+1 1:0.5 3:2\n-1 2:1\n+1\n"
 ROWS = [[0.5, 0, 2], [0, 1, 0], [0, 0, 0]]

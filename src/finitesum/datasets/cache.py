@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.datasets.collector import Array, Contents, RowCollector, StorageError
+from finitesum.datasets.formats.collector import Array, Contents, RowCollector, StorageError
 from finitesum.datasets.home import LOGGER, home
 
 #: To be raised whenever the layout of a copy changes, or a reader reads the same file differently.

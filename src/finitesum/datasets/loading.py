@@ -9,16 +9,16 @@ from typing import Any, get_args
 
 import numpy as np
 
-from finitesum.datasets.archive import Part, read_npy, read_npz
 from finitesum.datasets.cache import cached
-from finitesum.datasets.collector import Array, Contents, Header, RowCollector
-from finitesum.datasets.csv_table import read_csv
 from finitesum.datasets.dataset import Dataset, Task
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.parquet import read_parquet
-from finitesum.datasets.sniff import Format, find_format, plain_name
-from finitesum.datasets.streams import require_file
-from finitesum.datasets.svmlight import read_svmlight
+from finitesum.datasets.formats.archive import Part, read_npy, read_npz
+from finitesum.datasets.formats.collector import Array, Contents, Header, RowCollector
+from finitesum.datasets.formats.csv import read_csv
+from finitesum.datasets.formats.detect import Format, find_format, plain_name
+from finitesum.datasets.formats.parquet import read_parquet
+from finitesum.datasets.formats.streams import require_file
+from finitesum.datasets.formats.svmlight import read_svmlight
 
 #: Text takes long to parse, so that its parsed copy is always kept; the others are copied to be mapped only.
 _TEXT: tuple[Format, ...] = ("svmlight", "csv")

@@ -11,12 +11,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from finitesum.datasets.archive import Part
 from finitesum.datasets.dataset import Dataset, Task
 from finitesum.datasets.download import download, recorded_checksum, sha256_of
 from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.formats.archive import Part
+from finitesum.datasets.formats.streams import COMPRESSION_SUFFIXES
 from finitesum.datasets.home import home, search_folders
-from finitesum.datasets.streams import COMPRESSION_SUFFIXES
 
 _FORMAT_SUFFIXES = (".svm", ".libsvm", ".svmlight", "", ".csv", ".npz", ".parquet")
 
@@ -352,8 +352,8 @@ def load_dataset(
     """
     from dataclasses import replace
 
+    from finitesum.datasets.formats.detect import find_format
     from finitesum.datasets.loading import load
-    from finitesum.datasets.sniff import find_format
 
     entry = info(name)
     file = fetch(name, data_dir=data_dir, mirrors=mirrors, progress=progress)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.datasets import DataError, find, load, path
-from finitesum.datasets.archive import Part
+from finitesum.datasets.formats.archive import Part
 from finitesum.datasets.home import search_folders
 from finitesum.papers.networks.originals import CIFAR10_PARTS, CIFAR100_PARTS, Bytes, read_cifar, read_idx
 

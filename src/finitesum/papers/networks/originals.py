@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.datasets import DataError
-from finitesum.datasets.streams import open_stream
+from finitesum.datasets.formats.streams import open_stream
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

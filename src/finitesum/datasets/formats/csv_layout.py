@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from finitesum.datasets.columns import Target, target_column
 from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.formats.columns import Target, target_column
 
 DELIMITERS = ",;\t|"
 
@@ -18,12 +19,12 @@ MISSING = frozenset({"", "na", "n/a", "nan", "?", "null", "none"})
 #: The same in a column of labels that are text, where "none" may well be the name of a class.
 MISSING_LABELS = MISSING - {"none"}
 
-#: How many rows are looked at.
+#: Rows that the layout is found from.
 N_SAMPLE_ROWS = 20
 
 
 def is_number(cell: str) -> bool:
-    """Tell whether a cell holds a number, finite or not."""
+    """Return whether a cell holds a number, finite or not."""
     try:
         float(cell)
     except ValueError:
@@ -32,7 +33,7 @@ def is_number(cell: str) -> bool:
 
 
 def is_missing(cell: str) -> bool:
-    """Tell whether a cell of a column of numbers is empty, or says that its value is missing."""
+    """Return whether a cell of a column of numbers is empty, or says that its value is missing."""
     return cell.strip().lower() in MISSING
 
 
@@ -112,11 +113,7 @@ def detect_layout(head: list[str], target: Target, path: Path) -> Layout:
         No delimiter is found, or the target is not.
     """
     delimiter = _delimiter(head, target, path)
-    sample: list[tuple[int, list[str]]] = []
-    for row in rows_of(head, delimiter):
-        sample.append(row)
-        if len(sample) == N_SAMPLE_ROWS:
-            break
+    sample = list(itertools.islice(rows_of(head, delimiter), N_SAMPLE_ROWS))
     if not sample:
         raise DataError(f"{path} holds no rows. Is it the right file?")
     first_line, first = sample[0]
@@ -158,10 +155,7 @@ def _delimiter(head: list[str], target: Target, path: Path) -> str:
 
 
 def _is_header(first: list[str], rest: list[list[str]]) -> bool:
-    """Tell whether the first row names the columns.
-
-    It does where all its cells are text, or where it has text above a number.
-    """
+    """Return whether the first row names the columns: all its cells are text, or it has text above a number."""
     if all(_is_text(cell) for cell in first):
         return True
     return any(

@@ -1,13 +1,13 @@
-"""Tells the format of a file by its name, or else by its first bytes."""
+"""Finds the format of a file by its name, or else by its first bytes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal, get_args
 
-from finitesum.datasets.csv_layout import DELIMITERS, is_number
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.streams import COMPRESSION_SUFFIXES, head_of, without_mark
+from finitesum.datasets.formats.csv_layout import DELIMITERS, is_number
+from finitesum.datasets.formats.streams import COMPRESSION_SUFFIXES, head_of, without_mark
 
 Format = Literal["svmlight", "csv", "npz", "npy", "parquet"]
 
@@ -74,7 +74,7 @@ def find_format(path: Path, given: str | None = None) -> Format:
             return by_magic
     by_text = _of_text(without_mark(head_of(path), path))
     if by_text is None:
-        raise DataError(f"{path}: the format cannot be told. Give format= as one of {', '.join(FORMATS)}.")
+        raise DataError(f"{path}: the format is not recognised. Give format= as one of {', '.join(FORMATS)}.")
     return by_text
 
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from finitesum.datasets.collector import Array, Contents, Header, RowCollector
 from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.formats.collector import Array, Contents, Header, RowCollector
+from finitesum.datasets.formats.streams import decoded, line_blocks, open_stream
 from finitesum.datasets.labels import Labels, label_array
-from finitesum.datasets.streams import decoded, line_blocks, open_stream
 
 Part = Literal["train", "test"]
 

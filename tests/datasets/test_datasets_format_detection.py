@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from finitesum.datasets import DataError, load
-from finitesum.datasets.sniff import find_format, plain_name
+from finitesum.datasets.formats.detect import find_format, plain_name
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_numpy_files_without_suffix(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"some words\n", b"\x89PNG\r\n"])
-def test_formats_that_cannot_be_told(tmp_path, content):
+def test_formats_that_are_not_recognised(tmp_path, content):
     path = tmp_path / "unknown"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"the format cannot be told\. Give format= as one of svmlight, csv"):
+    with pytest.raises(DataError, match=r"the format is not recognised\. Give format= as one of svmlight, csv"):
         find_format(path)
 
 

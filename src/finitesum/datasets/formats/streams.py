@@ -1,7 +1,9 @@
-"""Files as streams of bytes: decompressed by what they are, not by what they are called, and cut into whole lines."""
+"""Files as streams of bytes: decompressed by their first bytes, whatever they are called, and cut into whole lines."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import io
 import zlib
 from collections.abc import Iterator
@@ -11,12 +13,20 @@ from typing import BinaryIO, NamedTuple, cast
 
 from finitesum.datasets.errors import DataError, preview
 
+#: What reading may raise: of the system, or of a decompressor that meets damage.
+_READING_ERRORS: tuple[type[BaseException], ...] = (OSError, EOFError, zlib.error)
+with contextlib.suppress(ImportError):  # a Python that was built without it
+    from lzma import LZMAError
+
+    _READING_ERRORS += (LZMAError,)
+
 #: What a block of lines takes in memory, about; parsing takes a few times that.
 BLOCK_BYTES = 1 << 25
 
 #: The suffixes that name a compression, which is found by the first bytes of a file.
 COMPRESSION_SUFFIXES = (".xz", ".gz", ".bz2")
 
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
 _REFUSED = {b"PK\x03\x04": "a zip archive", b"\x28\xb5\x2f\xfd": "compressed with zstd", b"7z\xbc\xaf": "a 7z archive"}
 
 
@@ -41,33 +51,10 @@ def require_file(path: Path) -> None:
         raise DataError(f"{path} does not exist. Check the path; finitesum.datasets.fetch finds public data by name.")
 
 
-def _error(path: Path, error: BaseException) -> DataError:
-    return DataError(f"{path} cannot be read: {error or type(error).__name__}. Is the file complete and readable?")
-
-
-def _reading_errors() -> tuple[type[BaseException], ...]:
-    """Return what reading may raise: of the system, or of a decompressor that meets damage."""
-    errors: tuple[type[BaseException], ...] = (OSError, EOFError, zlib.error)
-    try:
-        import lzma
-    except ImportError:  # a Python that was built without it
-        return errors
-    return (*errors, lzma.LZMAError)
-
-
 def _decompressed(path: Path, head: bytes) -> BinaryIO:
-    if head.startswith(b"\x1f\x8b"):
-        import gzip
-
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if head.startswith(b"BZh"):
-        import bz2
-
-        return cast(BinaryIO, bz2.open(path, "rb"))
-    if head.startswith(b"\xfd7zXZ\x00"):
-        import lzma
-
-        return cast(BinaryIO, lzma.open(path, "rb"))
+    for magic, module in _COMPRESSIONS.items():
+        if head.startswith(magic):
+            return cast(BinaryIO, importlib.import_module(module).open(path, "rb"))
     for magic, kind in _REFUSED.items():
         if head.startswith(magic):
             raise DataError(f"{path} is {kind}, which is not read as text. Unpack it, or use gz, bz2 or xz.")
@@ -92,8 +79,9 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
             yield stream
     except ImportError as error:
         raise DataError(f"{path} is compressed, and this Python lacks the module {error.name}. Unpack it.") from None
-    except _reading_errors() as error:
-        raise _error(path, error) from error
+    except _READING_ERRORS as error:
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{path} cannot be read: {reason}. Is the file complete and readable?") from error
 
 
 def head_of(path: Path, size: int = 1 << 16) -> bytes:

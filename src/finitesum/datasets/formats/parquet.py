@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.datasets.archive import require_finite
-from finitesum.datasets.collector import Array, Header, RowCollector
-from finitesum.datasets.columns import Target, target_column
 from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.formats.archive import require_finite
+from finitesum.datasets.formats.collector import Array, Header, RowCollector
+from finitesum.datasets.formats.columns import Target, target_column
 from finitesum.datasets.labels import Labels
 
 #: How many rows are read at a time.

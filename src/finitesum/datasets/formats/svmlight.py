@@ -1,51 +1,85 @@
-"""Reads svmlight text token by token: slow, but it names the line that is broken, and what is wrong with it."""
+"""Reads svmlight text, the format of LIBSVM: ``label index:value index:value ...``, one row per line.
+
+- Indices count from 1 (from 0 with ``zero_based=True``) and increase within a row; zeros may be left out, and a row may
+  have no entry at all. Entries that are written as zero stay stored.
+- What follows a ``#`` is a comment. Empty lines are skipped.
+- ``qid:7`` directly after the label, which groups the rows of a ranking, is ignored: no method here uses it.
+- Every row has one label, a number. Several labels in a row (``1,4``) are refused.
+
+scikit-learn's parser does the work. It raises without saying where, so that a block it refuses is read again token by
+token, which is slow and names the line.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.datasets.collector import Array
 from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.formats.collector import Array, Header, RowCollector
+from finitesum.datasets.formats.streams import Block, line_blocks, open_stream
 from finitesum.datasets.labels import Labels
-from finitesum.datasets.streams import Block
 
 _SHAPE = "A row is written as: label index:value index:value ..."
 
 
-class SparseBlock(NamedTuple):
-    """The rows of a block of lines."""
-
-    data: Array  # float64 (nnz,)
-    indices: Array  # int64 or int32 (nnz,), from 0
-    lengths: Array  # int64 (k,)
-    labels: Labels  # float64 (k,)
-
-
-class _Problem(Exception):
-    """What is wrong with a line, without the number of the line."""
-
-
-def scan_block(block: Block, path: Path, zero_based: bool) -> SparseBlock:
-    """Return the rows of a block of lines.
+def read_svmlight(path: Path, collector: RowCollector, *, zero_based: bool = False) -> Header:
+    """Add the rows of an svmlight file to a collector, and return an empty header: the format has no names.
 
     Parameters
     ----------
-    block
-        Whole lines.
     path
-        The file, for messages.
+        The file, plain or compressed by gz, bz2 or xz.
+    collector
+        Receives the rows.
     zero_based
         Whether indices count from 0.
 
     Raises
     ------
     DataError
-        A line is broken: the first such line is named.
+        A line is broken; it is named by its number.
     """
+    with open_stream(path) as stream:
+        for block in line_blocks(stream, path):
+            rows = _parse_fast(block.data, zero_based) or _parse_lines(block, path, zero_based)
+            collector.add_sparse(rows.data, rows.indices, rows.lengths, rows.labels)
+    return Header()
+
+
+class _SparseRows(NamedTuple):
+    data: Array  # float64 (nnz,)
+    indices: Array  # int64 or int32 (nnz,), from 0
+    lengths: Array  # int64 (k,)
+    labels: Labels  # float64 (k,)
+
+
+def _parse_fast(data: bytes, zero_based: bool) -> _SparseRows | None:
+    """Return the rows of a block, or None where something in it is unusual or wrong."""
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        rows, labels = load_svmlight_file(io.BytesIO(data), dtype=np.float64, zero_based=zero_based)
+    except (ValueError, OverflowError):
+        return None
+    if not (np.isfinite(rows.data).all() and np.isfinite(labels).all()):
+        return None
+    return _SparseRows(rows.data, rows.indices, np.diff(rows.indptr), labels)
+
+
+# -- token by token
+
+
+class _Problem(Exception):
+    """What is wrong with a line, without the number of the line."""
+
+
+def _parse_lines(block: Block, path: Path, zero_based: bool) -> _SparseRows:
+    """Return the rows of a block, or raise a DataError that names the first broken line."""
     data: list[float] = []
     indices: list[int] = []
     lengths: list[int] = []
@@ -56,20 +90,14 @@ def scan_block(block: Block, path: Path, zero_based: bool) -> SparseBlock:
             continue
         try:
             labels.append(_label(tokens[0]))
-            lengths.append(_entries(tokens[1:], zero_based, data, indices))
+            lengths.append(_add_entries(tokens[1:], zero_based, data, indices))
         except _Problem as problem:
             raise DataError(f"{path}, line {number}: {problem}") from None
-    shift = 0 if zero_based else 1
-    return SparseBlock(
-        np.array(data, dtype=np.float64),
-        np.array(indices, dtype=np.int64) - shift,
-        np.array(lengths, dtype=np.int64),
-        np.array(labels, dtype=np.float64),
-    )
+    columns = np.array(indices, dtype=np.int64) - (0 if zero_based else 1)
+    return _SparseRows(np.array(data, dtype=np.float64), columns, np.array(lengths, dtype=np.int64), np.array(labels))
 
 
 def _label(token: bytes) -> float:
-    """Return the number that a label stands for."""
     value = _number(token)
     if value is None:
         if b"\x00" in token:
@@ -84,7 +112,7 @@ def _label(token: bytes) -> float:
     return value
 
 
-def _entries(tokens: list[bytes], zero_based: bool, data: list[float], indices: list[int]) -> int:
+def _add_entries(tokens: list[bytes], zero_based: bool, data: list[float], indices: list[int]) -> int:
     """Append the entries of a row and return their number."""
     if tokens and tokens[0].startswith(b"qid:"):
         tokens = tokens[1:]
@@ -105,21 +133,19 @@ def _entries(tokens: list[bytes], zero_based: bool, data: list[float], indices: 
 
 
 def _index(text: bytes, zero_based: bool) -> int:
-    """Return the number that an index stands for."""
     try:
         index = int(text)
     except ValueError:
         raise _Problem(f"the index {preview(text)} is not a whole number. {_SHAPE}") from None
     if index < 0 or (index == 0 and not zero_based):
-        advice = "" if index < 0 else " If the file counts from 0, use zero_based=True."
-        raise _Problem(f"index {index} is less than {0 if zero_based else 1}.{advice or ' ' + _SHAPE}")
+        advice = _SHAPE if index < 0 else "If the file counts from 0, use zero_based=True."
+        raise _Problem(f"index {index} is less than {0 if zero_based else 1}. {advice}")
     if index >= 2**63 - 1:
         raise _Problem(f"index {index} does not fit 64 bits. Hash the features to fewer.")
     return index
 
 
 def _value(index: int, text: bytes) -> float:
-    """Return the number that the value of an entry stands for."""
     value = _number(text)
     if value is None:
         raise _Problem(f"the value {preview(text)} of index {index} is not a number. {_SHAPE}")
