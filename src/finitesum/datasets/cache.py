@@ -6,8 +6,8 @@ changed, what the reader was asked for, and the version of this layout: a change
 is removed when the new one is made.
 
 A copy is written under another name and then renamed, so that a reader sees all of it or nothing, and two processes may
-write the same one at the same time. A copy whose files have other sizes or shapes than ``meta.json`` says is made anew.
-Where nothing can be written, data are read without a copy, and the logger ``finitesum`` is told.
+write the same one at the same time. A copy whose files have other sizes or shapes than ``meta.json`` says is made again.
+Where nothing can be written, data are read without a copy, and the logger ``finitesum`` gets a warning.
 """
 
 from __future__ import annotations
@@ -112,19 +112,13 @@ def load_entry(entry: Entry, memmap: bool) -> Contents | None:
     memmap
         Whether the arrays stay on disk. They are mapped copy-on-write: writing to them changes nothing on disk.
     """
+    if not entry.folder.exists():
+        return None
     try:
         meta = json.loads((entry.folder / _META).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if entry.folder.exists():
-            LOGGER.warning("The parsed copy %s is incomplete. It is made anew.", entry.folder)
-        return None
-    except (OSError, ValueError) as error:
-        LOGGER.warning("The parsed copy %s is damaged (%s). It is made anew.", entry.folder, error)
-        return None
-    try:
         return _load(entry.folder, meta, memmap)
     except (_Damaged, OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
-        LOGGER.warning("The parsed copy %s is damaged (%s). It is made anew.", entry.folder, error)
+        LOGGER.warning("The parsed copy %s is damaged (%s). It is made again.", entry.folder, error)
         return None
 
 
@@ -224,7 +218,7 @@ def _publish(work: Path, entry: Entry) -> None:
             raise
     if load_entry(entry, memmap=True) is not None:
         return
-    # What is there is damaged: it is moved out of the way in one step, for others may be reading it.
+    # What is there is damaged: it is moved out of the way in one step, because others may be reading it.
     damaged = Path(tempfile.mkdtemp(prefix=".old-", dir=entry.root))
     try:
         entry.folder.rename(damaged / "copy")

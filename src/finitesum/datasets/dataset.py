@@ -15,7 +15,7 @@ from finitesum.datasets.labels import LabelMap, Labels, is_text
 
 Task = Literal["classification", "regression"]
 
-#: Whole numbers with at most so many distinct values are taken for classes where nobody said what they are.
+#: Whole numbers with at most this many distinct values are taken for classes where the task is not given.
 MOST_GUESSED_CLASSES = 20
 
 
@@ -38,7 +38,7 @@ class Dataset:
     target_name
         The name of the column of labels, or None.
     task
-        What the labels are for, or None where nobody said so (see `inferred_task`).
+        What the labels are for, or None where that is not given (see `inferred_task`).
 
     Raises
     ------
@@ -98,7 +98,7 @@ class Dataset:
 
     @property
     def density(self) -> float:
-        """The share of entries that are stored, in [0, 1]."""
+        """The fraction of entries that are stored, in [0, 1]."""
         return self.nnz / max(1, self.n_rows * self.n_features)
 
     @property

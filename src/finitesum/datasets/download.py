@@ -17,7 +17,7 @@ from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.home import LOGGER
 from finitesum.running.observers import DownloadBar
 
-#: Remembers, in the folder of the files, the checksums of files whose publisher tells none.
+#: Remembers, in the folder of the files, the checksums of files whose publisher states none.
 RECORD = "checksums.json"
 
 _CHUNK = 1 << 16
@@ -55,7 +55,7 @@ def _remember(folder: Path, name: str, url: str, checksum: str, size: int) -> No
 
 
 def _copy_file(url: str, output_file: str, _pooch: None) -> None:
-    """Copy what a ``file:`` address names, as a mirror on a shared disk has it."""
+    """Copy what a ``file:`` address names, as a mirror on a disk has it."""
     shutil.copyfile(url2pathname(urlparse(url).path), output_file)
 
 

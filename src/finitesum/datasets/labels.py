@@ -51,7 +51,7 @@ def label_array(labels: Any) -> Labels:
         return np.char.decode(array, "utf-8")
     if array.dtype.kind == "O":
         return _from_objects(array)
-    # NumPy would turn [1, "a"] into text without a word: a list that mixed its kinds is told by its items.
+    # NumPy silently turns [1, "a"] into text: the items show whether a list mixes kinds.
     if array.dtype.kind == "U" and not isinstance(labels, np.ndarray):
         _require_one_kind(np.asarray(labels, dtype=object).ravel())
     if array.dtype.kind not in "biufU":

@@ -35,8 +35,37 @@ class _Request:
     part: Part
     zero_based: bool
 
-    def read(self, collector: RowCollector) -> Header:
-        """Add the rows of the file to a collector."""
+    def check(self) -> None:
+        """Raise where an argument is wrong, or does not suit the format."""
+        path, format, target = self.path, self.format, self.target
+        if self.task not in (None, *get_args(Task)):
+            raise DataError(f'task must be "classification", "regression" or None, got {preview(self.task)}.')
+        if self.part not in get_args(Part):
+            raise DataError(f'part must be "train" or "test", got {preview(self.part)}.')
+        if self.part == "test" and format != "npz":
+            raise DataError(f'part="test" is for npz archives, but {path} is {format}. Load the file of the test rows.')
+        if self.zero_based and format != "svmlight":
+            raise DataError(f"zero_based=True is for svmlight files, but {path} is {format}. Leave it out.")
+        if target not in (None, False) and format == "svmlight":
+            raise DataError(
+                f"target={preview(target)}: the rows of an svmlight file begin with their labels. Leave it out."
+            )
+        if isinstance(target, int) and not isinstance(target, bool) and format in ("npz", "npy"):
+            where = "the name of an array" if format == "npz" else "the path of a file"
+            raise DataError(f"target={target}: for {format} it must be {where}.")
+        if target is True:
+            raise DataError("target=True says nothing. Name the labels, or use target=False where there are none.")
+
+    def read(self, collector: RowCollector) -> Contents:
+        """Return the contents of the file, read into a collector."""
+        try:
+            return collector.finish(self._read(collector))
+        except DataError as error:
+            if str(self.path) in str(error):
+                raise
+            raise DataError(f"{self.path}: {error}") from None
+
+    def _read(self, collector: RowCollector) -> Header:
         if self.format == "svmlight":
             return read_svmlight(self.path, collector, zero_based=self.zero_based)
         if self.format == "csv":
@@ -46,19 +75,17 @@ class _Request:
             return read_npz(self.path, collector, target=name, part=self.part)
         return read_parquet(self.path, collector, target=self.target)
 
-    def collect(self, collector: RowCollector) -> Contents:
-        """Return the contents of the file, read into a collector."""
-        try:
-            return collector.finish(self.read(collector))
-        except DataError as error:
-            if str(self.path) in str(error):
-                raise
-            raise DataError(f"{self.path}: {error}") from None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All that changes what is read."""
-        return {"format": self.format, "target": self.target, "part": self.part, "zero_based": self.zero_based}
+    def contents(self, cache: bool, memmap: bool) -> Contents:
+        """Return what is in the file: from its parsed copy where one is kept, else by reading it into memory."""
+        if self.format == "npy":
+            labels = Path(self.target) if isinstance(self.target, str) else None
+            return read_npy(self.path, target=labels, memmap=memmap)
+        found = None
+        if cache and (memmap or self.format in _TEXT):
+            # All that changes what is read.
+            options = {name: getattr(self, name) for name in ("format", "target", "part", "zero_based")}
+            found = cached(self.path, options, self.read, memmap)
+        return self.read(RowCollector()) if found is None else found
 
 
 def load(
@@ -88,7 +115,7 @@ def load(
         "svmlight", "csv", "npz", "npy" or "parquet"; without it, the format is found by the suffix, or else by the
         first bytes of the file.
     n_features
-        The number of columns. Sparse rows get so many, at least as many as occur; a test set needs it where it lacks
+        The number of columns. Sparse rows get this many, at least as many as occur; a test set needs it where it lacks
         the last features of the training set. For dense rows it is checked.
     target
         Where the labels are. CSV and Parquet: the name or number of a column (from 0; -1 is the last), False for none.
@@ -136,58 +163,14 @@ def load(
     """
     file = Path(path).expanduser().absolute()
     require_file(file)
-    found = find_format(file, format)
-    _check(file, found, n_features, target, task, part, zero_based, cache, memmap)
-    if found == "npy":
-        name = Path(target) if isinstance(target, (str, os.PathLike)) else None
-        contents = read_npy(file, target=name, memmap=memmap)
-    else:
-        column = os.fspath(target) if isinstance(target, os.PathLike) else target
-        contents = _contents(_Request(file, found, column, task, part, zero_based), cache, memmap)
-    return _dataset(contents, file, n_features, task)
-
-
-def _check(
-    path: Path,
-    format: Format,
-    n_features: int | None,
-    target: object,
-    task: object,
-    part: object,
-    zero_based: bool,
-    cache: bool,
-    memmap: bool,
-) -> None:
-    """Raise where an argument is wrong, or does not suit the format."""
+    column = os.fspath(target) if isinstance(target, os.PathLike) else target
+    request = _Request(file, find_format(file, format), column, task, part, zero_based)
+    request.check()
     if n_features is not None and n_features < 1:
         raise DataError(f"n_features must be at least 1, got {n_features}. Leave it out to take it from the file.")
-    if task not in (None, *get_args(Task)):
-        raise DataError(f'task must be "classification", "regression" or None, got {preview(task)}.')
-    if part not in get_args(Part):
-        raise DataError(f'part must be "train" or "test", got {preview(part)}.')
-    if part == "test" and format != "npz":
-        raise DataError(f'part="test" is for npz archives, but {path} is {format}. Load the file of the test rows.')
-    if zero_based and format != "svmlight":
-        raise DataError(f"zero_based=True is for svmlight files, but {path} is {format}. Leave it out.")
-    if target not in (None, False) and format == "svmlight":
-        raise DataError(
-            f"target={preview(target)}: the rows of an svmlight file begin with their labels. Leave it out."
-        )
-    if isinstance(target, int) and not isinstance(target, bool) and format in ("npz", "npy"):
-        where = "the name of an array" if format == "npz" else "the path of a file"
-        raise DataError(f"target={target}: for {format} it must be {where}.")
-    if target is True:
-        raise DataError("target=True says nothing. Name the labels, or use target=False where there are none.")
-    if memmap and not cache and format != "npy":
+    if memmap and not cache and request.format != "npy":
         raise DataError("memmap=True maps the parsed copy of the file. Use cache=True with it.")
-
-
-def _contents(request: _Request, cache: bool, memmap: bool) -> Contents:
-    """Return what is in a file: from its parsed copy where one is kept, else by reading it into memory."""
-    contents = None
-    if cache and (memmap or request.format in _TEXT):
-        contents = cached(request.path, request.options, request.collect, memmap)
-    return request.collect(RowCollector()) if contents is None else contents
+    return _dataset(request.contents(cache, memmap), file, n_features, task)
 
 
 def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task | None) -> Dataset:

@@ -117,22 +117,9 @@ def _registry() -> dict[str, Info]:
 
 
 def _info(name: str, table: dict[str, Any]) -> Info:
-    files = tuple(
-        DataFile(file["name"], file.get("sha256"), tuple(file.get("urls", ()))) for file in table.pop("files")
-    )
-    return Info(
-        name=name,
-        title=table["title"],
-        task=table["task"],
-        n_rows=table["n_rows"],
-        n_features=table["n_features"],
-        n_classes=table.get("n_classes"),
-        nnz=table.get("nnz"),
-        files=files,
-        aliases=tuple(table.get("aliases", ())),
-        part=table.get("part", "train"),
-        remarks=table.get("remarks", ""),
-    )
+    files = tuple(DataFile(f["name"], f.get("sha256"), tuple(f.get("urls", ()))) for f in table.pop("files"))
+    known = {"n_classes": None, "nnz": None, **table, "aliases": tuple(table.get("aliases", ()))}
+    return Info(name=name, files=files, **known)
 
 
 def list_datasets() -> tuple[Info, ...]:
@@ -205,7 +192,7 @@ def _file_names(name: str) -> list[str]:
     else:
         names, stem = [file.name for file in entry.files], entry.name
         names += [Path(file).stem for file in names if Path(file).suffix in COMPRESSION_SUFFIXES]  # unpacked
-        if entry.part == "test":  # it shares the archive of the training part
+        if entry.part == "test":  # it is in the archive of the training part
             return names
     return names + [stem + form + packed for form in _FORMAT_SUFFIXES for packed in ("", *COMPRESSION_SUFFIXES)]
 

@@ -29,7 +29,7 @@ def make_logistic(
     d
         The number of columns with the constant one, at least 2.
     density
-        The share of entries of z that are not zero, in (0, 1]. Below 1 the rows are sparse.
+        The fraction of entries of z that are not zero, in (0, 1]. Below 1 the rows are sparse.
     condition
         The ratio of the largest to the smallest second moment of the columns of z, at least 1: column j is scaled by
         ``condition ** (-j / (2 (d - 2)))``. As these columns are independent, it is the condition number of their
@@ -111,13 +111,13 @@ def _sparse_rows(n: int, d: int, density: float, scales: Array, rng: np.random.G
     return csr_array((data, indices.astype(narrow), indptr.astype(narrow)), shape=(n, d))
 
 
-def _chosen(total: int, share: float, rng: np.random.Generator) -> Array:
-    """Return which of `total` places are chosen when each is so with probability `share`, increasing."""
+def _chosen(total: int, probability: float, rng: np.random.Generator) -> Array:
+    """Return which of `total` places are chosen, increasing, when each is chosen with a probability."""
     found: list[Array] = []
     last = -1
     while last < total:
         # The gaps between chosen places are geometric: no number is drawn for those left out.
-        gaps = rng.geometric(share, size=int(1.1 * (total - last) * share) + 16)
+        gaps = rng.geometric(probability, size=int(1.1 * (total - last) * probability) + 16)
         places = last + np.cumsum(gaps)
         found.append(places)
         last = int(places[-1])

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 #: The largest int32: indices that do not exceed it are stored in four bytes.
 LARGEST_INT32 = 2**31 - 1
 
-#: How many entries are converted at a time where a file on disk gets a wider type.
+#: Entries that are converted at a time where a file on disk gets a wider type.
 CHUNK = 1 << 20
 
 
@@ -68,7 +68,7 @@ class _InMemory:
 
 
 class _OnDisk:
-    """Grows as a file in NumPy's format, whose header is written anew at the end."""
+    """Grows as a file in NumPy's format, whose header is written again at the end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -121,7 +121,7 @@ class _OnDisk:
         self._length += len(array)
 
     def _recast(self, dtype: np.dtype[Any]) -> None:
-        """Write the file anew with entries of another type, a chunk at a time."""
+        """Write the file again with entries of another type, a chunk at a time."""
         self.close()
         narrow = self._path.with_suffix(".narrow")
         self._path.replace(narrow)
