@@ -96,7 +96,7 @@ callback, measure_every
 
     def _loss(self) -> Loss:
         known = as_loss(self.loss)
-        if known.target_kind() == "sign":
+        if known.target_kind() in ("sign", "class"):
             raise ValueError(f"loss must be one for regression, such as squared or huber, got {self.loss!r}.")
         return known
 

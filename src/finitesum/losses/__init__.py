@@ -1,6 +1,6 @@
-"""Losses: scalar functions of one prediction and one target, with two derivatives in the prediction.
+"""Losses: functions of a row's prediction and its target, with two derivatives in the prediction.
 
-Every loss is a NamedTuple whose methods kernels call:
+Every loss of one prediction is a NamedTuple whose methods kernels call:
 
 ===================  ==================================================================================
 ``value``            loss(u, y)
@@ -10,7 +10,8 @@ Every loss is a NamedTuple whose methods kernels call:
                      everywhere; infinite where there is none
 ``curvature_bound``  sup of d2 over all predictions (infinite: no quadratic lies above the loss)
 ``d2_lipschitz``       sup of the third derivative's size: the Lipschitz constant of d2 (infinite at kinks of d1)
-``target_kind``      "sign": targets are -1 or +1; "real"; "count": non-negative
+``target_kind``      "sign": targets are -1 or +1; "real"; "count": non-negative; "class" and "reals" of losses with several
+                     predictions a row (`finitesum.losses.classes`)
 ``is_smooth``        whether d1 is continuous
 ===================  ==================================================================================
 
@@ -26,6 +27,7 @@ from typing import Any, cast
 
 from finitesum.core.jit import compilable
 from finitesum.losses.base import Loss
+from finitesum.losses.classes import Multinomial, SquaredTargets
 from finitesum.losses.margins import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from finitesum.losses.regression import LARGEST_EXPONENT, Huber, Poisson, Squared
 
@@ -36,14 +38,16 @@ __all__ = [
     "Huber",
     "Logistic",
     "Loss",
+    "Multinomial",
     "Poisson",
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",
+    "SquaredTargets",
     "as_loss",
 ]
 
-#: The losses by the names that users write.
+#: The losses of one prediction by the names that users write.
 LOSSES: dict[str, type[Loss]] = {
     "logistic": Logistic,
     "squared": Squared,
@@ -53,6 +57,9 @@ LOSSES: dict[str, type[Loss]] = {
     "huber": Huber,
     "poisson": Poisson,
 }
+
+#: Those of several predictions; "squared" with several targets is `SquaredTargets`.
+CLASS_LOSSES: dict[str, type[Loss]] = {"multinomial": Multinomial}
 
 
 def as_loss(loss: str | Loss) -> Loss:
@@ -72,12 +79,14 @@ def as_loss(loss: str | Loss) -> Loss:
     """
     if isinstance(loss, str):
         key = loss.replace("_", "-")
-        if key not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(sorted(LOSSES))}, got {loss!r}.")
-        return LOSSES[key]()
+        known_losses = LOSSES | CLASS_LOSSES
+        if key not in known_losses:
+            raise ValueError(f"loss must be one of {', '.join(sorted(known_losses))}, got {loss!r}.")
+        return known_losses[key]()
     if not isinstance(loss, Loss) or not isinstance(loss, tuple):
         raise TypeError(f"loss must be a name or a loss (a NamedTuple with value, d1, d2, ...), got {loss!r}.")
-    compilable(type(loss))
+    if not isinstance(loss, Multinomial | SquaredTargets):
+        compilable(type(loss))
     known: Any = loss
     for name in {"scale", "width", "threshold"}.intersection(known._fields):
         number = getattr(known, name)

@@ -19,9 +19,10 @@ import numpy as np
 
 from finitesum.constraints import Constraint, Unconstrained
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.problems.linear import checked_weights, digest_array
+from finitesum.problems.linear import digest_array
 from finitesum.problems.penalties import ElasticNet, elastic_net
 from finitesum.problems.rows import CSRRows, DenseRows, as_rows, to_matrix
+from finitesum.problems.targets import checked_weights
 from finitesum.problems.term import ConvexTerm
 
 #: Numbers in a block of scores.

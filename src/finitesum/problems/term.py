@@ -31,7 +31,8 @@ class CompiledTerm(NamedTuple):
     penalty: ElasticNet
     projection: Projection  # onto the set, of the first n_penalised coordinates
     is_constrained: bool
-    n_penalised: int  # the first coordinates; an intercept stands behind them
+    n_penalised: int  # the first coordinates of a block; an intercept stands behind them
+    n_blocks: int  # of equal length, one behind the other: more than one where there are several outputs
 
 
 class HasTerm(Protocol):
@@ -61,7 +62,9 @@ def prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
 @kernel
 def _prox_step(term: CompiledTerm, w: Vector, gradient: Vector, step_size: float) -> Vector:
     moved = w - step_size * gradient
-    prox_in_place(term, moved, step_size)
+    size = w.size // term.n_blocks
+    for block in range(term.n_blocks):
+        prox_in_place(term, moved[block * size : (block + 1) * size], step_size)
     return moved
 
 
@@ -70,9 +73,10 @@ def _add_penalty(term: CompiledTerm, w: Vector, gradient: Vector) -> float:
     """Add the gradient of the quadratic part to `gradient` and return the penalty."""
     total = 0.0
     ridge = term.penalty.ridge()
-    for j in range(term.n_penalised):
-        total += term.penalty.penalty_value(w[j])
-        gradient[j] += ridge * w[j]
+    for start in range(0, w.size, w.size // term.n_blocks):
+        for j in range(start, start + term.n_penalised):
+            total += term.penalty.penalty_value(w[j])
+            gradient[j] += ridge * w[j]
     return total
 
 
@@ -129,7 +133,7 @@ class ConvexTerm:
     @cached_property
     def compiled(self) -> CompiledTerm:
         """What kernels take in place of the term."""
-        return CompiledTerm(self.penalty, self.constraint.compiled, self.is_constrained, self.n_columns)
+        return CompiledTerm(self.penalty, self.constraint.compiled, self.is_constrained, self.n_columns, self.n_blocks)
 
     @cached_property
     def quadratic(self) -> Vector:
@@ -187,7 +191,7 @@ class ConvexTerm:
             The set has no point whose other coefficients are 0.
         """
         constraint = self.constraint.on_columns(columns) if columns.size > 0 else Unconstrained()
-        return ConvexTerm(self.penalty, constraint, int(columns.size), self.n_free)
+        return ConvexTerm(self.penalty, constraint, int(columns.size), self.n_free, self.n_blocks)
 
 
 def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: ElasticNet) -> Constraint:

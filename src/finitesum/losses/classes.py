@@ -1,0 +1,207 @@
+"""Losses of several predictions at once: K scores of a row for K classes, or K numbers for K targets.
+
+They offer what `finitesum.losses` asks of a loss, over arrays: predictions have shape (..., K), one vector of K numbers a
+row, so that whole blocks of rows are one call; kernels do not compile them. The second derivative of a row is a matrix,
+shape (..., K, K). It is made of fewer numbers, the `curvatures` of shape (..., K), by which sums over many rows go:
+
+=====================  ===================================================================
+``curvatures``         what the second derivative is made of, shape (..., K)
+``curvature_entry``    its entry (k, l), shape (...)
+``curvature_product``  its product with changes of the predictions, shape (..., K)
+``ignores_shifts``     whether one number added to all K predictions of a row changes nothing
+=====================  ===================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix, Vector
+
+
+def probabilities(scores: Matrix) -> Matrix:
+    """Return exp(u_k) / sum_l exp(u_l), shape (..., K).
+
+    Examples
+    --------
+    >>> probabilities(np.array([[0.0, 0.0], [1000.0, 0.0]]))
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    """
+    exponentials: Matrix = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    exponentials /= exponentials.sum(axis=-1, keepdims=True)
+    return exponentials
+
+
+class Multinomial(NamedTuple):
+    """logsumexp_k(u_k) - u_y for targets y in 0, ..., K - 1, shape (...) and of an integer type.
+
+    With P the probabilities, the gradient is P - e_y and the second derivative diag(P) - P P'.
+
+    Examples
+    --------
+    >>> loss, scores, target = Multinomial(), np.zeros((1, 2)), np.array([1])
+    >>> loss.value(scores, target).round(6), loss.d1(scores, target), loss.d2(scores, target)[0]
+    (array([0.693147]), array([[ 0.5, -0.5]]), array([[ 0.25, -0.25],
+           [-0.25,  0.25]]))
+    """
+
+    scale: float = 1.0
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """Return the losses, shape (...)."""
+        largest = prediction.max(axis=-1)
+        chosen = np.take_along_axis(prediction, target[..., None], axis=-1)[..., 0]
+        losses = largest + np.log(np.exp(prediction - largest[..., None]).sum(axis=-1)) - chosen
+        return self.scale * losses
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        """Return the gradients, shape (..., K)."""
+        gradients = probabilities(prediction)
+        chosen = np.take_along_axis(gradients, target[..., None], axis=-1)
+        np.put_along_axis(gradients, target[..., None], chosen - 1.0, axis=-1)
+        gradients *= self.scale
+        return gradients
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        """Return the second derivatives, shape (..., K, K)."""
+        chances = probabilities(prediction)
+        matrices = -chances[..., :, None] * chances[..., None, :]
+        diagonal = np.arange(chances.shape[-1])
+        matrices[..., diagonal, diagonal] += chances
+        return self.scale * matrices
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        """Return both derivatives."""
+        return self.d1(prediction, target), self.d2(prediction, target)
+
+    def majorant(self, prediction: Any, target: Any) -> float:
+        """Return 1/2, which bounds the eigenvalues of all second derivatives."""
+        return 0.5 * self.scale
+
+    def curvature_bound(self) -> float:
+        """Return 1/2, the largest eigenvalue of diag(P) - P P' over all P: at two classes of probability 1/2."""
+        return 0.5 * self.scale
+
+    def d2_lipschitz(self) -> float:
+        """Return sqrt(2) / (3 sqrt(3)), in the spectral norm.
+
+        Along a unit vector v the third derivative is the third central moment of v under P. The range of v is at most
+        sqrt(2), and a variable of range r has a third central moment of at most r^3 / (6 sqrt(3)).
+        """
+        return self.scale * math.sqrt(2.0) / (3.0 * math.sqrt(3.0))
+
+    def target_kind(self) -> str:
+        """Return "class"."""
+        return "class"
+
+    def is_smooth(self) -> bool:
+        """Return True."""
+        return True
+
+    def curvatures(self, prediction: Any) -> Any:
+        """Return the probabilities P."""
+        return probabilities(prediction)
+
+    def curvature_entry(self, curvatures: Any, k: int, other: int) -> Any:
+        """Return P_k ([k = l] - P_l)."""
+        return self.scale * curvatures[..., k] * (float(k == other) - curvatures[..., other])
+
+    def curvature_product(self, curvatures: Any, changes: Any) -> Any:
+        """Return P_k (a_k - sum_l P_l a_l)."""
+        product = changes - (curvatures * changes).sum(axis=-1, keepdims=True)
+        product *= curvatures
+        product *= self.scale
+        return product
+
+    def ignores_shifts(self) -> bool:
+        """Return True."""
+        return True
+
+
+class SquaredTargets(NamedTuple):
+    """sum_k (u_k - y_k)^2 / 2 for targets of shape (..., K).
+
+    Examples
+    --------
+    >>> loss, predictions = SquaredTargets(), np.array([[1.0, 2.0]])
+    >>> loss.value(predictions, np.zeros((1, 2))), loss.d1(predictions, np.zeros((1, 2)))
+    (array([2.5]), array([[1., 2.]]))
+    """
+
+    scale: float = 1.0
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """Return the losses, shape (...)."""
+        residuals = prediction - target
+        return 0.5 * self.scale * np.einsum("...k,...k->...", residuals, residuals)
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        """Return the gradients, shape (..., K)."""
+        return self.scale * (prediction - target)
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        """Return the second derivatives, shape (..., K, K)."""
+        n_outputs = prediction.shape[-1]
+        return np.broadcast_to(self.scale * np.eye(n_outputs), (*prediction.shape, n_outputs)).copy()
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        """Return both derivatives."""
+        return self.d1(prediction, target), self.d2(prediction, target)
+
+    def majorant(self, prediction: Any, target: Any) -> float:
+        """Return 1: the loss is its own upper bound."""
+        return self.scale
+
+    def curvature_bound(self) -> float:
+        """Return 1."""
+        return self.scale
+
+    def d2_lipschitz(self) -> float:
+        """Return 0."""
+        return 0.0
+
+    def target_kind(self) -> str:
+        """Return "reals"."""
+        return "reals"
+
+    def is_smooth(self) -> bool:
+        """Return True."""
+        return True
+
+    def curvatures(self, prediction: Any) -> Any:
+        """Return ones."""
+        return np.ones_like(prediction)
+
+    def curvature_entry(self, curvatures: Any, k: int, other: int) -> Any:
+        """Return [k = l]."""
+        return self.scale * float(k == other) * curvatures[..., k]
+
+    def curvature_product(self, curvatures: Any, changes: Any) -> Any:
+        """Return the changes."""
+        return self.scale * changes
+
+    def ignores_shifts(self) -> bool:
+        """Return False."""
+        return False
+
+
+#: The losses of several predictions.
+ClassLoss = Multinomial | SquaredTargets
+
+
+def weighted(values: Any, weights: Vector) -> Any:
+    """Multiply the values of rows with their weights, in place, and return them; weight 0 leaves no NaN or infinity.
+
+    Examples
+    --------
+    >>> weighted(np.array([[np.inf, 1.0], [2.0, 3.0]]), np.array([0.0, 0.5]))
+    array([[0. , 0. ],
+           [1. , 1.5]])
+    """
+    values[weights == 0.0] = 0.0
+    values *= weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim))
+    return values
