@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball
-from finitesum.evaluation.row_sums import objective
+from finitesum.evaluation.row_products import objective
 
 ACCURACIES = (1e-4, 1e-6, 1e-8)
 

@@ -14,12 +14,12 @@ import numpy as np
 from scipy.linalg import eigh, qr
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.hessian import gram, hessian_at
+from finitesum.evaluation.row_products import combination
+from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.losses import Huber, Squared
-from finitesum.methods.snapshot import take_snapshot
 from finitesum.problems.linear import Problem
 from finitesum.problems.multinomial import MultinomialProblem, full_hessian, probabilities, scores_at
-from finitesum.problems.rows import to_matrix
 
 #: Eigenvalues of the scaled Hessian that are smaller than this times the largest are rounding errors of sums over the rows.
 ROUNDING = 1e-13
@@ -27,15 +27,12 @@ ROUNDING = 1e-13
 #: Columns whose standard deviation is smaller than this times their mean are constant.
 CONSTANT = 1e-12
 
-#: Rows that are centred at a time.
-BLOCK = 8192
 
-
-def hessian_at(problem: Problem | MultinomialProblem, x: Vector) -> Matrix:
+def _hessian_at(problem: Problem | MultinomialProblem, x: Vector) -> Matrix:
     """Return the Hessian of the smooth part of F at x, shape (dim, dim)."""
     if isinstance(problem, MultinomialProblem):
         return full_hessian(problem, probabilities(scores_at(problem, x)))
-    return hessian_of(problem, take_snapshot(problem, x).curvatures)
+    return hessian_at(problem, x)
 
 
 def _scaled_eigen(matrix: Matrix) -> tuple[Vector, Vector, Matrix]:
@@ -124,30 +121,21 @@ def with_intercept(centred: Centred, ridge: float) -> tuple[Matrix, int]:
 
 
 def _centred_at(problem: Problem, x: Vector) -> Centred:
-    curvatures = problem.weights * take_snapshot(problem, x).curvatures
-    total, X = float(curvatures.sum()), to_matrix(problem.rows)
-    scale = 1.0 / total if total > 0.0 else 0.0
+    weights = problem.weights * curvatures_at(problem, x)
+    total, d = float(weights.sum()), problem.rows.n_columns
+    mean = combination(problem, weights)[:d] * (1.0 / total if total > 0.0 else 0.0)
     if problem.rows.is_sparse():  # their columns are mostly 0: not far from 0
-        whole = hessian_at(problem, x)
-        mean: Vector = scale * whole[-1, :-1]
-        gram = whole[:-1, :-1] - problem.penalty.ridge() * np.eye(mean.size)
-        return Centred(centred_gram(gram, mean, total), mean, total)
-    blocks = [slice(k, k + BLOCK) for k in range(0, problem.n_rows, BLOCK)]
-    mean = scale * np.sum([curvatures[block] @ X[block] for block in blocks], axis=0)
-    gram = np.zeros((mean.size, mean.size))
-    for block in blocks:
-        rows = X[block] - mean
-        gram += (rows * curvatures[block, None]).T @ rows
-    return Centred(gram, mean, total)
+        return Centred(centred_gram(gram(problem, weights)[:d, :d], mean, total), mean, total)
+    return Centred(gram(problem, weights, centre=mean)[:d, :d], mean, total)
 
 
 def _inverse_at(problem: Problem | MultinomialProblem, x: Vector, free: Any) -> tuple[Matrix, int]:
     """Return the inverse Hessian of the free variables and its rank."""
     if isinstance(problem, Problem) and problem.has_intercept:
-        gram, mean, curvature = _centred_at(problem, x)
+        whole, mean, curvature = _centred_at(problem, x)
         some = free[:-1]
-        return with_intercept(Centred(gram[np.ix_(some, some)], mean[some], curvature), problem.penalty.ridge())
-    return inverse_and_rank(hessian_at(problem, x)[np.ix_(free, free)])
+        return with_intercept(Centred(whole[np.ix_(some, some)], mean[some], curvature), problem.penalty.ridge())
+    return inverse_and_rank(_hessian_at(problem, x)[np.ix_(free, free)])
 
 
 def covariance_at(

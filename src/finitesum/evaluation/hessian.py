@@ -1,46 +1,112 @@
-"""The Hessian of a linear model: the gram matrix of its rows, weighted with their curvatures."""
+"""Gram matrices of the rows, weighted with curvatures: Hessians of linear models."""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import blas
 
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel
-from finitesum.problems.linear import LinearSum, Problem
-from finitesum.problems.rows import to_matrix
+from finitesum.core.threads import map_blocks
+from finitesum.evaluation.row_sums import curvatures_at
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import CSRRows, DenseRows, n_entries, rows_between, to_matrix
 
-#: Rows of dense data that are weighted and multiplied at a time.
-BLOCK = 2048
+#: Numbers of dense rows that are weighted and multiplied at a time: they stay in the cache.
+BLOCK = 2**19
+
+#: Columns of dense rows up to which threads share the rows, each with sums of its own; beyond, the linear algebra library's
+#: threads share a product.
+MOST_SHARED = 2000
 
 
 @kernel
-def _add_grams(linear_sum: LinearSum, weights: Vector, lower: Matrix) -> None:
-    for i in range(linear_sum.rows.n_rows):
-        if weights[i] != 0.0:
-            linear_sum.rows.gram_add(i, weights[i], lower)
+def _add_sparse(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
+    rows.add_grams(picked, scales, lower)
 
 
-def _dense_gram(problem: Problem, weights: Vector) -> Matrix:
-    values = to_matrix(problem.rows)
-    gram = np.zeros((problem.dim, problem.dim), order="F")
-    for start in range(0, problem.n_rows, BLOCK):
-        block = np.ones((min(BLOCK, problem.n_rows - start), problem.dim))
-        block[:, : values.shape[1]] = values[start : start + BLOCK]
-        block *= np.sqrt(weights[start : start + BLOCK, None])
-        gram = blas.dsyrk(1.0, block.T, beta=1.0, c=gram, lower=True, overwrite_c=True)
-    return np.ascontiguousarray(gram)
+def _sum_dense(
+    rows: DenseRows, picked: Indices, scales: Vector, centre: Vector | None, *, single_precision: bool
+) -> Matrix:
+    """Return sum_k s_k x_i x_i', i = picked[k]; those of s < 0 apart, because BLAS squares what it multiplies."""
+    values, dim = to_matrix(rows), rows.dim()
+    dtype = np.float32 if single_precision else np.float64
+    total, product = np.zeros((dim, dim), dtype=dtype), np.empty((dim, dim), dtype=dtype)
+    n_together = min(max(1, BLOCK // dim, dim // 4), 4096)
+    for sign, add in ((1.0, np.add), (-1.0, np.subtract)):
+        chosen = np.flatnonzero(~(sign * scales <= 0.0))  # NaN too: it must show
+        for start in range(0, chosen.size, n_together):
+            some = chosen[start : start + n_together]
+            roots = np.sqrt(sign * scales[some])
+            stored = values[picked[some]] if centre is None else values[picked[some]] - centre
+            block = np.empty((some.size, dim), dtype=dtype)
+            np.multiply(stored, roots[:, None], out=block[:, : values.shape[1]], casting="same_kind")
+            block[:, values.shape[1] :] = roots[:, None]
+            np.matmul(block.T, block, out=product)  # which sees that it is symmetric
+            add(total, product, out=total)
+    return total
+
+
+def add_gram(
+    problem: Problem,
+    picked: Indices,
+    scales: Vector,
+    sums: Matrix,
+    *,
+    centre: Vector | None = None,
+    single_precision: bool = False,
+    n_threads: int = 1,
+) -> None:
+    """Add sum_k s_k x_i x_i' over the rows i = picked[k] to the lower triangle of `sums`.
+
+    Parameters
+    ----------
+    picked : ndarray of int64
+        Increasing.
+    scales : ndarray of float64
+        s_k, of any sign.
+    centre : ndarray of float64, shape (d,), optional
+        Dense rows are taken less this, the intercept's 1 as it is.
+    single_precision : bool
+        Whether dense rows are summed in float32; the sums are float64.
+    """
+    is_sparse = problem.rows.is_sparse()
+
+    def sum_of(positions: Indices) -> Matrix:
+        some, s = picked[positions], scales[positions]
+        first = int(some[0]) if some.size else 0
+        rows = rows_between(problem.rows, first, int(some[-1]) + 1 if some.size else 0)
+        if isinstance(rows, DenseRows):
+            with np.errstate(all="ignore"):  # what is too large for single precision is seen by its factor
+                return _sum_dense(rows, some - first, s, centre, single_precision=single_precision)
+        part = sums if positions.size == picked.size else np.zeros_like(sums)
+        _add_sparse(rows, some - first, s, part)
+        return part
+
+    stored = n_entries(problem.rows) / problem.n_rows if is_sparse else problem.dim
+    n_numbers = stored**2 / 8.0 if is_sparse else stored + stored**2 / 64.0  # of a row: SIMD, no gathering
+    n_threads = n_threads if is_sparse or problem.dim <= MOST_SHARED else 1
+    for part in map_blocks(sum_of, np.arange(picked.size), picked.size * n_numbers, n_threads):
+        if part is not sums:
+            sums += part
+
+
+def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:
+    """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; see `add_gram`."""
+    sums = np.zeros((problem.dim, problem.dim))
+    picked = np.flatnonzero(scales)
+    add_gram(problem, picked, scales[picked], sums, centre=centre)
+    whole: Matrix = np.tril(sums) + np.tril(sums, -1).T
+    return whole
 
 
 def hessian_of(problem: Problem, curvatures: Vector) -> Matrix:
-    """Return sum_i p_i c_i z_i z_i' + l2 I on the penalised coordinates, symmetric, for curvatures c_i >= 0 of the rows."""
-    weights = problem.weights * curvatures
-    if problem.rows.is_sparse():
-        gram = np.zeros((problem.dim, problem.dim))
-        _add_grams(problem.view, weights, gram)
-    else:
-        gram = _dense_gram(problem, weights)
+    """Return sum_i p_i c_i x_i x_i' + l2 I on the penalised coordinates, symmetric, for curvatures c_i >= 0 of the rows."""
+    hessian = gram(problem, problem.weights * curvatures)
     penalised = np.arange(problem.rows.n_columns)
-    gram[penalised, penalised] += problem.penalty.ridge()
-    whole: Matrix = np.tril(gram) + np.tril(gram, -1).T
-    return whole
+    hessian[penalised, penalised] += problem.penalty.ridge()
+    return hessian
+
+
+def hessian_at(problem: Problem, x: Vector) -> Matrix:
+    """Return the Hessian at x of the smooth part of F, shape (dim, dim)."""
+    return hessian_of(problem, curvatures_at(problem, x))

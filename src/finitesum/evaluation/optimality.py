@@ -15,26 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.core.jit import kernel
 from finitesum.evaluation.certificates import Minorant, lower_bound, minorant_at
+from finitesum.evaluation.row_sums import loss_sums
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem
 from finitesum.problems.multinomial import MultinomialProblem, measure
-
-
-@kernel
-def _add_rows(linear_sum: LinearSum, x: Vector, start: int, stop: int, gradient: Vector) -> float:
-    """Add the gradient of rows start..stop to `gradient` and return their loss."""
-    total = 0.0
-    for i in range(start, stop):
-        weight = linear_sum.weights[i]
-        if weight > 0.0:
-            prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-            total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
-            slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
-            linear_sum.rows.add_to(i, weight * slope, gradient)
-    return total
 
 
 class Measures(NamedTuple):
@@ -74,9 +60,8 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
         return Measures(value, float(np.linalg.norm(slope)), slope)
     if isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
         return _evaluate_nonsmooth(problem, x)
-    gradient = np.zeros(problem.dim)
-    objective = _add_rows(problem.view, x, 0, problem.n_rows, gradient)
-    objective += problem.term.add_to(gradient, x)
+    gradient, _, value = loss_sums(problem, x)
+    objective = value + problem.term.add_to(gradient, x)
     return Measures(float(objective), problem.term.optimality(x, gradient), gradient)
 
 

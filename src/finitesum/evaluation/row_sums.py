@@ -1,12 +1,19 @@
-"""Sums over the rows of some components, by one or several threads: gradients, losses along a line.
+"""Sums over rows at a point: the mean loss, its gradient, slopes and curvatures of rows.
 
-Threads share the components out in blocks of consecutive ones, and their sums are added in the order of the blocks: the
-result depends on the number of threads, and on nothing else.
+Methods see data by these sums, or by visits of single components, and in no third way.
+A sum is taken over *blocks*: consecutive rows that lie in memory, with their targets and weights, beside which stands what
+belongs to them, such as their curvatures. A block is given to a kernel, and the blocks' sums are added in their order.
+Threads share the components out in blocks: a result depends on their number by rounding errors, and on nothing else.
+
+Products with the rows (predictions, gram products and diagonals, lines) are in `finitesum.evaluation.row_products`, gram
+matrices in `finitesum.evaluation.hessian`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,33 +22,68 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part, reassociated_part
 from finitesum.core.threads import map_blocks
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
-from finitesum.problems.rows import n_entries
+from finitesum.problems.rows import n_entries, rows_between
 
-#: Rows that are read before their sums are added: they stay in the cache.
-BLOCK = 128
+T = TypeVar("T")
 
-#: Where parts of the scratch begin.
-SLOPES, LOSSES = np.uint64(BLOCK), np.uint64(2 * BLOCK)
+#: Rows whose predictions are computed before their sums are added: they stay in the cache.
+N_TOGETHER = 128
 
-#: One number per row, where half the digits do.
-ShortVector = npt.NDArray[np.float32]
+#: Where the parts of the scratch begin.
+SLOPES, LOSSES = np.uint64(N_TOGETHER), np.uint64(2 * N_TOGETHER)
 
-
-def _numbers(problem: Problem, components: Indices) -> float:
-    """Return about how many entries the rows of some components have."""
-    return n_entries(problem.rows) * components.size / problem.n_components
+#: One number per row where single precision is enough.
+Vector32 = npt.NDArray[np.float32]
 
 
-class Pass(NamedTuple):
-    """What a pass over some components finds."""
+class Majorize(IntEnum):
+    """Which rows have the curvature of a quadratic that lies above the loss, in the place of the loss's own.
 
-    gradient: Vector  # sum_i p_i phi'_i z_i
-    squares: float  # sum_i p_i phi'_i^2
-    loss: float  # sum_i p_i phi_i
+    On rows that are misclassified the second derivative grows along the direction to the minimum, and a step that trusts it
+    overshoots. With targets that are no signs, MISCLASSIFIED means ALL.
+    """
+
+    NONE = 0
+    MISCLASSIFIED = 1
+    ALL = 2
+
+
+class Block(NamedTuple):
+    """Consecutive rows in memory, and those of their components that a sum is taken over."""
+
+    view: LinearSum  # of these rows alone
+    components: Indices  # increasing, counted from the block's first
+    rows: slice  # of an array with one number per row of the problem
+
+
+def _block(problem: Problem, components: Indices) -> Block:
+    """Return the rows from the first of the components to the last."""
+    if components.size in (0, problem.n_components):
+        return Block(problem.view, components, slice(0, problem.n_rows))
+    first, size = int(components[0]), problem.view.batch_size
+    rows = slice(first * size, min((int(components[-1]) + 1) * size, problem.n_rows))
+    view = problem.view._replace(
+        rows=rows_between(problem.rows, rows.start, rows.stop),
+        targets=problem.targets[rows],
+        offsets=problem.offsets[rows],
+        weights=problem.weights[rows],
+        n_components=int(components[-1]) + 1 - first,
+    )
+    return Block(view, components - first, rows)
+
+
+def map_row_blocks(
+    sums: Callable[[Block], T], problem: Problem, components: Indices | None = None, n_threads: int = 1
+) -> list[T]:
+    """Return what `sums` makes of each block of the rows of some components (increasing), or of all, in their order."""
+    m = problem.n_components
+    chosen = np.arange(m) if components is None else components
+    n_numbers = n_entries(problem.rows) * chosen.size / m
+    return map_blocks(lambda some: sums(_block(problem, some)), chosen, n_numbers, n_threads)
 
 
 @kernel_part
-def _run_of(components: Indices, position: int) -> int:
+def _end_of_run(components: Indices, position: int) -> int:
     """Return the position behind the components that follow each other from this one on."""
     end = position + 1
     while end < components.size and components[end] == components[end - 1] + 1:
@@ -50,41 +92,35 @@ def _run_of(components: Indices, position: int) -> int:
 
 
 @kernel_part
-def _predict_rows(linear_sum: LinearSum, first: int, last: int, x: Vector, out: Vector) -> None:
-    for k in range(np.uint64(last - first)):  # unsigned: no index needs a look whether it counts from behind
+def _predict(view: LinearSum, first: int, last: int, x: Vector, out: Vector) -> None:
+    for k in range(np.uint64(last - first)):  # unsigned: no index is tested for whether it counts from behind
         i: Any = np.uint64(first) + np.uint64(k)
-        out[k] = linear_sum.rows.dot(i, x)
+        out[k] = view.rows.dot(i, x)
 
 
 @kernel_part
-def _curvature(linear_sum: LinearSum, i: int, prediction: float, slope: float, curvature: float, doubt: int) -> float:
-    """Return the majorant's curvature where the second derivative is not to be trusted.
-
-    Doubt 1: on the wrong side of 0, where the second derivative grows along the way to the minimum, and a step that trusts
-    it overshoots. Doubt 2: everywhere.
-    """
-    bound = linear_sum.loss.majorant(prediction, linear_sum.targets[i])
-    is_doubted = (doubt == 2 or slope * prediction > 0.0) and bound < np.inf
-    return bound if is_doubted else curvature
+def _majorant(view: LinearSum, i: int, prediction: float, slope: float, curvature: float, majorize: int) -> float:
+    """Return the curvature of the loss's majorant where it replaces that of the loss."""
+    bound = view.loss.majorant(prediction, view.targets[i])
+    replaces = (majorize == 2 or slope * prediction > 0.0) and bound < np.inf
+    return bound if replaces else curvature
 
 
 @kernel_part
-def _differentiate(
-    linear_sum: LinearSum, first: int, last: int, doubt: int, scratch: Vector, curvatures: ShortVector
-) -> None:
-    """Write phi'_i, p_i phi'_i and p_i phi_i, in blocks, and phi''_i of rows whose predictions are in the first block.
+def _differentiate(view: LinearSum, first: int, last: int, majorize: int, scratch: Vector, curvatures: Any) -> None:
+    """Write phi'_i, p_i phi'_i and p_i phi_i to the scratch, whose first part has the predictions, and write phi''_i.
 
-    It is arithmetic alone, which becomes SIMD code, as long as few arrays take part that might overlap.
+    It is arithmetic alone, which becomes SIMD code as long as few arrays take part that might overlap.
     """
     for k in range(np.uint64(last - first)):
         i: Any = np.uint64(first) + np.uint64(k)
-        weight, target = linear_sum.weights[i], linear_sum.targets[i]
-        prediction = scratch[k] + linear_sum.offsets[i]
-        slope, curvature = linear_sum.loss.d1_d2(prediction, target)
-        if doubt > 0:
-            curvature = _curvature(linear_sum, i, prediction, slope, curvature, doubt)
-        loss = linear_sum.loss.value(prediction, target)  # always: what is conditional is a branch
-        counts = weight > 0.0
+        weight, target = view.weights[i], view.targets[i]
+        prediction = scratch[k] + view.offsets[i]
+        slope, curvature = view.loss.d1_d2(prediction, target)
+        if majorize > 0:
+            curvature = _majorant(view, i, prediction, slope, curvature, majorize)
+        loss = view.loss.value(prediction, target)  # always: what is conditional is a branch
+        counts = weight > 0.0  # with weight 0, what overflows must not show
         scratch[np.uint64(k) + LOSSES] = weight * loss if counts else 0.0
         scratch[np.uint64(k) + SLOPES] = weight * slope if counts else 0.0
         scratch[k] = slope if counts else 0.0
@@ -92,11 +128,17 @@ def _differentiate(
 
 
 @kernel_part
-def _add_rows(linear_sum: LinearSum, first: int, last: int, slopes: Vector, out: Vector) -> None:
+def _add_rows(view: LinearSum, first: int, last: int, coefficients: Vector, out: Vector) -> None:
     for k in range(np.uint64(last - first)):
-        if slopes[k] != 0.0:
+        if coefficients[k] != 0.0:
             i: Any = np.uint64(first) + np.uint64(k)
-            linear_sum.rows.add_to(i, slopes[k], out)
+            view.rows.add_to(i, coefficients[k], out)
+
+
+@kernel_part
+def _copy(scratch: Vector, first: int, last: int, out: Vector) -> None:
+    for k in range(last - first):
+        out[first + k] = scratch[k]
 
 
 @reassociated_part
@@ -116,156 +158,101 @@ def _sum(numbers: Vector, n: int) -> float:
 
 
 @kernel
-def _sweep(
-    linear_sum: LinearSum,
+def _add_losses(
+    view: LinearSum,
     components: Indices,
     x: Vector,
-    doubt: int,
-    curvatures: ShortVector,
+    majorize: int,
+    curvatures: Any,
+    slopes: Vector,
     gradient: Vector,
     scratch: Vector,
 ) -> tuple[float, float]:
-    predictions, slopes, losses = scratch[:BLOCK], scratch[BLOCK : 2 * BLOCK], scratch[2 * BLOCK :]
-    squares, loss, position = 0.0, 0.0, 0
+    """Add to the gradient, write curvatures and slopes (unless they are empty); return sum p_i phi_i, sum p_i phi'_i^2."""
+    first_part, weighted, losses = scratch[:N_TOGETHER], scratch[N_TOGETHER : 2 * N_TOGETHER], scratch[2 * N_TOGETHER :]
+    squares, value, position = 0.0, 0.0, 0
     while position < components.size:
-        next_run = _run_of(components, position)
-        first, end = first_row(linear_sum, components[position]), last_row(linear_sum, components[next_run - 1])
+        next_run = _end_of_run(components, position)
+        first, end = first_row(view, components[position]), last_row(view, components[next_run - 1])
         while first < end:
-            last = min(first + BLOCK, end)
-            _predict_rows(linear_sum, first, last, x, predictions)
-            _differentiate(linear_sum, first, last, doubt, scratch, curvatures)
-            squares += _dot(slopes, predictions, last - first)
-            loss += _sum(losses, last - first)
-            _add_rows(linear_sum, first, last, slopes, gradient)
+            last = min(first + N_TOGETHER, end)
+            _predict(view, first, last, x, first_part)
+            _differentiate(view, first, last, majorize, scratch, curvatures)
+            squares += _dot(weighted, first_part, last - first)
+            value += _sum(losses, last - first)
+            _add_rows(view, first, last, weighted, gradient)
+            if slopes.size > 0:
+                _copy(first_part, first, last, slopes)
             first = last
         position = next_run
-    return squares, loss
+    return squares, value
 
 
-def one_sweep(
-    problem: Problem, components: Indices, x: Vector, curvatures: ShortVector, *, doubt: int = 0, n_threads: int = 1
-) -> Pass:
-    """Return what a pass over the rows of the components finds at x, and write their curvatures.
+class LossSums(NamedTuple):
+    """Sums over the rows of some components at a point."""
 
-    Doubt 1 puts the majorant's curvature in the place of second derivatives on the wrong side of 0 (with targets that are
-    signs; everywhere with others), doubt 2 everywhere.
+    gradient: Vector  # sum_i p_i phi'_i x_i
+    squared_slopes: float  # sum_i p_i phi'_i^2
+    value: float  # sum_i p_i phi_i
+
+
+def loss_sums(
+    problem: Problem,
+    x: Vector,
+    components: Indices | None = None,
+    *,
+    curvatures: npt.NDArray[Any] | None = None,
+    slopes: Vector | None = None,
+    majorize: int = Majorize.NONE,
+    n_threads: int = 1,
+) -> LossSums:
+    """Return value and gradient of the mean loss at x, by one pass over the rows of some components, or of all.
+
+    Parameters
+    ----------
+    components : ndarray of int64, optional
+        Increasing.
+    curvatures : ndarray of float32 or float64, shape (n,), optional
+        Where phi''_i of the rows is written to, 0 for those of weight 0.
+    slopes : ndarray of float64, shape (n,), optional
+        Where phi'_i is written to.
+    majorize : Majorize
+        Whose curvatures are those of the majorant.
+    n_threads : int >= 1
+        Threads that share the rows.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared")
+    >>> slopes = np.empty(2)
+    >>> loss_sums(problem, np.ones(1), slopes=slopes)
+    LossSums(gradient=array([2.]), squared_slopes=1.0, value=0.5)
+    >>> slopes
+    array([1., 1.])
     """
-    if doubt == 1 and problem.loss.target_kind() != "sign":
-        doubt = 2
+    if majorize == Majorize.MISCLASSIFIED and problem.loss.target_kind() != "sign":
+        majorize = Majorize.ALL
 
-    def share(block: Indices) -> Pass:
-        gradient = np.zeros(problem.dim)
-        return Pass(gradient, *_sweep(problem.view, block, x, doubt, curvatures, gradient, np.empty(3 * BLOCK)))
+    def sums(block: Block) -> LossSums:
+        gradient, n_rows = np.zeros(problem.dim), block.rows.stop - block.rows.start
+        second = np.empty(n_rows, dtype=np.float32) if curvatures is None else curvatures[block.rows]
+        first = np.empty(0) if slopes is None else slopes[block.rows]
+        scratch = np.empty(3 * N_TOGETHER)
+        return LossSums(
+            gradient,
+            *_add_losses(block.view, block.components, x, int(majorize), second, first, gradient, scratch),
+        )
 
-    parts = map_blocks(share, components, _numbers(problem, components), n_threads)
+    parts = map_row_blocks(sums, problem, components, n_threads)
     gradient = parts[0].gradient
     for part in parts[1:]:
         gradient += part.gradient
-    return Pass(gradient, sum(part.squares for part in parts), sum(part.loss for part in parts))
+    return LossSums(gradient, sum(part.squared_slopes for part in parts), sum(part.value for part in parts))
 
 
-class Line(NamedTuple):
-    """The predictions x'z_i + t way'z_i of the rows of some components."""
-
-    components: Indices
-    starts: Vector  # (n,)
-    changes: Vector  # (n,)
-
-
-@kernel
-def _predict(linear_sum: LinearSum, components: Indices, x: Vector, out: Vector) -> None:
-    for component in components:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            out[i] = linear_sum.rows.dot(i, x)
-
-
-def line_through(problem: Problem, components: Indices, x: Vector, way: Vector) -> Line:
-    """Return the line x + t way, for as much as a pass of gradients costs."""
-    starts, changes = np.empty(problem.n_rows), np.empty(problem.n_rows)
-    _predict(problem.view, components, x, starts)
-    _predict(problem.view, components, way, changes)
-    return Line(components, starts, changes)
-
-
-@kernel
-def _slope_along(linear_sum: LinearSum, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
-    total = 0.0
-    for component in components:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            weight = linear_sum.weights[i]
-            if weight > 0.0:
-                prediction = starts[i] + t * changes[i] + linear_sum.offsets[i]
-                total += weight * linear_sum.loss.d1(prediction, linear_sum.targets[i]) * changes[i]
-    return total
-
-
-def slope_along(problem: Problem, line: Line, t: float) -> float:
-    """Return the derivative in t of sum_i p_i loss_i on the line."""
-    with np.errstate(all="ignore"):
-        return float(_slope_along(problem.view, line.components, line.starts, line.changes, t))
-
-
-@kernel
-def _loss(linear_sum: LinearSum, components: Indices, x: Vector) -> float:
-    total = 0.0
-    for component in components:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            weight = linear_sum.weights[i]
-            if weight > 0.0:
-                prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-                total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
-    return total
-
-
-def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
-    """Return F(x), without its gradient."""
-    components = np.arange(problem.n_components)
-    parts = map_blocks(
-        lambda block: _loss(problem.view, block, x), components, _numbers(problem, components), n_threads
-    )
-    return float(sum(parts)) + problem.term.value(x)
-
-
-@kernel
-def _product(linear_sum: LinearSum, components: Indices, curvatures: ShortVector, way: Vector, out: Vector) -> None:
-    for component in components:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            weight = linear_sum.weights[i] * curvatures[i]
-            if weight != 0.0:
-                linear_sum.rows.add_to(i, weight * linear_sum.rows.dot(i, way), out)
-
-
-def hessian_product(
-    problem: Problem, components: Indices, curvatures: ShortVector, way: Vector, n_threads: int = 1
-) -> Vector:
-    """Return sum_i p_i h_i z_i z_i'way over the rows of the components."""
-
-    def share(block: Indices) -> Vector:
-        out = np.zeros(problem.dim)
-        _product(problem.view, block, curvatures, way, out)
-        return out
-
-    parts = map_blocks(share, components, _numbers(problem, components), n_threads)
-    for part in parts[1:]:
-        parts[0][:] += part
-    return parts[0]
-
-
-@kernel
-def _diagonal(linear_sum: LinearSum, components: Indices, curvatures: ShortVector, out: Vector) -> None:
-    rows = linear_sum.rows
-    for component in components:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            weight = linear_sum.weights[i] * curvatures[i]
-            first = rows.first(i)
-            for k in range(first, first + rows.n_stored(i)):
-                out[rows.column(i, k)] += weight * rows.entry(i, k) * rows.entry(i, k)
-            if rows.intercept:
-                out[rows.n_columns] += weight
-
-
-def hessian_diagonal(problem: Problem, components: Indices, curvatures: ShortVector) -> Vector:
-    """Return the diagonal of sum_i p_i h_i z_i z_i' over the rows of the components."""
-    out = np.zeros(problem.dim)
-    _diagonal(problem.view, components, curvatures, out)
-    return out
+def curvatures_at(problem: Problem, x: Vector) -> Vector:
+    """Return phi''_i of all rows at x, shape (n,)."""
+    curvatures = np.empty(problem.n_rows)
+    with np.errstate(all="ignore"):  # after a divergence
+        loss_sums(problem, x, curvatures=curvatures)
+    return curvatures

@@ -25,6 +25,7 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel
+from finitesum.evaluation.row_sums import loss_sums
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import LinearSum, Problem
 
@@ -58,28 +59,6 @@ class ExactPoint(Protocol):
 S = TypeVar("S", bound=ExactPoint)
 
 
-@kernel
-def _sweep(linear_sum: LinearSum, x: Vector, slopes: Vector, curvatures: Vector, gradient: Vector) -> float:
-    """Write slopes and curvatures at x, add up the gradient of the mean loss; return the objective.
-
-    Rows of weight 0 count for nothing: what overflows there must not show.
-    """
-    total = 0.0
-    for i in range(linear_sum.rows.n_rows):
-        weight = linear_sum.weights[i]
-        if weight == 0.0:
-            slopes[i], curvatures[i] = 0.0, 0.0
-            continue
-        prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-        slope, curvature = linear_sum.loss.d1_d2(prediction, linear_sum.targets[i])
-        slopes[i], curvatures[i] = slope, curvature
-        total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
-        linear_sum.rows.add_to(i, weight * slope, gradient)
-    for j in range(linear_sum.n_penalised):
-        total += linear_sum.penalty.penalty_value(x[j])
-    return total
-
-
 def smooth_gradient(problem: Problem | FiniteSum, snapshot: ExactPoint) -> Vector:
     """Return the gradient at a snapshot, that of the quadratic penalty included."""
     gradient = snapshot.gradient.copy()
@@ -90,10 +69,10 @@ def smooth_gradient(problem: Problem | FiniteSum, snapshot: ExactPoint) -> Vecto
 
 def take_snapshot(problem: Problem, x: Vector) -> Snapshot:
     """Return the snapshot at x: one pass of component gradients (and second derivatives, which are had for free)."""
-    slopes, curvatures, gradient = np.empty(problem.n_rows), np.empty(problem.n_rows), np.zeros(problem.dim)
+    slopes, curvatures = np.empty(problem.n_rows), np.empty(problem.n_rows)
     with np.errstate(all="ignore"):  # after a divergence
-        objective = float(_sweep(problem.view, x, slopes, curvatures, gradient))
-        snapshot = Snapshot(x.copy(), slopes, curvatures, gradient, objective, math.nan)
+        gradient, _, value = loss_sums(problem, x, slopes=slopes, curvatures=curvatures)
+        snapshot = Snapshot(x.copy(), slopes, curvatures, gradient, value + problem.term.value(x), math.nan)
         optimality = problem.term.optimality(x, smooth_gradient(problem, snapshot))
     return snapshot._replace(optimality=optimality)
 

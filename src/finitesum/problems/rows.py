@@ -362,6 +362,20 @@ def to_matrix(rows: DenseRows | CSRRows) -> Any:
     return scipy.sparse.csr_array((rows.values, rows.columns, rows.starts), shape=(rows.n_rows, rows.n_columns))
 
 
+def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows | CSRRows:
+    """Return consecutive rows, over the same memory.
+
+    Examples
+    --------
+    >>> to_matrix(rows_between(as_rows([[1.0], [2.0], [3.0]]), 1, 3))
+    array([[2.],
+           [3.]])
+    """
+    if isinstance(rows, DenseRows):
+        return rows._replace(values=rows.values[start:stop], n_rows=stop - start)
+    return rows._replace(starts=rows.starts[start : stop + 1], n_rows=stop - start)
+
+
 def columns_of(rows: DenseRows | CSRRows, columns: Indices) -> DenseRows | CSRRows:
     """Return the rows with some of the columns only, which are given in increasing order; a copy.
 

@@ -12,7 +12,8 @@ from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.optimality import evaluate
-from finitesum.evaluation.row_sums import line_through, objective, one_sweep, slope_along
+from finitesum.evaluation.row_products import line_through, objective, slope_along
+from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.auto import choose
 from finitesum.methods.cost_model import Prices, hessian_sample, is_sample_too_small, prices_of
 from finitesum.methods.newton.lazy_newton import LazyNewton
@@ -179,16 +180,16 @@ def test_sums_over_some_components():
     rows = np.concatenate([F.blocks[j] for j in some])
     slopes = F.p[rows] * F.d1(F.predictions(x, rows), F.y[rows])
     curvatures = np.zeros(50, dtype=np.float32)
-    gradient, squares, loss = one_sweep(problem, some, x, curvatures)
+    gradient, squares, loss = loss_sums(problem, x, some, curvatures=curvatures)
     np.testing.assert_allclose(gradient, F.Z[rows].T @ slopes, atol=1e-14)
     assert squares == pytest.approx(slopes @ F.d1(F.predictions(x, rows), F.y[rows]))
     np.testing.assert_allclose(curvatures[rows], F.d2(F.predictions(x, rows), F.y[rows]), rtol=1e-6)
     assert not np.delete(curvatures, rows).any()
-    everything = one_sweep(problem, np.arange(problem.n_components), x, curvatures)
-    assert everything.loss + problem.term.value(x) == pytest.approx(F.objective(x), rel=1e-13)
-    others = one_sweep(problem, np.delete(np.arange(problem.n_components), some), x, curvatures)
-    assert loss + others.loss == pytest.approx(everything.loss, rel=1e-13)
-    line = line_through(problem, some, x, way)
+    everything = loss_sums(problem, x, curvatures=curvatures)
+    assert everything.value + problem.term.value(x) == pytest.approx(F.objective(x), rel=1e-13)
+    others = loss_sums(problem, x, np.delete(np.arange(problem.n_components), some), curvatures=curvatures)
+    assert loss + others.value == pytest.approx(everything.value, rel=1e-13)
+    line = line_through(problem, x, way, some)
     there = F.p[rows] * F.d1(F.predictions(x + 0.7 * way, rows), F.y[rows])
     assert slope_along(problem, line, 0.7) == pytest.approx(there @ (F.Z[rows] @ way), rel=1e-12)
     assert objective(problem, x) == pytest.approx(F.objective(x), rel=1e-13)
@@ -267,9 +268,9 @@ def test_rough_sums_are_made_again_once_the_curvature_has_fallen_far_below_what_
 
 def test_a_pass_looks_again_only_where_it_would_see_something_else():
     signs, reals, counts = (make_pair("csr32", loss)[0] for loss in ("logistic", "huber", "poisson"))
-    assert [_is_worth_another_look(signs, doubt) for doubt in (0, 1, 2)] == [True, True, False]
-    assert [_is_worth_another_look(reals, doubt) for doubt in (0, 1, 2)] == [True, False, False]
-    assert not any(_is_worth_another_look(counts, doubt) for doubt in (0, 1, 2))
+    assert [_is_worth_another_look(signs, majorize) for majorize in Majorize] == [True, True, False]
+    assert [_is_worth_another_look(reals, majorize) for majorize in Majorize] == [True, False, False]
+    assert not any(_is_worth_another_look(counts, majorize) for majorize in Majorize)
 
 
 def test_steps_with_single_precision_are_the_oracle_s_to_that_precision():

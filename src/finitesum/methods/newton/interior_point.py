@@ -35,6 +35,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.evaluation.certificates import Minorant, dual_minorant
 from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.row_products import combination, predictions
 from finitesum.losses import Hinge
 from finitesum.methods.base import Card
 from finitesum.problems.linear import Problem
@@ -186,20 +187,13 @@ def suits_interior_points(problem: Problem) -> bool:
 
 
 def _margins(problem: Problem, x: Vector) -> Vector:
-    """Return y_i z_i'x."""
-    d = problem.rows.n_columns
-    product = to_matrix(problem.rows) @ x[:d] + (x[d] if problem.has_intercept else 0.0)
-    return np.asarray(problem.targets * product)
+    """Return y_i x_i'w."""
+    return problem.targets * predictions(problem, x)
 
 
 def _pulled_back(problem: Problem, shares: Vector) -> Vector:
-    """Return sum_i c_i a_i y_i z_i."""
-    pressed = problem.loss.scale * problem.weights * shares * problem.targets  # type: ignore[attr-defined]
-    out = np.empty(problem.dim)
-    out[: problem.rows.n_columns] = to_matrix(problem.rows).T @ pressed
-    if problem.has_intercept:
-        out[-1] = pressed.sum()
-    return out
+    """Return sum_i c_i a_i y_i x_i."""
+    return combination(problem, problem.loss.scale * problem.weights * shares * problem.targets)  # type: ignore[attr-defined]
 
 
 def _centre(problem: Problem, state: InteriorState) -> _Centre | None:

@@ -12,12 +12,13 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.threads import limited_blas
+from finitesum.evaluation.hessian import MOST_SHARED
+from finitesum.evaluation.row_sums import Majorize
 from finitesum.methods.cost_model import hessian_sample, is_sample_too_small, prices_of
 from finitesum.methods.newton.lazy_newton_steps import LazyNewtonState, refactored, stepped, way_of
 from finitesum.methods.newton.sampled_newton import LEAST_TOL
 from finitesum.methods.newton.stale_hessian import (
     CAUTION,
-    MOST_SHARED,
     LazyCurvature,
     moved_share,
     no_curvature,
@@ -190,7 +191,9 @@ def _grown(
     if joins:
         curvature = _joined(problem, curvature, order[:n_next], settings)
     known = Look(state.gradient, state.curvatures, state.squares, state.loss)
-    seen = look_at_more(problem, before, sample, state.x, known, doubt=1, n_threads=settings.n_threads)
+    seen = look_at_more(
+        problem, before, sample, state.x, known, majorize=Majorize.MISCLASSIFIED, n_threads=settings.n_threads
+    )
     state = state._replace(
         gradient=seen.gradient,
         curvatures=seen.curvatures,
@@ -198,7 +201,7 @@ def _grown(
         secants=no_secants(problem.dim),
         remainder=math.nan,
         n_idle=0,
-        doubt=max(state.doubt, 1),
+        majorize=max(state.majorize, Majorize.MISCLASSIFIED),
         squares=seen.squares,
         loss=seen.loss,
         n_sampled=n_next,
@@ -243,18 +246,24 @@ def _prepared(
         digits = min(max(math.log10(max(state.optimality, 1e-300) / max(state.tol, LEAST_TOL)), 1.0), 12.0)
         if settings.hessian_rows == "auto":
             state = _enlarged(problem, state, order, digits, settings)
-    in_short = _may_be_rough(problem) and (state.factor.size == 0 or is_well_posed(state))
-    after = _refreshed(problem, state, sample, digits, settings, in_short=in_short)
+    single_precision = _may_be_rough(problem) and (state.factor.size == 0 or is_well_posed(state))
+    after = _refreshed(problem, state, sample, digits, settings, single_precision=single_precision)
     if after.curvature.rough.any() and not is_well_posed(after):
         emptied = no_curvature(problem)
         memory = after.curvature._replace(held=emptied.held, sums=emptied.sums, rough=emptied.rough)
         again = after._replace(curvature=memory, factor=np.zeros((0, 0)), shift=state.shift)
-        return _refreshed(problem, again, sample, digits, settings, in_short=False)
+        return _refreshed(problem, again, sample, digits, settings, single_precision=False)
     return after
 
 
 def _refreshed(
-    problem: Problem, state: LazyNewtonState, sample: Sample, digits: float, settings: Settings, *, in_short: bool
+    problem: Problem,
+    state: LazyNewtonState,
+    sample: Sample,
+    digits: float,
+    settings: Settings,
+    *,
+    single_precision: bool,
 ) -> LazyNewtonState:
     """Return the state with the Hessian refreshed where that is worth it, and its factor."""
     curvature, n_replaced = refreshed(
@@ -267,7 +276,7 @@ def _refreshed(
         n_idle=state.n_idle,
         is_good=state.remainder <= GOOD,
         n_threads=settings.n_threads,
-        in_short=in_short,
+        single_precision=single_precision,
     )
     if n_replaced == 0 and state.factor.size > 0:
         return state

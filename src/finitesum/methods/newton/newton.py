@@ -23,13 +23,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import kernel
 from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.row_products import line_through, value_along
 from finitesum.methods.base import Auto, Card, check_positive, with_general_form
 from finitesum.methods.general.newton import NewtonForm
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, take_snapshot
 from finitesum.methods.subproblems.quadratic_models import minimise_model
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem
 
 #: The share of the predicted decrease that a step must bring, and the halvings tried for it.
 DECREASE, MOST_HALVINGS = 1e-4, 60
@@ -41,26 +41,6 @@ class NewtonState(NamedTuple):
     step_size: float  # t of the last step, NaN before it
     n_gradients: int
     n_hessians: int
-
-
-@kernel
-def _margins(linear_sum: LinearSum, x: Vector, out: Vector) -> None:
-    for i in range(linear_sum.rows.n_rows):
-        out[i] = linear_sum.rows.dot(i, x)
-
-
-@kernel
-def _objective(linear_sum: LinearSum, margins: Vector, x: Vector) -> float:
-    """Return F at a point, given its margins without the offsets."""
-    total = 0.0
-    for i in range(margins.size):
-        if linear_sum.weights[i] > 0.0:
-            total += linear_sum.weights[i] * linear_sum.loss.value(
-                margins[i] + linear_sum.offsets[i], linear_sum.targets[i]
-            )
-    for j in range(linear_sum.n_penalised):
-        total += linear_sum.penalty.penalty_value(x[j])
-    return total
 
 
 def _predicted(problem: Problem, snapshot: Snapshot, gradient: Vector, way: Vector) -> float:
@@ -79,13 +59,10 @@ def _is_enough(problem: Problem, here: Snapshot, objective: float, predicted: fl
 
 def _halved(problem: Problem, here: Snapshot, way: Vector, predicted: float) -> float:
     """Return the first t = 1/2, 1/4, ... that brings enough, 0 when none does."""
-    margins, changes = np.empty(problem.n_rows), np.empty(problem.n_rows)
-    _margins(problem.view, here.point, margins)
-    _margins(problem.view, way, changes)
-    t = 1.0
+    line, t = line_through(problem, here.point, way), 1.0
     for _ in range(MOST_HALVINGS):
         t *= 0.5
-        objective = float(_objective(problem.view, margins + t * changes, here.point + t * way))
+        objective = value_along(problem, line, t) + problem.term.value(here.point + t * way)
         if _is_enough(problem, here, objective, t * predicted):
             return t
     return 0.0

@@ -10,7 +10,7 @@ Newton's steps begin: no step is solved more exactly than tol needs. (Accuracies
 model missed, as Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged
 as a pass of gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of
 how often they are used: those that most rows have lie close together, and stay in the cache. Acceptance of steps,
-majorants for doubtful curvatures and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8
+majorants and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8
 bytes an entry, and O(d).
 
 From 0, on sparse rows with enough of an l2 penalty (q_i phi'' <= 3; with an intercept, >= 0.02, too), and unless
@@ -48,7 +48,8 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.row_sums import ShortVector, hessian_diagonal, hessian_product, objective
+from finitesum.evaluation.row_products import gram_diagonal, gram_product, objective
+from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.methods.base import Auto, Card
 from finitesum.methods.newton.sampled_newton import LEAST_TOL, SampledNewton
 from finitesum.methods.newton.sdca import Epoch, dual_epochs
@@ -93,10 +94,10 @@ class NewtonCGState(NamedTuple):
     x: Vector  # iterate
     tol: float  # the optimality asked for: no step is solved more exactly than it needs
     gradient: Vector  # of F at x, over the sample
-    curvatures: ShortVector  # (n,)  of the rows, as the last pass saw them
+    curvatures: Vector32  # (n,)  of the rows, as the last pass saw them
     loss: float  # sum of p_i phi_i over the sample at x
     steepness: float  # the first gradient's norm over all rows
-    doubt: int  # as in lazy Newton
+    majorize: int  # as in lazy Newton
     diagonal: Vector  # of H, as the sample's first step saw it; empty before
     n_sampled: int  # components of the sample
     optimality: float  # at x, exact once the sample is complete
@@ -209,7 +210,7 @@ class NewtonCG(SampledNewton):
             curvatures=seen.curvatures,
             loss=seen.loss,
             steepness=optimality,
-            doubt=0,
+            majorize=Majorize.NONE,
             n_sampled=problem.n_components,
             optimality=optimality,
         )
@@ -227,7 +228,7 @@ class NewtonCG(SampledNewton):
         n_next = next_size(problem, state.n_sampled, first)
         before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
         known = Look(state.gradient, state.curvatures, 0.0, state.loss)
-        seen = look_at_more(problem, before, sample, state.x, known, doubt=state.doubt, n_threads=self.n_threads)
+        seen = look_at_more(problem, before, sample, state.x, known, majorize=state.majorize, n_threads=self.n_threads)
         optimality = problem.term.optimality(state.x, seen.gradient)
         state = state._replace(
             gradient=seen.gradient,
@@ -243,7 +244,7 @@ class NewtonCG(SampledNewton):
 
 
 class Copy(NamedTuple):
-    """A problem in other columns, which increase no more: for `hessian_product` alone."""
+    """A problem in other columns, which increase no more: for `gram_product` alone."""
 
     problem: Problem
     order: Indices | slice  # the coordinates of an iterate, as they stand in the copy
@@ -276,7 +277,7 @@ def copy_for_products(problem: Problem) -> Copy:
 def conjugate_gradients(
     problem: Problem,
     sample: Sample,
-    curvatures: ShortVector,
+    curvatures: Vector32,
     right: Vector,
     diagonal: Vector,
     free: npt.NDArray[np.bool_],
@@ -295,7 +296,7 @@ def conjugate_gradients(
     for k in range(MOST_PRODUCTS + 1):
         if k == MOST_PRODUCTS or not size > accuracy**2 * start:
             break
-        product = hessian_product(problem, sample.components, curvatures, way, n_threads)
+        product = gram_product(problem, curvatures, way, sample.components, n_threads)
         product /= sample.share
         product[penalised] += sample.ridge * way[penalised]
         product[~free] = 0.0
@@ -320,14 +321,14 @@ def _way(
     accuracy: float,
     n_threads: int,
 ) -> tuple[Vector, Vector, int]:
-    """Return the solution of H v = right, H's diagonal and the passes: in single precision unless steps are in doubt."""
+    """Return the solution of H v = right, H's diagonal and the passes: in float32 unless curvatures are majorants."""
     diagonal, n_passes = state.diagonal, 0
     if diagonal.size == 0:
-        diagonal = hessian_diagonal(problem, sample.components, state.curvatures) / sample.share
+        diagonal = gram_diagonal(problem, state.curvatures, sample.components) / sample.share
         diagonal[: problem.rows.n_columns] += sample.ridge
         diagonal[~(diagonal > 0.0)] = 1.0
         n_passes = 1
-    read, order = copy_for_products(problem) if state.doubt == 0 else Copy(problem, slice(None))
+    read, order = copy_for_products(problem) if state.majorize == Majorize.NONE else Copy(problem, slice(None))
     found, n_products = conjugate_gradients(
         read, sample, state.curvatures, right[order], diagonal[order], free[order], accuracy, n_threads
     )
@@ -344,11 +345,13 @@ def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, accuracy: f
     way, diagonal, n_passes = _way(problem, state, sample, -state.gradient, free, accuracy, n_threads)
     state = state._replace(diagonal=diagonal)
     first, t = float(state.gradient @ way), 1.0
-    seen = look(problem, sample, state.x + way, state.curvatures, doubt=state.doubt, n_threads=n_threads)
+    seen = look(problem, sample, state.x + way, state.curvatures, majorize=state.majorize, n_threads=n_threads)
     slope, n_passes = float(seen.gradient @ way), n_passes + 1
     if wants_search(slope, first, share_left(problem, state.x + way, seen.gradient, state.optimality)):
         t = search(problem, sample, state.x, way, first)
-        seen = look(problem, sample, state.x + t * way, state.curvatures, doubt=2 if t < 1.0 else state.doubt)
+        seen = look(
+            problem, sample, state.x + t * way, state.curvatures, majorize=Majorize.ALL if t < 1.0 else state.majorize
+        )
         n_passes += 3
     return _moved(problem, state, state.x + t * way, seen, n_passes * sample.components.size, is_short=t < 0.5)
 
@@ -366,18 +369,18 @@ def _stepped_on_face(
     right = np.where(free, -(gradient + lasso * signs), 0.0)
     way, diagonal, n_passes = _way(problem, state, sample, right, free, accuracy, n_threads)
     state = state._replace(diagonal=diagonal)
-    t, doubt = 1.0, state.doubt
+    t, majorize = 1.0, state.majorize
     while t > SHORTEST:
         end = x + t * way
         end[signs * end < 0.0] = 0.0
-        seen = look(problem, sample, end, state.curvatures, doubt=doubt, n_threads=n_threads)
+        seen = look(problem, sample, end, state.curvatures, majorize=majorize, n_threads=n_threads)
         n_passes += 1
         rise = rise_bound(problem, x, end, seen.gradient)
         left = share_left(problem, end, seen.gradient, state.optimality)
         if falls(problem, sample, x, end, rise=rise, left=left, n_threads=n_threads):
             return _moved(problem, state, end, seen, n_passes * sample.components.size, is_short=t < 1.0)
-        t, doubt = 0.25 * t, 2
-    return state._replace(doubt=2, n_gradients=state.n_gradients + n_passes * sample.components.size)
+        t, majorize = 0.25 * t, Majorize.ALL
+    return state._replace(majorize=Majorize.ALL, n_gradients=state.n_gradients + n_passes * sample.components.size)
 
 
 def _moved(
@@ -387,14 +390,14 @@ def _moved(
     optimality = problem.term.optimality(x, seen.gradient)
     n_gradients = state.n_gradients + n_read
     if not math.isfinite(optimality):
-        return state._replace(doubt=2, n_gradients=n_gradients)
+        return state._replace(majorize=Majorize.ALL, n_gradients=n_gradients)
     left = optimality / state.optimality if state.optimality > 0.0 else 0.0
     return state._replace(
         x=x,
         gradient=seen.gradient,
         curvatures=seen.curvatures,
         loss=seen.loss,
-        doubt=(2 if is_short or left > 1.0 else int(left > 0.5)) if problem.is_smooth else int(is_short),
+        majorize=(2 if is_short or left > 1.0 else int(left > 0.5)) if problem.is_smooth else int(is_short),
         optimality=optimality,
         n_gradients=n_gradients,
     )

@@ -25,12 +25,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
+from finitesum.evaluation.row_products import squared_norms
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.rows import CSRRows
 
@@ -59,12 +60,6 @@ class _Memory(NamedTuple):
     slopes: Vector  # (n,)  s_i
     predictions: Vector  # (n,)  the v of each row's last visit
     squares: Vector  # (n,)  ||z_i||^2, without the intercept
-
-
-@kernel
-def _squared_norms(rows: Any, out: Vector) -> None:
-    for i in range(rows.n_rows):
-        out[i] = rows.squared_norm(i)
 
 
 @kernel_part
@@ -130,13 +125,6 @@ def _epoch(
                 if rows.intercept:  # it is held by another strength
                     x[-1] = last_one - changes[i - first] / hold
     return total
-
-
-def squared_norms(problem: Problem) -> Vector:
-    """Return ||z_i||^2 of all rows, without the intercept."""
-    squares = np.empty(problem.n_rows)
-    _squared_norms(problem.view.rows._replace(intercept=0), squares)
-    return squares
 
 
 def dual_epochs(problem: Problem, seed: int) -> Iterator[Epoch] | None:

@@ -28,20 +28,13 @@ from scipy.linalg import lapack
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import bits_of, kernel, kernel_part
-from finitesum.core.threads import map_blocks
-from finitesum.evaluation.row_sums import ShortVector
+from finitesum.evaluation.hessian import add_gram
+from finitesum.evaluation.row_sums import Vector32
 from finitesum.methods.cost_model import Prices
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
-from finitesum.problems.rows import n_entries, to_matrix
 
 #: Thresholds that are compared: each half of the one before.
 N_THRESHOLDS = 24
-
-#: Numbers of dense data that are weighted and multiplied at a time: they stay in the cache.
-BLOCK = 2**19
-
-#: Columns of dense rows up to which threads share them out, each with sums of its own.
-MOST_SHARED = 2000
 
 #: The factor c by which rows left out count more than their share of the curvature, as seen on real data: in general, and
 #: where the Hessian is summed over a part of the rows and the last step was good all the same.
@@ -51,7 +44,7 @@ CAUTION, CAUTION_WHERE_GOOD = 4.0, 0.5
 class LazyCurvature(NamedTuple):
     """The memory."""
 
-    held: ShortVector  # (n,)  c_i, 0 for rows that are not in the sum
+    held: Vector32  # (n,)  c_i, 0 for rows that are not in the sum
     sums: Matrix  # (d, d)  A, its lower triangle
     members: Indices  # the components of the sample, increasing
     share: float  # sum of p_i over the sample
@@ -69,8 +62,8 @@ def no_curvature(problem: Problem) -> LazyCurvature:
 def _count_by_size(
     linear_sum: LinearSum,
     members: Indices,
-    now: ShortVector,
-    held: ShortVector,
+    now: Vector32,
+    held: Vector32,
     unit: float,
     counts: Vector,
     sizes: Vector,
@@ -93,7 +86,7 @@ def _count_by_size(
 
 
 @kernel
-def _sums(linear_sum: LinearSum, members: Indices, now: ShortVector, held: ShortVector) -> tuple[float, float]:
+def _sums(linear_sum: LinearSum, members: Indices, now: Vector32, held: Vector32) -> tuple[float, float]:
     """Return sum p_i h_i and sum p_i |h_i - c_i|."""
     total = moved = 0.0
     for component in members:
@@ -104,13 +97,13 @@ def _sums(linear_sum: LinearSum, members: Indices, now: ShortVector, held: Short
     return total, moved
 
 
-def moved_share(problem: Problem, memory: LazyCurvature, now: ShortVector) -> float:
+def moved_share(problem: Problem, memory: LazyCurvature, now: Vector32) -> float:
     """Return sum_i p_i |h_i - c_i| / sum_i p_i h_i over the rows of the Hessian's sample."""
     total, moved = _sums(problem.view, memory.members, now, memory.held)
     return moved / total if total > 0.0 else 0.0
 
 
-def sample_curvature(problem: Problem, now: ShortVector, components: Indices) -> float:
+def sample_curvature(problem: Problem, now: Vector32, components: Indices) -> float:
     """Return sum_i p_i h_i over the rows of some components."""
     return _sums(problem.view, components, now, now)[0]
 
@@ -119,8 +112,8 @@ def sample_curvature(problem: Problem, now: ShortVector, components: Indices) ->
 def _cheapest(
     linear_sum: LinearSum,
     members: Indices,
-    now: ShortVector,
-    held: ShortVector,
+    now: Vector32,
+    held: Vector32,
     unit: float,
     prices: tuple[float, float, float],
     sampling_error: float,
@@ -155,8 +148,8 @@ def _cheapest(
 def _pick(
     linear_sum: LinearSum,
     members: Indices,
-    now: ShortVector,
-    held: ShortVector,
+    now: Vector32,
+    held: Vector32,
     least: float,
     picked: Indices,
     rises: Vector,
@@ -172,68 +165,29 @@ def _pick(
     return n_picked
 
 
-def _sum_dense(problem: Problem, picked: Indices, rises: Vector, *, in_short: bool) -> Matrix:
-    """Return sum rise_i z_i z_i', rows of positive and of negative rise apart: BLAS squares what it multiplies."""
-    values = to_matrix(problem.rows)
-    dtype, dim = np.float32 if in_short else np.float64, problem.dim
-    total, product = np.zeros((dim, dim), dtype=dtype), np.empty((dim, dim), dtype=dtype)
-    n_together = min(max(1, BLOCK // dim, dim // 4), 4096)
-    for sign, add in ((1.0, np.add), (-1.0, np.subtract)):
-        chosen = np.flatnonzero(sign * rises > 0.0)
-        for start in range(0, chosen.size, n_together):
-            some = chosen[start : start + n_together]
-            roots = np.sqrt(sign * rises[some])
-            block = np.empty((some.size, dim), dtype=dtype)
-            np.multiply(values[picked[some]], roots[:, None], out=block[:, : values.shape[1]], casting="same_kind")
-            block[:, values.shape[1] :] = roots[:, None]
-            np.matmul(block.T, block, out=product)  # which sees that it is symmetric
-            add(total, product, out=total)
-    return total
-
-
-@kernel
-def _add_sparse(linear_sum: LinearSum, picked: Indices, rises: Vector, sums: Matrix) -> None:
-    linear_sum.rows.add_grams(picked, rises, sums)
-
-
 def _replace(
     problem: Problem,
     members: Indices,
-    now: ShortVector,
+    now: Vector32,
     least: float,
-    held: ShortVector,
+    held: Vector32,
     sums: Matrix,
     n_threads: int,
     *,
-    in_short: bool,
+    single_precision: bool,
 ) -> int:
     """Sum the rows that moved by `least` or more afresh; write to `held` and `sums`; return how many there were."""
     picked, rises = np.empty(problem.n_rows, dtype=np.int64), np.empty(problem.n_rows)
     n_picked = _pick(problem.view, members, now, held, least, picked, rises)
     picked, rises = picked[:n_picked], rises[:n_picked]
-    is_sparse = problem.rows.is_sparse()
-    stored = n_entries(problem.rows) / problem.n_rows if is_sparse else problem.dim
-
-    def share(block: Indices) -> Matrix:
-        if not is_sparse:
-            with np.errstate(all="ignore"):  # what is too large for half the digits is seen by its factor
-                return _sum_dense(problem, picked[block], rises[block], in_short=in_short)
-        part = sums if block.size == n_picked else np.zeros_like(sums)
-        _add_sparse(problem.view, picked[block], rises[block], part)
-        return part
-
-    numbers = stored**2 / 8.0 if is_sparse else stored + stored**2 / 64.0  # of a row: SIMD, no gathering
-    n_threads = n_threads if is_sparse or problem.dim <= MOST_SHARED else 1
-    for part in map_blocks(share, np.arange(n_picked), n_picked * numbers, n_threads):
-        if part is not sums:
-            sums += part
+    add_gram(problem, picked, rises, sums, single_precision=single_precision, n_threads=n_threads)
     return n_picked
 
 
 def refreshed(
     problem: Problem,
     memory: LazyCurvature,
-    now: ShortVector,
+    now: Vector32,
     prices: Prices,
     *,
     n_seen: int,
@@ -241,7 +195,7 @@ def refreshed(
     n_idle: int = 0,
     is_good: bool = False,
     n_threads: int = 1,
-    in_short: bool = False,
+    single_precision: bool = False,
 ) -> tuple[LazyCurvature, int]:
     """Return the memory with the rows replaced that are worth it, and how many they were.
 
@@ -286,9 +240,9 @@ def refreshed(
         return memory, 0
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
     held, sums = memory.held.copy(), memory.sums.copy()
-    n_replaced = _replace(problem, members, now, least, held, sums, n_threads, in_short=in_short)
+    n_replaced = _replace(problem, members, now, least, held, sums, n_threads, single_precision=single_precision)
     rough = memory.rough
-    if in_short:
+    if single_precision:
         rough = np.maximum(rough, np.maximum(np.diagonal(memory.sums), np.diagonal(sums)))
     return memory._replace(held=held, sums=sums, rough=rough), n_replaced
 

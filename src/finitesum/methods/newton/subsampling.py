@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.row_sums import ShortVector, line_through, objective, one_sweep, slope_along
+from finitesum.evaluation.row_products import line_through, objective, slope_along
+from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.problems.linear import Problem
 
 #: Rows of the first sample, and by how much a sample outgrows the one before.
@@ -80,17 +81,25 @@ class Look(NamedTuple):
     """What was read at a point."""
 
     gradient: Vector  # of F_A
-    curvatures: ShortVector  # (n,)  of the sample's rows
+    curvatures: Vector32  # (n,)  of the sample's rows
     squares: float  # sum of p_i phi'_i^2
     loss: float  # sum of p_i phi_i
 
 
 def look(
-    problem: Problem, sample: Sample, x: Vector, curvatures: ShortVector, *, doubt: int = 0, n_threads: int = 1
+    problem: Problem,
+    sample: Sample,
+    x: Vector,
+    curvatures: Vector32,
+    *,
+    majorize: int = Majorize.NONE,
+    n_threads: int = 1,
 ) -> Look:
     """Return what a pass over the sample sees at x; rows outside of it keep their curvatures."""
     seen = np.empty_like(curvatures) if sample.is_complete(problem) else curvatures.copy()
-    gradient, squares, loss = one_sweep(problem, sample.components, x, seen, doubt=doubt, n_threads=n_threads)
+    gradient, squares, loss = loss_sums(
+        problem, x, sample.components, curvatures=seen, majorize=majorize, n_threads=n_threads
+    )
     gradient /= sample.share
     penalised = slice(problem.rows.n_columns)
     gradient[penalised] += sample.ridge * x[penalised]
@@ -98,12 +107,19 @@ def look(
 
 
 def look_at_more(
-    problem: Problem, before: Sample, sample: Sample, x: Vector, known: Look, *, doubt: int = 0, n_threads: int = 1
+    problem: Problem,
+    before: Sample,
+    sample: Sample,
+    x: Vector,
+    known: Look,
+    *,
+    majorize: int = Majorize.NONE,
+    n_threads: int = 1,
 ) -> Look:
     """Return what a pass over the larger sample would see at x, by reading the rows that are new in it."""
     new = others(sample.components, before.components, problem.n_components)
     seen = known.curvatures.copy()
-    gradient, squares, loss = one_sweep(problem, new, x, seen, doubt=doubt, n_threads=n_threads)
+    gradient, squares, loss = loss_sums(problem, x, new, curvatures=seen, majorize=majorize, n_threads=n_threads)
     penalised = slice(problem.rows.n_columns)
     if before.components.size > 0:
         gradient += before.share * known.gradient
@@ -115,7 +131,7 @@ def look_at_more(
 
 def search(problem: Problem, sample: Sample, x: Vector, way: Vector, first: float) -> float:
     """Return t > 0 where the slope of F_A along x + t way is between -1/2 and 0 of the first, as far as rounding allows."""
-    line = line_through(problem, sample.components, x, way)
+    line = line_through(problem, x, way, sample.components)
     penalised = slice(problem.rows.n_columns)
     square = sample.ridge * float(way[penalised] @ way[penalised])
     linear = sample.ridge * float(way[penalised] @ x[penalised])

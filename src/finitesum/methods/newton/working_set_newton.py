@@ -31,7 +31,7 @@ import numpy as np
 
 from finitesum.constraints import Unconstrained
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.row_sums import ShortVector
+from finitesum.evaluation.row_sums import Vector32
 from finitesum.methods.base import Auto, Card
 from finitesum.methods.newton.lazy_newton_passes import Settings, first_state, one_pass, state_at
 from finitesum.methods.newton.sampled_newton import LEAST_TOL, SampledNewton
@@ -50,7 +50,7 @@ class WorkingSetNewtonState(NamedTuple):
     x: Vector  # iterate
     tol: float  # the optimality asked for: no working set is solved more exactly than it needs
     gradient: Vector  # of the smooth part at x
-    curvatures: ShortVector  # (n,)  of the rows at x
+    curvatures: Vector32  # (n,)  of the rows at x
     squares: float  # sum of p_i phi'_i^2 at x
     loss: float  # sum of p_i phi_i at x
     n_sampled: int  # components read at x: all of them, 0 before the first pass
@@ -125,7 +125,7 @@ class WorkingSetNewton(SampledNewton):
     def _read(self, problem: Problem, state: WorkingSetNewtonState) -> WorkingSetNewtonState:
         """Return the state with what a pass over all columns finds at x."""
         sample = sample_of(problem, np.arange(problem.n_components))
-        seen = look(problem, sample, state.x, state.curvatures, doubt=0, n_threads=self.n_threads)
+        seen = look(problem, sample, state.x, state.curvatures, n_threads=self.n_threads)
         return state._replace(
             gradient=seen.gradient,
             curvatures=seen.curvatures,

@@ -1,0 +1,183 @@
+"""Products with the rows: predictions, gram products and their diagonal, the objective along a line."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Vector
+from finitesum.core.jit import kernel
+from finitesum.evaluation.row_sums import Block, map_row_blocks
+from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.rows import CSRRows, DenseRows
+
+
+@kernel
+def _predict(view: LinearSum, components: Indices, x: Vector, out: Vector) -> None:
+    for component in components:
+        for i in range(first_row(view, component), last_row(view, component)):
+            out[i] = view.rows.dot(i, x)
+
+
+def predictions(problem: Problem, x: Vector, components: Indices | None = None) -> Vector:
+    """Return x_i'w of the rows of some components, or of all, without their offsets, shape (n,); others are undefined."""
+    out = np.empty(problem.n_rows)
+    map_row_blocks(lambda block: _predict(block.view, block.components, x, out[block.rows]), problem, components)
+    return out
+
+
+@kernel
+def _combine(view: LinearSum, components: Indices, coefficients: Vector, out: Vector) -> None:
+    for component in components:
+        for i in range(first_row(view, component), last_row(view, component)):
+            if coefficients[i] != 0.0:
+                view.rows.add_to(i, coefficients[i], out)
+
+
+def combination(problem: Problem, coefficients: Vector) -> Vector:
+    """Return sum_i c_i x_i over all rows, shape (dim,).
+
+    Examples
+    --------
+    >>> combination(Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared", fit_intercept=True), np.array([2.0, 1.0]))
+    array([5., 3.])
+    """
+    out = np.zeros(problem.dim)
+    map_row_blocks(lambda block: _combine(block.view, block.components, coefficients[block.rows], out), problem)
+    return out
+
+
+@kernel
+def _square(rows: DenseRows | CSRRows, out: Vector) -> None:
+    for i in range(rows.n_rows):
+        out[i] = rows.squared_norm(i)
+
+
+def squared_norms(problem: Problem) -> Vector:
+    """Return ||x_i||^2 of all rows, without the intercept, shape (n,)."""
+    out = np.empty(problem.n_rows)
+    map_row_blocks(lambda block: _square(block.view.rows._replace(intercept=0), out[block.rows]), problem)
+    return out
+
+
+@kernel
+def _multiply(view: LinearSum, components: Indices, curvatures: Any, v: Vector, out: Vector) -> None:
+    for component in components:
+        for i in range(first_row(view, component), last_row(view, component)):
+            weight = view.weights[i] * curvatures[i]
+            if weight != 0.0:
+                view.rows.add_to(i, weight * view.rows.dot(i, v), out)
+
+
+def gram_product(
+    problem: Problem, curvatures: Any, v: Vector, components: Indices | None = None, n_threads: int = 1
+) -> Vector:
+    """Return sum_i p_i c_i x_i x_i'v over the rows of some components, or of all, by one pass."""
+
+    def product(block: Block) -> Vector:
+        out = np.zeros(problem.dim)
+        _multiply(block.view, block.components, curvatures[block.rows], v, out)
+        return out
+
+    parts = map_row_blocks(product, problem, components, n_threads)
+    for part in parts[1:]:
+        parts[0][:] += part
+    return parts[0]
+
+
+@kernel
+def _add_squares(view: LinearSum, components: Indices, curvatures: Any, out: Vector) -> None:
+    rows = view.rows
+    for component in components:
+        for i in range(first_row(view, component), last_row(view, component)):
+            weight = view.weights[i] * curvatures[i]
+            first = rows.first(i)
+            for k in range(first, first + rows.n_stored(i)):
+                out[rows.column(i, k)] += weight * rows.entry(i, k) * rows.entry(i, k)
+            if rows.intercept:
+                out[rows.n_columns] += weight
+
+
+def gram_diagonal(problem: Problem, curvatures: Any, components: Indices | None = None) -> Vector:
+    """Return the diagonal of sum_i p_i c_i x_i x_i' over the rows of some components, or of all."""
+    out = np.zeros(problem.dim)
+    map_row_blocks(
+        lambda block: _add_squares(block.view, block.components, curvatures[block.rows], out), problem, components
+    )
+    return out
+
+
+class Line(NamedTuple):
+    """The predictions x_i'w + t x_i'v of the rows of some components."""
+
+    components: Indices | None
+    starts: Vector  # (n,)
+    changes: Vector  # (n,)
+
+
+def line_through(problem: Problem, x: Vector, direction: Vector, components: Indices | None = None) -> Line:
+    """Return the line x + t direction, by two passes over the rows: at any t, values and slopes then cost O(n)."""
+    return Line(components, predictions(problem, x, components), predictions(problem, direction, components))
+
+
+@kernel
+def _slope(view: LinearSum, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
+    total = 0.0
+    for component in components:
+        for i in range(first_row(view, component), last_row(view, component)):
+            weight = view.weights[i]
+            if weight > 0.0:
+                prediction = starts[i] + t * changes[i] + view.offsets[i]
+                total += weight * view.loss.d1(prediction, view.targets[i]) * changes[i]
+    return total
+
+
+def slope_along(problem: Problem, line: Line, t: float) -> float:
+    """Return the derivative in t of sum_i p_i phi_i on the line."""
+
+    def slope(block: Block) -> float:
+        return _slope(block.view, block.components, line.starts[block.rows], line.changes[block.rows], t)
+
+    with np.errstate(all="ignore"):
+        return float(sum(map_row_blocks(slope, problem, line.components)))
+
+
+@kernel
+def _value(view: LinearSum, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
+    total = 0.0
+    for component in components:
+        for i in range(first_row(view, component), last_row(view, component)):
+            weight = view.weights[i]
+            if weight > 0.0:
+                prediction = starts[i] + t * changes[i] + view.offsets[i]
+                total += weight * view.loss.value(prediction, view.targets[i])
+    return total
+
+
+def value_along(problem: Problem, line: Line, t: float) -> float:
+    """Return sum_i p_i phi_i on the line at t."""
+
+    def value(block: Block) -> float:
+        return _value(block.view, block.components, line.starts[block.rows], line.changes[block.rows], t)
+
+    with np.errstate(all="ignore"):
+        return float(sum(map_row_blocks(value, problem, line.components)))
+
+
+@kernel
+def _loss(view: LinearSum, components: Indices, x: Vector) -> float:
+    total = 0.0
+    for component in components:
+        for i in range(first_row(view, component), last_row(view, component)):
+            weight = view.weights[i]
+            if weight > 0.0:
+                prediction = view.rows.dot(i, x) + view.offsets[i]
+                total += weight * view.loss.value(prediction, view.targets[i])
+    return total
+
+
+def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
+    """Return F(x), without its gradient."""
+    parts = map_row_blocks(lambda block: _loss(block.view, block.components, x), problem, None, n_threads)
+    return float(sum(parts)) + problem.term.value(x)
