@@ -130,7 +130,8 @@ def test_counts_what_the_callables_were_asked_for(name):
     state = method.init(counted, np.full(counted.dim, 0.1))
     for k in range(1, 5):
         state = method.run_pass(counted, state, np.arange(n))
-        asked = (counts[0] - n, counts[1])  # the start is checked by a pass that is not charged
+        n_checked = n if hasattr(method, "general") else 0  # the start is checked by a pass that is not charged
+        asked = (counts[0] - n_checked, counts[1])
         assert (state.n_gradients, state.n_hessians) == asked
         if name != "newton" or state.step_size == 1.0:
             assert asked == COUNTS[name](k, n)

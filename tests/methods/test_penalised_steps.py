@@ -1,28 +1,28 @@
-"""Steps that sparse rows make up for later equal the steps taken one by one."""
+"""Lagged updates equal the steps taken one by one."""
 
 import numpy as np
 import pytest
 
 from finitesum import Problem
 from finitesum.core.jit import kernel
-from finitesum.methods.first_order.lagged_updates import TABLE_SIZE, LazySteps, overdue_steps, tabulate
+from finitesum.methods.first_order.lagged_updates import TABLE_SIZE, LaggedSteps, lagged_steps, tabulate
 
 
 @kernel
-def _tabulate(lazy):
-    tabulate(lazy)
+def _tabulate(lagged):
+    tabulate(lagged)
 
 
 @kernel
-def _overdue_steps(linear_sum, lazy, value, drift, n_steps):
-    return overdue_steps(linear_sum, lazy, value, drift, n_steps)
+def _lagged_steps(linear_sum, lagged, value, drift, n_steps):
+    return lagged_steps(linear_sum, lagged, value, drift, n_steps)
 
 
 def made_up(problem, step_size, value, drift, n_steps, table=40):
     decay = 1.0 - step_size * problem.penalty.ridge()
-    lazy = LazySteps(step_size, decay, np.empty(table + 1), np.empty(table + 1), np.zeros(1, dtype=np.int64))
-    _tabulate(lazy)
-    return _overdue_steps(problem.view, lazy, value, drift, n_steps)
+    lagged = LaggedSteps(step_size, decay, np.empty(table + 1), np.empty(table + 1), np.zeros(1, dtype=np.int64))
+    _tabulate(lagged)
+    return _lagged_steps(problem.view, lagged, value, drift, n_steps)
 
 
 def one_by_one(problem, step_size, value, drift, n_steps):

@@ -151,15 +151,15 @@ def test_an_estimate_that_proves_too_small_is_raised_and_shortens_the_step(name)
     far = 40.0 * np.ones(DIM)  # nearly flat there
     method = METHODS[name]()
     state = method.init(problem, far)
-    low = state.bounds.copy()
+    low = state.table.bounds.copy()
     for k in range(3):
         previous = state
         state = method.run_pass(problem, state._replace(x=0.1 * k * np.ones(DIM)), np.arange(30))
-        assert (state.bounds >= previous.bounds).all()
+        assert (state.table.bounds >= previous.table.bounds).all()
         assert state.step_size <= previous.step_size
     truth = (POINTS**2).sum(axis=1) / 4
-    assert (state.bounds > low).any()
-    assert (state.bounds <= 1.001 * np.maximum(truth, low)).all()
+    assert (state.table.bounds > low).any()
+    assert (state.table.bounds <= 1.001 * np.maximum(truth, low)).all()
 
 
 @pytest.mark.parametrize("scale", [0.0, 3.0, 30.0])

@@ -526,7 +526,7 @@ def test_the_result_is_scipys_with_all_that_the_run_found(problem):
     assert (result.nhev, result.n_hessian_passes) == (0, 0.0)
     assert [type(n) for n in (result.nit, result.nfev, result.njev, result.nhev)] == [int] * 4
     assert (result.method, result.seed, result.batch_size) == (SAGA(), 0, 2)
-    assert set(flatten(result.state)) >= {"state.x", "state.slopes", "state.mean_gradient"}
+    assert set(flatten(result.state)) >= {"state.x", "state.table.slopes", "state.table.mean_gradient"}
     assert result.state.x.tobytes() == result.x.tobytes()
     assert f"{result.optimality:.3g}" in result.message
 

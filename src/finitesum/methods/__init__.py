@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from finitesum.methods.curvature.iqn import IQN
     from finitesum.methods.curvature.nim import NIM
     from finitesum.methods.curvature.svrg2 import SVRG2
+    from finitesum.methods.first_order.aggregated import IAG, SAG, SAGA
     from finitesum.methods.first_order.full_gradient import AFG, FG
-    from finitesum.methods.first_order.iag import IAG
     from finitesum.methods.first_order.incremental_gradient import IG
-    from finitesum.methods.first_order.sag import SAG
-    from finitesum.methods.first_order.saga import SAGA
     from finitesum.methods.first_order.svrg import SVRG, AccSVRG
     from finitesum.methods.newton.lazy_newton import LazyNewton
     from finitesum.methods.newton.newton import Newton

@@ -6,17 +6,21 @@ import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
+from finitesum.methods.parameters import Auto as Auto
+from finitesum.methods.parameters import check_choice as check_choice
+from finitesum.methods.parameters import check_count as check_count
+from finitesum.methods.parameters import check_fraction as check_fraction
+from finitesum.methods.parameters import check_parameters
+from finitesum.methods.parameters import check_positive as check_positive
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.problems.multinomial import MultinomialProblem
-
-Auto = Literal["auto"]
 
 
 class State(Protocol):
@@ -79,6 +83,42 @@ class Method(Protocol):
         ...
 
 
+class SumMethod:
+    """What the methods on finite sums have alike: the base of their classes, which are frozen dataclasses.
+
+    Parameters are checked by their annotations (`finitesum.methods.parameters`). One source of a recursion serves linear
+    models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.function_rows`.
+    """
+
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "components"})
+    default_sampling: ClassVar[str] = "shuffled"
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    @property
+    def needs_hessians(self) -> bool:
+        """Whether components given as functions must have second derivatives."""
+        return False
+
+    def estimate(self, problem: Any, state: Any) -> float:
+        """Return NaN: nothing is known of the full gradient."""
+        return math.nan
+
+    def default_batch_size(self, problem: Problem) -> int:
+        """Return 1."""
+        return 1
+
+
+def copied(state: Any) -> Any:
+    """Return a NamedTuple of arrays, scalars and such tuples with copies of the arrays, which may be written to."""
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    if isinstance(state, tuple):
+        return type(state)(*map(copied, state))
+    return state
+
+
 class Form(Protocol):
     """A method's recursion for components that are objects or callables: what `general()` of a method returns."""
 
@@ -138,7 +178,8 @@ def _by_problem(linear: Callable[..., Any]) -> Callable[..., Any]:
 
 def state_type_of(method: Any, problem: AnyProblem) -> type[Any]:
     """Return the class of a method's states on a problem."""
-    found: type[Any] = method.general().state_type if isinstance(problem, FiniteSum) else method.state_type
+    has_form = isinstance(problem, FiniteSum) and hasattr(method, "general")
+    found: type[Any] = method.general().state_type if has_form else method.state_type
     return found
 
 
@@ -157,7 +198,8 @@ def require_suited(method: Method, problem: AnyProblem) -> None:
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."
             )
-    if isinstance(problem, FiniteSum) and method.general().needs_hessians:  # type: ignore[attr-defined]
+    form: Any = method.general() if hasattr(method, "general") else method
+    if isinstance(problem, FiniteSum) and form.needs_hessians:
         problem.require_hessians(method.name)
 
 
@@ -179,35 +221,3 @@ def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     if not problem.loss.is_smooth():
         demands["nonsmooth"] = (f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
     return demands
-
-
-def check_positive(name: str, value: float | Auto, advice: str = "Leave it out to use the theory's value.") -> None:
-    """Raise unless a parameter is "auto" or a finite number > 0."""
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f'{name} must be "auto" or a number > 0, got {value!r}.')
-        return
-    if not (value > 0.0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be > 0, got {value}. {advice}")
-
-
-def check_fraction(name: str, value: float | Auto) -> None:
-    """Raise unless a parameter is "auto" or a number in [0, 1)."""
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f'{name} must be "auto" or a number in [0, 1), got {value!r}.')
-        return
-    if not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} must lie in [0, 1), got {value}.")
-
-
-def check_count(name: str, value: int) -> None:
-    """Raise unless a parameter is a whole number >= 1."""
-    if isinstance(value, str) or not (value >= 1 and value == int(value)):
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}.")
-
-
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise unless a parameter is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")

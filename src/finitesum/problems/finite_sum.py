@@ -15,14 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.problems.callables import DerivativeCheck, SubgradientProblem, relative_error
-from finitesum.problems.linear import Problem
+from finitesum.problems.function_rows import FunctionLoss, FunctionRows
+from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.linear_components import linear_component
 from finitesum.problems.multinomial import MultinomialProblem
 from finitesum.problems.penalties import ElasticNet, elastic_net
@@ -145,9 +146,41 @@ class FiniteSum:
         return len(self.components)
 
     @property
+    def n_rows(self) -> int:
+        """The number of components, as each counts for a row of data."""
+        return self.n_components
+
+    @property
     def batch_size(self) -> int:
         """1: components are what the caller made them."""
         return 1
+
+    @cached_property
+    def rows(self) -> FunctionRows:
+        """The components in the place of rows of data."""
+        return FunctionRows(self.n_components, self.dim - int(self.has_intercept), int(self.has_intercept))
+
+    @cached_property
+    def loss(self) -> FunctionLoss:
+        """The components in the place of a loss."""
+        return FunctionLoss(self)
+
+    @cached_property
+    def view(self) -> LinearSum:
+        """The problem as kernels see it, which then run as Python."""
+        n = self.n_components
+        return LinearSum(
+            cast(Any, self.rows),
+            targets=np.arange(n, dtype=np.float64),
+            offsets=np.zeros(n),
+            weights=np.full(n, 1.0 / n),
+            equal_weight=1.0 / n,
+            has_offsets=False,
+            loss=cast(Any, self.loss),
+            **self.term.compiled._asdict(),
+            batch_size=1,
+            n_components=n,
+        )
 
     @property
     def penalty(self) -> ElasticNet:

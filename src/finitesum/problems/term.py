@@ -21,7 +21,7 @@ import numpy as np
 from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import compiled_form, kernel
 from finitesum.problems.penalties import ElasticNet
 
 
@@ -48,9 +48,27 @@ class HasTerm(Protocol):
     def n_penalised(self) -> int: ...
 
 
-@kernel_part
+@kernel
+def _prox(penalty: ElasticNet, w: Vector, step_size: float) -> None:
+    for j in range(w.size):
+        w[j] = penalty.prox_at(w[j], step_size)
+
+
+@kernel
+def _project(projection: Projection, w: Vector) -> None:
+    projection.project_euclidean_into(w, w)
+
+
 def prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
     """Apply the prox of the penalty, or the projection; w has the length of an iterate and the intercept stays."""
+    if term.is_constrained:
+        _project(term.projection, w[: term.n_penalised])
+    elif term.penalty.lasso() != 0.0:
+        _prox(term.penalty, w[: term.n_penalised], step_size)
+
+
+@compiled_form(of=prox_in_place)
+def _prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
     if term.is_constrained:
         coefficients = w[: term.n_penalised]
         term.projection.project_euclidean_into(coefficients, coefficients)

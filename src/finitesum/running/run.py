@@ -22,7 +22,7 @@ from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.methods.base import Method, identity_of, state_type_of
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.finite_sum import AnyProblem
+from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.observers import Observer, PassReport, Trace, TraceRow
@@ -95,6 +95,8 @@ class Run:
         """Make the first state; check it exactly where it may be the optimum already."""
         self._clock = time.perf_counter()
         self._start = checkpoints.digest(x0)
+        if isinstance(self.problem, FiniteSum):
+            self.problem.require_defined(x0)
         self.state = self.method.init(self.problem, x0, self.tol)
         self._stop_clock()
         self._begin(check=check)

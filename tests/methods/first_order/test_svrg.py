@@ -10,7 +10,7 @@ from oracles.newton_type import minimise
 
 from finitesum import minimize
 from finitesum.methods import FG, METHODS, SVRG, AccSVRG
-from finitesum.methods.first_order.lagged_updates import LazySteps, overdue_steps, tabulate
+from finitesum.methods.first_order.lagged_updates import LaggedSteps, lagged_steps, tabulate
 from finitesum.methods.snapshot import end_of_epoch, take_snapshot
 from finitesum.running.sampling import order_of_pass
 
@@ -157,17 +157,17 @@ def test_a_snapshot_holds_exact_measures():
 @pytest.mark.parametrize("drift", [-0.3, -0.02, 0.0, 0.004, 0.5])
 @pytest.mark.parametrize("l1", [0.0, 0.1])
 @pytest.mark.parametrize("n_steps", [0, 1, 2, 7, 40])
-def test_overdue_steps_equal_the_steps_taken_one_by_one(value, drift, l1, n_steps):
+def test_lagged_steps_equal_the_steps_taken_one_by_one(value, drift, l1, n_steps):
     problem, _ = make_pair("csr32", alpha=1.0, l1_ratio=l1)
     step = 0.3
     decay = 1.0 - step * problem.penalty.ridge()
-    lazy = LazySteps(step, decay, np.empty(41), np.empty(41), np.zeros(1, dtype=np.int64))
-    tabulate(lazy)
+    lagged = LaggedSteps(step, decay, np.empty(41), np.empty(41), np.zeros(1, dtype=np.int64))
+    tabulate(lagged)
     expected = value
     for _ in range(n_steps):
         moved = decay * expected - drift
         expected = np.sign(moved) * max(abs(moved) - step * problem.penalty.lasso(), 0.0)
-    assert overdue_steps(problem.view, lazy, value, drift, n_steps) == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    assert lagged_steps(problem.view, lagged, value, drift, n_steps) == pytest.approx(expected, rel=1e-12, abs=1e-14)
 
 
 @pytest.mark.parametrize(

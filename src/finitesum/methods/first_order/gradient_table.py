@@ -1,212 +1,276 @@
-"""The table of last component gradients that IAG, SAG and SAGA share, and the visit that updates it.
+"""The table of component gradients, and the visit that steps along it: the memory of IAG, SAG, SAGA and SVRG.
 
-For a linear model the table is one scalar per row, the loss's slope at the row's last visit; g is the mean gradient that
-the table stands for. A visit of component j at x finds the change D = (nabla f_j(x) - table_j) / m and steps
+For a linear model the table is one scalar per row, the loss's slope where the row was last evaluated; for components given
+as functions it is a gradient each. g is the mean gradient that the table stands for. A visit of component j at w finds the
+change D = (nabla f_j(w) - table_j) / m and steps
 
-    x <- prox(x - step (g + innovation D + l2 x)),    g <- g + D.
+    w <- prox(w - step (g + innovation D + l2 w)),    then, where it records,    table_j <- nabla f_j(w),   g <- g + D.
 
-innovation = 1 steps along the new mean (IAG, SAG: biased, small variance), innovation = m along an unbiased estimate
-(SAGA). On sparse rows a coordinate that no row touches sees the same affine map again and again; those steps are made up
-for when the coordinate is next read (`finitesum.methods.first_order.lagged_updates`), so that a visit costs the row's
-stored entries only.
+innovation = 1 steps along the new mean (IAG, SAG: biased, small variance), innovation = m along an unbiased estimate of the
+gradient (SAGA; SVRG, whose table is that of a snapshot and stays). On sparse rows a coordinate that no row touches sees the
+same affine map again and again; those steps are lagged (`finitesum.methods.first_order.lagged_updates`), so that a visit
+costs the row's stored entries only.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import inlined_part, kernel, kernel_part
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.jit import compilable, compiled_form, inlined_part, kernel, kernel_part
+from finitesum.core.vectors import axpy, fill
+from finitesum.methods.constants import curvature_between
 from finitesum.methods.first_order.lagged_updates import (
     TABLE_SIZE,
-    LazySteps,
+    LaggedSteps,
     catch_up,
     catch_up_all,
+    lagged_steps,
     one_step,
-    overdue_steps,
     tabulate,
 )
+from finitesum.methods.visits import AnySum, add_gradient_change, slopes_of_rows, step_along
 from finitesum.problems.linear import LinearSum, first_row, last_row
+
+
+class GradientTable(NamedTuple):
+    """The gradient that each component had where it was last evaluated."""
+
+    slopes: Vector  # (n,) the loss's slope at each row; (n, d) of components given as functions, the gradients
+    mean_gradient: Vector  # (d,)  g, without the penalty
+    bounds: Vector  # (m,)  estimates of the components' smoothness, which visits raise; empty where it is known
+    anchors: Matrix  # (m, d)  the points of the last visits, NaN before them; empty without estimates
+
+
+@compilable
+class Recording(NamedTuple):
+    """The rule of IAG, SAG and SAGA: table and mean gradient follow the visits."""
+
+    innovation: float
+    scale: float = 1.0  # of D
+
+    def records(self) -> bool:
+        """Return whether the table follows the visits: what is compiled for False has no trace of it."""
+        return True
+
+
+@compilable
+class Fixed(NamedTuple):
+    """The rule of SVRG: the table is that of a snapshot, and stays."""
+
+    scale: float  # of D: m, so that the direction is unbiased
+    innovation: float = 1.0
+
+    def records(self) -> bool:
+        """Return whether the table follows the visits."""
+        return False
+
+
+TableRule = Recording | Fixed
+
+
+def empty_table(problem: AnySum, bounds: Vector) -> GradientTable:
+    """Return the table before the first visit: all gradients 0."""
+    anchors = np.full((bounds.size, problem.dim), np.nan)
+    return GradientTable(slopes_of_rows(problem), np.zeros(problem.dim), bounds, anchors)
 
 
 @kernel_part
 def _step_touched(
     linear_sum: LinearSum,
-    lazy: LazySteps,
+    lagged: LaggedSteps,
     component: int,
     now: int,
-    x: Vector,
+    w: Vector,
     mean_gradient: Vector,
     change: Vector,
-    innovation: float,
+    rule: TableRule,
 ) -> None:
-    """Step the coordinates that a component's rows touch; `change` is D there and returns to 0."""
+    """Step the coordinates that a component's rows touch, and the intercept; `change` is D there and returns to 0."""
     rows = linear_sum.rows
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
         start = rows.first(i)
         for k in range(start, start + rows.n_stored(i)):
             j = rows.column(i, k)
-            if lazy.done[j] == now:
-                drift = lazy.step_size * (mean_gradient[j] + innovation * change[j])
-                x[j] = one_step(linear_sum, x[j], drift, lazy.decay, lazy.step_size)
-                mean_gradient[j] += change[j]
+            if lagged.done[j] == now:
+                drift = lagged.step_size * (mean_gradient[j] + rule.innovation * change[j])
+                w[j] = one_step(linear_sum, w[j], drift, lagged.decay, lagged.step_size)
+                if rule.records():
+                    mean_gradient[j] += change[j]
                 change[j] = 0.0
-                lazy.done[j] = now + 1
+                lagged.done[j] = now + 1
 
 
-@kernel_part
 def _step_all(
-    linear_sum: LinearSum,
-    lazy: LazySteps,
-    x: Vector,
-    mean_gradient: Vector,
-    change: Vector,
-    innovation: float,
+    linear_sum: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
-    """Step every penalised coordinate; `change` is D and returns to 0."""
-    for j in range(linear_sum.n_penalised):
-        drift = lazy.step_size * (mean_gradient[j] + innovation * change[j])
-        x[j] = one_step(linear_sum, x[j], drift, lazy.decay, lazy.step_size)
-        mean_gradient[j] += change[j]
-        change[j] = 0.0
+    """Step every penalised coordinate; `change` is D."""
+    step_along(linear_sum, w, mean_gradient + rule.innovation * change, lagged.step_size)
+    if rule.records():
+        axpy(1.0, change, mean_gradient)
+    fill(change, 0.0)
+
+
+@compiled_form(of=_step_all)
+def _compiled_step_all(
+    linear_sum: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
+) -> None:
+    innovation, step_size, decay = rule.innovation, lagged.step_size, lagged.decay
+    if rule.records():
+        for j in range(linear_sum.n_penalised):
+            drift = step_size * (mean_gradient[j] + innovation * change[j])
+            w[j] = one_step(linear_sum, w[j], drift, decay, step_size)
+            mean_gradient[j] += change[j]
+            change[j] = 0.0
+    else:
+        for j in range(linear_sum.n_penalised):
+            drift = step_size * (mean_gradient[j] + innovation * change[j])
+            w[j] = one_step(linear_sum, w[j], drift, decay, step_size)
+            change[j] = 0.0
+    _step_intercept(linear_sum, lagged, w, mean_gradient, change, rule)
 
 
 @kernel_part
 def _step_intercept(
-    linear_sum: LinearSum, x: Vector, mean_gradient: Vector, change: Vector, step_size: float, innovation: float
+    linear_sum: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
-    for j in range(linear_sum.n_penalised, x.size):
-        x[j] -= step_size * (mean_gradient[j] + innovation * change[j])
-        mean_gradient[j] += change[j]
+    for j in range(linear_sum.n_penalised, w.size):
+        w[j] -= lagged.step_size * (mean_gradient[j] + rule.innovation * change[j])
+        if rule.records():
+            mean_gradient[j] += change[j]
         change[j] = 0.0
-
-
-@kernel_part
-def _record_slopes(linear_sum: LinearSum, component: int, x: Vector, slopes: Vector, change: Vector) -> bool:
-    """Write the slopes at x of a component's rows, add D to `change`; return whether all is finite."""
-    finite = True
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if linear_sum.weights[i] > 0.0 else 0.0
-        finite = finite and np.isfinite(slope)
-        linear_sum.rows.add_to(i, linear_sum.weights[i] * (slope - slopes[i]), change)
-        slopes[i] = slope
-    return finite
 
 
 @inlined_part
 def _visit_sparse_row(
     linear_sum: LinearSum,
-    lazy: LazySteps,
+    lagged: LaggedSteps,
     i: int,
     now: int,
-    x: Vector,
-    slopes: Vector,
-    mean_gradient: Vector,
+    w: Vector,
+    table: GradientTable,
     change: Vector,
-    innovation: float,
+    rule: TableRule,
 ) -> bool:
     """Visit a component of one sparse row, reading its entries twice instead of four times; the intercept comes after."""
-    rows = linear_sum.rows
+    rows, slopes, mean_gradient = linear_sum.rows, table.slopes, table.mean_gradient
     start = rows.first(i)
     stop = start + rows.n_stored(i)
-    # This loop is where the time goes: no call without an l1 part, and unsigned indices, which need no look at their sign.
+    # Most of the time is spent in this loop: no call without an l1 part, and unsigned indices, whose sign is not checked.
     has_prox = linear_sum.penalty.lasso() != 0.0
-    step_size, decay = lazy.step_size, lazy.decay
+    step_size, decay = lagged.step_size, lagged.decay
     prediction = linear_sum.offsets[i] if linear_sum.has_offsets else 0.0
     for k in range(start, stop):
         j = np.uint64(rows.column(i, k))
-        overdue = now - lazy.done[j]
-        if has_prox or overdue >= lazy.powers.size:
-            x[j] = overdue_steps(linear_sum, lazy, x[j], step_size * mean_gradient[j], overdue)
-        else:  # no step overdue is not worth a branch: it is the identity
-            x[j] = lazy.powers[np.uint64(overdue)] * x[j] - step_size * mean_gradient[j] * lazy.sums[np.uint64(overdue)]
-        prediction += rows.entry(i, k) * x[j]
-    for last in range(linear_sum.n_penalised, x.size):
-        prediction += x[last]
+        lag = now - lagged.done[j]
+        if has_prox or lag >= lagged.powers.size:
+            w[j] = lagged_steps(linear_sum, lagged, w[j], step_size * mean_gradient[j], lag)
+        else:  # a lag of 0 is not worth a branch: it is the identity
+            w[j] = lagged.powers[np.uint64(lag)] * w[j] - step_size * mean_gradient[j] * lagged.sums[np.uint64(lag)]
+        prediction += rows.entry(i, k) * w[j]
+    for last in range(linear_sum.n_penalised, w.size):
+        prediction += w[last]
     weight = linear_sum.equal_weight if linear_sum.equal_weight > 0.0 else linear_sum.weights[i]
     slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if weight > 0.0 else 0.0
-    rise = weight * (slope - slopes[i])
-    slopes[i] = slope
+    rise = rule.scale * weight * (slope - slopes[i])
+    if rule.records():
+        slopes[i] = slope
     for k in range(start, stop):
         j = np.uint64(rows.column(i, k))
         difference = rise * rows.entry(i, k)
-        x[j] = decay * x[j] - step_size * (mean_gradient[j] + innovation * difference)
+        w[j] = decay * w[j] - step_size * (mean_gradient[j] + rule.innovation * difference)
         if has_prox:
-            x[j] = linear_sum.penalty.prox_at(x[j], step_size)
-        mean_gradient[j] += difference
-        lazy.done[j] = now + 1
-    for last in range(linear_sum.n_penalised, x.size):
+            w[j] = linear_sum.penalty.prox_at(w[j], step_size)
+        if rule.records():
+            mean_gradient[j] += difference
+        lagged.done[j] = now + 1
+    for last in range(linear_sum.n_penalised, w.size):
         change[last] = rise
     return np.isfinite(slope)  # type: ignore[no-any-return]
+
+
+def _exceeds_its_bound(linear_sum: LinearSum, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
+    """Return whether a gradient changed faster than its bound allows, which is raised then; the last point is kept."""
+    if table.bounds.size == 0:
+        return False
+    found = curvature_between(linear_sum.n_components * change, w - table.anchors[component], w)
+    table.anchors[component] = w
+    if not found > table.bounds[component]:
+        return False
+    table.bounds[component] = found
+    return True
+
+
+@compiled_form(of=_exceeds_its_bound)
+def _never(linear_sum: LinearSum, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
+    return False
 
 
 @kernel_part
 def _visit_component(
     linear_sum: LinearSum,
-    lazy: LazySteps,
+    lagged: LaggedSteps,
     component: int,
     now: int,
-    x: Vector,
-    slopes: Vector,
-    mean_gradient: Vector,
+    w: Vector,
+    table: GradientTable,
     change: Vector,
-    innovation: float,
+    rule: TableRule,
 ) -> bool:
+    mean_gradient = table.mean_gradient
     sparse = linear_sum.rows.is_sparse()
     if sparse:
-        catch_up(linear_sum, lazy, component, now, x, mean_gradient)
-    finite = _record_slopes(linear_sum, component, x, slopes, change)
+        catch_up(linear_sum, lagged, component, now, w, mean_gradient)
+    finite = add_gradient_change(linear_sum, component, w, table.slopes, rule.scale, rule.records(), change)
+    exceeds = _exceeds_its_bound(linear_sum, table, component, w, change)
     if sparse:
-        _step_touched(linear_sum, lazy, component, now, x, mean_gradient, change, innovation)
+        _step_touched(linear_sum, lagged, component, now, w, mean_gradient, change, rule)
+        _step_intercept(linear_sum, lagged, w, mean_gradient, change, rule)
     else:
-        _step_all(linear_sum, lazy, x, mean_gradient, change, innovation)
-    return finite
+        _step_all(linear_sum, lagged, w, mean_gradient, change, rule)
+    return finite and not exceeds
 
 
 @kernel_part
 def _visit_all(
     linear_sum: LinearSum,
     order: Indices,
-    x: Vector,
-    slopes: Vector,
-    mean_gradient: Vector,
+    w: Vector,
+    table: GradientTable,
     change: Vector,
-    lazy: LazySteps,
-    innovation: float,
+    lagged: LaggedSteps,
+    rule: TableRule,
 ) -> int:
     one_sparse_row = linear_sum.rows.is_sparse() and linear_sum.batch_size == 1
     now = 0
     for component in order:
         if one_sparse_row:
-            finite = _visit_sparse_row(linear_sum, lazy, component, now, x, slopes, mean_gradient, change, innovation)
+            goes_on = _visit_sparse_row(linear_sum, lagged, component, now, w, table, change, rule)
+            _step_intercept(linear_sum, lagged, w, table.mean_gradient, change, rule)
         else:
-            finite = _visit_component(linear_sum, lazy, component, now, x, slopes, mean_gradient, change, innovation)
-        _step_intercept(linear_sum, x, mean_gradient, change, lazy.step_size, innovation)
+            goes_on = _visit_component(linear_sum, lagged, component, now, w, table, change, rule)
         now += 1
-        if not finite:
+        if not goes_on:
             break
-    catch_up_all(linear_sum, lazy, now, x, mean_gradient)
+    catch_up_all(linear_sum, lagged, now, w, table.mean_gradient)
     return now
 
 
 @kernel
 def table_visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    x: Vector,
-    slopes: Vector,
-    mean_gradient: Vector,
-    step_size: float,
-    innovation: float,
+    linear_sum: LinearSum, order: Indices, w: Vector, table: GradientTable, step_size: float, rule: TableRule
 ) -> int:
-    """Visit the components of `order`, in place; return how many were visited (fewer on divergence)."""
+    """Visit the components of `order`, in place; return how many were visited.
+
+    That is fewer than asked for after a divergence, and where a component's smoothness was found to exceed its bound.
+    """
     sparse = linear_sum.rows.is_sparse()
-    change = np.zeros(x.size)
-    n_lazy = min(order.size, TABLE_SIZE) if sparse else 0
+    n_tabulated = min(order.size, TABLE_SIZE) if sparse else 0
     done = np.zeros(linear_sum.n_penalised if sparse else 0, dtype=np.int64)
     decay = 1.0 - step_size * linear_sum.penalty.ridge()
-    lazy = LazySteps(step_size, decay, np.empty(n_lazy + 1), np.empty(n_lazy + 1), done)
-    tabulate(lazy)
-    # A part of its own: in this function every look at `lazy` would count references, 70 ns a visit.
-    return _visit_all(linear_sum, order, x, slopes, mean_gradient, change, lazy, innovation)
+    lagged = LaggedSteps(step_size, decay, np.empty(n_tabulated + 1), np.empty(n_tabulated + 1), done)
+    tabulate(lagged)
+    # A part of its own: in this function every use of `lagged` would count references, 70 ns a visit.
+    return _visit_all(linear_sum, order, w, table, np.zeros(w.size), lagged, rule)

@@ -33,21 +33,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import inlined_part, kernel, kernel_part
+from finitesum.core.jit import kernel
 from finitesum.evaluation.smoothness import momentum_limit, strong_convexity
 from finitesum.methods.base import Auto, Card, check_count, check_fraction, check_positive, with_general_form
-from finitesum.methods.first_order.lagged_updates import (
-    TABLE_SIZE,
-    LazySteps,
-    catch_up,
-    catch_up_all,
-    one_step,
-    overdue_steps,
-    tabulate,
-)
+from finitesum.methods.first_order.gradient_table import Fixed, GradientTable, table_visits
 from finitesum.methods.general.snapshots import SVRGForm
 from finitesum.methods.snapshot import Snapshot, end_of_epoch, first_step, take_snapshot
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.methods.visits import add_gradient_change
+from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.term import prox_in_place
 
 
@@ -70,131 +63,6 @@ class AccSVRGState(NamedTuple):
     n_hessians: int
 
 
-@kernel_part
-def _add_innovation(linear_sum: LinearSum, component: int, x: Vector, slopes: Vector, change: Vector) -> bool:
-    """Add nabla f_j(x) - nabla f_j(w) to `change`; return whether it is finite."""
-    finite = True
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if linear_sum.weights[i] > 0.0 else 0.0
-        finite = finite and np.isfinite(slope)
-        scale = linear_sum.n_components * linear_sum.weights[i]
-        linear_sum.rows.add_to(i, scale * (slope - slopes[i]), change)
-    return finite
-
-
-@kernel_part
-def _step_touched(
-    linear_sum: LinearSum, lazy: LazySteps, component: int, now: int, x: Vector, gradient: Vector, change: Vector
-) -> None:
-    """Step the coordinates that a component's rows touch; `change` returns to 0 there."""
-    rows = linear_sum.rows
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        start = rows.first(i)
-        for k in range(start, start + rows.n_stored(i)):
-            j = rows.column(i, k)
-            if lazy.done[j] == now:
-                drift = lazy.step_size * (gradient[j] + change[j])
-                x[j] = one_step(linear_sum, x[j], drift, lazy.decay, lazy.step_size)
-                change[j] = 0.0
-                lazy.done[j] = now + 1
-
-
-@inlined_part
-def _visit_sparse_row(
-    linear_sum: LinearSum, lazy: LazySteps, i: int, now: int, x: Vector, slopes: Vector, gradient: Vector
-) -> bool:
-    """Visit a component of one sparse row: what the parts above do, reading its entries twice instead of four times."""
-    rows = linear_sum.rows
-    start = rows.first(i)
-    stop = start + rows.n_stored(i)
-    # This loop is where the time goes: no call without an l1 part, and unsigned indices, which need no look at their sign.
-    has_prox = linear_sum.penalty.lasso() != 0.0
-    step_size, decay = lazy.step_size, lazy.decay
-    prediction = linear_sum.offsets[i]
-    for k in range(start, stop):
-        j = np.uint64(rows.column(i, k))
-        overdue = now - lazy.done[j]
-        if has_prox or overdue >= lazy.powers.size:
-            x[j] = overdue_steps(linear_sum, lazy, x[j], step_size * gradient[j], overdue)
-        else:  # no step overdue is not worth a branch: it is the identity
-            x[j] = lazy.powers[np.uint64(overdue)] * x[j] - step_size * gradient[j] * lazy.sums[np.uint64(overdue)]
-        prediction += rows.entry(i, k) * x[j]
-    for tail in range(linear_sum.n_penalised, x.size):
-        prediction += x[tail]
-    weight = linear_sum.weights[i]
-    slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if weight > 0.0 else 0.0
-    rise = linear_sum.n_components * weight * (slope - slopes[i])
-    for k in range(start, stop):
-        j = np.uint64(rows.column(i, k))
-        x[j] = decay * x[j] - step_size * (gradient[j] + rise * rows.entry(i, k))
-        if has_prox:
-            x[j] = linear_sum.penalty.prox_at(x[j], step_size)
-        lazy.done[j] = now + 1
-    for tail in range(linear_sum.n_penalised, x.size):
-        x[tail] -= step_size * (gradient[tail] + rise)
-    return np.isfinite(slope)  # type: ignore[no-any-return]
-
-
-@kernel_part
-def _visit_component(
-    linear_sum: LinearSum,
-    lazy: LazySteps,
-    component: int,
-    now: int,
-    x: Vector,
-    slopes: Vector,
-    gradient: Vector,
-    change: Vector,
-) -> bool:
-    sparse = linear_sum.rows.is_sparse()
-    if sparse:
-        catch_up(linear_sum, lazy, component, now, x, gradient)
-    finite = _add_innovation(linear_sum, component, x, slopes, change)
-    if sparse:
-        _step_touched(linear_sum, lazy, component, now, x, gradient, change)
-    else:
-        for j in range(linear_sum.n_penalised):
-            x[j] = one_step(linear_sum, x[j], lazy.step_size * (gradient[j] + change[j]), lazy.decay, lazy.step_size)
-            change[j] = 0.0
-    for j in range(linear_sum.n_penalised, x.size):
-        x[j] -= lazy.step_size * (gradient[j] + change[j])
-        change[j] = 0.0
-    return finite
-
-
-@kernel_part
-def _visit_all(
-    linear_sum: LinearSum, order: Indices, x: Vector, slopes: Vector, gradient: Vector, change: Vector, lazy: LazySteps
-) -> int:
-    one_sparse_row = linear_sum.rows.is_sparse() and linear_sum.batch_size == 1
-    now = 0
-    for component in order:
-        if one_sparse_row:
-            finite = _visit_sparse_row(linear_sum, lazy, component, now, x, slopes, gradient)
-        else:
-            finite = _visit_component(linear_sum, lazy, component, now, x, slopes, gradient, change)
-        now += 1
-        if not finite:
-            break
-    catch_up_all(linear_sum, lazy, now, x, gradient)
-    return now
-
-
-@kernel
-def _visits(
-    linear_sum: LinearSum, order: Indices, x: Vector, slopes: Vector, gradient: Vector, step_size: float
-) -> int:
-    """Step along the components of `order`, in place; return how many were visited (fewer on divergence)."""
-    sparse = linear_sum.rows.is_sparse()
-    n_lazy = min(order.size, TABLE_SIZE) if sparse else 0
-    done = np.zeros(linear_sum.n_penalised if sparse else 0, dtype=np.int64)
-    decay = 1.0 - step_size * linear_sum.penalty.ridge()
-    lazy = LazySteps(step_size, decay, np.empty(n_lazy + 1), np.empty(n_lazy + 1), done)
-    tabulate(lazy)
-    return _visit_all(linear_sum, order, x, slopes, gradient, np.zeros(x.size), lazy)
-
-
 @kernel
 def _accelerated_visits(
     linear_sum: LinearSum,
@@ -212,7 +80,7 @@ def _accelerated_visits(
     moved = np.empty(x.size)
     n_visits = 0
     for component in order:
-        finite = _add_innovation(linear_sum, component, y, slopes, change)
+        finite = add_gradient_change(linear_sum, component, y, slopes, float(linear_sum.n_components), False, change)
         for j in range(x.size):
             decay = 1.0 - step_size * ridge if j < linear_sum.n_penalised else 1.0
             moved[j] = decay * y[j] - step_size * (gradient[j] + change[j])
@@ -296,7 +164,9 @@ class SVRG:
         """Return the state after the visits of `order` and, at the end of an epoch, a new snapshot."""
         x = state.x.copy()
         snapshot, step_size, n_since = state.snapshot, state.step_size, state.n_since + 1
-        n_gradients = state.n_gradients + _visits(problem.view, order, x, snapshot.slopes, snapshot.gradient, step_size)
+        table = GradientTable(snapshot.slopes, snapshot.gradient, np.empty(0), np.empty((0, 0)))
+        rule = Fixed(float(problem.n_components))
+        n_gradients = state.n_gradients + table_visits(problem.view, order, x, table, step_size, rule)
         if n_since >= self.inner_passes:
             snapshot, step_size = end_of_epoch(problem, snapshot, x, step_size, adapt=self.step_size == "auto")
             x, n_since = snapshot.point, 0

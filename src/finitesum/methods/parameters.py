@@ -1,0 +1,83 @@
+"""Checks of hyperparameters, from the annotations of a method's fields.
+
+A field that is annotated `StepSize`, `Fraction`, `Count` or with a `Literal` of texts is checked when a method is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import fields
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+Auto = Literal["auto"]
+
+
+def check_positive(name: str, value: float | Auto, advice: str = "Leave it out to use the theory's value.") -> None:
+    """Raise unless a parameter is "auto" or a finite number > 0."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f'{name} must be "auto" or a number > 0, got {value!r}.')
+        return
+    if not (value > 0.0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be > 0, got {value}. {advice}")
+
+
+def check_fraction(name: str, value: float | Auto) -> None:
+    """Raise unless a parameter is "auto" or a number in [0, 1)."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f'{name} must be "auto" or a number in [0, 1), got {value!r}.')
+        return
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} must lie in [0, 1), got {value}.")
+
+
+def check_count(name: str, value: int) -> None:
+    """Raise unless a parameter is a whole number >= 1."""
+    if isinstance(value, str) or not (value >= 1 and value == int(value)):
+        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}.")
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise unless a parameter is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+
+
+Check = Callable[[str, Any], None]
+
+StepSize = Annotated[float | Auto, check_positive]
+"""A number > 0 or "auto"."""
+
+Fraction = Annotated[float | Auto, check_fraction]
+"""A number in [0, 1) or "auto"."""
+
+Count = Annotated[int, check_count]
+"""A whole number >= 1."""
+
+
+@functools.cache
+def _checks_of(cls: type[Any]) -> dict[str, Check]:
+    checks: dict[str, Check] = {}
+    hints = get_type_hints(cls, include_extras=True)
+    for field in fields(cls):
+        hint = hints[field.name]
+        if get_origin(hint) is Annotated:
+            checks[field.name] = hint.__metadata__[0]
+        elif get_origin(hint) is Literal:
+            checks[field.name] = functools.partial(check_choice, choices=get_args(hint))
+    return checks
+
+
+def check_parameters(method: Hashable) -> None:
+    """Raise unless each parameter of a method is what its annotation asks for.
+
+    Raises
+    ------
+    ValueError
+        One is not.
+    """
+    for name, check in _checks_of(type(method)).items():
+        check(name, getattr(method, name))

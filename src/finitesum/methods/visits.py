@@ -1,0 +1,80 @@
+"""What the visits of all methods have alike: the gradient of a component, and a step along a direction.
+
+A component f_j is the mean of its rows' losses, m sum_{i in B_j} p_i loss_i, or a function. Rows of weight 0 count for
+nothing: what overflows there must not show.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from finitesum.core.arrays import Vector
+from finitesum.core.jit import compiled_form, kernel_part
+from finitesum.core.vectors import is_finite
+from finitesum.problems.finite_sum import FiniteSum
+from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.term import prox_in_place
+
+AnySum = Problem | FiniteSum
+
+
+def slopes_of_rows(problem: AnySum) -> Vector:
+    """Return zeros for the slopes of the rows, shape (n,): (n, d) for functions, whose slopes are gradients."""
+    return np.zeros(problem.n_rows if isinstance(problem, Problem) else (problem.n_rows, problem.dim))
+
+
+def optimality_of(problem: AnySum, w: Vector, mean_gradient: Vector) -> float:
+    """Return the optimality at w if the gradient of the mean loss were this one."""
+    return problem.term.optimality(w, mean_gradient + problem.term.quadratic * w)
+
+
+@kernel_part
+def add_component_gradient(linear_sum: LinearSum, component: int, w: Vector, scale: float, out: Vector) -> bool:
+    """Add scale sum_i p_i loss_i'(w) over a component's rows to `out`; return whether all is finite."""
+    finite = True
+    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+        if linear_sum.weights[i] == 0.0:
+            continue
+        prediction = linear_sum.rows.dot(i, w) + linear_sum.offsets[i]
+        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        finite = finite and is_finite(slope)
+        linear_sum.rows.add_to(i, scale * linear_sum.weights[i] * slope, out)
+    return finite
+
+
+@kernel_part
+def add_gradient_change(
+    linear_sum: LinearSum, component: int, w: Vector, slopes: Vector, scale: float, records: bool, out: Vector
+) -> bool:
+    """Add scale sum_i p_i (slope_i(w) - slopes_i) x_i over a component's rows to `out`; return whether all is finite.
+
+    Where it `records`, the slopes at w take the place of those given.
+    """
+    finite = True
+    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+        if linear_sum.weights[i] == 0.0:
+            continue
+        prediction = linear_sum.rows.dot(i, w) + linear_sum.offsets[i]
+        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        finite = finite and is_finite(slope)
+        linear_sum.rows.add_to(i, scale * linear_sum.weights[i] * (slope - slopes[i]), out)
+        if records:
+            slopes[i] = slope
+    return finite
+
+
+def step_along(linear_sum: LinearSum, w: Vector, direction: Vector, step_size: float) -> None:
+    """Step in place, w <- prox(w - step (direction + l2 w)); on a set the prox projects; an intercept only steps."""
+    w[: linear_sum.n_penalised] *= 1.0 - step_size * linear_sum.penalty.ridge()
+    w -= step_size * direction
+    prox_in_place(linear_sum, w, step_size)
+
+
+@compiled_form(of=step_along)
+def _step_along(linear_sum: LinearSum, w: Vector, direction: Vector, step_size: float) -> None:
+    decay = 1.0 - step_size * linear_sum.penalty.ridge()
+    for j in range(linear_sum.n_penalised):
+        w[j] = decay * w[j] - step_size * direction[j]
+    for j in range(linear_sum.n_penalised, w.size):
+        w[j] -= step_size * direction[j]
+    prox_in_place(linear_sum, w, step_size)
