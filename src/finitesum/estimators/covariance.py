@@ -172,7 +172,7 @@ def covariance_at(
     inverse, rank = _inverse_at(problem, x, free)
     dispersion = 1.0
     if objective is not None and isinstance(problem, Problem) and isinstance(problem.loss, Squared):
-        penalised = sum(problem.penalty.penalty_value(float(value)) for value in x[: problem.rows.n_columns])
+        penalised = problem.penalty.penalty_total(x[: problem.rows.n_columns], 0.0)
         dispersion = residual_variance(2.0 * (objective - penalised) * total_weight, total_weight, rank)
     covariance = np.full((problem.dim, problem.dim), np.nan)
     covariance[np.ix_(free, free)] = dispersion / total_weight * inverse

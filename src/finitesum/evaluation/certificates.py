@@ -10,12 +10,12 @@ for every (w, b), and so does any mean of such minorants. Its minimum over the c
     F*  >=  c - sigma_Q(-v)                            sigma_Q the support function; with no quadratic penalty
     F*  >=  c + <v, w'> + l2/2 ||w'||^2,               w' = P_Q(-v / l2); with a quadratic penalty
 
-With a free intercept v_b has to be 0. For the hinge loss that can be had: slopes of one class may be scaled down together.
+With a free intercept v_b has to be 0. The hinge loss allows that: slopes of one class may be scaled down together.
 The difference of F and the bound is a duality gap: for the hinge loss on the l1 ball the bound is
 D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
 
-Which is used for what: the driver's `optimality` of a problem with kinks is F(x) less the best bound seen (it averages the
-minorants of its checks); no information about x goes into it, so it can be far above F(x) - F* but never below.
+The driver's `optimality` of a problem with a nonsmooth loss is F(w) less the best bound seen (it averages the minorants of
+its checks); no information about w goes into the bound, so that it can be far above F(w) - F* but never below.
 Benchmarks that need F* to many digits take `finitesum.methods.subproblems.hinge_lp`, an exact linear program.
 
 References
@@ -30,7 +30,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.constraints.base import Constraint
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.losses import Hinge
@@ -79,15 +78,9 @@ def minorant_at(problem: Problem | SubgradientProblem, x: Vector) -> tuple[float
 def has_certificate(problem: Problem | SubgradientProblem) -> bool:
     """Return whether minorants bound the minimum: with a bounded set or a quadratic penalty, and no loose intercept."""
     if isinstance(problem, SubgradientProblem):
-        return problem.lower_bound is not None or _set(problem).is_bounded
-    if problem.penalty.lasso() > 0.0 or (problem.has_intercept and not isinstance(problem.loss, Hinge)):
-        return False
-    return problem.constraint.is_bounded or problem.penalty.ridge() > 0.0
-
-
-def _set(problem: Problem | SubgradientProblem) -> Constraint:
-    assert problem.constraint is not None
-    return problem.constraint
+        return problem.lower_bound is not None or problem.term.bounds_linear
+    has_loose_intercept = problem.has_intercept and not isinstance(problem.loss, Hinge)
+    return problem.term.bounds_linear and not has_loose_intercept
 
 
 def lower_bound(problem: Problem | SubgradientProblem, minorant: Minorant) -> float:
@@ -96,18 +89,11 @@ def lower_bound(problem: Problem | SubgradientProblem, minorant: Minorant) -> fl
         return -math.inf
     if isinstance(problem, SubgradientProblem):
         known = -math.inf if problem.lower_bound is None else problem.lower_bound
-        if not _set(problem).is_bounded:
+        if not problem.term.bounds_linear:
             return known
-        return max(known, float(minorant.constants[0]) - _set(problem).support(-minorant.slopes[0]))
+        return max(known, float(minorant.constants[0]) + problem.term.least_with(minorant.slopes[0]))
     constant, slope = _balanced(problem, minorant)
-    n, ridge = problem.rows.n_columns, problem.penalty.ridge()
-    if n == 0:
-        return constant
-    slope = slope[:n]
-    if ridge == 0.0:
-        return constant - problem.constraint.support(-slope)
-    lowest = problem.constraint.project(-slope / ridge)
-    return constant + float(slope @ lowest + 0.5 * ridge * lowest @ lowest)
+    return constant + problem.term.least_with(slope)
 
 
 def _balanced(problem: Problem, minorant: Minorant) -> tuple[float, Vector]:
@@ -130,10 +116,10 @@ class Certificate(NamedTuple):
 
     def joined_by(self, problem: Problem | SubgradientProblem, minorant: Minorant) -> Certificate:
         """Return the certificate after one more minorant."""
-        share = 2.0 / (self.n_seen + 2)
+        weight = 2.0 / (self.n_seen + 2)
         mean = Minorant(
-            self.constants + share * (minorant.constants - self.constants),
-            self.slopes + share * (minorant.slopes - self.slopes),
+            self.constants + weight * (minorant.constants - self.constants),
+            self.slopes + weight * (minorant.slopes - self.slopes),
         )
         best = max(self.bound, lower_bound(problem, minorant), lower_bound(problem, mean))
         return Certificate(best, self.n_seen + 1, *mean)
@@ -144,7 +130,7 @@ class Certificate(NamedTuple):
 
 
 def no_certificate(dim: int) -> Certificate:
-    """Return what is known before anything was seen."""
+    """Return what is known before the first minorant."""
     return Certificate(-math.inf, 0, np.zeros(2), np.zeros((2, dim)))
 
 
@@ -155,23 +141,23 @@ def hinge_scale(problem: Problem) -> float:
     return problem.loss.scale
 
 
-def dual_minorant(problem: Problem, shares: Vector) -> Minorant:
+def dual_minorant(problem: Problem, multipliers: Vector) -> Minorant:
     """Return the hinge loss's minorant of dual variables a in [0, 1]: max(0, 1 - m) >= a (1 - m).
 
     Raises
     ------
     ValueError
-        The loss is not the hinge, or the shares are not one number in [0, 1] for each row.
+        The loss is not the hinge, or the multipliers are not one number in [0, 1] for each row.
     """
     scale = hinge_scale(problem)
-    shares = np.asarray(shares, dtype=np.float64)
-    if shares.shape != (problem.n_rows,) or not ((shares >= 0.0) & (shares <= 1.0)).all():
-        raise ValueError(f"shares must be {problem.n_rows} numbers in [0, 1], got shape {shares.shape}.")
-    pressed = scale * problem.weights * shares
+    multipliers = np.asarray(multipliers, dtype=np.float64)
+    if multipliers.shape != (problem.n_rows,) or not ((multipliers >= 0.0) & (multipliers <= 1.0)).all():
+        raise ValueError(f"multipliers must be {problem.n_rows} numbers in [0, 1], got shape {multipliers.shape}.")
+    loads = scale * problem.weights * multipliers
     matrix = to_matrix(problem.rows)
     constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
     for side, sign in ((0, 1.0), (1, -1.0)):
-        part = np.where(problem.targets == sign, pressed, 0.0)
+        part = np.where(problem.targets == sign, loads, 0.0)
         constants[side] = part @ (1.0 - sign * problem.offsets)
         slopes[side, : problem.rows.n_columns] = -sign * (matrix.T @ part)
         if problem.has_intercept:
@@ -179,20 +165,20 @@ def dual_minorant(problem: Problem, shares: Vector) -> Minorant:
     return Minorant(constants, slopes)
 
 
-def duality_gap(problem: Problem | SubgradientProblem, x: Vector, shares: Vector | None = None) -> float:
+def duality_gap(problem: Problem | SubgradientProblem, x: Vector, multipliers: Vector | None = None) -> float:
     """Return F(x) less a lower bound of the minimum: at least F(x) - F*, NaN where there is no bound.
 
     Parameters
     ----------
     problem : Problem or SubgradientProblem
     x : ndarray of float64, shape (problem.dim,)
-    shares : array_like, shape (n,), optional
-        Dual variables in [0, 1] for the hinge loss; left out, those of the subgradient at x, which are seldom good.
+    multipliers : array_like, shape (n,), optional
+        Dual variables in [0, 1] for the hinge loss; left out, those of the subgradient at x, which are seldom close.
 
     Raises
     ------
     ValueError
-        The shares do not fit.
+        The multipliers do not fit.
 
     Examples
     --------
@@ -202,11 +188,8 @@ def duality_gap(problem: Problem | SubgradientProblem, x: Vector, shares: Vector
     (0.5, 0.25)
     """
     loss, minorant = minorant_at(problem, x)
-    if shares is not None:
+    if multipliers is not None:
         assert isinstance(problem, Problem)
-        minorant = dual_minorant(problem, shares)
-    penalty = 0.0
-    if isinstance(problem, Problem):
-        penalty = 0.5 * problem.penalty.ridge() * float(x[: problem.rows.n_columns] @ x[: problem.rows.n_columns])
+        minorant = dual_minorant(problem, multipliers)
     bound = lower_bound(problem, minorant)
-    return loss + penalty - bound if math.isfinite(bound) else math.nan
+    return loss + problem.term.value(x) - bound if math.isfinite(bound) else math.nan

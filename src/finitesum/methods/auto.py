@@ -11,11 +11,12 @@ conjugate gradients need few products then, and no matrix at all. Components tha
 A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes
 have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program
 on an l1 ball or a box, up to some thousand columns or rows; other losses with kinks, and functions that give
-subgradients, to the adaptive heavy ball.
+subgradients, to the adaptive heavy ball. Penalties that are known by their prox go to full proximal gradients.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from finitesum.constraints import L1Ball
@@ -97,6 +98,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         return Choice(MultinomialNewton(), "several classes at once")
     if not problem.loss.is_smooth():
         return _for_nonsmooth(problem)
+    if not problem.term.is_elastic_net:
+        return _by_prox(problem)
     options: dict[str, Any] = {"n_threads": n_threads}
     n, dim, prices = problem.n_rows, problem.dim, prices_of(problem)
     shape = f"{n:,} rows x {dim:,} columns"
@@ -124,6 +127,16 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     if problem.is_smooth:
         return Choice(as_method("newton-cg", options), reason)
     return Choice(as_method("acc-svrg" if problem.is_constrained else "saga"), reason)
+
+
+def _by_prox(problem: Problem) -> Choice:
+    """Return the method for a penalty of which the prox is all that is known."""
+    if not problem.term.is_convex:
+        return Choice(as_method("fg"), "the penalty is not convex: proximal gradients find a stationary point")
+    why = "the penalty is known by its prox"
+    if math.isfinite(problem.loss.curvature_bound()):
+        return Choice(as_method("afg"), f"{why}: accelerated proximal gradients")
+    return Choice(as_method("acc-svrg"), f"{why}, and the loss has no bound on its curvature: a step that adapts")
 
 
 def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any]) -> Choice | None:

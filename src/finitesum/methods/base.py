@@ -183,6 +183,16 @@ def state_type_of(method: Any, problem: AnyProblem) -> type[Any]:
     return found
 
 
+#: What to give instead of what a method cannot treat of a term.
+INSTEAD = {
+    "constraint": "no constraint",
+    "l1": "l1_ratio=0",
+    "prox": "alpha and l1_ratio alone",
+    "groups": "no groups",
+    "nonconvex": "alpha and l1_ratio, which make a convex penalty",
+}
+
+
 def require_suited(method: Method, problem: AnyProblem) -> None:
     """Raise unless a method can treat a problem.
 
@@ -208,13 +218,11 @@ def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     demands = {}
     if isinstance(problem, MultinomialProblem):
         return {"classes": ("several classes at once", "two classes")}
-    if problem.is_constrained:
-        demands["constraint"] = ("a constraint", "no constraint")
+    for name, what in problem.term.demands.items():
+        demands[name] = (what, INSTEAD[name])
     if isinstance(problem, SubgradientProblem):
         demands["callables"] = ("functions given as callables", "a linear model")
         return demands
-    if problem.penalty.lasso() > 0.0:
-        demands["l1"] = ("an l1 penalty", "l1_ratio=0")
     if isinstance(problem, FiniteSum):
         demands["components"] = ("components given as functions", "a linear model")
         return demands

@@ -118,10 +118,8 @@ def _is_worse(problem: Problem | FiniteSum, n_terms: int, last: ExactPoint, new:
 
 def _slope_along(problem: Problem | FiniteSum, last: ExactPoint, new: ExactPoint, at: ExactPoint) -> float:
     """Return the slope of F at an end of the way from the last snapshot to the new; of an l1 part, its mean on the way."""
-    n_penalised = problem.term.n_columns
     way = new.point - last.point
-    rise = np.abs(new.point[:n_penalised]) - np.abs(last.point[:n_penalised])
-    return float(way @ smooth_gradient(problem, at) + problem.penalty.lasso() * rise.sum())
+    return float(way @ smooth_gradient(problem, at) + problem.term.rise(last.point, new.point))
 
 
 def end_of_epoch(

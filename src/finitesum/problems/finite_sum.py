@@ -26,8 +26,8 @@ from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.linear_components import linear_component
 from finitesum.problems.multinomial import MultinomialProblem
-from finitesum.problems.penalties import ElasticNet, elastic_net
-from finitesum.problems.term import ConvexTerm, checked_constraint
+from finitesum.problems.penalties import TermPenalty, described
+from finitesum.problems.term import ConvexTerm, convex_term
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +101,9 @@ class FiniteSum:
     def term(self) -> ConvexTerm:
         """Penalty and set, on all variables but an intercept."""
         n_free = int(self.has_intercept)
-        penalty = elastic_net(self.alpha, self.l1_ratio)
-        constraint = checked_constraint(self.constraint, self.dim - n_free, penalty)
-        return ConvexTerm(penalty, constraint, self.dim - n_free, n_free)
+        return convex_term(
+            self.dim - n_free, n_free, alpha=self.alpha, l1_ratio=self.l1_ratio, constraint=self.constraint
+        )
 
     @classmethod
     def from_linear(cls, problem: Problem) -> FiniteSum:
@@ -126,6 +126,8 @@ class FiniteSum:
             raise ValueError(
                 f'{type(problem.loss).__name__} has kinks, which components must not: see "smoothed-hinge".'
             )
+        if not problem.term.is_elastic_net:
+            raise ValueError(f"components go with alpha and l1_ratio, but the problem has {problem.penalty!r}.")
         components = [linear_component(problem, j) for j in range(problem.n_components)]
         bound = problem.loss.curvature_bound()
         return cls(
@@ -183,9 +185,10 @@ class FiniteSum:
         )
 
     @property
-    def penalty(self) -> ElasticNet:
+    def penalty(self) -> TermPenalty:
         """The penalty."""
-        return self.term.penalty
+        penalty: TermPenalty = self.term.penalty
+        return penalty
 
     @property
     def is_constrained(self) -> bool:
@@ -207,7 +210,7 @@ class FiniteSum:
         settings = (
             self.dim,
             self.n_components,
-            repr(self.penalty),
+            described(self.penalty),
             self.term.constraint.to_dict(),
             self.has_intercept,
         )
@@ -411,6 +414,6 @@ def _checked_smoothness(smoothness: Any, n: int) -> Vector:
     return np.full(n, bounds) if bounds.shape == () else bounds
 
 
-def _l1_ratio(penalty: ElasticNet) -> float:
+def _l1_ratio(penalty: TermPenalty) -> float:
     strength = penalty.lasso() + penalty.ridge()
     return penalty.lasso() / strength if strength > 0.0 else 0.0

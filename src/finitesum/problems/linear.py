@@ -20,10 +20,10 @@ from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part
 from finitesum.losses import Loss, as_loss
-from finitesum.problems.penalties import ElasticNet, elastic_net
+from finitesum.problems.penalties import ElasticNet, TermPenalty, described
 from finitesum.problems.rows import CSRRows, DenseRows, as_rows
 from finitesum.problems.targets import checked_targets, checked_vector, checked_weights
-from finitesum.problems.term import ConvexTerm, checked_constraint
+from finitesum.problems.term import ConvexTerm, convex_term
 
 
 class LinearSum(NamedTuple):
@@ -36,7 +36,7 @@ class LinearSum(NamedTuple):
     equal_weight: float  # 1 / n where all weights are equal, else 0: with it a visit need not fetch the weight
     has_offsets: bool  # False where all offsets are 0
     loss: Loss
-    penalty: ElasticNet
+    penalty: ElasticNet  # or Separable, or Groups, in its place
     projection: Projection  # onto the constraint set, of the first n_penalised coordinates
     is_constrained: bool
     n_penalised: int  # the first coordinates of a block; an intercept stands behind them
@@ -69,7 +69,7 @@ class Problem:
     targets, offsets, weights : ndarray of float64, shape (n,)
         Targets are -1 and +1 for classification losses; weights sum to 1.
     loss : Loss
-    penalty : ElasticNet
+    penalty : ElasticNet, Separable or Groups
     constraint : Constraint
         The set that the coefficients lie in; the intercept is free.
     classes : ndarray or None
@@ -83,7 +83,7 @@ class Problem:
     offsets: Vector
     weights: Vector
     loss: Loss
-    penalty: ElasticNet
+    penalty: TermPenalty
     constraint: Constraint
     classes: Any = None
     batch_size: int | None = None
@@ -101,6 +101,9 @@ class Problem:
         sample_weight: Any = None,
         offset: Any = None,
         constraint: Constraint | None = None,
+        penalty: Any = None,
+        penalty_weights: Any = None,
+        groups: Any = None,
         batch_size: int | None = None,
     ) -> Problem:
         """Return the problem of a generalised linear model.
@@ -128,7 +131,16 @@ class Problem:
         offset : array_like, shape (n,), optional
             Added to each prediction.
         constraint : Constraint, optional
-            A set from `finitesum.constraints` that the coefficients must lie in; not together with an l1 penalty.
+            A set from `finitesum.constraints` that the coefficients must lie in; of penalties, an l2 penalty alone may
+            stand beside it.
+        penalty : MCP, SCAD or another from `finitesum.problems.penalties`, optional
+            In the place of alpha and l1_ratio. With one that is not convex, methods find a stationary point.
+        penalty_weights : array_like, shape (d,), optional
+            Numbers v_j >= 0 that the penalty of each coefficient is multiplied with, as in the adaptive lasso:
+            alpha (l1_ratio sum_j v_j |w_j| + (1 - l1_ratio)/2 sum_j v_j w_j^2). 0 leaves a coefficient free.
+        groups : array_like, shape (d,), optional
+            A label for each column: the penalty is then the (sparse) group lasso
+            alpha ((1 - l1_ratio) sum_g sqrt(d_g) ||w_g|| + l1_ratio ||w||_1), d_g the number of columns in group g.
         batch_size : int >= 1, optional
             Rows in a component; left out, the method chooses.
 
@@ -149,9 +161,17 @@ class Problem:
         weights = checked_weights(sample_weight, rows.n_rows)
         targets, classes = checked_targets(y, rows.n_rows, known_loss, weights)
         offsets = np.zeros(rows.n_rows) if offset is None else checked_vector(offset, rows.n_rows, "offset")
-        penalty = elastic_net(alpha, l1_ratio)
-        known_set = checked_constraint(constraint, rows.n_columns, penalty)
-        problem = cls(rows, targets, offsets, weights, known_loss, penalty, known_set, classes)
+        term = convex_term(
+            rows.n_columns,
+            int(rows.intercept),
+            alpha=alpha,
+            l1_ratio=l1_ratio,
+            constraint=constraint,
+            penalty=penalty,
+            penalty_weights=penalty_weights,
+            groups=groups,
+        )
+        problem = cls(rows, targets, offsets, weights, known_loss, term.penalty, term.constraint, classes)
         return problem if batch_size is None else problem.batched(batch_size)
 
     @property
@@ -236,7 +256,7 @@ class Problem:
         parts = (
             type(self.loss).__module__,
             repr(self.loss),
-            repr(self.penalty),
+            described(self.penalty),
             repr(self.constraint.to_dict()),
             self.rows[-3:],
             self.batch_size,

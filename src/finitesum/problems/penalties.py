@@ -1,17 +1,40 @@
-"""Penalties r(x) = sum_j value(x_j): a smooth quadratic part and a part with a cheap prox.
+"""Penalties r(w): an elastic net, whose quadratic part is smooth, and others by their value and their prox.
 
-The quadratic part (``ridge``) joins the smooth function: its gradient and curvature are exact everywhere and it gives
+The quadratic part of an elastic net joins the smooth function: its gradient and curvature are exact everywhere and it gives
 strong convexity. Only the rest goes through the prox. With no l1 part the prox is the identity and every method is the
 smooth one, to the last bit.
+
+A separable penalty is a NamedTuple with two methods, ``penalty_value(coordinate)`` and ``prox_at(coordinate, step)``, and
+all that a method with proximal steps needs. One that is not convex says so by a third, ``weak_convexity()``.
+
+===============  =====================================================  ==============================================
+`ElasticNet`     l1 |w_j| + l2/2 w_j^2                                  convex
+`MCP`            minimax concave penalty                                not convex; stationary points are found
+`SCAD`           smoothly clipped absolute deviation                    not convex; stationary points are found
+`GroupLasso`     alpha sum_g sqrt(d_g) ||w_g||, perhaps with an l1 part  convex; zeros come in groups
+===============  =====================================================  ==============================================
+
+Kernels take what `as_penalty` makes of them: an `ElasticNet`, a `Separable` penalty or `Groups`, with the same methods.
+
+References
+----------
+.. [1] C.-H. Zhang, "Nearly unbiased variable selection under minimax concave penalty", Ann. Statist. 38 (2010).
+.. [2] J. Fan, R. Li, "Variable selection via nonconcave penalized likelihood and its oracle properties", JASA 96 (2001).
+.. [3] M. Yuan, Y. Lin, "Model selection and estimation in regression with grouped variables", JRSS B 68 (2006).
+.. [4] N. Simon, J. Friedman, T. Hastie, R. Tibshirani, "A sparse-group lasso", J. Comput. Graph. Stat. 22 (2013).
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from numbers import Real
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from finitesum.core.jit import compilable
+import numpy as np
+
+from finitesum.core.arrays import Indices, Vector
+from finitesum.core.jit import compilable, kernel_part
 
 
 @runtime_checkable
@@ -20,13 +43,31 @@ class Penalty(Protocol):
 
     def penalty_value(self, coordinate: float) -> float: ...
     def prox_at(self, coordinate: float, step: float) -> float: ...
+
+
+class TermPenalty(Protocol):
+    """What kernels may call on a penalty; one that is separable has ``prox_of(coordinate, step, j)`` besides."""
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float: ...
+    def apply_prox(self, coefficients: Vector, step: float) -> None: ...
     def ridge(self) -> float: ...
     def lasso(self) -> float: ...
+    def has_prox(self) -> bool: ...
+
+
+@kernel_part
+def soft_threshold(value: float, threshold: float) -> float:
+    """Return sign(v) max(|v| - threshold, 0)."""
+    if abs(value) <= threshold:
+        return 0.0
+    if value > 0.0:
+        return value - threshold
+    return value + threshold  # NaN stays NaN, so that a divergence is seen
 
 
 @compilable
 class ElasticNet(NamedTuple):
-    """l1 |x| + l2/2 x^2.
+    """l1 |w_j| + l2/2 w_j^2.
 
     Examples
     --------
@@ -43,13 +84,28 @@ class ElasticNet(NamedTuple):
         return self.l1 * abs(coordinate) + 0.5 * self.l2 * coordinate * coordinate
 
     def prox_at(self, coordinate: float, step: float) -> float:
-        """Return argmin_v l1 |v| + (v - x)^2 / (2 step): the prox of the part that is not quadratic."""
+        """Return argmin_v l1 |v| + (v - w_j)^2 / (2 step): the prox of the part that is not quadratic."""
         threshold = step * self.l1
         if abs(coordinate) <= threshold:
             return 0.0
         if coordinate > 0.0:
             return coordinate - threshold
         return coordinate + threshold  # NaN stays NaN, so that a divergence is seen
+
+    def prox_of(self, coordinate: float, step: float, j: int) -> float:
+        """Return the prox of coordinate j."""
+        return self.prox_at(coordinate, step)
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float:
+        """Return the penalty of all coefficients, added to start."""
+        for j in range(coefficients.size):
+            start += self.penalty_value(coefficients[j])
+        return start
+
+    def apply_prox(self, coefficients: Vector, step: float) -> None:
+        """Apply the prox to all coefficients, in place."""
+        for j in range(coefficients.size):
+            coefficients[j] = self.prox_at(coefficients[j], step)
 
     def ridge(self) -> float:
         """Return the strength of the quadratic part."""
@@ -59,6 +115,265 @@ class ElasticNet(NamedTuple):
         """Return the strength of the absolute value."""
         return self.l1
 
+    def has_prox(self) -> bool:
+        """Return whether the prox is another map than the identity."""
+        return self.l1 != 0.0
+
+
+@compilable
+class ElasticNetByProx(NamedTuple):
+    """l1 |w_j| + l2/2 w_j^2, the quadratic part in the prox too: where weights make it another for each coordinate."""
+
+    l1: float
+    l2: float
+
+    def penalty_value(self, coordinate: float) -> float:
+        """Return the penalty of one coordinate."""
+        return self.l1 * abs(coordinate) + 0.5 * self.l2 * coordinate * coordinate
+
+    def prox_at(self, coordinate: float, step: float) -> float:
+        """Return argmin_v l1 |v| + l2/2 v^2 + (v - w_j)^2 / (2 step)."""
+        return soft_threshold(coordinate, step * self.l1) / (1.0 + step * self.l2)
+
+
+@compilable
+class MCP(NamedTuple):
+    """The minimax concave penalty: alpha |w_j| - w_j^2 / (2 gamma) where |w_j| <= gamma alpha, constant beyond [1]_.
+
+    It begins as the l1 penalty of strength alpha and levels off, so that large coefficients are not shrunk. It is not
+    convex: methods find a stationary point.
+
+    Parameters
+    ----------
+    alpha : float >= 0
+        The strength at 0.
+    gamma : float > 0
+        From gamma alpha on the penalty is constant; towards infinity it becomes the l1 penalty.
+
+    References
+    ----------
+    .. [1] C.-H. Zhang, "Nearly unbiased variable selection under minimax concave penalty", Ann. Statist. 38 (2010).
+
+    Examples
+    --------
+    >>> penalty = MCP(alpha=1.0, gamma=3.0)
+    >>> [penalty.penalty_value(w) for w in (1.0, 3.0, 9.0)]
+    [0.8333333333333334, 1.5, 1.5]
+    >>> [penalty.prox_at(v, 1.0) for v in (0.5, 2.0, 9.0)]
+    [0.0, 1.5, 9.0]
+    """
+
+    alpha: float
+    gamma: float = 3.0
+
+    def penalty_value(self, coordinate: float) -> float:
+        """Return the penalty of one coordinate."""
+        size = abs(coordinate)
+        if size <= self.gamma * self.alpha:
+            return self.alpha * size - 0.5 * size * size / self.gamma
+        return 0.5 * self.gamma * self.alpha * self.alpha
+
+    def prox_at(self, coordinate: float, step: float) -> float:
+        """Return argmin_v penalty_value(v) + (v - w_j)^2 / (2 step): a firm threshold, a hard one where step >= gamma."""
+        size = abs(coordinate)
+        if step >= self.gamma:  # concave up to gamma alpha: 0, or beyond it the point itself
+            return 0.0 if size <= self.alpha * math.sqrt(step * self.gamma) else coordinate
+        if size > self.gamma * self.alpha:
+            return coordinate
+        return soft_threshold(coordinate, step * self.alpha) / (1.0 - step / self.gamma)
+
+    def weak_convexity(self) -> float:
+        """Return the smallest c such that penalty + c/2 w^2 is convex."""
+        return 1.0 / self.gamma
+
+
+@compilable
+class SCAD(NamedTuple):
+    """The smoothly clipped absolute deviation: slope alpha up to |w_j| = alpha, falling to 0 at gamma alpha [1]_.
+
+    It begins as the l1 penalty of strength alpha, which it is up to |w_j| = alpha, and is constant from gamma alpha on, so
+    that large coefficients are not shrunk. It is not convex: methods find a stationary point.
+
+    Parameters
+    ----------
+    alpha : float >= 0
+        The strength at 0.
+    gamma : float > 2
+        From gamma alpha on the penalty is constant; 3.7 is its authors' advice.
+
+    References
+    ----------
+    .. [1] J. Fan, R. Li, "Variable selection via nonconcave penalized likelihood and its oracle properties", J. Amer.
+       Statist. Assoc. 96 (2001).
+
+    Examples
+    --------
+    >>> penalty = SCAD(alpha=1.0, gamma=3.0)
+    >>> [penalty.penalty_value(w) for w in (0.5, 2.0, 3.0, 9.0)]
+    [0.5, 1.75, 2.0, 2.0]
+    >>> [penalty.prox_at(v, 1.0) for v in (0.5, 1.5, 2.5, 9.0)]
+    [0.0, 0.5, 2.0, 9.0]
+    """
+
+    alpha: float
+    gamma: float = 3.7
+
+    def penalty_value(self, coordinate: float) -> float:
+        """Return the penalty of one coordinate."""
+        size, alpha, gamma = abs(coordinate), self.alpha, self.gamma
+        if size <= alpha:
+            return alpha * size
+        if size <= gamma * alpha:
+            return (2.0 * gamma * alpha * size - size * size - alpha * alpha) / (2.0 * (gamma - 1.0))
+        return 0.5 * (gamma + 1.0) * alpha * alpha
+
+    def prox_at(self, coordinate: float, step: float) -> float:
+        """Return argmin_v penalty_value(v) + (v - w_j)^2 / (2 step)."""
+        size, alpha, gamma = abs(coordinate), self.alpha, self.gamma
+        if step < gamma - 1.0:
+            if size <= (1.0 + step) * alpha:
+                return soft_threshold(coordinate, step * alpha)
+            if size <= gamma * alpha:
+                sign = 1.0 if coordinate > 0.0 else -1.0
+                return ((gamma - 1.0) * coordinate - sign * step * gamma * alpha) / (gamma - 1.0 - step)
+            return coordinate
+        # concave between alpha and gamma alpha: the best of what lies below and beyond
+        inner = min(max(size - step * alpha, 0.0), alpha)
+        inner_value = alpha * inner + 0.5 * (inner - size) ** 2 / step
+        if size <= gamma * alpha or inner_value <= 0.5 * (gamma + 1.0) * alpha * alpha:
+            return inner if coordinate > 0.0 else -inner
+        return coordinate
+
+    def weak_convexity(self) -> float:
+        """Return the smallest c such that penalty + c/2 w^2 is convex."""
+        return 1.0 / (self.gamma - 1.0)
+
+
+class GroupLasso(NamedTuple):
+    """alpha ((1 - l1_ratio) sum_g sqrt(d_g) ||w_g|| + l1_ratio ||w||_1), d_g the size of group g [1]_, [2]_.
+
+    The coefficients of a group are 0 together; with an l1 part some of the others are 0, too.
+
+    Parameters
+    ----------
+    alpha : float >= 0
+        The strength.
+    groups : array_like, shape (d,)
+        A label for each column of X: columns with the same label are a group.
+    l1_ratio : float in [0, 1]
+        0 is the group lasso, 1 the l1 penalty, between them the sparse group lasso.
+
+    References
+    ----------
+    .. [1] M. Yuan, Y. Lin, "Model selection and estimation in regression with grouped variables", JRSS B 68 (2006).
+    .. [2] N. Simon, J. Friedman, T. Hastie, R. Tibshirani, "A sparse-group lasso", J. Comput. Graph. Stat. 22 (2013).
+    """
+
+    alpha: float
+    groups: Any
+    l1_ratio: float = 0.0
+
+
+@compilable
+class Separable(NamedTuple):
+    """sum_j weights_j base(w_j): any separable penalty, by its prox alone."""
+
+    base: Penalty
+    weights: Vector  # (n_columns,)
+
+    def prox_of(self, coordinate: float, step: float, j: int) -> float:
+        """Return the prox of coordinate j: that of base, with a step that is weights_j times as long."""
+        return self.base.prox_at(coordinate, step * self.weights[j]) if self.weights[j] > 0.0 else coordinate
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float:
+        """Return the penalty of all coefficients, added to start."""
+        for j in range(coefficients.size):
+            start += self.weights[j] * self.base.penalty_value(coefficients[j])
+        return start
+
+    def apply_prox(self, coefficients: Vector, step: float) -> None:
+        """Apply the prox to all coefficients, in place."""
+        for j in range(coefficients.size):
+            if self.weights[j] > 0.0:
+                coefficients[j] = self.base.prox_at(coefficients[j], step * self.weights[j])
+
+    def weak_convexity(self) -> float:
+        """Return the smallest c such that penalty + c/2 ||w||^2 is convex, as far as base says it: 0 where it is convex."""
+        of_base = getattr(self.base, "weak_convexity", None)
+        return 0.0 if of_base is None else float(of_base() * self.weights.max(initial=0.0))
+
+    def on_columns(self, columns: Indices) -> Separable:
+        """Return the penalty of some of the coefficients."""
+        return Separable(self.base, self.weights[columns])
+
+    def ridge(self) -> float:
+        """Return 0: all of the penalty goes through the prox."""
+        return 0.0
+
+    def lasso(self) -> float:
+        """Return 0: the prox need not be a threshold."""
+        return 0.0
+
+    def has_prox(self) -> bool:
+        """Return True."""
+        return True
+
+
+@compilable
+class Groups(NamedTuple):
+    """sum_g strengths_g ||w_g|| + l1 ||w||_1: the prox shrinks each coordinate, then each group."""
+
+    l1: float
+    strengths: Vector  # (n_groups,)
+    members: Indices  # (n_columns,)  the columns, group by group
+    starts: Indices  # (n_groups + 1,)  where groups begin among the members
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float:
+        """Return the penalty of all coefficients, added to start."""
+        for g in range(self.strengths.size):
+            square = 0.0
+            for k in range(self.starts[g], self.starts[g + 1]):
+                value = coefficients[self.members[k]]
+                square += value * value
+                start += self.l1 * abs(value)
+            start += self.strengths[g] * math.sqrt(square)
+        return start
+
+    def apply_prox(self, coefficients: Vector, step: float) -> None:
+        """Apply the prox to all coefficients, in place [4]."""
+        for g in range(self.strengths.size):
+            square = 0.0
+            for k in range(self.starts[g], self.starts[g + 1]):
+                value = soft_threshold(coefficients[self.members[k]], step * self.l1)
+                coefficients[self.members[k]] = value
+                square += value * value
+            threshold = step * self.strengths[g]
+            norm = math.sqrt(square)
+            factor = 0.0 if norm <= threshold else 1.0 - threshold / norm  # NaN stays NaN
+            for k in range(self.starts[g], self.starts[g + 1]):
+                coefficients[self.members[k]] *= factor
+
+    def ridge(self) -> float:
+        """Return 0: there is no quadratic part."""
+        return 0.0
+
+    def lasso(self) -> float:
+        """Return 0: the prox is that of groups."""
+        return 0.0
+
+    def has_prox(self) -> bool:
+        """Return True."""
+        return True
+
+
+#: The penalties that `Problem.linear` takes as ``penalty=``: by name, with the bounds that parameters must exceed.
+PENALTIES: dict[str, tuple[type[Any], dict[str, float]]] = {
+    "ElasticNet": (ElasticNet, {}),
+    "MCP": (MCP, {"gamma": 0.0}),
+    "SCAD": (SCAD, {"gamma": 2.0}),
+    "GroupLasso": (GroupLasso, {}),
+}
+
 
 def Zero() -> ElasticNet:
     """Return the penalty that is 0 everywhere."""
@@ -66,17 +381,17 @@ def Zero() -> ElasticNet:
 
 
 def L2(alpha: float) -> ElasticNet:
-    """Return alpha/2 x^2."""
+    """Return alpha/2 w_j^2."""
     return elastic_net(alpha, 0.0)
 
 
 def L1(alpha: float) -> ElasticNet:
-    """Return alpha |x|."""
+    """Return alpha |w_j|."""
     return elastic_net(alpha, 1.0)
 
 
 def elastic_net(alpha: float, l1_ratio: float = 0.0) -> ElasticNet:
-    """Return alpha (l1_ratio |x| + (1 - l1_ratio)/2 x^2).
+    """Return alpha (l1_ratio |w_j| + (1 - l1_ratio)/2 w_j^2).
 
     Raises
     ------
@@ -90,3 +405,102 @@ def elastic_net(alpha: float, l1_ratio: float = 0.0) -> ElasticNet:
             f"l1_ratio must be a number in [0, 1], got {l1_ratio!r}. 0 is the l2 penalty, 1 the l1 penalty."
         )
     return ElasticNet(float(alpha) * float(l1_ratio), float(alpha) * (1.0 - float(l1_ratio)))
+
+
+def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any:
+    """Return what kernels take in place of a penalty of n_columns coefficients, after a check.
+
+    Parameters
+    ----------
+    penalty : ElasticNet, MCP, SCAD, GroupLasso or any NamedTuple with ``penalty_value`` and ``prox_at``
+    n_columns : int
+    penalty_weights : array_like, shape (n_columns,), optional
+        Numbers >= 0 that the penalties of the coefficients are multiplied with; not with groups.
+
+    Returns
+    -------
+    ElasticNet, Separable or Groups
+
+    Raises
+    ------
+    TypeError
+        It is no penalty, or one of its methods has other parameters.
+    ValueError
+        A parameter is out of range; the weights or groups do not fit.
+
+    Examples
+    --------
+    >>> as_penalty(MCP(1), 2)
+    Separable(base=MCP(alpha=1.0, gamma=3.0), weights=array([1., 1.]))
+    """
+    if isinstance(penalty, GroupLasso):
+        if penalty_weights is not None:
+            raise ValueError("penalty_weights must be left out with groups, whose strengths follow from their sizes.")
+        return _grouped(penalty, n_columns)
+    if isinstance(penalty, Separable | Groups):
+        return penalty
+    checked = _checked_parameters(penalty)
+    if isinstance(checked, ElasticNet):
+        if penalty_weights is None:
+            return checked
+        checked = ElasticNetByProx(*checked)
+    weights = np.ones(n_columns) if penalty_weights is None else _checked_weights(penalty_weights, n_columns)
+    return Separable(checked, weights)
+
+
+def _checked_parameters(penalty: Any) -> Any:
+    """Return a separable penalty with all its numbers as floats: one machine code for 2 and 2.0."""
+    if not isinstance(penalty, Penalty) or not isinstance(penalty, tuple):
+        raise TypeError(
+            f"penalty must be one such as MCP(0.1) (a NamedTuple with penalty_value and prox_at), got {penalty!r}. "
+            "The elastic net goes by alpha and l1_ratio."
+        )
+    compilable(type(penalty))
+    known: Any = penalty
+    name = type(known).__name__
+    _, above = PENALTIES.get(name, (None, {}))
+    for field, number in known._asdict().items():
+        if isinstance(number, np.ndarray):
+            continue
+        bound = f"> {above[field]:g} and finite" if field in above else "a finite number"
+        if not isinstance(number, Real) or not above.get(field, -math.inf) < float(number) < math.inf:
+            raise ValueError(f"{field} of {name} must be {bound}, got {number!r}.")
+        if field in ("alpha", "l1", "l2") and float(number) < 0.0:
+            raise ValueError(f"{field} of {name} must be >= 0, got {number!r}. 0 is no penalty.")
+        known = known._replace(**{field: float(number)})
+    return known
+
+
+def _checked_weights(penalty_weights: Any, n_columns: int) -> Vector:
+    try:
+        weights = np.array(penalty_weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"penalty_weights must hold {n_columns} numbers: {error}.") from error
+    if weights.shape != (n_columns,):
+        raise ValueError(f"penalty_weights must have shape ({n_columns},), a weight a column, got {weights.shape}.")
+    if not ((weights >= 0.0) & (weights < math.inf)).all():
+        bad = weights[~((weights >= 0.0) & (weights < math.inf))][0]
+        raise ValueError(f"penalty_weights must be >= 0 and finite, got {bad}. 0 leaves a coefficient free.")
+    return weights
+
+
+def _grouped(penalty: GroupLasso, n_columns: int) -> Groups:
+    l1 = elastic_net(penalty.alpha, penalty.l1_ratio).l1
+    labels = np.asarray(penalty.groups)
+    if labels.shape != (n_columns,):
+        raise ValueError(f"groups must have shape ({n_columns},), a label a column, got {labels.shape}.")
+    _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    strengths = (float(penalty.alpha) - l1) * np.sqrt(sizes)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Groups(l1, strengths, np.argsort(codes, kind="stable").astype(np.int64), starts.astype(np.int64))
+
+
+def described(penalty: Any) -> str:
+    """Return the repr of a penalty with a digest in the place of each array: equal for equal penalties alone."""
+    if isinstance(penalty, ElasticNet):
+        return repr(penalty)
+    parts = [
+        hashlib.blake2b(part.tobytes(), digest_size=16).hexdigest() if isinstance(part, np.ndarray) else repr(part)
+        for part in penalty
+    ]
+    return f"{type(penalty).__module__}.{type(penalty).__name__}({', '.join(parts)})"

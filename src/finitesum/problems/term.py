@@ -22,13 +22,22 @@ from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compiled_form, kernel
-from finitesum.problems.penalties import ElasticNet
+from finitesum.problems.penalties import (
+    ElasticNet,
+    ElasticNetByProx,
+    GroupLasso,
+    Groups,
+    Separable,
+    TermPenalty,
+    as_penalty,
+    elastic_net,
+)
 
 
 class CompiledTerm(NamedTuple):
     """What kernels see of a term; a `LinearSum` has the same fields and may stand in its place."""
 
-    penalty: ElasticNet
+    penalty: ElasticNet  # or Separable, or Groups, in its place
     projection: Projection  # onto the set, of the first n_penalised coordinates
     is_constrained: bool
     n_penalised: int  # the first coordinates of a block; an intercept stands behind them
@@ -49,9 +58,8 @@ class HasTerm(Protocol):
 
 
 @kernel
-def _prox(penalty: ElasticNet, w: Vector, step_size: float) -> None:
-    for j in range(w.size):
-        w[j] = penalty.prox_at(w[j], step_size)
+def _prox(penalty: TermPenalty, w: Vector, step_size: float) -> None:
+    penalty.apply_prox(w, step_size)
 
 
 @kernel
@@ -63,18 +71,17 @@ def prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
     """Apply the prox of the penalty, or the projection; w has the length of an iterate and the intercept stays."""
     if term.is_constrained:
         _project(term.projection, w[: term.n_penalised])
-    elif term.penalty.lasso() != 0.0:
+    elif term.penalty.has_prox():
         _prox(term.penalty, w[: term.n_penalised], step_size)
 
 
 @compiled_form(of=prox_in_place)
 def _prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
+    coefficients = w[: term.n_penalised]
     if term.is_constrained:
-        coefficients = w[: term.n_penalised]
         term.projection.project_euclidean_into(coefficients, coefficients)
     else:
-        for j in range(term.n_penalised):
-            w[j] = term.penalty.prox_at(w[j], step_size)
+        term.penalty.apply_prox(coefficients, step_size)
 
 
 @kernel
@@ -89,13 +96,18 @@ def _prox_step(term: CompiledTerm, w: Vector, gradient: Vector, step_size: float
 @kernel
 def _add_penalty(term: CompiledTerm, w: Vector, gradient: Vector) -> float:
     """Add the gradient of the quadratic part to `gradient` and return the penalty."""
-    total = 0.0
     ridge = term.penalty.ridge()
+    total = 0.0
     for start in range(0, w.size, w.size // term.n_blocks):
         for j in range(start, start + term.n_penalised):
-            total += term.penalty.penalty_value(w[j])
             gradient[j] += ridge * w[j]
+        total = term.penalty.penalty_total(w[start : start + term.n_penalised], total)
     return total
+
+
+@kernel
+def _penalty_total(penalty: TermPenalty, coefficients: Vector) -> float:
+    return penalty.penalty_total(coefficients, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +116,8 @@ class ConvexTerm:
 
     Parameters
     ----------
-    penalty : ElasticNet
+    penalty : ElasticNet, Separable or Groups
+        As `as_penalty` makes them.
     constraint : Constraint
         `Unconstrained` where there is none.
     n_columns : int >= 0
@@ -122,7 +135,7 @@ class ConvexTerm:
     (5.8125, array([2., 0., 7.]), array([0.5, 0.5, 0. ]))
     """
 
-    penalty: ElasticNet
+    penalty: Any
     constraint: Constraint
     n_columns: int
     n_free: int = 0
@@ -140,13 +153,50 @@ class ConvexTerm:
 
     @property
     def has_l1(self) -> bool:
-        """Whether the penalty has an absolute value in it."""
-        return self.penalty.lasso() > 0.0
+        """Whether the penalty is an elastic net with an absolute value in it."""
+        return bool(self.penalty.lasso() > 0.0)
+
+    @property
+    def is_elastic_net(self) -> bool:
+        """Whether quadratic part and thresholds are all there is to the penalty."""
+        return isinstance(self.penalty, ElasticNet)
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether the penalty is convex; else a small optimality means a stationary point."""
+        return self.mapping_step == 1.0 and self._weak_convexity == 0.0
+
+    @property
+    def _weak_convexity(self) -> float:
+        return float(self.penalty.weak_convexity()) if isinstance(self.penalty, Separable) else 0.0
+
+    @cached_property
+    def mapping_step(self) -> float:
+        """The step of the prox in `optimality`: 1, and less where only a shorter one makes the prox continuous."""
+        return min(1.0, 0.5 / self._weak_convexity) if self._weak_convexity > 0.0 else 1.0
 
     @property
     def is_smooth(self) -> bool:
         """Whether the term is its quadratic part: r = 0."""
-        return not (self.is_constrained or self.has_l1)
+        return self.is_elastic_net and not (self.is_constrained or self.has_l1)
+
+    @property
+    def demands(self) -> dict[str, str]:
+        """What a method must handle to treat the term, and what that is in words: see `finitesum.methods.base`."""
+        demands = {"constraint": "a constraint"} if self.is_constrained else {}
+        if self.has_l1:
+            demands["l1"] = "an l1 penalty"
+        if isinstance(self.penalty, Groups):
+            demands["groups"] = "a group lasso, whose prox takes whole groups at once"
+        if isinstance(self.penalty, Separable):
+            base = self.penalty.base
+            name = "penalty_weights" if isinstance(base, ElasticNetByProx) else repr(base)
+            demands["prox"] = (
+                f"{name}: it knows penalties as an l2 part and one threshold, and this one has a prox only"
+            )
+            if self._weak_convexity > 0.0:
+                demands["nonconvex"] = f"{name}, which is not convex as its steps need it"
+        return demands
 
     @cached_property
     def compiled(self) -> CompiledTerm:
@@ -175,6 +225,8 @@ class ConvexTerm:
     def value(self, w: Vector) -> float:
         """Return the penalty at w, its quadratic part included; a point outside of the set has no other value."""
         coefficients = self.coefficients(w)
+        if not self.is_elastic_net:
+            return float(_penalty_total(self.penalty, coefficients))
         penalty = self.penalty.lasso() * np.abs(coefficients).sum()
         return float(penalty + 0.5 * self.penalty.ridge() * (coefficients @ coefficients))
 
@@ -186,6 +238,13 @@ class ConvexTerm:
         """Return argmin_w r(w) + ||w - v||^2 / (2 step_size), a new array; on a set that is the projection."""
         return self.prox_step(v, np.zeros(v.size), step_size)
 
+    def rise(self, w: Vector, end: Vector) -> float:
+        """Return r(end) - r(w), the change of the part that is not smooth."""
+        if not self.is_elastic_net:
+            return self.value(end) - self.value(w)
+        sizes: Vector = np.abs(self.coefficients(end)) - np.abs(self.coefficients(w))
+        return float(self.penalty.lasso() * sizes.sum())
+
     def prox_step(self, w: Vector, gradient: Vector, step_size: float) -> Vector:
         """Return prox(w - step_size gradient), a new array: the intercept only steps."""
         return _prox_step(self.compiled, w, gradient, step_size)
@@ -195,10 +254,35 @@ class ConvexTerm:
         return self.prox(w, 0.0) if self.is_constrained else w
 
     def optimality(self, w: Vector, gradient: Vector) -> float:
-        """Return ||w - prox(w - gradient)||_2, given the gradient of the smooth part at w; its own norm where r = 0."""
-        mapping = gradient if self.is_smooth else w - self.prox_step(w, gradient, 1.0)
+        """Return ||w - prox(w - gradient)||_2, given the gradient of the smooth part at w; its own norm where r = 0.
+
+        Where r is not convex it is ||w - prox(w - s gradient)|| / s with s = `mapping_step`: 0 at stationary points alone.
+        """
+        mapping = gradient if self.is_smooth else w - self.prox_step(w, gradient, self.mapping_step)
+        if self.mapping_step != 1.0:
+            mapping /= self.mapping_step
         with np.errstate(over="ignore"):
             return math.sqrt(mapping @ mapping)
+
+    @property
+    def bounds_linear(self) -> bool:
+        """Whether a linear function of the coefficients has a minimum beside the term: `least_with` is finite."""
+        has_prox = self.has_l1 or not self.is_elastic_net
+        return not has_prox and bool(self.constraint.is_bounded or self.penalty.ridge() > 0.0)
+
+    def least_with(self, slope: Vector) -> float:
+        """Return min_w slope'w + term(w) over the coefficients, for a term without an l1 part; -inf where there is none.
+
+        That is -sigma(-slope) with sigma the set's support function and, with a quadratic part, the value at the projection
+        of -slope / l2.
+        """
+        ridge, slope = self.penalty.ridge(), slope[: self.n_columns]
+        if slope.size == 0:
+            return 0.0
+        if ridge == 0.0:
+            return -self.constraint.support(-slope)
+        lowest = self.constraint.project(-slope / ridge)
+        return float(slope @ lowest + 0.5 * ridge * lowest @ lowest)
 
     def on_columns(self, columns: Any) -> ConvexTerm:
         """Return the term in some of the coefficients, where the others are 0; the intercept stays.
@@ -209,10 +293,42 @@ class ConvexTerm:
             The set has no point whose other coefficients are 0.
         """
         constraint = self.constraint.on_columns(columns) if columns.size > 0 else Unconstrained()
-        return ConvexTerm(self.penalty, constraint, int(columns.size), self.n_free, self.n_blocks)
+        penalty = self.penalty if self.is_elastic_net else self.penalty.on_columns(columns)
+        return ConvexTerm(penalty, constraint, int(columns.size), self.n_free, self.n_blocks)
 
 
-def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: ElasticNet) -> Constraint:
+def convex_term(
+    n_columns: int,
+    n_free: int,
+    *,
+    alpha: float = 0.0,
+    l1_ratio: float = 0.0,
+    constraint: Constraint | None = None,
+    penalty: Any = None,
+    penalty_weights: Any = None,
+    groups: Any = None,
+) -> ConvexTerm:
+    """Return the term of a problem as users write it, after a check: the parameters are those of `Problem.linear`.
+
+    Raises
+    ------
+    TypeError
+        The penalty is no penalty, or the constraint no set.
+    ValueError
+        A parameter is out of range, or two of them exclude each other.
+    """
+    if penalty is not None:
+        if alpha != 0.0 or l1_ratio != 0.0 or groups is not None:
+            raise ValueError(
+                "penalty goes without alpha, l1_ratio and groups: give its strength to the penalty itself, as in MCP(0.1)."
+            )
+    else:
+        penalty = elastic_net(alpha, l1_ratio) if groups is None else GroupLasso(alpha, groups, l1_ratio)
+    known = as_penalty(penalty, n_columns, penalty_weights)
+    return ConvexTerm(known, checked_constraint(constraint, n_columns, known), n_columns, n_free)
+
+
+def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: Any) -> Constraint:
     """Return the set of a problem in n_columns variables, the whole space for None.
 
     Raises
@@ -229,8 +345,15 @@ def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: E
             f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}."
         )
     constraint.check_dim(n_columns)
-    if penalty.lasso() > 0.0 and not isinstance(constraint, Unconstrained):
+    if isinstance(constraint, Unconstrained):
+        return constraint
+    if penalty.lasso() > 0.0:
         raise ValueError(
             "an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out."
+        )
+    if not isinstance(penalty, ElasticNet):
+        raise ValueError(  # noqa: TRY004 - of the problem
+            "a constraint goes with an l2 penalty alone, because the prox of a penalty on a set is not known: leave "
+            "penalty, penalty_weights and groups out, or constraint."
         )
     return constraint

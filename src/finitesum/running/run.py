@@ -370,6 +370,8 @@ class Run:
             x, measured, k = self._best_known(measured)
             first = self._before.k
             remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
+        if not self.problem.term.is_convex:
+            remark += " The penalty is not convex: x is near a stationary point, which need not be a minimum."
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
             reason = StopReason.CONVERGED
         problem, state = self.problem, self.state

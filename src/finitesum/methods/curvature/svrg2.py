@@ -289,7 +289,7 @@ class SVRG2:
 
     name: ClassVar[str] = "svrg2"
     state_type: ClassVar[type[SVRG2State]] = SVRG2State
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups"})
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "SVRG with second derivatives",

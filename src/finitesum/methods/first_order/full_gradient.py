@@ -70,7 +70,7 @@ class FG:
 
     name: ClassVar[str] = "fg"
     state_type: ClassVar[type[FGState]] = FGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups", "nonconvex"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "full gradient",
@@ -160,7 +160,7 @@ class AFG:
 
     name: ClassVar[str] = "afg"
     state_type: ClassVar[type[AFGState]] = AFGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups"})
     default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "accelerated full gradient",

@@ -222,7 +222,7 @@ class AccSVRG:
 
     name: ClassVar[str] = "acc-svrg"
     state_type: ClassVar[type[AccSVRGState]] = AccSVRGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups"})
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "accelerated mini-batch SVRG",

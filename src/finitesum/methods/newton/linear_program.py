@@ -63,7 +63,7 @@ class LinearProgram:
         from finitesum.methods.subproblems.hinge_lp import reference_optimum
 
         found = reference_optimum(problem)
-        return ProgramState(found.x, found.shares, state.n_gradients + problem.n_components, state.n_hessians)
+        return ProgramState(found.x, found.multipliers, state.n_gradients + problem.n_components, state.n_hessians)
 
     def estimate(self, problem: Problem, state: ProgramState) -> float:
         """Return infinity before the step, then 0: what was found is to be checked."""

@@ -1,21 +1,23 @@
-"""Faces of constraint sets and of the l1 norm, and the minimiser of a quadratic model on one.
+"""Active sets: the zeros, signs and bounds of a point, and the minimiser of a quadratic model that keeps them.
 
 Where it is known which coefficients are 0 or at a bound, and which signs the others have, the minimiser of a model with an
-l1 penalty, or over a box, an l1 ball or a simplex, is that of a quadratic on the free coordinates, perhaps on a plane
+l1 penalty, or over a box, an l1 ball or a simplex, is that of a quadratic in the free coordinates, perhaps on a plane
 
     min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = 0
 
-which takes a Cholesky factor of H on the free coordinates. Half-spaces and l2 balls have a boundary of one piece each.
+which takes a Cholesky factor of H on the free coordinates. What active sets a penalty or a set has is said by its geometry,
+one class each (`geometry_of`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from finitesum.constraints import HalfSpace, L1Ball, L2Ball, Simplex
+from finitesum.constraints import L1Ball, Simplex, Unconstrained
 from finitesum.constraints.boxes import Intervals
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.problems.term import ConvexTerm
@@ -39,166 +41,225 @@ def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
             shift = 100.0 * shift or 1e-12 * float(np.diagonal(hessian).max()) or 1.0
 
 
-#: Newton steps to a multiplier, at most: the first is 0, from where each falls short of the root by less.
-MOST_ROOT_STEPS = 60
-
-
-class Face(NamedTuple):
-    """The points near x with the same zeros, signs and bounds."""
+class ActiveSet(NamedTuple):
+    """The points near w with the same zeros, signs and bounds."""
 
     free: Indices
     slopes: Vector  # of the l1 penalty, on the free coordinates
-    normal: Vector  # steps are at right angles to it; empty where they need not be
+    normal: Vector  # steps are orthogonal to it; empty where they need not be
 
 
-def is_tight(constraint: L1Ball | Simplex, coefficients: Vector) -> bool:
-    """Return whether the sum of the coefficients is as large as may be."""
-    return isinstance(constraint, Simplex) or not constraint.contains((1.0 + 1e-9) * coefficients)
+class Geometry(ABC):
+    """The active sets of a term, whose prox is that of an l1 penalty until a class says otherwise."""
+
+    total = 0.0  # what the coefficients add up to where their sum is at its bound
+    is_surface: ClassVar[bool] = False  # whether that sum has a bound
+
+    def __init__(self, term: ConvexTerm) -> None:
+        self.term = term
+        self.n_columns = term.n_columns
+
+    def bounds(self, dim: int) -> tuple[Vector, Vector]:
+        """Return the bounds of the coordinates in coordinate descent, each of shape (dim,)."""
+        return np.full(dim, -np.inf), np.full(dim, np.inf)
+
+    def thresholds(self, w: Vector, slope: Vector) -> Vector:
+        """Return the weight of each |w_j|: that of the l1 penalty, or the multiplier of a set as w and slope imply it."""
+        return self.term.thresholds
+
+    def split(self, thresholds: Vector) -> tuple[Vector, Vector]:
+        """Return what of them coordinate descent adds to the slopes, and what it weights the sizes with."""
+        return np.zeros(thresholds.size), thresholds
+
+    def has_gains(self, w: Vector, slope: Vector, thresholds: Vector) -> bool:
+        """Return whether the model falls where a coefficient leaves 0 or a bound."""
+        at_zero = w[: self.n_columns] == 0.0
+        return bool(
+            (np.abs(slope[: self.n_columns][at_zero]) > (1.0 + 1e-12) * thresholds[: self.n_columns][at_zero]).any()
+        )
+
+    def _nonzeros(self, w: Vector) -> tuple[Indices, Vector]:
+        """Return the coordinates that are not 0, an intercept always with them, and the signs of all coefficients."""
+        free, signs = np.ones(w.size, dtype=bool), np.sign(w)
+        free[: self.n_columns] = w[: self.n_columns] != 0.0
+        signs[self.n_columns :] = 0.0
+        return np.flatnonzero(free), signs
+
+    @abstractmethod
+    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
+        """Return the active set of w; whether the sum is at its bound can be given, where w lies outside of the set."""
+
+    def restored(self, w: Vector, end: Vector) -> Vector:
+        """Return the end of a step from w with 0 where signs changed, in the set."""
+        end[: self.n_columns][w[: self.n_columns] * end[: self.n_columns] < 0.0] = 0.0
+        return self.term.project(end)
+
+    def first_change(self, w: Vector, free: Indices, step: Vector) -> float:
+        """Return the fraction of the step after which the first coefficient is 0 or at a bound."""
+        start, end = w[free], w[free] + step
+        crossing = (free < self.n_columns) & (start * end < 0.0)
+        return float(np.min(-start[crossing] / step[crossing], initial=1.0))
 
 
-def leaves_face(term: ConvexTerm, x: Vector, slope: Vector, thresholds: Vector) -> bool:
-    """Return whether a coefficient that is 0, with |x_j| weighted by thresholds, or at a bound, is better off otherwise.
+class Signs(Geometry):
+    """The zeros and signs of an l1 penalty."""
 
-    On a simplex, thresholds are what all slopes are raised by.
-    """
-    if term.is_constrained and isinstance(term.constraint, Intervals):
+    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
+        free, signs = self._nonzeros(w)
+        return ActiveSet(free, self.term.thresholds[free] * signs[free], np.zeros(0))
+
+
+class Bounds(Geometry):
+    """The bounds of a box, an orthant or an l_inf ball: coordinates that the slope draws inside are free."""
+
+    def bounds(self, dim: int) -> tuple[Vector, Vector]:
+        lower, upper = super().bounds(dim)
+        constraint = self.term.constraint
+        assert isinstance(constraint, Intervals)
+        lower[: self.n_columns], upper[: self.n_columns] = constraint.bounds()
+        return lower, upper
+
+    def has_gains(self, w: Vector, slope: Vector, thresholds: Vector) -> bool:
         return True  # which bounds are passed is seen by going there
-    n_columns = term.n_columns
-    at_zero = x[:n_columns] == 0.0
-    if isinstance(term.constraint, Simplex):
-        return bool((slope[:n_columns][at_zero] + thresholds[:n_columns][at_zero] < 0.0).any())
-    return bool((np.abs(slope[:n_columns][at_zero]) > (1.0 + 1e-12) * thresholds[:n_columns][at_zero]).any())
+
+    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
+        length = 1e-3 * max(1.0, np.abs(w).max()) / (np.abs(slope).max() or 1.0)
+        chosen = np.flatnonzero(self.term.prox_step(w, slope, length) != w)
+        return ActiveSet(chosen, np.zeros(chosen.size), np.zeros(0))
+
+    def restored(self, w: Vector, end: Vector) -> Vector:
+        return self.term.project(end)
+
+    def first_change(self, w: Vector, free: Indices, step: Vector) -> float:
+        start, end = w[free], w[free] + step
+        inside = np.zeros(w.size)
+        inside[free] = end
+        reached = self.term.project(inside)[free]
+        passed = reached != end
+        return float(np.min((reached[passed] - start[passed]) / step[passed], initial=1.0))
 
 
-def face_of(term: ConvexTerm, x: Vector, slope: Vector, *, tight: bool | None = None) -> Face:
-    """Return the face that x lies on; with bounds, coordinates that the slope draws inside are free.
+class L1BallSurface(Geometry):
+    """The zeros and signs on the surface of an l1 ball; inside of it all coordinates are free."""
 
-    Whether the sum of an l1 ball is as large as may be can be given, where x itself is not a point of the ball.
-    """
-    n_columns = term.n_columns
-    free = np.ones(x.size, dtype=bool)
-    constraint = term.constraint
-    coefficients, signs = x[:n_columns], np.sign(x)
-    signs[n_columns:] = 0.0
-    if isinstance(constraint, L1Ball | Simplex):
-        if is_tight(constraint, coefficients) if tight is None else tight:
-            free[:n_columns] = coefficients != 0.0
-            normal = signs.copy()
-            if isinstance(constraint, L1Ball) and constraint.weights is not None:
-                normal[:n_columns] *= constraint.weights
-            return Face(np.flatnonzero(free), np.zeros(np.count_nonzero(free)), normal[free])
-    elif term.is_constrained:
-        ahead = term.prox_step(x, slope, 1e-3 * max(1.0, np.abs(x).max()) / (np.abs(slope).max() or 1.0))
-        free = ahead != x
-    else:
-        free[:n_columns] = coefficients != 0.0
-    chosen = np.flatnonzero(free)
-    return Face(chosen, term.penalty.lasso() * signs[chosen], np.zeros(0))
+    is_surface: ClassVar[bool] = True
+
+    def __init__(self, term: ConvexTerm) -> None:
+        super().__init__(term)
+        assert isinstance(term.constraint, L1Ball)
+        self.total = term.constraint.radius
+        self.weights = term.constraint.weights
+
+    def _is_tight(self, w: Vector) -> bool:
+        """Return whether the sum of the sizes is at its bound."""
+        return not self.term.constraint.contains((1.0 + 1e-9) * w[: self.n_columns])
+
+    def thresholds(self, w: Vector, slope: Vector) -> Vector:
+        n, thresholds = self.n_columns, np.zeros(w.size)
+        if self._is_tight(w):
+            thresholds[:n] = max(-float(slope[:n] @ w[:n]) / self.total, 0.0)
+            if self.weights is not None:
+                thresholds[:n] *= self.weights
+        return thresholds
+
+    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
+        if not (self._is_tight(w) if is_tight is None else is_tight):
+            return ActiveSet(np.arange(w.size), np.zeros(w.size), np.zeros(0))
+        free, normal = self._nonzeros(w)
+        if self.weights is not None:
+            normal[: self.n_columns] *= self.weights
+        return ActiveSet(free, np.zeros(free.size), normal[free])
 
 
-def step_on(term: ConvexTerm, hessian: Matrix, x: Vector, slope: Vector, face: Face) -> Vector:
-    """Return the step from x to the minimiser of the model on a face, for the free coordinates."""
-    right = -(slope[face.free] + face.slopes)
-    matrix = hessian if face.free.size == x.size else hessian[np.ix_(face.free, face.free)]
-    if not face.normal.any():
+class SimplexSurface(Geometry):
+    """The zeros of a simplex, whose sum is always at its bound; thresholds are what all slopes are raised by."""
+
+    is_surface: ClassVar[bool] = True
+
+    def __init__(self, term: ConvexTerm) -> None:
+        super().__init__(term)
+        assert isinstance(term.constraint, Simplex)
+        self.total = term.constraint.total
+
+    def bounds(self, dim: int) -> tuple[Vector, Vector]:
+        lower, upper = super().bounds(dim)
+        lower[: self.n_columns] = 0.0
+        return lower, upper
+
+    def thresholds(self, w: Vector, slope: Vector) -> Vector:
+        n, thresholds = self.n_columns, np.zeros(w.size)
+        thresholds[:n] = -float(slope[:n] @ w[:n]) / self.total
+        return thresholds
+
+    def split(self, thresholds: Vector) -> tuple[Vector, Vector]:
+        return thresholds, np.zeros(thresholds.size)
+
+    def has_gains(self, w: Vector, slope: Vector, thresholds: Vector) -> bool:
+        at_zero = w[: self.n_columns] == 0.0
+        return bool((slope[: self.n_columns][at_zero] + thresholds[: self.n_columns][at_zero] < 0.0).any())
+
+    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
+        free, signs = self._nonzeros(w)
+        return ActiveSet(free, np.zeros(free.size), signs[free])
+
+
+#: The geometry of each kind of set that has one; a penalty's stands beside no set.
+GEOMETRIES: dict[type[Any], type[Any]] = {
+    Unconstrained: Signs,
+    Intervals: Bounds,
+    L1Ball: L1BallSurface,
+    Simplex: SimplexSurface,
+}
+
+
+def geometry_of(term: ConvexTerm) -> Geometry | None:
+    """Return the active sets of a term, None where its set or penalty has none that are known."""
+    if not term.is_elastic_net:
+        return None
+    known = (GEOMETRIES[kind] for kind in type(term.constraint).__mro__ if kind in GEOMETRIES)
+    geometry = next(known, None)
+    return None if geometry is None else geometry(term)
+
+
+def step_on(geometry: Geometry, hessian: Matrix, w: Vector, slope: Vector, active: ActiveSet) -> Vector:
+    """Return the step from w to the minimiser of the model on an active set, for the free coordinates."""
+    right = -(slope[active.free] + active.slopes)
+    matrix = hessian if active.free.size == w.size else hessian[np.ix_(active.free, active.free)]
+    if not active.normal.any():
         return solve_spd(matrix, right)
-    constraint = term.constraint
-    total = constraint.radius if isinstance(constraint, L1Ball) else constraint.total  # type: ignore[attr-defined]
-    solutions = solve_spd(matrix, np.column_stack([right, face.normal]))
-    lacking = total - face.normal @ x[face.free]
-    force = (face.normal @ solutions[:, 0] - lacking) / (face.normal @ solutions[:, 1])
+    solutions = solve_spd(matrix, np.column_stack([right, active.normal]))
+    lacking = geometry.total - active.normal @ w[active.free]
+    force = (active.normal @ solutions[:, 0] - lacking) / (active.normal @ solutions[:, 1])
     step: Vector = solutions[:, 0] - force * solutions[:, 1]
     return step
 
 
-def brought_back(term: ConvexTerm, x: Vector, end: Vector) -> Vector:
-    """Return the end of a step from x with 0 where signs changed, in the set."""
-    n_columns = term.n_columns
-    if not isinstance(term.constraint, Intervals) or not term.is_constrained:
-        end[:n_columns][x[:n_columns] * end[:n_columns] < 0.0] = 0.0
-    return term.prox_step(end, np.zeros(x.size), 0.0) if term.is_constrained else end
-
-
-def on_face(term: ConvexTerm, hessian: Matrix, x: Vector, slope: Vector) -> Vector:
-    """Return the minimiser of the model on the face of x: where it leaves the set or changes signs, a better point than x.
+def on_active_set(geometry: Geometry, hessian: Matrix, w: Vector, slope: Vector) -> Vector:
+    """Return the minimiser of the model on the active set of w; where that leaves the set or changes signs, a better point.
 
     Parameters
     ----------
-    term : ConvexTerm
-        Gives the set or the penalty. On sets other than boxes, l1 balls and simplices x comes back.
+    geometry : Geometry
     hessian : ndarray of float64, shape (d, d)
         H, symmetric.
-    x, slope : ndarray of float64, shape (d,)
-        A point of the set, and the gradient of the quadratic there.
+    w, slope : ndarray of float64, shape (d,)
+        A point of the set, and the gradient of the quadratic there. w itself is returned where nothing better is found.
     """
-    if not isinstance(term.constraint, Intervals | L1Ball | Simplex):
-        return x
-    face = face_of(term, x, slope)
-    if face.free.size == 0:
-        return x
-    step = step_on(term, hessian, x, slope, face)
-    for share in (1.0, _first_zero(term, x, face.free, step)):
-        end = x.copy()
-        end[face.free] += share * step
-        end = brought_back(term, x, end)
-        if change(term, hessian, x, end, slope) < 0.0:
+    active = geometry.active_set(w, slope)
+    if active.free.size == 0:
+        return w
+    step = step_on(geometry, hessian, w, slope, active)
+    for fraction in (1.0, geometry.first_change(w, active.free, step)):
+        end = w.copy()
+        end[active.free] += fraction * step
+        end = geometry.restored(w, end)
+        if model_change(geometry.term, hessian, w, end, slope) < 0.0:
             return end
-    return x
+    return w
 
 
-def _first_zero(term: ConvexTerm, x: Vector, free: Indices, step: Vector) -> float:
-    """Return the share of the step after which the first coefficient is 0 or, in a box, at a bound."""
-    start, end = x[free], x[free] + step
-    if isinstance(term.constraint, Intervals) and term.is_constrained:
-        inside = np.zeros(x.size)
-        inside[free] = end
-        reached = term.prox_step(inside, inside, 0.0)[free]
-        passed = reached != end
-        shares = (reached[passed] - start[passed]) / step[passed]
-        return float(np.min(shares, initial=1.0))
-    crossing = (free < term.n_columns) & (start * end < 0.0)
-    return float(np.min(-start[crossing] / step[crossing], initial=1.0))
-
-
-def change(term: ConvexTerm, hessian: Matrix, x: Vector, end: Vector, slope: Vector) -> float:
-    """Return by how much the model rises from x to the end."""
-    way = end - x
-    n_columns = term.n_columns
-    norms = float((np.abs(end[:n_columns]) - np.abs(x[:n_columns])).sum())
-    return float(slope @ way + 0.5 * way @ (hessian @ way)) + term.penalty.lasso() * norms
-
-
-def in_half_space(term: ConvexTerm, constraint: HalfSpace, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
-    """Return the minimiser of g'(x - y) + 1/2 (x - y)'H (x - y) over a half-space: free, or on its plane."""
-    normal = np.zeros(y.size)
-    normal[: term.n_columns] = constraint.normal
-    solutions = solve_spd(hessian, np.column_stack([gradient, normal]))
-    x: Vector = y - solutions[:, 0]
-    excess = float(normal @ x) - constraint.offset
-    if excess > 0.0:
-        x -= excess / float(normal @ solutions[:, 1]) * solutions[:, 1]
-    return term.prox_step(x, gradient, 0.0)
-
-
-def in_l2_ball(term: ConvexTerm, constraint: L2Ball, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
-    """Return the minimiser of g'(x - y) + 1/2 (x - y)'H (x - y) over an l2 ball.
-
-    (H + m D) (x - y) = -g - m D y, with D the identity on the coefficients; m >= 0 is such that their norm is the radius,
-    by Newton's method on 1 / ||x(m)||, which is nearly linear in m.
-    """
-    penalised = np.arange(term.n_columns)
-    multiplier, x = 0.0, y
-    for _ in range(MOST_ROOT_STEPS):
-        shifted, right = hessian.copy(), -gradient
-        shifted[penalised, penalised] += multiplier
-        right[penalised] -= multiplier * y[penalised]
-        x = y + solve_spd(shifted, right)
-        norm = float(np.linalg.norm(x[penalised]))
-        if not norm > (1.0 + 1e-14) * constraint.radius:
-            break
-        inner = np.zeros(x.size)
-        inner[penalised] = x[penalised]
-        multiplier += (
-            norm**2 / float(inner @ solve_spd(shifted, inner)) * (norm - constraint.radius) / constraint.radius
-        )
-    return term.prox_step(x, gradient, 0.0)
+def model_change(term: ConvexTerm, hessian: Matrix, w: Vector, end: Vector, slope: Vector) -> float:
+    """Return by how much the model rises from w to the end."""
+    step, n = end - w, term.n_columns
+    norms = float((np.abs(end[:n]) - np.abs(w[:n])).sum())
+    return float(slope @ step + 0.5 * step @ (hessian @ step)) + float(term.penalty.lasso()) * norms

@@ -20,14 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.constraints.balls import L1Ball
-from finitesum.constraints.boxes import Box, LInfBall, NonNegative, Unconstrained
+from finitesum.constraints.boxes import Intervals
 from finitesum.core.arrays import Flags, Vector
 from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound, minorant_at
 from finitesum.problems.linear import Problem
+from finitesum.problems.penalties import Zero
 from finitesum.problems.rows import to_matrix
 
-#: Rows that get a variable at first, when a start is given: so many, or this share of all.
-N_NEAR, SHARE_NEAR = 1000, 0.05
+#: Rows that get a variable at first, when a start is given: this number, or this fraction of all.
+N_NEAR, NEAR_FRACTION = 1000, 0.05
 
 
 class Optimum(NamedTuple):
@@ -36,7 +37,7 @@ class Optimum(NamedTuple):
     x: Vector
     value: float  # F(x): never below the minimum, but for rounding
     lower_bound: float  # by the dual variables: never above it
-    shares: Vector  # the dual variables, in [0, 1]
+    multipliers: Vector  # the dual variables, in [0, 1]
     seconds: float
 
 
@@ -61,22 +62,13 @@ def _rows(problem: Problem, scale: float) -> _Rows:
 def _bounds(problem: Problem) -> list[tuple[float | None, float | None]]:
     """Return the bounds of the coefficients: of p, q >= 0 with w = p - q on a ball, else of w; then of b."""
     d, constraint = problem.rows.n_columns, problem.constraint
-    low: float | Vector
-    high: float | Vector
     free: list[tuple[float | None, float | None]] = [(None, None)] * problem.rows.intercept
     if isinstance(constraint, L1Ball):
         return [(0.0, None)] * (2 * d) + free
-    if isinstance(constraint, Unconstrained):
-        low, high = -np.inf, np.inf
-    elif isinstance(constraint, NonNegative):
-        low, high = 0.0, np.inf
-    elif isinstance(constraint, LInfBall):
-        low, high = -constraint.radius, constraint.radius
-    elif isinstance(constraint, Box):
-        low, high = constraint.lower, constraint.upper
-    else:
+    if not isinstance(constraint, Intervals):
         kinds = "an l1 ball, a box or no constraint"
         raise ValueError(f"a linear program needs {kinds}, got {constraint!r}.")  # noqa: TRY004 - of the problem
+    low, high = constraint.bounds()
     return list(zip(np.broadcast_to(low, d).tolist(), np.broadcast_to(high, d).tolist(), strict=True)) + free
 
 
@@ -86,7 +78,7 @@ def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: f
     from scipy.optimize import linprog
 
     if limit is not None and limit <= 0.0:
-        raise RuntimeError("HiGHS found no optimum: the time was up before it began.")
+        raise RuntimeError("HiGHS found no optimum: the time limit was over before it began.")
     d, n = problem.rows.n_columns, int(loose.sum())
     signed, pull = rows.signed[loose], -(rows.signed[pressed].T @ rows.costs[pressed])
     ball = problem.constraint if isinstance(problem.constraint, L1Ball) else None
@@ -113,11 +105,11 @@ def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: f
     x = found.x[: found.x.size - n]
     if ball is not None:
         x = np.concatenate([x[:d] - x[d : 2 * d], x[2 * d :]])
-    shares = pressed.astype(np.float64)
+    multipliers = pressed.astype(np.float64)
     costs = rows.costs[loose]
     forces = np.divide(-found.ineqlin.marginals[:n], costs, out=np.zeros(n), where=costs > 0.0)
-    shares[loose] = np.clip(forces, 0.0, 1.0)
-    return np.ascontiguousarray(x), shares
+    multipliers[loose] = np.clip(forces, 0.0, 1.0)
+    return np.ascontiguousarray(x), multipliers
 
 
 def _first_sides(problem: Problem, rows: _Rows, start: Any) -> tuple[Flags, Flags]:
@@ -125,7 +117,7 @@ def _first_sides(problem: Problem, rows: _Rows, start: Any) -> tuple[Flags, Flag
     if start is None or not problem.constraint.is_bounded or problem.has_intercept:
         return np.ones(problem.n_rows, dtype=bool), np.zeros(problem.n_rows, dtype=bool)
     slack = 1.0 - rows.signed @ np.asarray(start, dtype=np.float64) - rows.shift
-    n_near = min(problem.n_rows, max(N_NEAR, int(SHARE_NEAR * problem.n_rows)))
+    n_near = min(problem.n_rows, max(N_NEAR, int(NEAR_FRACTION * problem.n_rows)))
     loose = np.abs(slack) <= np.partition(np.abs(slack), n_near - 1)[n_near - 1]
     return loose, (slack > 0.0) & ~loose
 
@@ -135,7 +127,7 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
 
     min sum_i p_i max(0, 1 - y_i (x_i'w + b + o_i))   over w in the set
 
-    by HiGHS's interior point method with crossover; value and lower bound are computed anew from its solution and its dual
+    by HiGHS's interior point method with crossover; value and lower bound are recomputed from its solution and its dual
     variables, so that their difference is a proof.
 
     Parameters
@@ -163,12 +155,12 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
     """
     begin = time.perf_counter()
     rows = _rows(problem, hinge_scale(problem))
-    if problem.penalty != (0.0, 0.0):
+    if problem.term.penalty != Zero():
         raise ValueError(f"a linear program has no quadratic penalty, but the problem has {problem.penalty!r}.")
     loose, pressed = _first_sides(problem, rows, start)
     while True:
         limit = None if time_limit is None else time_limit - (time.perf_counter() - begin)
-        x, shares = _solve(problem, rows, loose, pressed, limit)
+        x, multipliers = _solve(problem, rows, loose, pressed, limit)
         slack = 1.0 - rows.signed @ x - rows.shift
         wrong = ~loose & np.where(pressed, slack < 0.0, slack > 0.0)
         if not wrong.any():
@@ -178,5 +170,5 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
     d = problem.rows.n_columns
     x[:d] = problem.constraint.project(x[:d])
     value, _ = minorant_at(problem, x)
-    bound = lower_bound(problem, dual_minorant(problem, shares))
-    return Optimum(x, value, bound, shares, time.perf_counter() - begin)
+    bound = lower_bound(problem, dual_minorant(problem, multipliers))
+    return Optimum(x, value, bound, multipliers, time.perf_counter() - begin)

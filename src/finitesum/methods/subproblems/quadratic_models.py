@@ -1,159 +1,138 @@
-"""Minimisers of a quadratic model q(x) = g'(x - y) + 1/2 (x - y)'H (x - y) + r(x): what NIM and Newton's method solve.
+"""Minimisers of a quadratic model q(w) = g'(w - y) + 1/2 (w - y)'H (w - y) + r(w): what NIM and Newton's method solve.
 
 * smooth: the Cholesky factor of H, O(d^3);
 * an l1 penalty: coordinate descent finds signs, the Cholesky factor on the support then gives the minimiser that belongs to
   them (`finitesum.methods.subproblems.active_set`); exact as soon as the signs are;
-* a box, an l1 ball, a simplex: the same, with bounds or a multiplier; where that comes to no end, accelerated projected
+* a box, an l1 ball, a simplex: the same, with bounds or a multiplier; where that does not end, accelerated projected
   gradients with restarts do;
-* a half-space: the free minimiser, or that on its plane; an l2 ball: Newton's method for the multiplier.
+* a half-space: the free minimiser, or that on its plane; an l2 ball: Newton's method for the multiplier;
+* any other set or convex penalty: accelerated proximal gradients with restarts.
 
-A matrix H that is not positive definite to working accuracy (no ridge and too few rows, a loss that is flat far out) is
-shifted by the smallest 1e-12, 1e-10, ... of its largest diagonal entry that makes it so.
+A matrix H that is not positive definite to working accuracy (no l2 penalty and too few rows, a loss that is flat far out)
+is shifted by the smallest 1e-12, 1e-10, ... of its largest diagonal entry that makes it so.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.sparse.linalg import eigsh
 
-from finitesum.constraints import HalfSpace, L1Ball, L2Ball, Simplex
-from finitesum.constraints.boxes import Intervals
+from finitesum.constraints import Constraint, HalfSpace, L2Ball
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.methods.subproblems.active_set import (
-    brought_back,
-    change,
-    face_of,
-    in_half_space,
-    in_l2_ball,
-    is_tight,
-    leaves_face,
-    on_face,
+    Geometry,
+    geometry_of,
+    model_change,
+    on_active_set,
     solve_spd,
     step_on,
 )
 from finitesum.problems.term import ConvexTerm
 
-#: Sweeps of coordinate descent, and projected gradient steps, between two factors on a face: of about the same cost.
-SWEEPS, GRADIENT_STEPS = 20, 40
+#: Passes of coordinate descent, and prox-gradient steps, between two factors on an active set: of about the same cost.
+DESCENT_PASSES, GRADIENT_STEPS = 20, 40
 
 #: Fewer variables than this have their eigenvalues computed exactly.
 FEW = 200
 
-#: Rounds of sweeps, and projected gradient steps, that a model gets at most.
+#: Rounds of coordinate descent, and prox-gradient steps, that a model gets at most.
 MOST_ROUNDS, MOST_STEPS = 100, 10_000
+
+#: Newton steps to the multiplier of an l2 ball, at most: the first is 0, from where each falls short of the root by less.
+MOST_ROOT_STEPS = 60
 
 
 @kernel_part
-def _move(hessian: Matrix, x: Vector, gradient: Vector, j: int, target: float) -> None:
-    step = target - x[j]
+def _move(hessian: Matrix, w: Vector, gradient: Vector, j: int, target: float) -> None:
+    step = target - w[j]
     if step != 0.0:
-        x[j] = target
+        w[j] = target
         row = hessian[j]
-        for k in range(x.size):
+        for k in range(w.size):
             gradient[k] += step * row[k]
 
 
 @kernel
-def _sweep(
-    hessian: Matrix, x: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, n_sweeps: int
+def _descend(
+    hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, n_passes: int
 ) -> None:
-    """Minimise model + sum_j thresholds_j |x_j| between the bounds along one coordinate after the other.
+    """Minimise model + sum_j thresholds_j |w_j| between the bounds along one coordinate after the other.
 
-    gradient = g + H (x - y) is kept up.
+    gradient = g + H (w - y) is updated along with w.
     """
-    for _ in range(n_sweeps):
-        for j in range(x.size):
+    for _ in range(n_passes):
+        for j in range(w.size):
             curvature = hessian[j, j]
             if curvature > 0.0:
-                target = x[j] - gradient[j] / curvature
+                target = w[j] - gradient[j] / curvature
                 threshold = thresholds[j] / curvature
                 target = max(target - threshold, 0.0) + min(target + threshold, 0.0)
-                _move(hessian, x, gradient, j, min(max(target, lower[j]), upper[j]))
+                _move(hessian, w, gradient, j, min(max(target, lower[j]), upper[j]))
 
 
-def _mapping_size(term: ConvexTerm, x: Vector, gradient: Vector) -> float:
-    """Return ||x - prox(x - gradient)||_inf."""
-    return float(np.abs(x - term.prox_step(x, gradient, 1.0)).max())
+def _mapping_size(term: ConvexTerm, w: Vector, gradient: Vector) -> float:
+    """Return ||w - prox(w - gradient)||_inf."""
+    return float(np.abs(w - term.prox_step(w, gradient, 1.0)).max())
 
 
-def _thresholds(term: ConvexTerm, x: Vector, slope: Vector) -> Vector:
-    """Return the weight of each |x_j|: that of the l1 penalty, or the multiplier of a set as x and slope have it."""
-    n_columns = term.n_columns
-    thresholds = np.zeros(x.size)
-    thresholds[:n_columns] = term.penalty.lasso()
-    if isinstance(term.constraint, L1Ball) and is_tight(term.constraint, x[:n_columns]):
-        multiplier = max(-float(slope[:n_columns] @ x[:n_columns]) / term.constraint.radius, 0.0)
-        thresholds[:n_columns] = multiplier
-        if term.constraint.weights is not None:
-            thresholds[:n_columns] *= term.constraint.weights
-    elif isinstance(term.constraint, Simplex):
-        thresholds[:n_columns] = -float(slope[:n_columns] @ x[:n_columns]) / term.constraint.total
-    return thresholds
-
-
-def _minimise_on_faces(
-    term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
+def _by_coordinates(
+    geometry: Geometry, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
 ) -> tuple[Vector, bool]:
-    """Return what coordinate descent and steps on faces come to, and whether that is the minimiser."""
-    x, slope = y, gradient
-    lower, upper = np.full(x.size, -np.inf), np.full(x.size, np.inf)
-    if isinstance(term.constraint, Intervals):
-        n_columns = term.n_columns
-        lower[:n_columns], upper[:n_columns] = term.constraint.bounds()
+    """Return the result of coordinate descent with steps on active sets in between, and whether that is the minimiser."""
+    w, slope = y, gradient
+    lower, upper = geometry.bounds(w.size)
     is_stuck = False
     for _ in range(MOST_ROUNDS):
-        thresholds = _thresholds(term, x, slope)
-        if is_stuck or leaves_face(term, x, slope, thresholds):
-            x, slope = x.copy(), slope.copy()
-            _sweep(hessian, x, slope, thresholds, lower, upper, SWEEPS)
-        end = on_face(term, hessian, x, slope)
-        is_stuck = end is x  # at once against a sign that changes: sweeps bring that coefficient to 0
-        x, slope = end, gradient + hessian @ (end - y)
-        if not _mapping_size(term, x, slope) > tolerance:
-            return x, True
-    return x, False
+        thresholds = geometry.thresholds(w, slope)
+        if is_stuck or geometry.has_gains(w, slope, thresholds):
+            w, slope = w.copy(), slope.copy()
+            _descend(hessian, w, slope, thresholds, lower, upper, DESCENT_PASSES)
+        end = on_active_set(geometry, hessian, w, slope)
+        is_stuck = end is w  # at once against a sign that changes: coordinate descent brings that coefficient to 0
+        w, slope = end, gradient + hessian @ (end - y)
+        if not _mapping_size(geometry.term, w, slope) > tolerance:
+            return w, True
+    return w, False
 
 
-def _minimise_on_ball(
-    term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
+def _on_surface(
+    geometry: Geometry, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
 ) -> tuple[Vector, bool]:
-    """Return what coordinate descent with the multiplier of an l1 ball or a simplex comes to with steps on faces.
+    """Return the result of coordinate descent with the multiplier of an l1 ball or a simplex, with steps on active sets.
 
-    And whether that is the minimiser. Sweeps leave the set; the plane on which its sum is what it may be, for the signs
-    that they found, brings x back.
+    And whether that is the minimiser. Coordinate descent leaves the set; the plane on which the sum is at its bound, for
+    the signs that were found, leads w back.
     """
-    x, slope = y, gradient
-    bounds, free = np.full(x.size, np.inf), np.zeros(x.size)
-    lower = -bounds
-    lower[: term.n_columns] = 0.0  # on a simplex
+    w, slope, term = y, gradient, geometry.term
+    lower, upper = geometry.bounds(w.size)
     for _ in range(MOST_ROUNDS):
-        if not _mapping_size(term, x, slope) > tolerance:
-            return x, True
-        thresholds = _thresholds(term, x, slope)
-        end, ahead = x.copy(), slope.copy()
-        if leaves_face(term, x, slope, thresholds):
-            if isinstance(term.constraint, Simplex):
-                ahead += thresholds
-                _sweep(hessian, end, ahead, free, lower, bounds, SWEEPS)
-                ahead -= thresholds
-            else:
-                _sweep(hessian, end, ahead, thresholds, -bounds, bounds, SWEEPS)
+        if not _mapping_size(term, w, slope) > tolerance:
+            return w, True
+        thresholds = geometry.thresholds(w, slope)
+        end, ahead = w.copy(), slope.copy()
+        if geometry.has_gains(w, slope, thresholds):
+            rise, weights = geometry.split(thresholds)
+            ahead += rise
+            _descend(hessian, end, ahead, weights, lower, upper, DESCENT_PASSES)
+            ahead -= rise
         is_outside = not term.constraint.contains(end[: term.n_columns])
-        face = face_of(term, end, ahead, tight=bool(thresholds.any()) or is_outside)
-        swept = end.copy()
-        end[face.free] += step_on(term, hessian, end, ahead, face)
-        end = brought_back(term, swept, end)
-        if not change(term, hessian, x, end, slope) < 0.0:
-            end = on_face(term, hessian, x, slope)
-            if end is x:
+        active = geometry.active_set(end, ahead, is_tight=bool(thresholds.any()) or is_outside)
+        descended = end.copy()
+        end[active.free] += step_on(geometry, hessian, end, ahead, active)
+        end = geometry.restored(descended, end)
+        if not model_change(term, hessian, w, end, slope) < 0.0:
+            end = on_active_set(geometry, hessian, w, slope)
+            if end is w:
                 break
-        x = end
-        slope = gradient + hessian @ (x - y)
-    return x, False
+        w = end
+        slope = gradient + hessian @ (w - y)
+    return w, False
 
 
 def _largest_eigenvalue(hessian: Matrix) -> float:
@@ -164,29 +143,75 @@ def _largest_eigenvalue(hessian: Matrix) -> float:
     return 1.05 * float(eigsh(hessian, 1, v0=start, tol=1e-2, return_eigenvectors=False)[0])
 
 
-def _minimise_constrained(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
+def _by_prox_gradients(
+    term: ConvexTerm, geometry: Geometry | None, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
+) -> Vector:
+    def ended(w: Vector) -> Vector:
+        return w if geometry is None else on_active_set(geometry, hessian, w, gradient + hessian @ (w - y))
+
     largest = _largest_eigenvalue(hessian)
     step_size = 1.0 / largest if largest > 0.0 else 1.0
-    x = point = y
+    w = point = y
     t = 1.0
     for k in range(MOST_STEPS):
         moved = term.prox_step(point, gradient + hessian @ (point - y), step_size)
         if not np.abs(point - moved).max() > tolerance * min(step_size, 1.0):
-            return on_face(term, hessian, moved, gradient + hessian @ (moved - y))
+            return ended(moved)
         if k % GRADIENT_STEPS == GRADIENT_STEPS - 1:
-            ended = on_face(term, hessian, moved, gradient + hessian @ (moved - y))
-            if ended is not moved:
-                x, point, t = ended, ended, 1.0
+            end = ended(moved)
+            if end is not moved:
+                w, point, t = end, end, 1.0
                 continue
-        restart = np.dot(point - moved, moved - x) > 0.0
+        restart = np.dot(point - moved, moved - w) > 0.0
         t_next = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
-        point = moved if restart else moved + (t - 1.0) / t_next * (moved - x)
-        x, t = moved, t_next
-    return x
+        point = moved if restart else moved + (t - 1.0) / t_next * (moved - w)
+        w, t = moved, t_next
+    return w
+
+
+def _in_half_space(term: ConvexTerm, half_space: Any, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
+    """Return the minimiser over a half-space: free, or on its plane."""
+    normal = np.zeros(y.size)
+    normal[: term.n_columns] = half_space.normal
+    solutions = solve_spd(hessian, np.column_stack([gradient, normal]))
+    w: Vector = y - solutions[:, 0]
+    excess = float(normal @ w) - half_space.offset
+    if excess > 0.0:
+        w -= excess / float(normal @ solutions[:, 1]) * solutions[:, 1]
+    return term.project(w)
+
+
+def _in_l2_ball(term: ConvexTerm, ball: Any, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
+    """Return the minimiser over an l2 ball.
+
+    (H + m D) (w - y) = -g - m D y, with D the identity on the coefficients; m >= 0 is such that their norm is the radius,
+    by Newton's method on 1 / ||w(m)||, which is nearly linear in m.
+    """
+    penalised = np.arange(term.n_columns)
+    multiplier, w = 0.0, y
+    for _ in range(MOST_ROOT_STEPS):
+        shifted, right = hessian.copy(), -gradient
+        shifted[penalised, penalised] += multiplier
+        right[penalised] -= multiplier * y[penalised]
+        w = y + solve_spd(shifted, right)
+        norm = float(np.linalg.norm(w[penalised]))
+        if not norm > (1.0 + 1e-14) * ball.radius:
+            break
+        inner = np.zeros(w.size)
+        inner[penalised] = w[penalised]
+        multiplier += norm**2 / float(inner @ solve_spd(shifted, inner)) * (norm - ball.radius) / ball.radius
+    return term.project(w)
+
+
+#: The sets whose boundary is of one piece: (term, set, H, g, y) -> the minimiser over the set.
+CLOSED_FORMS: dict[type[Constraint], Callable[[ConvexTerm, Any, Matrix, Vector, Vector], Vector]] = {
+    HalfSpace: _in_half_space,
+    L2Ball: _in_l2_ball,
+}
 
 
 def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
-    """Return the minimiser of g'(x - y) + 1/2 (x - y)'H (x - y) + r(x).
+    """Return the minimiser of g'(w - y) + 1/2 (w - y)'H (w - y) + r(w).
 
     Parameters
     ----------
@@ -197,7 +222,7 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     gradient, y : ndarray of float64, shape (d,)
         g is the gradient of the smooth part at y.
     tolerance : float >= 0
-        Bounds ||x - prox(x - q'(x))||_inf where the minimiser is found by iteration; 0 asks for rounding errors.
+        Bounds ||w - prox(w - q'(w))||_inf where the minimiser is found by iteration; 0 asks for rounding errors.
 
     Returns
     -------
@@ -208,16 +233,14 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         return np.full_like(y, np.nan)
     if term.is_smooth:
         return y - solve_spd(hessian, gradient)
+    if (closed_form := CLOSED_FORMS.get(type(term.constraint))) is not None:
+        return closed_form(term, term.constraint, hessian, gradient, y)
     rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
     tolerance = max(tolerance, rounding)
-    x, is_done = y, False
-    if isinstance(term.constraint, HalfSpace):
-        return in_half_space(term, term.constraint, hessian, gradient, y)
-    if isinstance(term.constraint, L2Ball):
-        return in_l2_ball(term, term.constraint, hessian, gradient, y)
-    if isinstance(term.constraint, Intervals | L1Ball | Simplex):
-        on_faces = _minimise_on_faces if isinstance(term.constraint, Intervals) else _minimise_on_ball
-        x, is_done = on_faces(term, hessian, gradient, y, tolerance)
-    if is_done or not term.is_constrained:
-        return x
-    return _minimise_constrained(term, hessian, gradient + hessian @ (x - y), x, tolerance)
+    w, is_done, geometry = y, False, geometry_of(term)
+    if geometry is not None:
+        minimise = _on_surface if geometry.is_surface else _by_coordinates
+        w, is_done = minimise(geometry, hessian, gradient, y, tolerance)
+    if is_done or term.has_l1:
+        return w
+    return _by_prox_gradients(term, geometry, hessian, gradient + hessian @ (w - y), w, tolerance)

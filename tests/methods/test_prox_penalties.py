@@ -1,0 +1,170 @@
+"""Penalties that are known by their prox: weights, groups, MCP and SCAD, by every method that takes a prox."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from oracles import prox_gradient as oracle
+
+from finitesum import METHODS, Problem, minimize
+from finitesum.core.jit import COMPILED
+from finitesum.evaluation.optimality import evaluate
+from finitesum.methods.auto import choose
+from finitesum.problems.penalties import MCP, SCAD
+
+N, D = 40, 6
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((N, D)) * (RNG.random((N, D)) < 0.7)
+TRUTH = np.array([2.0, -1.5, 0.0, 0.0, 0.8, 0.0])
+NUMBERS = X @ TRUTH + 0.4 + 0.3 * RNG.standard_normal(N)
+SIGNS = np.where(NUMBERS + RNG.standard_normal(N) > 0.4, 1.0, -1.0)
+WEIGHTS = np.array([1.0, 0.5, 2.0, 0.0, 1.5, 1.0])
+SAMPLE_WEIGHT = RNG.random(N) + 0.5
+LABELS = ["a", "b", "a", "c", "c", "c"]
+MEMBERS = [[0, 2], [1], [3, 4, 5]]
+
+SETTINGS = {
+    "weighted": (
+        {"alpha": 0.1, "l1_ratio": 0.5, "penalty_weights": WEIGHTS},
+        oracle.weighted(0.05, 0.05, WEIGHTS),
+        {"prox"},
+    ),
+    "groups": (
+        {"alpha": 0.1, "groups": LABELS},
+        oracle.groups(0.0, 0.1 * np.sqrt([2, 1, 3]), MEMBERS),
+        {"groups"},
+    ),
+    "sparse-groups": (
+        {"alpha": 0.1, "l1_ratio": 0.3, "groups": LABELS},
+        oracle.groups(0.03, 0.07 * np.sqrt([2, 1, 3]), MEMBERS),
+        {"groups"},
+    ),
+    "mcp": ({"penalty": MCP(0.1)}, oracle.mcp(0.1, 3.0, np.ones(D)), {"prox", "nonconvex"}),
+    "mcp-weighted": (
+        {"penalty": MCP(0.1, 2), "penalty_weights": WEIGHTS},
+        oracle.mcp(0.1, 2.0, WEIGHTS),
+        {"prox", "nonconvex"},
+    ),
+    "scad": ({"penalty": SCAD(0.1)}, oracle.scad(0.1, 3.7, np.ones(D)), {"prox", "nonconvex"}),
+}
+LOSSES = {
+    "squared": (NUMBERS, lambda u, y: u - y, lambda u, y: 0.5 * (u - y) ** 2),
+    "logistic": (SIGNS, lambda u, y: -y / (1.0 + np.exp(y * u)), lambda u, y: np.log1p(np.exp(-y * u))),
+}
+STEP = 0.3
+P = SAMPLE_WEIGHT / SAMPLE_WEIGHT.sum()
+
+
+def problem_of(setting, loss="squared", rows=X):
+    return Problem.linear(
+        rows, LOSSES[loss][0], loss=loss, fit_intercept=True, sample_weight=SAMPLE_WEIGHT, **SETTINGS[setting][0]
+    )
+
+
+def slow_minimum(setting, loss, n_steps=3000):
+    y, slope, _ = LOSSES[loss]
+    return oracle.minimum(X, lambda u: P * slope(u, y), np.zeros(D + 1), SETTINGS[setting][1][1], STEP, n_steps)
+
+
+def convex(setting):
+    return "nonconvex" not in SETTINGS[setting][2]
+
+
+def takers(needed):
+    return sorted(name for name, cls in METHODS.items() if needed <= cls.handles)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_objective_and_optimality_are_those_of_the_formula(setting, loss):
+    problem, (value, prox) = problem_of(setting, loss), SETTINGS[setting][1]
+    y, slope, of_loss = LOSSES[loss]
+    w = np.array([0.5, -0.02, 0.0, 1.0, -0.3, 0.1, 0.2])
+    u = X @ w[:-1] + w[-1]
+    found = evaluate(problem, w)
+    assert found.objective == pytest.approx(P @ of_loss(u, y) + value(w[:-1]), rel=1e-13)
+    assert problem.term.value(w) == pytest.approx(value(w[:-1]), rel=1e-13)
+    pull = P * slope(u, y)
+    gradient = np.append(X.T @ pull, pull.sum())
+    np.testing.assert_allclose(found.gradient, gradient, atol=1e-13)
+    s = problem.term.mapping_step
+    moved = w - s * gradient
+    mapping = (w - np.append(prox(moved[:-1], s), moved[-1])) / s
+    assert found.optimality == pytest.approx(np.linalg.norm(mapping), rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_full_gradient_steps_are_those_of_the_oracle(setting, loss):
+    problem = problem_of(setting, loss, scipy.sparse.csr_array(X))
+    result = minimize(problem, method="fg", options={"step_size": STEP}, tol=0.0, max_iter=7, measure_every=0)
+    np.testing.assert_allclose(result.x, slow_minimum(setting, loss, 7), atol=1e-12)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize(
+    ("setting", "method"), [(setting, method) for setting in SETTINGS for method in takers(SETTINGS[setting][2])]
+)
+def test_every_method_that_takes_a_prox_finds_the_minimum(setting, method, form):
+    if method == "ig":
+        pytest.skip("it converges sublinearly")
+    loss = "squared" if method in ("iag", "saga") and not COMPILED else "logistic"
+    result = minimize(problem_of(setting, loss, form(X)), method=method, tol=1e-7, max_iter=4000, measure_every=0)
+    assert result.success, result.message
+    if convex(setting):
+        np.testing.assert_allclose(result.x, slow_minimum(setting, loss), atol=1e-5)
+    else:
+        assert "stationary point" in result.message
+        assert_stationary(setting, loss, result.x)
+
+
+def assert_stationary(setting, loss, w, width=1e-6):
+    """Check that no small move of one coordinate lowers F: 0 lies in its subdifferential, to first order."""
+    value, _ = SETTINGS[setting][1]
+    y, _, of_loss = LOSSES[loss]
+
+    def objective(v):
+        return P @ of_loss(X @ v[:-1] + v[-1], y) + value(v[:-1])
+
+    for unit in width * np.eye(D + 1):
+        for end in (w + unit, w - unit):
+            assert objective(end) >= objective(w) - 1e-5 * width
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_method_that_is_chosen_can_treat_the_penalty(setting):
+    problem = problem_of(setting)
+    chosen = choose(problem)
+    assert SETTINGS[setting][2] <= type(chosen.method).handles
+    result = minimize(problem, tol=1e-8, measure_every=0)
+    assert result.success
+    if convex(setting):
+        np.testing.assert_allclose(result.x, slow_minimum(setting, "squared"), atol=1e-6)
+
+
+def test_groups_are_zero_together():
+    problem = Problem.linear(X, NUMBERS, loss="squared", alpha=0.6, groups=LABELS)
+    w = minimize(problem, tol=1e-9).x
+    zero = [bool((w[group] == 0.0).all()) for group in MEMBERS]
+    assert any(zero)
+    assert all(bool((w[group] != 0.0).all()) for group, is_zero in zip(MEMBERS, zero, strict=True) if not is_zero)
+
+
+def test_weights_of_one_are_the_elastic_net():
+    plain = {"loss": "squared", "alpha": 0.2, "l1_ratio": 0.4, "fit_intercept": True}
+    w = minimize(Problem.linear(X, NUMBERS, **plain), method="fg", tol=1e-11).x
+    weighted = minimize(Problem.linear(X, NUMBERS, penalty_weights=np.ones(D), **plain), method="fg", tol=1e-11).x
+    np.testing.assert_allclose(weighted, w, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "reason"),
+    [
+        ("newton", "weighted", "newton cannot treat penalty_weights: it knows penalties as an l2 part"),
+        ("newton-cg", "mcp", r"newton-cg cannot treat MCP\(alpha=0.1, gamma=3.0\)"),
+        ("afg", "scad", r"afg cannot treat SCAD\(alpha=0.1, gamma=3.7\), which is not convex"),
+        ("saga", "groups", "saga cannot treat a group lasso, whose prox takes whole groups at once"),
+    ],
+)
+def test_a_method_that_cannot_says_why(method, setting, reason):
+    with pytest.raises(ValueError, match=reason):
+        minimize(problem_of(setting), method=method)
