@@ -77,11 +77,11 @@ def best_step(problem: Problem, label: str, n_passes: int) -> float:
 def hinge() -> None:
     """Run all methods on all data sets."""
     rows = []
-    for name, (_, n_passes, n_tuning, lazy_only) in SETS.items():
+    for name, (_, n_passes, n_tuning, is_wide) in SETS.items():
         problem = hinge_problem(name)
         minimum(name, problem)
         for label, (_, _, is_lazy) in RUNS.items():
-            if lazy_only and not is_lazy:
+            if is_wide and not is_lazy:
                 continue
             start = time.perf_counter()
             for kind, step in (("auto", "auto"), ("best", best_step(problem, label, n_tuning))):

@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from finitesum import METHODS, Problem, plots, report
+from finitesum import METHODS, Problem
 from finitesum.cli import demo as demo_module
 from finitesum.cli.options import USUAL_SOLVERS
 from finitesum.datasets import make_logistic
+from finitesum.reporting import plots, report
 
 
 class Page(HTMLParser):
@@ -109,7 +110,7 @@ def test_a_report_is_not_overwritten(run, svm, tmp_path):
 
 
 def test_a_failing_method_is_a_line_of_the_table(run, svm, tmp_path, monkeypatch):
-    def broken(self, problem, x0):
+    def broken(self, problem, x0, tol):
         raise RuntimeError("<boom> & more")
 
     monkeypatch.setattr(METHODS["saga"], "init", broken)

@@ -169,7 +169,7 @@ def test_resume_without_a_checkpoint(run, svm, tmp_path):
     assert "holds no fit" in missing.stderr
     begun = run("fit", svm, "--resume", tmp_path / "none")
     assert begun.exit_code == 0
-    assert "begins anew" in begun.stderr
+    assert "starts again" in begun.stderr
     assert (tmp_path / "none" / "model.npz").exists()
 
 

@@ -1,4 +1,4 @@
-"""A fit that is interrupted or killed at any moment goes on to the same bits."""
+"""A fit that is interrupted or killed at any moment continues to the same bits."""
 
 import random
 import signal
@@ -66,7 +66,7 @@ def test_interrupt_writes_a_checkpoint_and_says_how_to_go_on(run, spawn, slow_sv
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert stdout == ""
-    assert f"go on by: finitesum fit --resume {out}" in stderr
+    assert f"continue by: finitesum fit --resume {out}" in stderr
     assert "Traceback" not in stderr
     assert (out / "checkpoint.npz").exists()
     assert not (out / "model.npz").exists()

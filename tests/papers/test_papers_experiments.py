@@ -112,7 +112,7 @@ def test_following_a_run_counts_visits_and_measures_distances():
 
 
 def test_the_condition_of_theorem_1_allows_longer_steps_nearer_to_the_optimum():
-    shares = [phases.allowed_share(distance) for distance in (1e-1, 1e-3, 1e-6)]
+    shares = [phases.allowed_factor(distance) for distance in (1e-1, 1e-3, 1e-6)]
     assert shares == sorted(shares)
     assert all(phases.promised(d, c) < 1.0 for d, c in zip((1e-1, 1e-3, 1e-6), shares, strict=True))
 

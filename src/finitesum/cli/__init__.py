@@ -1,7 +1,7 @@
 """The command `finitesum`.
 
 Data go to stdout, everything else to stderr. Exit codes: 0 done; 1 `doctor` found something broken; 2 wrong usage or
-input, told in one line; 3 not converged, with ``--strict``; 130 interrupted.
+input, described in one line; 3 not converged, with ``--strict``; 130 interrupted.
 
 Modules that take long to import (NumPy, numba, SciPy, scikit-learn, matplotlib) are imported inside the commands, so that
 ``finitesum --help`` answers at once.

@@ -114,7 +114,7 @@ def run_comparison(
     names: list[str],
     console: Console,
 ) -> Comparison:
-    """Return what methods did on a problem; each is told on stderr when it is done."""
+    """Return what methods did on a problem; each is reported on stderr when it is done."""
     from finitesum.reporting import report
 
     if run.batch_size is not None:

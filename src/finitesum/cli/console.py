@@ -44,7 +44,7 @@ class Console:
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """Show on a terminal, after two seconds, that something is going on."""
+        """Show on a terminal, after two seconds, that something is being done."""
         from finitesum.running.observers import display
 
         with display(f"{what} ...", int(self.draws)):

@@ -15,7 +15,7 @@ from finitesum import __version__
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
 
-_LIBRARIES = (
+_LIBRARIES = [
     "numpy",
     "scipy",
     "scikit-learn",
@@ -26,25 +26,25 @@ _LIBRARIES = (
     "matplotlib",
     "pooch",
     "jinja2",
-)
+]
 _EXTRAS = {"data": ("pyarrow",), "torch": ("torch",)}
 
 
-@click.command(short_help="Tell whether this installation works.")
+@click.command(short_help="Check whether this installation works.")
 @console_options
 @click.pass_context
 def doctor(ctx: click.Context, /, *, console: Console) -> None:
-    """Tell what is installed and where files go, and make a tiny fit. Exit code 1 when something is broken."""
+    """Report what is installed and where files go, and make a tiny fit. Exit code 1 when something is broken."""
     problems: list[str] = []
     report: dict[str, Any] = {
         "finitesum": __version__,
         "python": platform.python_version(),
         "executable": sys.executable,
     }
-    for name, look in _LOOKS.items():
+    for name, check in _CHECKS.items():
         try:
-            report[name] = look(problems)
-        except Exception as error:  # whatever is broken is to be told, and the rest looked at
+            report[name] = check(problems)
+        except Exception as error:  # whatever is broken is reported, and the rest is checked
             problems.append(f"{name}: {type(error).__name__}: {error}")
             report[name] = None
     report["problems"] = problems
@@ -79,7 +79,7 @@ def _extras(_problems: list[str]) -> dict[str, str | None]:
 
 
 def _threads(_problems: list[str]) -> dict[str, Any]:
-    import numpy  # noqa: F401  it loads the libraries that are looked at
+    import numpy  # noqa: F401  it loads the libraries whose threads are counted
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_info
 
@@ -124,7 +124,7 @@ def _data(problems: list[str]) -> dict[str, Any]:
 
 
 def _is_writable(folder: Any) -> bool:
-    """Tell whether files can be made in a folder, which is made if need be."""
+    """Return whether files can be made in a folder, which is made if need be."""
     import tempfile
 
     try:
@@ -153,7 +153,7 @@ def _fit(problems: list[str]) -> dict[str, Any]:
     return {"message": result.message, "error": error, "seconds": time.perf_counter() - started}
 
 
-_LOOKS: dict[str, Callable[[list[str]], Any]] = {
+_CHECKS: dict[str, Callable[[list[str]], Any]] = {
     "libraries": _libraries,
     "extras": _extras,
     "threads": _threads,
@@ -165,7 +165,7 @@ _LOOKS: dict[str, Callable[[list[str]], Any]] = {
 
 def _text(report: dict[str, Any]) -> str:
     lines = [f"finitesum {report['finitesum']}, Python {report['python']} ({report['executable']})"]
-    for name in _LOOKS:
+    for name in _CHECKS:
         lines.append(f"{name}:")
         for key, value in (report[name] or {}).items():
             shown = ", ".join(value) if isinstance(value, list) else _shown(value)

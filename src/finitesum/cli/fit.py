@@ -77,7 +77,7 @@ def fit(
 
     DATA is a file in svmlight format (also .xz, .gz, .bz2), CSV, .npz, .npy or Parquet, or the name of a data set
     ('finitesum data list'). The folder --out gets model.npz, trace.csv and result.json; until the fit has converged it
-    holds checkpoint.npz, from which --resume goes on to the same bits as an uninterrupted fit.
+    holds checkpoint.npz, from which --resume continues to the same bits as an uninterrupted fit.
 
     \b
     finitesum fit data.svm --loss logistic --alpha 1e-4 --tol 1e-10 --out run1
@@ -87,7 +87,7 @@ def fit(
 
     plan = _plan(ctx, options, force)
     if plan.goes_on and plan.folder is not None and plan.folder.is_finished:
-        _tell_finished(plan, plan.folder, console)
+        _report_finished(plan, plan.folder, console)
         return
     started = time.perf_counter()
     with limited_blas(threads):
@@ -100,7 +100,7 @@ def fit(
         try:
             result = _minimise(plan, problem, method, console)
         except KeyboardInterrupt:
-            _tell_interrupted(plan.folder)
+            _report_interrupted(plan.folder)
             ctx.exit(INTERRUPTED)
     seconds = {"reading": read_seconds, "minimising": result.seconds, "total": time.perf_counter() - started}
     report = _report(plan, data, result, seconds)
@@ -146,7 +146,7 @@ def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> 
     stored = folder.read_settings()
     if stored is None:
         if options["data"] is None:
-            raise InputError(f"{folder.path} holds no fit to go on with. Begin one by --out {folder.path}.")
+            raise InputError(f"{folder.path} holds no fit to continue. Start one by --out {folder.path}.")
         return options
     given = {name: value for name, value in options.items() if _is_given(ctx, name)}
     if given.get("data") is not None and Path(given["data"]).exists():
@@ -155,7 +155,7 @@ def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> 
     if folder.is_finished and merged != {name: stored.get(name) for name in merged}:
         raise InputError(
             f"the fit in {folder.path} is finished, and was made with other settings. "
-            f"Use --out {folder.path} --force to begin anew, or another folder."
+            f"Use --out {folder.path} --force to start again, or another folder."
         )
     return merged
 
@@ -173,7 +173,7 @@ def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Re
         problem = problem.batched(plan.run.batch_size)
     checkpoint = None if plan.folder is None else plan.folder.checkpoint
     if plan.goes_on and checkpoint is not None and not checkpoint.exists():
-        console.note(f"{checkpoint.parent} holds no checkpoint: the fit begins anew.")
+        console.note(f"{checkpoint.parent} holds no checkpoint: the fit starts again.")
     return minimize(
         problem,
         method=method,
@@ -242,7 +242,7 @@ def _report(plan: Plan, data: Dataset, result: Result, seconds: dict[str, float]
 
 
 def _write(folder: RunFolder, model: LinearModel, result: Result, report: dict[str, Any]) -> None:
-    """Write the files of a fit; the checkpoint goes when there is nothing to go on with."""
+    """Write the files of a fit; the checkpoint goes when there is nothing to continue."""
     result.trace.to_csv(folder.trace)
     write_json(folder.result, report)
     model.save(folder.model)
@@ -263,22 +263,22 @@ def _text(plan: Plan, data: Dataset, report: dict[str, Any]) -> str:
     if plan.folder is not None:
         lines.append(f"wrote {plan.folder.model}, trace.csv, result.json")
         if not report["success"]:
-            lines.append(f"go on by: finitesum fit --resume {plan.folder.path} --max-iter ...")
+            lines.append(f"continue by: finitesum fit --resume {plan.folder.path} --max-iter ...")
     return "\n".join(lines)
 
 
-def _tell_finished(plan: Plan, folder: RunFolder, console: Console) -> None:
+def _report_finished(plan: Plan, folder: RunFolder, console: Console) -> None:
     report = folder.read_result()
-    console.note(f"The fit in {folder.path} is finished: there is nothing to go on with.")
+    console.note(f"The fit in {folder.path} is finished: there is nothing to continue.")
     console.result(report, f"{report['message']}\n{folder.model}")
 
 
-def _tell_interrupted(folder: RunFolder | None) -> None:
+def _report_interrupted(folder: RunFolder | None) -> None:
     """Say what an interrupt has left behind."""
     if folder is None:
         text = "interrupted; nothing was saved, because no --out was given."
     elif folder.checkpoint.exists():
-        text = f"interrupted; go on by: finitesum fit --resume {folder.path}"
+        text = f"interrupted; continue by: finitesum fit --resume {folder.path}"
     else:
-        text = f"interrupted before the first checkpoint; begin anew by: finitesum fit --resume {folder.path}"
+        text = f"interrupted before the first checkpoint; start again by: finitesum fit --resume {folder.path}"
     click.echo(f"finitesum: {text}", err=True)

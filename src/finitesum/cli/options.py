@@ -1,4 +1,4 @@
-"""Options that several commands share, as plain values that a file can hold, and what is made of them."""
+"""Options of several commands, as plain values that a file can hold, and what is made of them."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def _find_file(name: str) -> Path | None:
     try:
         info(name)
     except DataError:
-        return path  # whose absence the reader tells
+        return path  # the reader reports its absence
     raise InputError(f"{name} is not on this machine. Get it by 'finitesum data fetch {name}'.")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +29,11 @@ def predict(
 ) -> None:
     """Predict the labels of DATA by MODEL, a file model.npz or the folder of a fit.
 
-    The predictions go to stdout as CSV, or to --out. Where DATA has labels, the share of right predictions (or the mean
-    squared error) is told on stderr.
+    The predictions go to stdout as CSV, or to --out. Where DATA has labels, the fraction of right predictions (or the mean
+    squared error) is written on stderr.
     """
     from finitesum.estimators.model import load_model
+    from finitesum.reporting.files import as_csv, write_text
 
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists. Use --force to replace it, or another file.")
@@ -42,16 +41,14 @@ def predict(
     data = _read(DataSettings.take(options), fitted, console, labels=not no_labels)
     columns: dict[str, Any] = {"prediction": fitted.predict(data.rows)}
     if proba:
-        for label, share in zip(fitted.classes or (), fitted.probabilities(data.rows).T, strict=True):
-            columns[f"probability_{label}"] = share
+        for label, probability in zip(fitted.classes or (), fitted.probabilities(data.rows).T, strict=True):
+            columns[f"probability_{label}"] = probability
     scores = _scores(fitted, data, columns["prediction"])
     if scores:
         console.note(", ".join(f"{name} {value:.6g}" for name, value in scores.items()) + f" on {data.n_rows} rows")
-    table = _as_csv(columns)
+    table = as_csv(columns, zip(*(values.tolist() for values in columns.values()), strict=True))
     if out is not None:
-        from finitesum.running.checkpoint import write_atomically
-
-        write_atomically(out, lambda file: file.write(table.encode("utf-8")))
+        write_text(out, table)
         console.note(f"wrote {out}")
     if console.json:
         console.result({"n_rows": data.n_rows, **scores, **columns, "out": out and str(out)}, "")
@@ -87,11 +84,3 @@ def _scores(model: LinearModel, data: Dataset, predictions: Any) -> dict[str, fl
     if model.classes is not None:
         return {"accuracy": float(np.mean(data.labels == predictions))}
     return {"mse": float(np.mean((np.asarray(data.labels, dtype=np.float64) - predictions) ** 2))}
-
-
-def _as_csv(columns: dict[str, Any]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
-    return file.getvalue()

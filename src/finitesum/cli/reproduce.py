@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     default="finitesum-papers",
     show_default=True,
-    help="Folder for the page, figures and tables; a run that was interrupted goes on there.",
+    help="Folder for the page, figures and tables; an interrupted run continues there.",
 )
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of data, searched first.")
 @click.option("--record", type=click.Path(path_type=Path, dir_okay=False), hidden=True, help="Record the outcomes.")
@@ -44,9 +44,9 @@ def reproduce(
 ) -> None:
     """Run experiments of both papers and write one page with figures, tables and what became of each claim.
 
-    NAME is list, all, or names of the list such as ciag/fig1. Give the same command again to go on with a run that was
-    interrupted. Data is looked for in the folder of --data, in those of FINITESUM_DATA and in FINITESUM_HOME/data; what
-    is absent is left out, and the page says where to get it.
+    NAME is list, all, or names of the list such as ciag/fig1. Give the same command again to continue an interrupted
+    run. Data are looked for in the folder of --data, in those of FINITESUM_DATA and in FINITESUM_HOME/data; what is
+    absent is left out, and the page says where to get it.
     """
     from finitesum.papers import registry
     from finitesum.papers.runner import PAGE, run_experiments
@@ -66,11 +66,11 @@ def reproduce(
             verbose=console.verbose,
             checked=check,
             record_to=record,
-            on_done=lambda finished: _tell(console, finished),
+            on_done=lambda finished: _report(console, finished),
             command=command,
         )
     except KeyboardInterrupt:
-        console.warn(f"interrupted. Give the same command again to go on with what {out} holds.")
+        console.warn(f"interrupted. Give the same command again to continue with what {out} holds.")
         raise
     page = out / PAGE
     differs = [d.experiment.name for d in done if d.check is not None and d.check.differences]
@@ -111,8 +111,8 @@ def _list(console: Console) -> None:
     console.result(rows, "\n".join(lines))
 
 
-def _tell(console: Console, finished: Finished) -> None:
-    """Say on stderr what is worth knowing before the end."""
+def _report(console: Console, finished: Finished) -> None:
+    """Write on stderr what should be known before the end."""
     for name, advice in finished.outcome.absent.items():
         console.warn(f"{finished.experiment.name}: {name} was left out. {advice}")
     if finished.check is not None and finished.check.differences:
@@ -123,8 +123,8 @@ def _tell(console: Console, finished: Finished) -> None:
 def _line(finished: Finished) -> str:
     from finitesum.papers.runner import tally
 
-    told = tally(finished.outcome.verdicts)
-    return f"{finished.experiment.name:<16} {told or finished.experiment.title}"
+    claims = tally(finished.outcome.verdicts)
+    return f"{finished.experiment.name:<16} {claims or finished.experiment.title}"
 
 
 def _plain(finished: Finished) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """The folder of a fit: its settings, its checkpoint while it runs, and its model, trace and result in the end.
 
 ``settings.json`` is written first and the model last; the checkpoint stays until the fit has converged. So at any moment
-a killed fit goes on from what its folder holds.
+a killed fit can be continued from what its folder holds.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +15,35 @@ from finitesum.cli.errors import InputError
 FORMAT = "finitesum-run-1"
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The files of one fit."""
+    """The files of one fit.
 
-    path: Path
+    Parameters
+    ----------
+    path
+        The folder: it holds ``settings.json`` (what was asked for), ``checkpoint.npz`` (the state of a fit that is not
+        finished), ``model.npz``, ``trace.csv`` (the figures of each pass) and ``result.json`` (how the fit ended).
+    """
 
-    @property
-    def settings(self) -> Path:
-        """What was asked for."""
-        return self.path / "settings.json"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The state of a fit that is not finished."""
-        return self.path / "checkpoint.npz"
-
-    @property
-    def model(self) -> Path:
-        """The fitted model."""
-        return self.path / "model.npz"
-
-    @property
-    def trace(self) -> Path:
-        """The figures of each pass."""
-        return self.path / "trace.csv"
-
-    @property
-    def result(self) -> Path:
-        """How the fit ended."""
-        return self.path / "result.json"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = path / "settings.json"
+        self.checkpoint = path / "checkpoint.npz"
+        self.model = path / "model.npz"
+        self.trace = path / "trace.csv"
+        self.result = path / "result.json"
 
     @property
     def is_finished(self) -> bool:
-        """Whether the fit has converged and there is nothing to go on with."""
+        """Whether the fit has converged and there is nothing to continue."""
         return self.model.exists() and self.result.exists() and not self.checkpoint.exists()
 
     def require_free(self) -> None:
         """Raise where the folder holds a model or an unfinished fit."""
         if self.checkpoint.exists():
             raise InputError(
-                f"{self.path} holds a fit that is not finished. Use --resume {self.path} to go on with it, "
-                "or --force to begin anew."
+                f"{self.path} holds a fit that is not finished. Use --resume {self.path} to continue it, "
+                "or --force to start again."
             )
         if self.model.exists():
             raise InputError(f"{self.path} already holds a model. Use --force to replace it, or another folder.")
@@ -82,20 +68,19 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{self.settings} is damaged ({error}). Begin anew with --out and --force.") from error
+            raise InputError(f"{self.settings} is damaged ({error}). Start again with --out and --force.") from error
 
     def read_result(self) -> dict[str, Any]:
         """Return how the fit ended."""
         try:
             return dict(json.loads(self.result.read_text(encoding="utf-8")))
         except ValueError as error:
-            raise InputError(f"{self.result} is damaged ({error}). Begin anew with --out and --force.") from error
+            raise InputError(f"{self.result} is damaged ({error}). Start again with --out and --force.") from error
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write content as JSON, atomically."""
     from finitesum.cli.console import to_json
-    from finitesum.running.checkpoint import write_atomically
+    from finitesum.reporting.files import write_text
 
-    text = to_json(content) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+    write_text(path, to_json(content) + "\n")

@@ -49,10 +49,10 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     from finitesum.losses import as_loss
     from finitesum.running.observers import steps
 
-    if not COMPILED:
-        raise InputError("NUMBA_DISABLE_JIT is set, so there is nothing to compile. Unset it.")
     for loss in losses:
         as_loss(loss)
+    if not COMPILED:
+        raise InputError("NUMBA_DISABLE_JIT is set, so there is nothing to compile. Unset it.")
     folder = cache_folder()
     signatures = [Signature(*kind) for kind in itertools.product(losses or USUAL_LOSSES, DTYPES, LAYOUTS)]
     started = time.perf_counter()

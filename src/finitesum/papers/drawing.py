@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.reporting.plots import LOOKS, Style, styles_of
+from finitesum.reporting.plots import LOOKS, Style, draw_curve, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +117,10 @@ def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, 
         kept &= (line.x > 0.0) | (panel.x_scale == "linear")
         if not kept.any():
             continue
-        handle = _plot(axes, line.x[kept], line.y[kept], line.label, style, _style_name(line) in GUIDES)
+        guide = _style_name(line) in GUIDES
+        x, y, marked = line.x[kept], line.y[kept], max(1, int(kept.sum()) // 10)
+        look = {"linewidth": 1.2 if guide else 1.5, "zorder": 1 if guide else 2, "markevery": marked}
+        handle = draw_curve(axes, x, y, line.label, style, **look)
         handles.setdefault(line.label, handle)
         if line.low is not None and line.high is not None:
             low, high = line.low[kept], line.high[kept]
@@ -128,23 +131,6 @@ def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, 
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     _set_ticks(axes, panel)
-
-
-def _plot(axes: Any, x: Vector, y: Vector, label: str, style: Style, is_guide: bool) -> Any:
-    return axes.plot(
-        x,
-        y,
-        label=label,
-        color=style.color,
-        linestyle=style.dashes,
-        linewidth=1.2 if is_guide else 1.5,
-        marker=style.marker or None,
-        markersize=4.5,
-        markerfacecolor="white",
-        markeredgewidth=1.1,
-        markevery=max(1, x.size // 10),
-        zorder=1 if is_guide else 2,
-    )[0]
 
 
 def _set_ticks(axes: Any, panel: Panel) -> None:

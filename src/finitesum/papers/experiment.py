@@ -1,7 +1,7 @@
 """What an experiment is: where the paper has it, and a function that runs it and returns what came out.
 
 An experiment is cut into units: one method on one data set with one seed, say. `Context.complete` runs those that are not
-done yet and keeps the figures of each in a file of its own, so that an interrupted run goes on with the next unit.
+done yet and keeps the figures of each in a file of its own, so that an interrupted run continues with the next unit.
 """
 
 from __future__ import annotations
@@ -113,6 +113,20 @@ class Verdict:
     def outcome(self) -> str:
         """ "holds", "does not hold", "holds only for ...", or "undecided"."""
         return outcome_of((finding.case, finding.holds) for finding in self.findings)
+
+
+def verdict(
+    claim: str,
+    cases: Iterable[str],
+    holds: Callable[[str], bool | None],
+    evidence: Callable[[str], str],
+    *,
+    of_paper: bool = True,
+    noisy: bool = False,
+) -> Verdict:
+    """Return a claim with what became of it in each case."""
+    findings = tuple(Finding(case, holds(case), evidence(case)) for case in cases)
+    return Verdict(claim, findings, of_paper, noisy)
 
 
 def outcome_of(findings: Iterable[tuple[str, bool | None]]) -> str:

@@ -64,7 +64,7 @@ def run_experiments(
     on_done: Callable[[Finished], None] | None = None,
     command: str = "",
 ) -> list[Finished]:
-    """Return the experiments that were run, with their files written; the page is written anew after each.
+    """Return the experiments that were run, with their files written; the page is written again after each.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def run_experiments(
     record_to
         A file of recorded values that gets the outcomes.
     on_done
-        Is told of each.
+        Is called with each.
     command
         As the page shows it.
     """
@@ -195,8 +195,8 @@ def tally(verdicts: Sequence[Verdict]) -> str:
         "": ("holds in part or is undecided", "hold in part or are undecided"),
     }
     kinds = Counter(v.outcome if v.outcome in words else "" for v in claims)
-    told = ", ".join(f"{kinds[kind]} {several[kinds[kind] > 1]}" for kind, several in words.items() if kinds[kind])
-    return f"{len(claims)} claim{'s' if len(claims) > 1 else ''}: {told}"
+    counts = ", ".join(f"{kinds[kind]} {several[kinds[kind] > 1]}" for kind, several in words.items() if kinds[kind])
+    return f"{len(claims)} claim{'s' if len(claims) > 1 else ''}: {counts}"
 
 
 def classes_of(table: Table) -> list[str]:

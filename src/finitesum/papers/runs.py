@@ -1,4 +1,4 @@
-"""Runs of methods on smooth problems, measured after every pass: what the experiments of the curvature paper share.
+"""Runs of methods on smooth problems, measured after every pass, for the experiments of the curvature paper.
 
 Passes are component gradients evaluated by components. Measuring is neither counted nor timed, as in the authors' code, and
 no pass is charged for confirming the end: `finitesum.minimize` does that.
@@ -114,7 +114,7 @@ def run_trial(
     trial
         By what.
     max_passes
-        It ends after so many effective passes.
+        It ends after this many effective passes.
     tol
         It ends when the largest entry of the gradient is at most this.
     seed
@@ -164,7 +164,7 @@ def _load_kernels(problem: Problem, method: Method) -> None:
     small = small_like(problem).batched(1)
     state = method.init(small, np.zeros(small.dim))
     state = method.run_pass(small, state, np.arange(small.n_components))
-    if hasattr(state, "surrogate"):  # NIM and CIAG sum it afresh now and then
+    if hasattr(state, "surrogate"):  # NIM and CIAG recompute its sums now and then
         rebuilt(small, state.surrogate)
 
 
@@ -196,7 +196,7 @@ def follow(
     every
         Visits between two measurements, a divisor of the number of components or a multiple of it.
     max_visits
-        It ends after so many.
+        It ends after this many.
     until
         It ends when the squared distance is at most this.
     """
@@ -227,12 +227,17 @@ def slope(x: Vector, y: Vector) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
-def told(numbers: Mapping[str, float], unit: str = "") -> str:
+def or_inf(value: float) -> float:
+    """Return a number, and infinity in place of NaN: what was not reached is worse than all that was."""
+    return value if math.isfinite(value) else math.inf
+
+
+def listed(numbers: Mapping[str, float], unit: str = "") -> str:
     """Return labels with their numbers as evidence, the unit behind the first number.
 
     Examples
     --------
-    >>> told({"A-CIAG": 4.1, "NIM, exact": 3.4, "IAG": math.inf}, "passes")
+    >>> listed({"A-CIAG": 4.1, "NIM, exact": 3.4, "IAG": math.inf}, "passes")
     'A-CIAG 4.1 passes, NIM exact 3.4, IAG not reached'
     """
     first = next((label for label, number in numbers.items() if math.isfinite(number)), None)

@@ -141,14 +141,14 @@ def _smooth(
     situations = {
         f"smooth loss, the exact optimum ({TOL:.0e}), in the least time": exact,
         f"smooth loss, a moderate accuracy ({show(MODERATE)}), in the least time": moderate,
-        "smooth loss, as few readings of the data as can be (rows on a disk)": passes,
+        "smooth loss, the fewest passes over the data (rows on a disk)": passes,
     }
     for situation, ranking in situations.items():
         rows.append([situation, _METHODS[ranking.best()], _reason(ranking)])
     frugal = Ranking({data: {m: row[m] for m in ("SAG", "IAG")} for data, row in moderate.numbers.items()})
     rows.append(
         [
-            f"smooth loss, a moderate accuracy ({show(MODERATE)}), so many columns that d² numbers do not fit",
+            f"smooth loss, a moderate accuracy ({show(MODERATE)}), d² numbers do not fit into the memory",
             _METHODS[frugal.best()],
             _reason(frugal),
         ]
@@ -175,14 +175,14 @@ def _reason(ranking: Ranking) -> str:
     """Return the evidence for the best of a ranking: how often it was first, and how far the others are behind."""
     best, ratios = ranking.best(), ranking.ratios()
     others = sorted((ratio, method) for method, ratio in ratios.items() if method != best)
-    told = ", ".join(
+    others_shown = ", ".join(
         f"{m.replace(', ', ' ')} {f'{ratio:.2g}' if math.isfinite(ratio) else f'(failed on {ranking.failures(m)})'}"
         for ratio, m in others[:3]
     )
     own, failed = f"{ratios[best]:.2g} times the best in the mean", f"though it failed on {ranking.failures(best)}"
     return (
         f"first on {ranking.wins(best)} of {len(ranking.numbers)} data sets, "
-        f"{own if math.isfinite(ratios[best]) else failed}; then {told}"
+        f"{own if math.isfinite(ratios[best]) else failed}; then {others_shown}"
     )
 
 
@@ -213,8 +213,8 @@ def _nonsmooth(result: Mapping[str, Any], tables: list[Table], rows: list[list[s
 
 def _by_label(label: str) -> str:
     name, options, _ = RUNS[label]
-    told = ", ".join(f'{key}="{value}"' for key, value in options.items())
-    return f"{name} with {told}" if told else name
+    given = ", ".join(f'{key}="{value}"' for key, value in options.items())
+    return f"{name} with {given}" if given else name
 
 
 def _worst_case(result: Mapping[str, Any], rows: list[list[str]]) -> None:
@@ -224,7 +224,7 @@ def _worst_case(result: Mapping[str, Any], rows: list[list[str]]) -> None:
     )
     rows.append(
         [
-            "kinks, to be stopped at any time, and the last iterate must be good in the worst case",
+            "nonsmooth loss, to be stopped at any time, and the last iterate must be good in the worst case",
             "hb",
             f"On Harvey's function HB keeps to the rate 1/√T: {hb}. PSG does not: {psg}",
         ]
@@ -246,7 +246,7 @@ def _networks(result: Mapping[str, Any], rows: list[list[str]]) -> None:
 
 
 _NOTES = (
-    'method="auto" makes this choice by itself. What is told here comes from the other experiments of this folder; a '
+    'method="auto" makes this choice by itself. The advice comes from the other experiments of this folder; a '
     "ratio is the geometric mean over the data sets of a method's seconds (passes, gaps) over those of the best one. A "
     "method failed where it did not reach the accuracy in the passes it was given.",
     "Seconds depend on the machine, and on what else it does.",

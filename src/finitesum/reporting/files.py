@@ -1,10 +1,10 @@
-"""Files of the experiments: written whole or not at all."""
+"""Files of reports and experiments: written whole or not at all."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,21 @@ def write_text(path: Path, content: str) -> None:
     write_bytes(path, content.encode("utf-8"))
 
 
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table, atomically; numbers are written to the last bit."""
+def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return a table as CSV; numbers are written to the last bit.
+
+    Examples
+    --------
+    >>> as_csv(("a", "b"), [(1, 0.5)])
+    'a,b\\n1,0.5\\n'
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    write_text(path, text.getvalue())
+    return text.getvalue()
+
+
+def write_csv(path: Path, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a table, atomically."""
+    write_text(path, as_csv(header, rows))

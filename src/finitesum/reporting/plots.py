@@ -28,14 +28,14 @@ AXIS_NAMES: dict[Horizontal, str] = {
 
 
 class Style(NamedTuple):
-    """How one method is drawn: a colour, a dash pattern and a marker, each telling it apart by itself."""
+    """How one method is drawn: a colour, a dash pattern and a marker, each of which distinguishes it."""
 
     color: str
     dashes: Any
     marker: str
 
 
-# Colours that people with any kind of colour blindness tell apart (after Okabe and Ito), dark enough for a white page.
+# Colours that people with any kind of colour blindness distinguish (after Okabe and Ito), dark enough for a white page.
 _BLUE, _RED, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#A5427F"
 _SKY, _AMBER, _BLACK, _GREY = "#3E9BD0", "#C98A00", "#222222", "#777777"
 
@@ -127,7 +127,9 @@ def optimality_figure(
         styles = styles_of([curve.name for curve in curves])
         for axes, horizontal in zip(panels, against, strict=True):
             for curve in curves:
-                _draw(axes, curve, horizontal, styles[curve.name])
+                x, y = _points(curve, horizontal)
+                if x.size:
+                    draw_curve(axes, x, y, curve.name, styles[curve.name])
             _set_axes(axes, curves, horizontal)
         _set_heights(panels, curves, tol or None)
         panels[0].set_ylabel("optimality")
@@ -164,23 +166,20 @@ def _points(curve: Curve, against: Horizontal) -> tuple[Vector, Vector]:
     return horizontal[shown], curve.optimality[shown]
 
 
-def _draw(axes: Any, curve: Curve, against: Horizontal, style: Style) -> None:
-    x, y = _points(curve, against)
-    if not x.size:
-        return
-    axes.plot(
-        x,
-        y,
-        label=curve.name,
-        color=style.color,
-        linestyle=style.dashes,
-        linewidth=1.5,
-        marker=style.marker,
-        markersize=4.5,
-        markerfacecolor="white",
-        markeredgewidth=1.1,
-        markevery=max(1, x.size // 12),
-    )
+def draw_curve(axes: Any, x: Vector, y: Vector, label: str, style: Style, **options: Any) -> Any:
+    """Return a curve, drawn with some ten markers in the style of a method; options are those of matplotlib's lines."""
+    look = {
+        "label": label,
+        "color": style.color,
+        "linestyle": style.dashes,
+        "linewidth": 1.5,
+        "marker": style.marker or None,
+        "markersize": 4.5,
+        "markerfacecolor": "white",
+        "markeredgewidth": 1.1,
+        "markevery": max(1, x.size // 12),
+    }
+    return axes.plot(x, y, **{**look, **options})[0]
 
 
 def _set_axes(axes: Any, curves: Sequence[Curve], against: Horizontal) -> None:

@@ -1,13 +1,12 @@
-"""Comparisons of methods, and the files that tell of them: one HTML page that needs no network, PNG figures and CSV.
+"""Comparisons of methods, and their files: one HTML page that needs no network, PNG figures and CSV.
 
 `compare` runs methods on one problem. A method that fails is a line of the table, with its message, and no crash.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -20,12 +19,12 @@ from finitesum.methods import Method, as_method
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows
+from finitesum.reporting.files import write_bytes, write_csv, write_text
 from finitesum.reporting.plots import Curve, optimality_figure, to_png, to_svg
-from finitesum.running.checkpoint import write_atomically
 from finitesum.running.driver import Result, minimize
 from finitesum.running.observers import Trace, TraceRow
 
-#: The optimalities that the table tells the passes and the seconds to.
+#: The optimalities for which the table gives passes and seconds.
 LEVELS = (1e-4, 1e-6, 1e-8, 1e-10)
 
 
@@ -92,13 +91,13 @@ class Comparison:
             return f"No method reached {self.tol:.0e}."
         by_passes = min(reached, key=lambda outcome: outcome.n_passes)
         by_seconds = min(reached, key=lambda outcome: outcome.seconds)
-        share = f"{len(reached)} of {len(self.outcomes)} methods reached {self.tol:.0e}"
+        count = f"{len(reached)} of {len(self.outcomes)} methods reached {self.tol:.0e}"
         if by_passes is by_seconds:
             return (
-                f"{share}; {by_passes.name} first, after {by_passes.n_passes:.4g} passes and {by_passes.seconds:.3g} s."
+                f"{count}; {by_passes.name} first, after {by_passes.n_passes:.4g} passes and {by_passes.seconds:.3g} s."
             )
         return (
-            f"{share}; {by_passes.name} with the fewest passes ({by_passes.n_passes:.4g}) "
+            f"{count}; {by_passes.name} with the fewest passes ({by_passes.n_passes:.4g}) "
             f"and {by_seconds.name} in the shortest time ({by_seconds.seconds:.3g} s)."
         )
 
@@ -128,7 +127,7 @@ def compare(
     options
         Gives the parameters of a method by its name.
     on_done
-        Is told of each outcome.
+        Is called with each outcome.
 
     Returns
     -------
@@ -219,7 +218,7 @@ def write_report(folder: Path, sections: Sequence[Comparison], *, title: str, in
         pages.append(_write_section(folder, section, prefix))
     page = folder / "report.html"
     text = render("report.html.j2", levels=LEVELS, title=title, intro=intro, sections=pages)
-    write_atomically(page, lambda file: file.write(text.encode("utf-8")))
+    write_text(page, text)
     return page
 
 
@@ -233,31 +232,17 @@ def _write_section(folder: Path, section: Comparison, prefix: str) -> dict[str, 
     title = f"{section.facts.get('data', '').partition(':')[0]}: {section.title}".removeprefix(": ")
     for against, name in (("n_passes", "passes"), ("seconds", "seconds")):
         figure = optimality_figure(curves, [against], tol=section.tol, title=title)  # type: ignore[list-item]
-        (folder / f"{prefix}{name}.png").write_bytes(to_png(figure))
+        write_bytes(folder / f"{prefix}{name}.png", to_png(figure))
     both = optimality_figure(curves, ["n_passes", "seconds"], tol=section.tol)
-    _write_table(folder / f"{prefix}table.csv", (outcome.row() for outcome in section.outcomes))
-    _write_curves(folder / f"{prefix}curves.csv", section.outcomes)
+    lines = [outcome.row() for outcome in section.outcomes]
+    write_csv(folder / f"{prefix}table.csv", lines[0], (line.values() for line in lines))
+    curve_rows = ((outcome.name, *row) for outcome in section.outcomes for row in outcome.trace)
+    write_csv(folder / f"{prefix}curves.csv", ("method", *TraceRow._fields), curve_rows)
     return {
         "section": section,
         "figure": to_svg(both, f"{title}; optimality against passes and against seconds"),
         "files": [f"{prefix}{name}" for name in ("passes.png", "seconds.png", "table.csv", "curves.csv")],
     }
-
-
-def _write_table(path: Path, lines: Iterable[dict[str, Any]]) -> None:
-    rows = list(lines)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _write_curves(path: Path, outcomes: Sequence[Outcome]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(("method", *TraceRow._fields))
-        for outcome in outcomes:
-            writer.writerows((outcome.name, *row) for row in outcome.trace)
 
 
 # -- the page
@@ -278,7 +263,7 @@ def render(template: str, **content: Any) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("finitesum", "templates"),
+        loader=PackageLoader("finitesum.reporting", "templates"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

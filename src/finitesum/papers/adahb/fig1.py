@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ from finitesum.papers.experiment import (
     Context,
     Drawing,
     Experiment,
-    Finding,
     Outcome,
     Table,
     Unit,
     Value,
     Verdict,
+    verdict,
 )
-from finitesum.papers.runs import show, slope, told
+from finitesum.papers.runs import listed, show, slope
 
 IN_PAPER = ("a9a", "w8a", "covtype.binary.scale", "ijcnn1", "rcv1", "real-sim")
 QUICK = ("a9a", "ijcnn1")
@@ -182,45 +182,43 @@ def _verdicts(gaps: Mapping[Any, Any], names: Sequence[str]) -> list[Verdict]:
         found = gaps.get((name, kind, label))
         return float(found[:, -1].mean()) if found is not None else math.nan
 
-    def judged(claim: str, where: Sequence[str], test: Any, labels: Sequence[str], **options: bool) -> Verdict:
+    def compared(claim: str, test: Callable[[str], bool], labels: Sequence[str], of_paper: bool = True) -> Verdict:
         def evidence(name: str) -> str:
-            return told({label: end(name, label) for label in labels})
+            return listed({label: end(name, label) for label in labels})
 
-        findings = tuple(Finding(name, bool(test(name)), evidence(name)) for name in where)
-        return Verdict(claim, findings, noisy=True, **options)
+        return verdict(claim, names, test, evidence, of_paper=of_paper, noisy=True)
 
     def rate(name: str, label: str) -> float:
         return _rate(gaps[name, TUNED_STEPS, label])
 
-    rates = tuple(
-        Finding(name, rate(name, LAST[0]) <= -0.4, f"slope {rate(name, LAST[0]):.2f}, by epochs") for name in names
-    )
     return [
-        judged(
+        compared(
             "AdaHB's last iterate behaves like PSG's average and the last iterates of HB and NAG (all four within a "
             "factor of 4)",
-            names,
             lambda n: max(end(n, label) for label in LAST) <= 4.0 * min(end(n, label) for label in LAST),
             LAST,
         ),
-        Verdict("AdaHB's last iterate comes down like 1/√t, or faster (slope at most -0.4)", rates, noisy=True),
-        judged(
-            "AdaHB as printed, with the Euclidean projection, comes as far as in its own metric (within a factor of 2)",
+        verdict(
+            "AdaHB's last iterate comes down like 1/√t, or faster (slope at most -0.4)",
             names,
+            lambda n: rate(n, LAST[0]) <= -0.4,
+            lambda n: f"slope {rate(n, LAST[0]):.2f}, by epochs",
+            noisy=True,
+        ),
+        compared(
+            "AdaHB as printed, with the Euclidean projection, comes as far as in its own metric (within a factor of 2)",
             lambda n: end(n, AS_PRINTED) <= 2.0 * end(n, LAST[0]),
             (AS_PRINTED, LAST[0]),
             of_paper=False,
         ),
-        judged(
+        compared(
             "PSG's last iterate is worse than its average",
-            names,
             lambda n: end(n, "PSG, last") > end(n, "PSG, average"),
             ("PSG, last", "PSG, average"),
             of_paper=False,
         ),
-        judged(
+        compared(
             "PSG with linear decay, which must know the number of epochs, is better than all of the paper's methods",
-            names,
             lambda n: end(n, "PSG, linear decay") < min(end(n, label) for label in FIGURE),
             ("PSG, linear decay", *FIGURE),
             of_paper=False,

@@ -82,12 +82,12 @@ _STYLES = {
 
 @cache
 def problem_of(n_steps: int) -> SubgradientProblem:
-    """Return Harvey's function for so many steps."""
+    """Return Harvey's function for a number of steps."""
     return harvey(n_steps, C)
 
 
 def trajectory(label: str, n_steps: int, n_points: int) -> dict[str, Any]:
-    """Return f(w_t) at so many evenly spread t, the last one T, from w_1 = 0; and f(w_{T+1}) as "after"."""
+    """Return f(w_t) at `n_points` evenly spread t, the last one T, from w_1 = 0; and f(w_{T+1}) as "after"."""
     problem = problem_of(n_steps)
     name, options = RUNS[label]
     horizon = {"horizon": n_steps} if options.get("schedule") == "linear" else {}

@@ -26,7 +26,7 @@ class Setting(NamedTuple):
     radius: float
     n_passes: int
     n_tuning: int  # passes with which steps were tuned
-    lazy_only: bool  # whether the benchmark runs methods with a lazy form alone: the rows are wide and sparse
+    is_wide: bool  # the rows are wide and sparse: the benchmark runs only methods with deferred projections
 
 
 SETS = {
@@ -37,7 +37,7 @@ SETS = {
     "rcv1.subset": Setting(100.0, 8, 3, True),
 }
 
-#: Label: name, options, whether it has a lazy form on the l1 ball.
+#: Label: name, options, whether it has deferred projections on the l1 ball.
 RUNS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "PSG, last": ("psg", {}, True),
     "PSG, average": ("psg", {"output": "average"}, True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from statistics import median
 from typing import Any
@@ -16,14 +16,14 @@ from finitesum.papers.experiment import (
     Context,
     Drawing,
     Experiment,
-    Finding,
     Outcome,
     Table,
     Unit,
     Value,
     Verdict,
+    verdict,
 )
-from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, run_trial, show, told
+from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, listed, or_inf, run_trial, show
 from finitesum.problems.linear import Problem
 
 #: (m, d): rows, and columns with the bias. The first is that of the authors' program; the second is ours.
@@ -181,56 +181,49 @@ def _curves(results: Mapping[str, Any], labels: Mapping[str, Sequence[str]]) -> 
 
 def _verdicts(needed: Mapping[Any, Mapping[str, float]]) -> list[Verdict]:
     second, first = ("SAG", "AccSVRG", "IAG"), ("A-CIAG", "CIAG", "NIM", "IQN", "SVRG2")
-    cases = {f"m = {m}, d = {d}": {k: _or_inf(v) for k, v in needed[PAPER, m, d].items()} for m, d in PAIRS}
+    keys = {f"m = {m}, d = {d}": (m, d) for m, d in PAIRS}
+    tuned, automatic = (
+        {case: {label: or_inf(n) for label, n in needed[kind, *key].items()} for case, key in keys.items()}
+        for kind in (PAPER, OURS)
+    )
 
-    def verdict(claim: str, names: Sequence[str], test: Any) -> Verdict:
-        return Verdict(
-            claim,
-            tuple(
-                Finding(case, test(row), told({name: row[name] for name in names}, "passes"))
-                for case, row in cases.items()
-            ),
+    def of_paper(claim: str, names: Sequence[str], test: Callable[[Mapping[str, float]], bool]) -> Verdict:
+        return verdict(
+            claim, keys, lambda c: test(tuned[c]), lambda c: listed({name: tuned[c][name] for name in names}, "passes")
         )
 
-    verdicts = [
-        verdict(
+    return [
+        of_paper(
             "NIM and IQN need the fewest passes",
             first,
             lambda row: max(row["NIM"], row["IQN"]) <= min(v for k, v in row.items() if k not in ("NIM", "IQN")),
         ),
-        verdict(
+        of_paper(
             "A-CIAG comes close to NIM (within a factor of 1.5)",
             ("A-CIAG", "NIM"),
             lambda row: row["A-CIAG"] <= 1.5 * row["NIM"],
         ),
-        verdict(
+        of_paper(
             "CIAG and SVRG2 need about the same (within a factor of 1.5)",
             ("CIAG", "SVRG2"),
             lambda row: max(row["CIAG"], row["SVRG2"]) <= 1.5 * min(row["CIAG"], row["SVRG2"]) < math.inf,
         ),
-        verdict(
+        of_paper(
             "All methods with curvature are ahead of all without",
             (*first, *second),
             lambda row: max(row[name] for name in first) < min(row[name] for name in second),
         ),
-    ]
-    ours = {f"m = {m}, d = {d}": (needed[PAPER, m, d], needed[OURS, m, d]) for m, d in PAIRS}
-    for label in ("A-CIAG", "CIAG"):
-        findings = tuple(
-            Finding(
-                case,
-                _or_inf(auto[label]) <= _or_inf(tuned[label]),
-                against(auto[label], tuned[label]),
+        *(
+            verdict(
+                f"{label} with its automatic step needs no more passes than with the program's constants",
+                keys,
+                lambda c, label=label: automatic[c][label] <= tuned[c][label],  # type: ignore[misc]
+                lambda c, label=label: against(automatic[c][label], tuned[c][label]),  # type: ignore[misc]
+                of_paper=False,
             )
-            for case, (tuned, auto) in ours.items()
-        )
-        claim = f"{label} with its automatic step needs no more passes than with the program's constants"
-        verdicts.append(Verdict(claim, findings, of_paper=False))
-    return verdicts
-
-
-def _or_inf(value: float) -> float:
-    return value if math.isfinite(value) else math.inf
+            for label in ("A-CIAG", "CIAG")
+        ),
+    ]
 
 
 EXPERIMENT = Experiment(

@@ -39,7 +39,7 @@ class DataSet:
     quick_rows
         Rows of the stand-in in the quick form.
     max_passes
-        A run ends after so many passes: methods with curvature, and methods without.
+        Passes after which a run ends: methods with curvature, and methods without.
     is_quick
         Whether the quick form has it.
     """
@@ -68,7 +68,7 @@ SETS = (
     DataSet("alpha", 500_000, 500, (8, 20), has_stand_in=True, quick_rows=5_000, is_quick=True),
 )
 
-#: The share of labels that is turned in a stand-in, so that the classes overlap as they do in the originals.
+#: The fraction of labels that is flipped in a stand-in, so that the classes overlap as they do in the originals.
 NOISE = 0.1
 
 #: Tuned by hand, as the paper's were: the best of the grids of `finitesum.papers.ciag.tuning`, in multiples of 1 / L (for

@@ -19,14 +19,14 @@ from finitesum.papers.experiment import (
     Context,
     Drawing,
     Experiment,
-    Finding,
     Outcome,
     Table,
     Unit,
     Value,
     Verdict,
+    verdict,
 )
-from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, run_trial, show
+from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, or_inf, run_trial, show
 from finitesum.problems.linear import Problem
 
 #: What the tables ask for, the part of the theory's step that the schedule begins with, and its length in passes.
@@ -173,18 +173,18 @@ def _table(needed: Mapping[Any, float], titles: Sequence[str]) -> Table:
 
 
 def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdict]:
-    def of(title: str, label: str, kind: str) -> float:
-        passes = needed[title, label, kind]
-        return passes if math.isfinite(passes) else math.inf
+    cases = {f"{label} on {title}": (title, label) for label in METHODS for title in titles}
 
     def faster(claim: str, mine: str, theirs: Sequence[str], slack: float = 1.0, of_paper: bool = True) -> Verdict:
-        findings = []
-        for label in METHODS:
-            for title in titles:
-                a, b = of(title, label, mine), min(of(title, label, kind) for kind in theirs)
-                holds = None if math.isinf(a) and math.isinf(b) else a <= slack * b
-                findings.append(Finding(f"{label} on {title}", holds, against(a, b)))
-        return Verdict(claim, tuple(findings), of_paper, noisy=True)  # whole passes: one more or less turns it
+        def pair(case: str) -> tuple[float, float]:
+            return or_inf(needed[*cases[case], mine]), min(or_inf(needed[*cases[case], kind]) for kind in theirs)
+
+        def holds(case: str) -> bool | None:
+            a, b = pair(case)
+            return None if math.isinf(a) and math.isinf(b) else a <= slack * b
+
+        # Noisy: whole passes, where one more or less turns it.
+        return verdict(claim, cases, holds, lambda case: against(*pair(case)), of_paper=of_paper, noisy=True)
 
     return [
         faster("Restarts with a longer step need no more passes than the short step alone", RESTARTED, [SHORT_STEP]),
@@ -203,7 +203,7 @@ def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdic
 
 
 _NOTES = (
-    "The schedule begins with 1/64 of the theory's step, looks after every pass, doubles the step where the models "
+    "The schedule begins with 1/64 of the theory's step, is changed after every pass: doubled where the models "
     "proved good and halves it where they failed, up to the theory's step; the memory is kept. The warm start takes "
     "SAG's steps while the memory fills, at no further cost. Far start: normal numbers with standard deviation 10.",
     "The theory takes L as known: the passes that finding it costs are not counted here.",

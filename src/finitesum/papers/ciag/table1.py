@@ -316,7 +316,7 @@ def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) 
 
 _NOTES = (
     "Our SVRG and AccSVRG keep the m slopes of the snapshot, which saves a gradient in every visit; the table's O(d) "
-    "is had by computing them again. IAG, SAG and SAGA keep a number a row, as they can for linear models. IQN is "
+    "is that of computing them again. IAG, SAG and SAGA keep a number a row, as they can for linear models. IQN is "
     "given one row to a component here, as in the table; its default is larger. A pass begins by copying the state: "
     "for IQN these are m d² numbers, more than a processor's cache holds, so that its time grows faster than d².",
 )

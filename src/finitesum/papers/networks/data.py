@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ class Images:
         Raises
         ------
         DataError
-            There are not so many.
+            There are fewer.
         """
         for argument, wanted, there in (
             ("n_train", n_train, len(self.train_labels)),
@@ -155,14 +156,6 @@ def _folder_of_mnist(data_dir: Folder) -> Path | None:
     return next((f for f in folders if all(_plain_or_packed(f, name) for name in _MNIST_FILES)), None)
 
 
-def _cifar10(data_dir: Folder) -> Images:
-    return _cifar("cifar10", 10, "cifar-10-binary.tar.gz", CIFAR10_PARTS, 1, data_dir)
-
-
-def _cifar100(data_dir: Folder) -> Images:
-    return _cifar("cifar100", 100, "cifar-100-binary.tar.gz", CIFAR100_PARTS, 2, data_dir)
-
-
 def _cifar(
     name: str, n_classes: int, archive: str, parts: Mapping[str, tuple[str, ...]], n_label_bytes: int, data_dir: Folder
 ) -> Images:
@@ -195,14 +188,6 @@ def _from_bytes(
     )
 
 
-def _cifar10_subset(data_dir: Folder) -> Images:
-    return _from_archive("cifar10_subset", (32, 32, 3), 10, data_dir)
-
-
-def _cifar100_subset(data_dir: Folder) -> Images:
-    return _from_archive("cifar100_subset", (32, 32, 3), 100, data_dir)
-
-
 def _from_archive(name: str, shape: tuple[int, int, int], n_classes: int, data_dir: Folder) -> Images:
     """Return the images of an ``.npz`` archive of the registry, which has channels last."""
     file = path(name, data_dir=data_dir)
@@ -222,8 +207,8 @@ def _part(file: Path, part: Part, shape: tuple[int, int, int]) -> tuple[Pixels, 
 IMAGES: dict[str, Callable[[Folder], Images]] = {
     "digits": _digits,
     "mnist": _mnist,
-    "cifar10": _cifar10,
-    "cifar100": _cifar100,
-    "cifar10_subset": _cifar10_subset,
-    "cifar100_subset": _cifar100_subset,
+    "cifar10": partial(_cifar, "cifar10", 10, "cifar-10-binary.tar.gz", CIFAR10_PARTS, 1),
+    "cifar100": partial(_cifar, "cifar100", 100, "cifar-100-binary.tar.gz", CIFAR100_PARTS, 2),
+    "cifar10_subset": partial(_from_archive, "cifar10_subset", (32, 32, 3), 10),
+    "cifar100_subset": partial(_from_archive, "cifar100_subset", (32, 32, 3), 100),
 }

@@ -20,7 +20,7 @@ from finitesum.papers.networks.resnet import ResNet18, ResNet20
 #: (channels, height, width) of an image.
 Shape = tuple[int, int, int]
 
-#: Share of a new batch in the running statistics, and what keeps the deviation from zero: Keras' defaults in torch's words.
+#: Weight of a new batch in the running statistics, and what keeps the deviation from zero: Keras' defaults.
 BN_MOMENTUM, BN_EPSILON = 0.01, 1e-3
 
 
@@ -34,8 +34,8 @@ def cnn(image_shape: Shape, n_classes: int, bn_momentum: float = BN_MOMENTUM) ->
     n_classes
         The number of outputs: logits.
     bn_momentum
-        Share of a new batch in the running statistics. With fewer than some hundred steps the published 0.01 leaves them
-        near their start, and test accuracy says nothing about the training; it changes nothing in the training itself.
+        Weight of a new batch in the running statistics. With fewer than some hundred steps the published 0.01 leaves them
+        near their start, and test accuracy means nothing; the training itself does not depend on it.
 
     Examples
     --------

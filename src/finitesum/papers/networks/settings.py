@@ -28,9 +28,9 @@ class Training:
     epochs, batch_size
         The last, smaller batch of an epoch is used.
     n_train, n_test
-        So many images, the first ones; None for all.
+        The number of images, the first ones; None for all.
     bn_momentum
-        Share of a new batch in the statistics that are used for testing; 0.01 is the published one.
+        Weight of a new batch in the statistics that are used for testing; 0.01 is the published one.
     """
 
     data: str
