@@ -11,6 +11,8 @@ from finitesum.core.jit import COMPILED
 from finitesum.methods import HB, NAG, PSG, AdaGrad, AdaHB, Adam, AMSGrad, RMSProp
 from finitesum.problems.callables import SubgradientProblem, harvey
 
+pytestmark = pytest.mark.slow
+
 N_STEPS = 300 if COMPILED else 60
 SETS = {"l1-ball": L1Ball(1.0), "l2-ball": L2Ball(1.0), "box": LInfBall(0.5)}
 DIM = 8

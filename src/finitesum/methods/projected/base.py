@@ -188,10 +188,11 @@ def _is_sparse_enough(problem: Problem) -> bool:
 
 
 def _deferred_visits(problem: Problem, rule: Rule, domain: Domain, memory: Memory, n_steps: int, order: Indices) -> int:
+    view = problem.view._replace(projection=Unconstrained().compiled)  # the domain has the set: one kernel serves all
     stride = max(STEPS_TO_REBUILD, problem.dim)
     done = 0
     while done < order.size:
-        done += deferred_visits(problem.view, order[done : done + stride], rule, domain, memory, n_steps + done)
+        done += deferred_visits(view, order[done : done + stride], rule, domain, memory, n_steps + done)
         if not np.isfinite(memory.iterate).all():
             break
     return done
