@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Compiled kernels of other versions that nothing was written to for so long go when a new version begins its own.
+#: Kernels of other versions are removed when a new version makes its own, if nothing was written to them for this time.
 STALE_SECONDS = 30 * 86_400.0
 
 
@@ -34,10 +34,10 @@ def candidates() -> Iterator[Path]:
 
 
 def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
-    """Remove the folders beside a cache folder that other versions left and that were not written to for so long.
+    """Remove the folders beside a cache folder that other versions left and that were not written to for `stale_seconds`.
 
-    Only folders of our own and named by a stamp are touched; what cannot be removed stays, without an error. Returned are
-    their number and bytes.
+    Only folders of our own and named by a stamp are touched; what cannot be removed stays, without an error. Their number
+    and bytes are returned.
     """
     removed = freed = 0
     with contextlib.suppress(OSError):
@@ -56,7 +56,7 @@ def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
 
 
 def belongs_to_us(folder: Path) -> bool:
-    """Tell whether a folder's owner is the user of this process, as far as the system knows owners."""
+    """Return whether a folder's owner is the user of this process, as far as the system knows owners."""
     return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 

@@ -14,7 +14,7 @@ from finitesum.core.jit import kernel_part, reassociated_part
 
 ROWS, COLUMNS, ALIGNMENT = 4, 32, 64
 
-#: So many outer products are added in one sweep over the matrix.
+#: The number of outer products that are added in one pass over the matrix.
 RANK = 8
 
 

@@ -17,7 +17,7 @@ from finitesum.core.arrays import Indices
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: Fewer numbers than this, as read or multiplied, are not worth a second thread: a millisecond or two.
+#: Fewer numbers than this, as read or multiplied, cost less than a second thread: a millisecond or two.
 NUMBERS_OF_A_THREAD = 2_000_000
 
 
@@ -40,7 +40,7 @@ class _Blas:
         self._first: Any = None  # knows the number before
 
     def ask(self, n_threads: int) -> None:
-        """Ask for so many threads."""
+        """Ask for a number of threads."""
         with self._lock:
             self._asked.append(n_threads)
             self._grant()
@@ -54,7 +54,7 @@ class _Blas:
         self._first = self._first or limit
 
     def leave(self, n_threads: int) -> None:
-        """Take back one such wish."""
+        """Take back one request for a number of threads."""
         with self._lock:
             if n_threads in self._asked:  # not in a child made by a fork in between
                 self._asked.remove(n_threads)
@@ -65,7 +65,7 @@ class _Blas:
                 self._first = None
 
     def forget(self) -> None:
-        """Begin anew, in a forked child: who asked is not there."""
+        """Forget all requests, in a forked child: those who asked are not there."""
         self._lock = threading.Lock()
         self._asked = []
         if self._first is not None:
@@ -78,7 +78,7 @@ _BLAS = _Blas()
 
 @contextmanager
 def limited_blas(n_threads: int | None) -> Iterator[None]:
-    """Let the linear algebra library use so many threads inside; as many as it wants for None. Entering takes microseconds.
+    """Limit the linear algebra library's threads inside, None: no limit. Entering takes microseconds.
 
     Where matrices are small and other work lies between its calls, its threads cost more than they give: they wait for the
     next call at full speed, and take the time of the cores' other threads.
@@ -98,15 +98,15 @@ def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")
 
 
-if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would wait for ever
+if hasattr(os, "register_at_fork"):  # a forked child has the pools without their threads, and would never return
     os.register_at_fork(after_in_child=_pool.cache_clear)
     os.register_at_fork(after_in_child=_BLAS.forget)
 
 
 def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: float, n_threads: int) -> list[T]:
-    """Return the function's results for the blocks of items that threads share, in order.
+    """Return the function's results for blocks of the items, one for each thread, in order.
 
-    The items stand for reading so many numbers in all. The threads wait for the next call, so that a call costs little.
+    The items stand for reading `n_numbers` numbers in all. The threads wait for the next call, so that a call costs little.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: floa
 
 
 def map_tasks(function: Callable[[S], T], tasks: Iterable[S], n_threads: int | None) -> list[T]:
-    """Return the function's results for all tasks, on so many threads (one for None), in order.
+    """Return the function's results for all tasks, on `n_threads` threads (one for None), in order.
 
     Tasks that run at once have one thread of the linear algebra library each; a task that runs alone has them all.
 

@@ -46,6 +46,12 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- input
 
+    def _set_parameters(self, given: dict[str, Any]) -> None:
+        """Set the parameters, unchecked as scikit-learn wants it, from the local variables of `__init__`."""
+        for name, value in given.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
     def _check_parameters(self) -> None:
         """Raise a ValueError, as scikit-learn does, for parameters that neither the problem nor the run checks."""
         _check_count("n_threads", self.n_threads, optional=True)
@@ -138,7 +144,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         return after_pass
 
     def _note(self, results: list[Result], dtype: Any) -> None:
-        """Set the attributes that tell of the solutions and the runs."""
+        """Set the attributes about the solutions and the runs."""
         coef, intercept = self._unpacked([result.x for result in results])
         self.coef_ = coef.astype(dtype)
         self.intercept_ = intercept.astype(dtype) if isinstance(intercept, np.ndarray) else intercept

@@ -38,8 +38,8 @@ def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vect
     if class_weight is None:
         return np.ones(len(classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
-        shares = np.bincount(codes, weights=weights, minlength=len(classes))
-        return np.asarray(weights.sum() / (len(classes) * shares))
+        totals = np.bincount(codes, weights=weights, minlength=len(classes))
+        return np.asarray(weights.sum() / (len(classes) * totals))
     if not isinstance(class_weight, Mapping):
         raise ValueError(  # noqa: TRY004 - what scikit-learn raises
             f'class_weight must be None, "balanced" or a dict of factors by label, got {class_weight!r}.'
@@ -63,8 +63,8 @@ class LabelledData:
         self.sample_weight = checked_weights(sample_weight, X)
         base = np.ones(X.shape[0]) if self.sample_weight is None else self.sample_weight
         self.classes, codes = np.unique(y, return_inverse=True)
-        shares = np.bincount(codes, weights=base, minlength=self.classes.size)
-        present = shares > 0.0  # a class without weight might as well not be there
+        totals = np.bincount(codes, weights=base, minlength=self.classes.size)
+        present = totals > 0.0  # a class without weight counts as absent
         if present.sum() < 2:
             raise ValueError(
                 f"{type(estimator).__name__} needs two classes or more, but the data holds one class only: "
@@ -112,9 +112,9 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         ]
 
     def _warn_if_separated(self, data: LabelledData, problem: AnyProblem) -> None:
-        """Warn where a logistic model tells all rows right and nothing penalises it: larger ones are better still."""
+        """Warn where a logistic model classifies all rows correctly and is not penalised: larger ones are better still."""
         if isinstance(problem, Problem) and not isinstance(problem.loss, Logistic):
-            return  # other losses of rows told right are 0 from some size on
+            return  # other losses of correctly classified rows are 0 from some size on
         if problem.is_constrained or problem.penalty.ridge() > 0.0 or problem.penalty.lasso() > 0.0:
             return
         counted = data.weights > 0.0

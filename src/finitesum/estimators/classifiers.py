@@ -42,15 +42,15 @@ class LinearClassifier(LinearClassifierMixin):
     l1_ratio : float in [0, 1]
         0 is the l2 penalty, 1 the l1 penalty.
     solver : str or Method
-        "auto", or a method's name. A solver that cannot treat the problem is refused with a list of those that can. Losses
-        with kinks: "interior-point" (hinge with an l2 penalty), "linear-program" (hinge on an l1 ball or a box), both
-        exact; the projected methods ("adahb", ...) approach the optimum like 1 / sqrt(passes).
+        "auto", or a method's name. A solver that cannot treat the problem is refused with a list of those that can.
+        Nonsmooth losses: "interior-point" (hinge with an l2 penalty), "linear-program" (hinge on an l1 ball or a box),
+        both exact; the projected methods ("adahb", ...) approach the optimum like 1 / sqrt(passes).
     step_size : float > 0 or "auto"
     max_iter : float >= 1
         Effective passes over the data.
     tol : float >= 0
-        The optimality asked for: the 2-norm of the gradient or the prox-gradient mapping; a duality gap for losses with
-        kinks. Confirmed by an exact pass, the same for every solver. A fit that ends short of it warns.
+        The optimality asked for: the 2-norm of the gradient or the prox-gradient mapping; a duality gap for nonsmooth
+        losses. Confirmed by an exact pass, the same for every solver. A fit that ends short of it warns.
     fit_intercept : bool
     class_weight : None, "balanced" or dict
         Factors by label that multiply the sample weights; "balanced" is S / (K S_k), S_k the weight of class k.
@@ -122,22 +122,7 @@ class LinearClassifier(LinearClassifierMixin):
         callback: Any = None,
         measure_every: int = 0,
     ) -> None:
-        self.loss = loss
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.constraint = constraint
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_threads = n_threads
-        self.callback = callback
-        self.measure_every = measure_every
+        self._set_parameters(locals())
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
@@ -168,8 +153,8 @@ class LinearClassifier(LinearClassifierMixin):
         if scores.ndim == 1:
             return sigmoid_columns(scores)
         logs = -np.logaddexp(0.0, -scores)
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))  # where all of them would be 0 else
-        return shares / shares.sum(axis=1, keepdims=True)
+        ratios = np.exp(logs - logs.max(axis=1, keepdims=True))  # to the largest: all of them might be 0 else
+        return ratios / ratios.sum(axis=1, keepdims=True)
 
 
 class LinearSVC(LinearClassifierMixin):
@@ -225,22 +210,7 @@ warm_start, n_threads, callback, measure_every
         callback: Any = None,
         measure_every: int = 0,
     ) -> None:
-        self.C = C
-        self.loss = loss
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.constraint = constraint
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_threads = n_threads
-        self.callback = callback
-        self.measure_every = measure_every
+        self._set_parameters(locals())
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:

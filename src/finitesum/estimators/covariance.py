@@ -46,7 +46,7 @@ def _scaled_eigen(matrix: Matrix) -> tuple[Vector, Vector, Matrix]:
 def inverse_and_rank(hessian: Matrix) -> tuple[Matrix, int]:
     """Return the pseudo-inverse of a symmetric matrix >= 0, and its rank.
 
-    The diagonal is scaled to ones first, so that columns in any units are told from columns that depend on others. With
+    The diagonal is scaled to ones first, which distinguishes columns in any units from columns that depend on others. With
     an orthonormal basis N of the null space, H + N C N' has the inverse H^+ + N C^-1 N'.
 
     Examples
@@ -158,7 +158,7 @@ def covariance_at(
     Raises
     ------
     ValueError
-        There are no more observations than variables, from which to tell the residual variance.
+        There are no more observations than variables: the residual variance cannot be estimated.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def require_covariance(problem: Problem | MultinomialProblem) -> None:
     Raises
     ------
     ValueError
-        The problem has a constraint, or a loss whose curvature does not tell how far the estimate may be off.
+        The problem has a constraint, or a loss whose curvature says nothing about the estimate's error.
     """
     if problem.is_constrained:
         raise ValueError("standard errors are not known with a constraint. Leave constraint out.")

@@ -7,7 +7,7 @@ With a free scale sigma > 0 Huber's joint estimate minimises the convex function
 
 For a fixed sigma that is (2/sigma) times the mean Huber loss of threshold epsilon sigma with the penalty alpha sigma/2,
 plus sigma: a problem of `LinearRegressor`. What is left is one equation that rises with sigma, dG/dsigma = 1 - (1/S)
-sum_i s_i min((r_i/sigma)^2, epsilon^2) = 0, solved by a safeguarded secant method with warm starts.
+sum_i s_i min((r_i/sigma)^2, epsilon^2) = 0, solved by a bracketed secant method with warm starts.
 
 References
 ----------
@@ -102,22 +102,7 @@ n_threads, callback, measure_every
         callback: Any = None,
         measure_every: int = 0,
     ) -> None:
-        self.epsilon = epsilon
-        self.scale = scale
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.constraint = constraint
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_threads = n_threads
-        self.callback = callback
-        self.measure_every = measure_every
+        self._set_parameters(locals())
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
@@ -161,9 +146,9 @@ n_threads, callback, measure_every
     # -- the joint estimate
 
     def _fit_jointly(self, X: Any, y: Vector, weights: Vector | None) -> None:
-        shares = np.full(y.size, 1.0 / y.size) if weights is None else weights / weights.sum()
+        fractions = np.full(y.size, 1.0 / y.size) if weights is None else weights / weights.sum()
         points = self._starts_for_scale(X)
-        spread = self._first_scale(y, shares)
+        spread = self._first_scale(y, fractions)
         search = _ScaleSearch(spread, first=spread if points is None else self.scale_)
         tasks = FitTasks(self, X, y, weights, 1)
         callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
@@ -174,7 +159,7 @@ n_threads, callback, measure_every
             tried.append(result)
             points = result.x
             ratios = self._residuals(X, y, result.x) / sigma
-            slope = 1.0 - float(shares @ np.minimum(ratios * ratios, self.epsilon**2))
+            slope = 1.0 - float(fractions @ np.minimum(ratios * ratios, self.epsilon**2))
             if result.reason is StopReason.CALLBACK or search.is_over(sigma, slope, self.tol):
                 break
         self.scale_ = sigma
@@ -193,9 +178,9 @@ n_threads, callback, measure_every
                 stacklevel=4,
             )
 
-    def _first_scale(self, y: Vector, shares: Vector) -> float:
-        mean = float(shares @ y)
-        spread = math.sqrt(float(shares @ (y - mean) ** 2))
+    def _first_scale(self, y: Vector, fractions: Vector) -> float:
+        mean = float(fractions @ y)
+        spread = math.sqrt(float(fractions @ (y - mean) ** 2))
         return spread if spread > 0.0 else 1.0
 
     def _starts_for_scale(self, X: Any) -> Vector | None:
@@ -235,11 +220,11 @@ n_threads, callback, measure_every
 
 
 class _ScaleSearch:
-    """Finds the zero of a rising function of the scale: secants in log sigma within a bracket, else its middle."""
+    """Finds the zero of a rising function of the scale: secant steps in log sigma within a bracket, else its middle."""
 
     def __init__(self, spread: float, first: float) -> None:
         self._low, self._high = math.log(spread) + math.log(SMALLEST_SCALE), math.inf
-        self._seen: list[tuple[float, float]] = []  # log sigma, slope
+        self._tried: list[tuple[float, float]] = []  # log sigma, slope
         self._next = max(math.log(first), self._low)
 
     def next_scale(self) -> float:
@@ -249,21 +234,21 @@ class _ScaleSearch:
     def is_over(self, sigma: float, slope: float, tol: float) -> bool:
         """Take in the slope at a scale; return whether it is the last."""
         here = math.log(sigma)
-        self._seen.append((here, slope))
+        self._tried.append((here, slope))
         if slope > 0.0:
             self._high = here
         else:
             self._low = max(self._low, here)
         stuck = self._high - self._low <= 4e-16 * max(1.0, abs(here))
-        if abs(slope) <= 0.5 * tol or stuck or len(self._seen) >= MOST_SCALES:
+        if abs(slope) <= 0.5 * tol or stuck or len(self._tried) >= MOST_SCALES:
             return True
         self._next = self._proposal()
         return False
 
     def _proposal(self) -> float:
-        here, slope = self._seen[-1]
-        if len(self._seen) > 1:
-            before, other = self._seen[-2]
+        here, slope = self._tried[-1]
+        if len(self._tried) > 1:
+            before, other = self._tried[-2]
             proposal = here - slope * (here - before) / (slope - other) if slope != other else math.nan
             if self._low < proposal < self._high:
                 return proposal

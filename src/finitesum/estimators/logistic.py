@@ -105,7 +105,7 @@ n_threads, callback, measure_every
     cov_params_ : ndarray, shape (p, p)
         The inverse Hessian of the sum of losses and penalty at the solution, if `standard_errors`. Variables are in the
         order of `coef_` with the intercept behind (class by class with several classes, where the one direction that
-        the data cannot tell is left out by a pseudo-inverse). NaN for coefficients that an l1 penalty holds at 0.
+        the data do not determine is left out by a pseudo-inverse). NaN for coefficients that an l1 penalty holds at 0.
     standard_errors_ : ndarray, shape (p,)
         The square roots of its diagonal.
 
@@ -142,22 +142,7 @@ n_threads, callback, measure_every
         measure_every: int = 0,
         standard_errors: bool = False,
     ) -> None:
-        self.C = C
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.constraint = constraint
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_threads = n_threads
-        self.callback = callback
-        self.measure_every = measure_every
-        self.standard_errors = standard_errors
+        self._set_parameters(locals())
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:

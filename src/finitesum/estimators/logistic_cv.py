@@ -96,24 +96,7 @@ solver_, cov_params_, standard_errors_
         measure_every: int = 0,
         standard_errors: bool = False,
     ) -> None:
-        self.Cs = Cs
-        self.cv = cv
-        self.scoring = scoring
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.constraint = constraint
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_threads = n_threads
-        self.callback = callback
-        self.measure_every = measure_every
-        self.standard_errors = standard_errors
+        self._set_parameters(locals())
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
@@ -249,6 +232,6 @@ def _rows_of(value: Any, rows: Any, n: int) -> Any:
 
 
 def _takes_weights(scorer: Any) -> bool:
-    """Tell whether a scorer, or the metric that it is made of, can weight rows."""
+    """Return whether a scorer, or the metric that it is made of, can weight rows."""
     parameters = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
     return "sample_weight" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

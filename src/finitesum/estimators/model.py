@@ -164,7 +164,7 @@ def load_model(path: str | os.PathLike[str]) -> LinearModel:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays["header"]))
         if header["format"] != FORMAT:
-            raise ModelError(f"{file} is a model of another version ({header['format']}, not {FORMAT}). Fit it anew.")
+            raise ModelError(f"{file} is a model of another version ({header['format']}, not {FORMAT}). Fit it again.")
         return _from_header(header, arrays["coef"])
     except FileNotFoundError:
         raise ModelError(f"{file} does not exist. finitesum fit DATA --out FOLDER writes FOLDER/model.npz.") from None
@@ -181,7 +181,7 @@ def load_model(path: str | os.PathLike[str]) -> LinearModel:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        raise ModelError(f"{file} is damaged or no model ({error}). Fit it anew.") from error
+        raise ModelError(f"{file} is damaged or no model ({error}). Fit it again.") from error
 
 
 def _from_header(header: dict[str, Any], coef: Any) -> LinearModel:

@@ -45,7 +45,7 @@ class LogisticPath(NamedTuple):
 
 
 def as_Cs(Cs: Any) -> Vector:
-    """Return inverse strengths in rising order: those given, or so many between 1e-4 and 1e4.
+    """Return inverse strengths in rising order: those given, or their number between 1e-4 and 1e4.
 
     Raises
     ------

@@ -77,22 +77,7 @@ callback, measure_every
         measure_every: int = 0,
         standard_errors: bool = False,
     ) -> None:
-        self.loss = loss
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.constraint = constraint
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_threads = n_threads
-        self.callback = callback
-        self.measure_every = measure_every
-        self.standard_errors = standard_errors
+        self._set_parameters(locals())
 
     def _loss(self) -> Loss:
         known = as_loss(self.loss)
@@ -157,7 +142,7 @@ def checked_offset(offset: Any, n_rows: int) -> Vector:
     Raises
     ------
     ValueError
-        They are not so many finite numbers.
+        They are no finite numbers, or not one for each row.
 
     Examples
     --------
@@ -241,21 +226,7 @@ standard_errors_
         measure_every: int = 0,
         standard_errors: bool = False,
     ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.constraint = constraint
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_threads = n_threads
-        self.callback = callback
-        self.measure_every = measure_every
-        self.standard_errors = standard_errors
+        self._set_parameters(locals())
 
     def _loss(self) -> Loss:
         return Poisson()
@@ -281,14 +252,14 @@ standard_errors_
         check_consistent_length(means, y)
         if (y < 0.0).any():
             raise ValueError(f"y must be >= 0 for Poisson, got {y.min()}.")
-        weights = checked_weights(sample_weight, y)
+        given = checked_weights(sample_weight, y)
+        weights = np.ones(y.size) if given is None else given
         offsets = np.zeros(y.size) if offset is None else checked_offset(offset, y.size)
         exposures = np.exp(offsets - offsets.max())
-        share = np.ones(y.size) if weights is None else weights
-        constant = exposures * (share @ y) / (share @ exposures)
+        constant = exposures * (weights @ y) / (weights @ exposures)
 
         def deviance(mean: Vector) -> float:
-            return float(share @ (xlogy(y, y) - xlogy(y, mean) - y + mean))
+            return float(weights @ (xlogy(y, y) - xlogy(y, mean) - y + mean))
 
-        found, worst, rounding = deviance(means), deviance(constant), 1e-12 * float(share @ y)
+        found, worst, rounding = deviance(means), deviance(constant), 1e-12 * float(weights @ y)
         return 1.0 - found / worst if worst > rounding else float(found <= rounding)

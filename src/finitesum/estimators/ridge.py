@@ -21,7 +21,7 @@ from finitesum.problems.penalties import elastic_net
 
 
 class Moments(NamedTuple):
-    """All that a least-squares problem needs of the data seen so far."""
+    """All that a least-squares problem needs of the data so far."""
 
     total: float  # S
     mean: Vector  # (d,)  of the columns
@@ -68,12 +68,12 @@ def joined(one: Moments, other: Moments) -> Moments:
     total = one.total + other.total
     if total == 0.0:
         return one
-    share, step, rise = other.total / total, other.mean - one.mean, other.target_mean - one.target_mean
-    weight = one.total * share
+    fraction, step, rise = other.total / total, other.mean - one.mean, other.target_mean - one.target_mean
+    weight = one.total * fraction
     return Moments(
         total,
-        one.mean + share * step,
-        one.target_mean + share * rise,
+        one.mean + fraction * step,
+        one.target_mean + fraction * rise,
         one.gram + other.gram + weight * np.outer(step, step),
         one.pull + other.pull + weight * rise * step,
         one.spread + other.spread + weight * rise * rise,
@@ -132,21 +132,7 @@ standard_errors_
         measure_every: int = 0,
         standard_errors: bool = False,
     ) -> None:
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.step_size = step_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.constraint = constraint
-        self.random_state = random_state
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_threads = n_threads
-        self.callback = callback
-        self.measure_every = measure_every
-        self.standard_errors = standard_errors
+        self._set_parameters(locals())
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
@@ -169,8 +155,8 @@ standard_errors_
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the model to these rows and all of the earlier calls together: exactly what `fit` finds on them.
 
-        The first call, and the first after `fit`, begins anew. d^2 numbers are kept, no rows. The normal equations are
-        solved whatever `solver` says.
+        The first call, and the first after `fit`, forgets all before. d^2 numbers are kept, no rows. The normal equations
+        are solved whatever `solver` says.
 
         Parameters
         ----------
@@ -195,35 +181,35 @@ standard_errors_
         return self
 
     def _solve_moments(self, dtype: Any) -> None:
-        seen = self._moments
-        hessian, right = seen.gram / seen.total, seen.pull / seen.total
+        known = self._moments
+        hessian, right = known.gram / known.total, known.pull / known.total
         if not self.fit_intercept:
-            hessian = hessian + np.outer(seen.mean, seen.mean)
-            right = right + seen.target_mean * seen.mean
+            hessian = hessian + np.outer(known.mean, known.mean)
+            right = right + known.target_mean * known.mean
         hessian[np.diag_indices_from(hessian)] += self.alpha
         coef = solve_spd(hessian, right)
         lacking = hessian @ coef - right
         coef -= solve_spd(hessian, lacking)
         self.coef_ = coef.astype(dtype)
-        self.intercept_ = float(seen.target_mean - seen.mean @ coef) if self.fit_intercept else 0.0
+        self.intercept_ = float(known.target_mean - known.mean @ coef) if self.fit_intercept else 0.0
         self.optimality_ = float(np.linalg.norm(hessian @ coef - right))
         self.n_iter_, self.n_passes_, self.n_hessian_passes_, self.solver_ = 1, 1.0, 1.0, "newton"
-        missed = 0.0 if self.fit_intercept else float(seen.target_mean - seen.mean @ coef)
-        squares = max(seen.spread - 2.0 * float(seen.pull @ coef) + float(coef @ seen.gram @ coef), 0.0)
-        squares += seen.total * missed**2
-        self.objective_ = 0.5 * (squares / seen.total + self.alpha * float(coef @ coef))
+        missed = 0.0 if self.fit_intercept else float(known.target_mean - known.mean @ coef)
+        squares = max(known.spread - 2.0 * float(known.pull @ coef) + float(coef @ known.gram @ coef), 0.0)
+        squares += known.total * missed**2
+        self.objective_ = 0.5 * (squares / known.total + self.alpha * float(coef @ coef))
         for name in ("trace_", "cov_params_", "standard_errors_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if self.standard_errors:
             self._set_errors(squares)
 
     def _set_errors(self, squares: float) -> None:
-        seen = self._moments
+        known = self._moments
         if self.fit_intercept:
-            inverse, rank = with_intercept(Centred(seen.gram / seen.total, seen.mean, 1.0), float(self.alpha))
+            inverse, rank = with_intercept(Centred(known.gram / known.total, known.mean, 1.0), float(self.alpha))
         else:
-            gram = seen.gram / seen.total + np.outer(seen.mean, seen.mean)
-            inverse, rank = inverse_and_rank(gram + self.alpha * np.eye(seen.mean.size))
-        variance = residual_variance(squares, seen.total, rank) if seen.total > rank else np.nan
-        self.cov_params_ = variance / seen.total * inverse
+            gram = known.gram / known.total + np.outer(known.mean, known.mean)
+            inverse, rank = inverse_and_rank(gram + self.alpha * np.eye(known.mean.size))
+        variance = residual_variance(squares, known.total, rank) if known.total > rank else np.nan
+        self.cov_params_ = variance / known.total * inverse
         self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))

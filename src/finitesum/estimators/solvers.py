@@ -3,7 +3,7 @@
 "auto" is what `finitesum.methods.auto` chooses.
 
 A solver is offered where it reaches the optimum to high accuracy. The projected methods, which approach it like 1 /
-sqrt(t), are offered for losses with kinks alone; `ig`, which settles near it, is not offered.
+sqrt(t), are offered for nonsmooth losses alone; `ig`, which settles near it, is not offered.
 """
 
 from __future__ import annotations

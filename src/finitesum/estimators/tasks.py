@@ -68,17 +68,17 @@ class FitTasks:
         return context
 
     def after_pass(self, context: Any, attributes: Callable[[], dict[str, Any]] | None) -> bool:
-        """Tell the callbacks of a pass; return whether one of them wants to stop."""
+        """Call the callbacks after a pass; return whether one of them wants to stop."""
         task = context.subcontext(task_name="pass")
         self._begin(task)
         return self._end(task, attributes)
 
     def end_of_problem(self, context: Any) -> None:
-        """Tell the callbacks that a problem is solved."""
+        """Call the callbacks once a problem is solved."""
         if context is not None and context is not self._root:
             self._end(context)
 
     def end(self, attributes: Callable[[], dict[str, Any]]) -> None:
-        """Tell the callbacks that the fit is over."""
+        """Call the callbacks at the end of the fit."""
         if self._root is not None:
             self._end(self._root, attributes)

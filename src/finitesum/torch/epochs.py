@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 
-#: So many updates at one t, with nobody to move it, are taken for a forgotten scheduler.
+#: This many updates at one t, with nothing to move it, are taken for a forgotten scheduler.
 PATIENCE = 5_000
 
-#: The same with an `EpochT` at hand: only an epoch of this length is beyond belief.
+#: The same with an `EpochT` at hand: no epoch is that long.
 PATIENCE_SCHEDULED = 100_000
 
-#: So many epochs of a single update each are taken for a scheduler stepped at every update.
+#: This many epochs of a single update each are taken for a scheduler stepped at every update.
 SHORT_EPOCHS = 10
 
 #: AMP skips an update now and then: an epoch may be shorter or longer by this fraction.
@@ -24,7 +24,7 @@ TOLERATED = 0.01
 
 
 class EpochLengthWarning(UserWarning):
-    """t does not count what it should: the epoch length given and the one seen differ."""
+    """t does not count what it should: the epoch length given and the observed one differ."""
 
 
 def set_t(group: dict[str, Any], t: float) -> None:
@@ -57,7 +57,7 @@ class EpochT(LRScheduler):
     Warns
     -----
     EpochLengthWarning
-        ``step()`` is called after every update, ten times on end: t counts steps then.
+        ``step()`` is called after every update, ten times in a row: t counts steps then.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class EpochT(LRScheduler):
         self._updates_before = updates
         if self._n_short == SHORT_EPOCHS:
             warnings.warn(
-                f"EpochT.step() was called after every single update, {SHORT_EPOCHS} times on end, so t counts steps. "
+                f"EpochT.step() was called after every single update, {SHORT_EPOCHS} times in a row, so t counts steps. "
                 "Call it once an epoch, or use steps_per_epoch=1 if t is meant to count steps.",
                 EpochLengthWarning,
                 stacklevel=3,
@@ -160,18 +160,18 @@ class Watch:
             )
 
     def epoch_end(self, groups: list[dict[str, Any]], n_updates: int) -> int | None:
-        """Compare the updates since the last call with what each group was told; return their number, if known."""
+        """Compare the updates since the last call with what each group was given; return their number, if known."""
         before, self.mark = self.mark, n_updates
         t_before, self.t_at_mark = self.t_at_mark, times(groups)
         if before is None:
             return None
-        seen = n_updates - before
+        n_observed = n_updates - before
         lengths = {group["steps_per_epoch"] for group in groups} - {None, 1}
         for expected in sorted(lengths):
-            if abs(seen - expected) > TOLERATED * expected:
+            if abs(n_observed - expected) > TOLERATED * expected:
                 warnings.warn(
-                    f"this epoch had {seen} updates, but steps_per_epoch={expected}: t does not count epochs. Give the "
-                    "number of optimizer steps in an epoch: len(loader), or ceil(len(loader) / k) when gradients are "
+                    f"this epoch had {n_observed} updates, but steps_per_epoch={expected}: t does not count epochs. Give "
+                    "the number of optimizer steps in an epoch: len(loader), or ceil(len(loader) / k) when gradients are "
                     "accumulated over k batches.",
                     EpochLengthWarning,
                     stacklevel=3,
@@ -182,7 +182,7 @@ class Watch:
                 EpochLengthWarning,
                 stacklevel=3,
             )
-        return seen
+        return n_observed
 
 
 def times(groups: list[dict[str, Any]]) -> list[Any]:

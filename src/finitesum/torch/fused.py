@@ -24,7 +24,7 @@ from finitesum.torch.schedule import Coefficients
 from finitesum.torch.slots import Slot
 from finitesum.torch.updates import Rule
 
-#: Below so many entries a piece is not worth a thread.
+#: A thread costs more than it saves on a piece with fewer entries.
 PIECE = 32768
 
 
@@ -70,7 +70,7 @@ def fused_update_cpu(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
     k : Coefficients
         Floats, or tensors of shape (n,): one number a parameter.
     rule : Rule
-        The options; ``smooth`` and ``project`` are not served.
+        The options; neither ``smooth`` nor ``project``.
     """
     loop = _adaptive_loop if rule.adaptive else _plain_loop
     table = _scalars(slots, k, rule)

@@ -1,6 +1,6 @@
 """The update in one pass over memory on a GPU: a Triton kernel, one launch for a parameter.
 
-The scalars come from the device's memory, so that nothing is compiled anew when t moves, float64 parameters get float64
+The scalars come from the device's memory, so that nothing is recompiled when t moves, float64 parameters get float64
 scalars, and a captured graph reads the new ones. Parameters and gradients of half precision are widened in registers; the
 state is float32 and dense.
 
@@ -74,7 +74,7 @@ def fused_update_cuda(slot: Slot, k: Coefficients, rule: Rule) -> None:
     k : Coefficients
         Floats, or tensors of shape ().
     rule : Rule
-        The options; ``smooth`` and ``project`` are not served.
+        The options; neither ``smooth`` nor ``project``.
     """
     m, v = slot.displacement, slot.square_avg
     n = m.numel()

@@ -1,4 +1,4 @@
-"""What `AdaHB` and `HB` share: groups, states, the choice of the implementation, saving and loading."""
+"""What `AdaHB` and `HB` have in common: groups, states, the choice of the implementation, saving and loading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from finitesum.torch.schedule import Coefficients, Group, time_of, unbound
 from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, place_t, refuse_sparse, slot_of
 from finitesum.torch.updates import Rule, foreach_update, reference_update
 
-#: So many entries of w, g, m, v and s together fit a core's cache: on the CPU lists are cut there.
+#: This many entries of w, g, m, v and s together fit a core's cache: on the CPU lists are cut there.
 CACHE_SIZED = 2**16
 
 _ONE = torch.tensor(
@@ -60,7 +60,7 @@ class HeavyBall(Optimizer):
     def epoch_end(self) -> int | None:
         """Check, at the end of an epoch, that it had the length given as ``steps_per_epoch``. Changes nothing.
 
-        Nothing else can tell: a wrong length is a valid schedule, only a worse one. Call it once and leave it out
+        A wrong length is a valid schedule, only a worse one, so nothing else can notice it. Call it once and leave it out
         afterwards, or call it after every epoch.
 
         Returns
@@ -107,7 +107,7 @@ class HeavyBall(Optimizer):
                 group.setdefault(key, value)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state as tensors and plain values; a constraint is described in words, and given anew to load."""
+        """Return the state as tensors and plain values; a constraint, in words only, must be given again to load."""
         return with_plain_groups(super().state_dict())
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -201,7 +201,7 @@ class HeavyBall(Optimizer):
             adaptive=self._adaptive,
             maximize=bool(group["maximize"]),
             weight_decay=0.0 if group["decoupled_weight_decay"] else float(group["weight_decay"]),
-            guard=self._adaptive and group["delta"] == 0,
+            may_vanish=self._adaptive and group["delta"] == 0,
             smooth=bool(group["differentiable"]),
             project=self._projector(group),
         )

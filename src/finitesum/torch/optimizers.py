@@ -45,9 +45,9 @@ class AdaHB(HeavyBall):
         Weight of a new squared gradient, times t.
     delta : float >= 0, default 1e-8
         Keeps s away from zero. For a simplex or a half-space take a thousandth of the gradient's size or more: coordinates
-        that never had a gradient move free of charge otherwise.
+        that never had a gradient take the whole correction otherwise.
     interpolate : bool, default False
-        Let t grow at every step, from 1 by 1 / steps_per_epoch, instead of in jumps.
+        Let t grow at every step, from 1 by 1 / steps_per_epoch, instead of by 1 at the end of an epoch.
     decay : {"sqrt", "none"}, default "sqrt"
         "none" leaves out the factor :math:`1/\sqrt t` of the step size.
     weight_decay : float >= 0, default 0.0
@@ -60,7 +60,7 @@ class AdaHB(HeavyBall):
     foreach : bool or None, default None
         List operations (None: for plain tensors), or the readable reference.
     maximize : bool, default False
-        Climb instead.
+        Maximize instead.
     capturable : bool, default False
         Keep t on the device, for CUDA graphs.
     differentiable : bool, default False

@@ -98,5 +98,5 @@ def check_parameter(param: Tensor, group: Group, projector: Projector | None) ->
 
 
 def is_plain(param: Any) -> bool:
-    """Tell whether a parameter is no tensor subclass: these may not know the list operations."""
+    """Return whether a parameter is no tensor subclass: these may not know the list operations."""
     return type(param) in (Tensor, torch.nn.Parameter)

@@ -62,14 +62,15 @@ def _in_metric(x: Tensor, metric: Tensor | None) -> Tensor:
 def _threshold(u: Tensor, s: Tensor, c: Tensor, total: float) -> Tensor:
     r"""Return the root :math:`\lambda` of :math:`\sum_i c_i \max(u_i - \lambda c_i/s_i, 0) = total`, of shape (..., 1).
 
-    The kinks lie at :math:`s_i u_i / c_i`. Sorted descending, :math:`\lambda_k = (\sum_{i \le k} c_i u_i - total) /
-    \sum_{i \le k} c_i^2/s_i`, and the largest k whose kink is above :math:`\lambda_k` holds the active coordinates (Duchi
-    et al. 2008 for s = c = 1). One more Newton step with plain sums removes the cancellation of the running ones.
+    Coordinates become zero at the heights :math:`s_i u_i / c_i`. Sorted descending, :math:`\lambda_k = (\sum_{i \le k} c_i
+    u_i - total) / \sum_{i \le k} c_i^2/s_i`, and the largest k with a height above :math:`\lambda_k` holds the active
+    coordinates (Duchi et al. 2008 for s = c = 1). One more Newton step with plain sums removes the cancellation of the
+    running ones.
     """
     heights, slopes = s * u / c, c * c / s
-    kinks, order = torch.sort(heights, dim=-1, descending=True)
+    sorted_heights, order = torch.sort(heights, dim=-1, descending=True)
     candidates = ((c * u).gather(-1, order).cumsum(-1) - total) / slopes.gather(-1, order).cumsum(-1)
-    last = ((kinks > candidates).sum(-1, keepdim=True) - 1).clamp_min(0)
+    last = ((sorted_heights > candidates).sum(-1, keepdim=True) - 1).clamp_min(0)
     root = candidates.gather(-1, last)
     active = heights > root
     slope = torch.where(active, slopes, 0).sum(-1, keepdim=True)

@@ -27,14 +27,14 @@ def with_plain_groups(state_dict: StateDict) -> StateDict:
 def load_exactly(optimizer: Optimizer, state_dict: StateDict, load: Callable[[StateDict], None]) -> None:
     """Load a state dict by torch's own means, then put right what these round, move or replace.
 
-    Hooks of the user's see what they always see: the one before may exchange the state dict, the one after finds the
+    The user's own hooks get what they always get: the one before may exchange the state dict, the one after finds the
     state complete.
     """
     constraints = [group["constraint"] for group in optimizer.param_groups]
-    seen: list[StateDict] = [state_dict]
-    before = optimizer.register_load_state_dict_pre_hook(lambda _, given: seen.append(given))
+    given: list[StateDict] = [state_dict]
+    before = optimizer.register_load_state_dict_pre_hook(lambda _, loaded: given.append(loaded))
     after = optimizer.register_load_state_dict_post_hook(
-        lambda _: _repair(optimizer, seen[-1], constraints), prepend=True
+        lambda _: _repair(optimizer, given[-1], constraints), prepend=True
     )
     try:
         load(state_dict)

@@ -5,7 +5,7 @@ gradient is taken near the uniform mean of all past points. So t is always asked
 
 ==========================  =========================================================
 ``steps_per_epoch=n``       t = floor((step - 1) / n) + 1, one unit an epoch
-``... interpolate=True``    t = 1 + (step - 1) / n, without jumps
+``... interpolate=True``    t = 1 + (step - 1) / n, continuously
 ``steps_per_epoch=1``       t = step, the theorems
 ``steps_per_epoch=None``    t is ``group["t"]``, which `EpochT` sets
 ==========================  =========================================================

@@ -1,4 +1,4 @@
-"""The tensors of one update, gathered from parameters and states, and sorted into lists that can share their scalars."""
+"""The tensors of one update, gathered from parameters and states, and sorted into lists with the same scalars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ State = dict[str, Any]
 
 
 class Slot(NamedTuple):
-    """The tensors of one parameter, real ones: complex ones are seen as pairs of real numbers."""
+    """The tensors of one parameter, real ones: complex ones are viewed as pairs of real numbers."""
 
     owner: Tensor  # the parameter as the user gave it
     step: Tensor  # number of this update, shape ()

@@ -23,7 +23,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ class Rule(NamedTuple):
     adaptive: bool  # AdaHB, else HB
     maximize: bool
     weight_decay: float  # the coupled one: added to the gradient
-    guard: bool  # s may be zero
+    may_vanish: bool  # s may be zero
     smooth: bool  # derivatives are taken through the update
     project: Projection | None
 
@@ -77,7 +77,7 @@ def reference_update(slot: Slot, k: Coefficients, rule: Rule) -> tuple[Tensor, T
     if v is not None:
         v = k.keep * v + k.gain * g * g
         s = _root(v, rule.smooth) + k.floor
-        if rule.guard:
+        if rule.may_vanish:
             s = torch.where(s == 0, 1, s)
         g = g / s
     m = k.momentum * m + k.step_size * g
@@ -98,25 +98,25 @@ def foreach_update(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
     k : Coefficients
         Floats, or tensors of shape (n,): one number a parameter.
     rule : Rule
-        The options; ``smooth`` is not served.
+        The options; not ``smooth``.
     """
     slots, narrow = [_widened(slot) for slot in slots], slots
-    scale = _Scale(len(slots))
+    own = _scalars(k, len(slots))
     params, displacements = [slot.param for slot in slots], [slot.displacement for slot in slots]
     grads = _gradients(slots, rule)
     if not (isinstance(k.shrink, float) and k.shrink == 1.0):
-        scale.multiply(params, k.shrink)
+        torch._foreach_mul_(params, own.shrink)
     metrics = None
     if rule.adaptive:
         squares = [cast(Tensor, slot.square_avg) for slot in slots]
-        scale.multiply(squares, k.keep)
-        scale.add_product(squares, grads, grads, k.gain)
-        metrics = _metrics(squares, k, rule, scale)
-    scale.multiply(displacements, k.momentum)
+        torch._foreach_mul_(squares, own.keep)
+        _add_squares(squares, grads, own.gain)
+        metrics = _metrics(squares, own.floor, rule)
+    torch._foreach_mul_(displacements, own.momentum)
     if metrics is None:
-        scale.add(displacements, grads, k.step_size)
+        _add(displacements, grads, own.step_size)
     else:
-        scale.add_quotient(displacements, grads, metrics, k.step_size)
+        _add_quotients(displacements, grads, metrics, own.step_size)
     if rule.project is None:
         torch._foreach_sub_(params, displacements)
     else:
@@ -142,13 +142,13 @@ def _gradients(slots: list[Slot], rule: Rule) -> list[Tensor]:
     return grads
 
 
-def _metrics(squares: list[Tensor], k: Coefficients, rule: Rule, scale: _Scale) -> list[Tensor]:
+def _metrics(squares: list[Tensor], floor: Any, rule: Rule) -> list[Tensor]:
     metrics = list(torch._foreach_sqrt(squares))
-    if rule.guard:
+    if rule.may_vanish:
         for s in metrics:
             s.masked_fill_(s == 0, 1)
     else:
-        scale.add_number(metrics, k.floor)
+        torch._foreach_add_(metrics, floor)
     return metrics
 
 
@@ -160,41 +160,27 @@ def _move_within(slots: list[Slot], metrics: list[Tensor] | None, project: Proje
         slot.param.copy_(y)
 
 
-class _Scale:
-    """List operations with a scalar: one float for all tensors, or a tensor of shape (n,) with one number for each."""
+def _scalars(k: Coefficients, n: int) -> Coefficients:
+    """Return coefficients as the list operations take them: floats, or lists of n tensors."""
+    return Coefficients(*(cast(Any, list(x.expand(n).unbind()) if isinstance(x, Tensor) else x) for x in k))
 
-    def __init__(self, n: int) -> None:
-        self.n = n
 
-    def _each(self, scalar: Tensor) -> list[Tensor]:
-        return list(scalar.expand(self.n).unbind())
+def _add(tensors: list[Tensor], others: list[Tensor], factor: Any) -> None:
+    if isinstance(factor, list):
+        torch._foreach_add_(tensors, torch._foreach_mul(others, factor))
+    else:
+        torch._foreach_add_(tensors, others, alpha=factor)
 
-    def multiply(self, tensors: list[Tensor], scalar: float | Tensor) -> None:
-        if isinstance(scalar, Tensor):
-            torch._foreach_mul_(tensors, self._each(scalar))
-        else:
-            torch._foreach_mul_(tensors, scalar)
 
-    def add_number(self, tensors: list[Tensor], scalar: float | Tensor) -> None:
-        if isinstance(scalar, Tensor):
-            torch._foreach_add_(tensors, self._each(scalar))
-        else:
-            torch._foreach_add_(tensors, scalar)
+def _add_squares(tensors: list[Tensor], grads: list[Tensor], factor: Any) -> None:
+    if isinstance(factor, list):
+        _add(tensors, list(torch._foreach_mul(grads, grads)), factor)
+    else:
+        torch._foreach_addcmul_(tensors, grads, grads, value=factor)
 
-    def add(self, tensors: list[Tensor], others: list[Tensor], scalar: float | Tensor) -> None:
-        if isinstance(scalar, Tensor):
-            torch._foreach_add_(tensors, torch._foreach_mul(others, self._each(scalar)))
-        else:
-            torch._foreach_add_(tensors, others, alpha=scalar)
 
-    def add_product(self, tensors: list[Tensor], a: list[Tensor], b: list[Tensor], scalar: float | Tensor) -> None:
-        if isinstance(scalar, Tensor):
-            self.add(tensors, list(torch._foreach_mul(a, b)), scalar)
-        else:
-            torch._foreach_addcmul_(tensors, a, b, value=scalar)
-
-    def add_quotient(self, tensors: list[Tensor], a: list[Tensor], b: list[Tensor], scalar: float | Tensor) -> None:
-        if isinstance(scalar, Tensor):
-            self.add(tensors, list(torch._foreach_div(a, b)), scalar)
-        else:
-            torch._foreach_addcdiv_(tensors, a, b, value=scalar)
+def _add_quotients(tensors: list[Tensor], grads: list[Tensor], metrics: list[Tensor], factor: Any) -> None:
+    if isinstance(factor, list):
+        _add(tensors, list(torch._foreach_div(grads, metrics)), factor)
+    else:
+        torch._foreach_addcdiv_(tensors, grads, metrics, value=factor)

@@ -36,14 +36,14 @@ from finitesum.methods.projected.steps import component_subgradient
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
-#: So many components, evenly spaced, tell the size of the subgradients.
+#: The number of components, evenly spaced, from which the size of the subgradients is taken.
 N_SAMPLED = 1000
 
 
 class Scales(NamedTuple):
     """The sizes that step sizes are made of."""
 
-    distance: float  # of a solution from the start, as far as the set tells
+    distance: float  # of a solution from the start, as far as the set says
     coordinate_distance: float
     subgradient: float  # M
     n_gradients: int  # component subgradients that were evaluated
