@@ -102,16 +102,11 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
         def solve(k: int) -> Result:
             context = tasks.of_problem(k)
-            result = minimize(
+            result = self._solve(
                 problems[k],
                 None if memory is not None else starts[k],
-                method=methods[k],
-                tol=self.tol,
-                max_iter=self.max_iter,
-                random_state=as_seed(self.random_state),
-                measure_every=self.measure_every,
+                methods[k],
                 callback=self._after_pass(tasks, context, dtype, single=len(problems) == 1),
-                verbose=int(self.verbose),
                 earlier=None if memory is None else memory[k],
             )
             tasks.end_of_problem(context)
@@ -124,6 +119,17 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         for result in results:
             self._warn(result)
         return results
+
+    def _solve(self, problem: Any, start: Vector | None, method: Method, **changes: Any) -> Result:
+        """Return the result of one run, with the estimator's parameters but for the changes."""
+        options: dict[str, Any] = {
+            "tol": self.tol,
+            "max_iter": self.max_iter,
+            "random_state": as_seed(self.random_state),
+            "measure_every": self.measure_every,
+            "verbose": int(self.verbose),
+        }
+        return minimize(problem, start, method=method, **{**options, **changes})
 
     def _after_pass(self, tasks: FitTasks, context: Any, dtype: Any, *, single: bool) -> Callable[[Any], bool] | None:
         if self.callback is None and not tasks.are_watched:

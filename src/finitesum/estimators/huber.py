@@ -31,9 +31,8 @@ from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import FitTasks, with_callbacks
 from finitesum.losses import Huber
 from finitesum.methods.base import Method
-from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
-from finitesum.running.driver import Result, StopReason, as_seed, minimize
+from finitesum.running.driver import Result, StopReason
 
 #: Scales that are tried at most, and the smallest one, in units of the standard deviation of the targets.
 MOST_SCALES, SMALLEST_SCALE = 60, 1e-6
@@ -130,7 +129,7 @@ n_threads, callback, measure_every
 
     def _checked_scale(self) -> bool:
         """Return whether the scale is to be estimated, or raise what is wrong with the parameters."""
-        if not isinstance(self.epsilon, Real) or not 0.0 < self.epsilon < math.inf:
+        if not isinstance(self.epsilon, Real) or not 0.0 < float(self.epsilon) < math.inf:
             raise ValueError(f"epsilon must be > 0 and finite, got {self.epsilon!r}.")
         elastic_net(self.alpha, self.l1_ratio)
         if self.scale == "joint":
@@ -139,7 +138,7 @@ n_threads, callback, measure_every
             if self.epsilon <= 1.0:
                 raise ValueError(f'scale="joint" needs epsilon > 1, got {self.epsilon!r}: else no scale is best.')
             return True
-        if not isinstance(self.scale, Real) or not 0.0 < self.scale < math.inf:
+        if not isinstance(self.scale, Real) or not 0.0 < float(self.scale) < math.inf:
             raise ValueError(f'scale must be a number > 0 or "joint", got {self.scale!r}.')
         return False
 
@@ -196,27 +195,10 @@ n_threads, callback, measure_every
     def _solve_at(
         self, X: Any, y: Vector, weights: Vector | None, sigma: float, start: Vector | None, callback: Any
     ) -> Result:
-        problem = Problem.linear(
-            X,
-            y,
-            loss=Huber(float(self.epsilon * sigma)),
-            alpha=0.5 * self.alpha * sigma,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weights,
-            constraint=self.constraint,
-        )
+        problem = self._problem(X, y, weights, Huber(float(self.epsilon * sigma)), alpha=0.5 * self.alpha * sigma)
         tol = 0.25 * self.tol * sigma
-        return minimize(
-            problem,
-            start,
-            method=as_solver(self.solver, self.step_size, problem, tol=tol, n_threads=self.n_threads),
-            tol=tol,
-            max_iter=self.max_iter,
-            random_state=as_seed(self.random_state),
-            measure_every=self.measure_every,
-            callback=callback,
-            verbose=int(self.verbose),
-        )
+        method = as_solver(self.solver, self.step_size, problem, tol=tol, n_threads=self.n_threads)
+        return self._solve(problem, start, method, tol=tol, callback=callback)
 
 
 class _ScaleSearch:

@@ -26,7 +26,7 @@ from finitesum.methods.subproblems.lbfgs import no_secants
 from finitesum.problems.linear import Problem
 from finitesum.problems.multinomial import MultinomialProblem
 from finitesum.problems.penalties import elastic_net
-from finitesum.running.driver import Result, as_seed, minimize
+from finitesum.running.driver import Result
 
 #: Parameters of `LogisticRegression` that would be ignored.
 NOT_OF_A_PATH = ("C", "warm_start", "callback", "measure_every", "standard_errors")
@@ -100,17 +100,8 @@ def solve_path(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | 
     for C in Cs:
         problem = with_alpha(first, alpha_of_C(float(C), data.total_weight), estimator.l1_ratio)
         earlier = carried(problem, results[-1]) if results else None
-        result = minimize(
-            problem,
-            results[-1].x if results and earlier is None else None,
-            method=method,
-            tol=estimator.tol,
-            max_iter=estimator.max_iter,
-            random_state=as_seed(estimator.random_state),
-            measure_every=0,
-            verbose=int(estimator.verbose),
-            earlier=earlier,
-        )
+        start = results[-1].x if results and earlier is None else None
+        result = estimator._solve(problem, start, method, earlier=earlier, measure_every=0)
         result.ridge = problem.penalty.ridge()
         if results:
             results[-1].state = None  # a memory as large as the data, and of no more use

@@ -16,12 +16,14 @@ from finitesum.problems.linear import Problem
 class LinearRegressorMixin(RegressorMixin, LinearEstimator):
     """A linear model u = x'w + b of numbers."""
 
-    def _problem(self, X: Any, y: Any, weights: Vector | None, loss: Loss, offset: Any = None) -> Problem:
+    def _problem(
+        self, X: Any, y: Any, weights: Vector | None, loss: Loss, offset: Any = None, *, alpha: float | None = None
+    ) -> Problem:
         return Problem.linear(
             X,
             y,
             loss=loss,
-            alpha=self.alpha,
+            alpha=self.alpha if alpha is None else alpha,
             l1_ratio=self.l1_ratio,
             fit_intercept=self.fit_intercept,
             sample_weight=weights,
