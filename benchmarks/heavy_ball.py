@@ -1,10 +1,10 @@
-"""Measures the projected methods: python benchmarks/heavy_ball.py [hinge|wide|unseen|harvey|lazy|report ...].
+"""Measures the projected methods: python benchmarks/heavy_ball.py [hinge|wide|unseen|harvey|deferred|report ...].
 
 hinge    hinge loss on an l1 ball, public data: F - F* by passes, five seeds, automatic and best step sizes
-wide     the forms without a lazy one on wide sparse rows: two passes, automatic steps
+wide     the forms that cannot defer projections, on wide sparse rows: two passes, automatic steps
 unseen   automatic step sizes on data that had no part in choosing their rule, against the whole grid
 harvey   the function on which the subgradient method's last iterate is worst, T = 1000 and 5000
-lazy     seconds for a pass over wide sparse rows, the lazy form against the plain one
+deferred seconds for a pass over wide sparse rows, projections deferred against those of each step
 report   writes heavy_ball.md from the CSV files that the other parts have left
 
 Each part writes benchmarks/results/heavy_ball_<part>.csv; F* comes from a linear program and is kept in
@@ -80,8 +80,8 @@ def hinge() -> None:
     for name, (_, n_passes, n_tuning, is_wide) in SETS.items():
         problem = hinge_problem(name)
         minimum(name, problem)
-        for label, (_, _, is_lazy) in RUNS.items():
-            if is_wide and not is_lazy:
+        for label, (_, _, is_deferred) in RUNS.items():
+            if is_wide and not is_deferred:
                 continue
             start = time.perf_counter()
             for kind, step in (("auto", "auto"), ("best", best_step(problem, label, n_tuning))):
@@ -101,9 +101,9 @@ N_WIDE = 2
 
 
 def wide() -> None:
-    """Run what has no lazy form on wide sparse rows, for few passes."""
+    """Run what cannot defer projections on wide sparse rows, for few passes."""
     problem, rows = hinge_problem("rcv1.subset"), []
-    for label in [label for label, (_, _, is_lazy) in RUNS.items() if not is_lazy]:
+    for label in [label for label, (_, _, is_deferred) in RUNS.items() if not is_deferred]:
         for seed in range(N_SEEDS):
             start = time.perf_counter()
             objectives, used = values(problem, label, "auto", N_WIDE, seed)
@@ -117,7 +117,7 @@ def wide() -> None:
 
 
 def wide_lines() -> list[str]:
-    """Return the gaps after the passes of the part `wide`, beside those of the lazy forms after as many."""
+    """Return the gaps after the passes of the part `wide`, beside those with deferred projections after as many."""
     low = {row["data"]: float(row["minimum"]) for row in read("minima")}.get("rcv1.subset", math.inf)
     rows = [row for row in read("hinge") if row["data"] == "rcv1.subset" and row["step"] == "auto"]
     rows += [row | {"data": "rcv1.subset", "step": "auto"} for row in read("wide")]
@@ -187,7 +187,7 @@ def harvey_part() -> None:
         write("harvey", rows)
 
 
-def lazy() -> None:
+def deferred() -> None:
     """Time a pass over wide sparse rows."""
     problem = hinge_problem("rcv1.subset")
     order = order_of_pass("with-replacement", 0, 0, problem.n_components)
@@ -195,20 +195,20 @@ def lazy() -> None:
     for label in ("PSG, last", "HB, averaging", "AdaHB, averaging"):
         name, options, _ = RUNS[label]
         method = METHODS[name](**options)
-        for is_lazy, n_times in ((True, 5), (False, 1)):
+        for is_deferred, n_times in ((True, 5), (False, 1)):
             state = method.init(problem, np.zeros(problem.dim))
-            advanced(problem, method.rule(problem), state, order[:2], is_deferred=is_lazy)  # compiles
+            advanced(problem, method.rule(problem), state, order[:2], is_deferred=is_deferred)  # compiles
             seconds = []
             for _ in range(n_times):
                 start = time.perf_counter()
-                advanced(problem, method.rule(problem), state, order, is_deferred=is_lazy)
+                advanced(problem, method.rule(problem), state, order, is_deferred=is_deferred)
                 seconds.append(time.perf_counter() - start)
             middle = float(np.median(seconds))
             rows.append(
-                {"method": label, "form": "lazy" if is_lazy else "plain", "first passes timed": n_times}
+                {"method": label, "form": "deferred" if is_deferred else "plain", "first passes timed": n_times}
                 | {"microseconds a step": f"{1e6 * middle / order.size:.1f}", "seconds a pass": f"{middle:.2f}"}
             )
-    write("lazy", rows)
+    write("deferred", rows)
 
 
 def slope(gaps: np.ndarray) -> float:
@@ -288,9 +288,9 @@ def table_lines(part: str) -> list[str]:
 def report() -> None:
     """Write the tables."""
     lines = [
-        "# Heavy ball and its kin: last iterates on problems with kinks",
+        "# Heavy ball and its kin: last iterates on nonsmooth problems",
         "",
-        "Made by `python benchmarks/heavy_ball.py hinge wide unseen harvey lazy report`; one core.",
+        "Made by `python benchmarks/heavy_ball.py hinge wide unseen harvey deferred report`; one core.",
         "",
         "## Hinge loss on an l1 ball, one row a step",
         "",
@@ -299,8 +299,8 @@ def report() -> None:
         "Tuned step: the best of a 1-3-10 grid, within two places of the automatic one, by seed 0 alone after two or",
         "three passes; seed 0 is also one of the five. It is not the best step of the longer run, and is worse than auto",
         "in places. (edge): the choice is the end of its window, so that a step beyond may be better. Linear decay knows",
-        "the number of passes in advance; its slope is of points on the way. The displacement forms and NAG, which have",
-        "no lazy form, were run on rcv1.subset for two passes only; see the table after it.",
+        "the number of passes in advance; its slope is of points on the way. The displacement forms and NAG, which",
+        "cannot defer projections, were run on rcv1.subset for two passes only; see the table after it.",
         "",
         "The Euclidean AdaHB stalls on a9a and ijcnn1 and lags on w8a; on covtype it is better in the displacement form",
         "and worse in the averaging form. With tuned steps PSG with linear decay has the smallest gap of the methods that",
@@ -330,15 +330,15 @@ def report() -> None:
         "",
         "## Wide sparse rows: rcv1.subset, 23,727 x 47,236, l1 ball of radius 100",
         "",
-        "The first pass from 0, whole, on a quiet machine; the lazy form is the median of five.",
+        "The first pass from 0, whole, on a quiet machine; with deferred projections the median of five.",
         "",
-        *table_lines("lazy"),
+        *table_lines("deferred"),
         "",
     ]
     (RESULTS / "heavy_ball.md").write_text("\n".join(lines))
 
 
-PARTS = {"hinge": hinge, "wide": wide, "unseen": unseen, "harvey": harvey_part, "lazy": lazy, "report": report}
+PARTS = {"hinge": hinge, "wide": wide, "unseen": unseen, "harvey": harvey_part, "deferred": deferred, "report": report}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or list(PARTS):

@@ -156,8 +156,8 @@ def test_metadata_is_routed():
 def test_solvers_with_threads_use_those_of_the_estimator(solver):
     X, y = data()
     model = LogisticRegression(solver=solver, n_threads=2, tol=1e-7, warm_start=True).fit(X, y)
-    method = model._memory[0][1].method
-    assert (method.n_threads, method.target) == (2, 1e-7)
+    result = model._memory[0][1]
+    assert (result.method.n_threads, result.state.tol) == (2, 1e-7)
 
 
 # -- warm starts

@@ -25,7 +25,7 @@ from finitesum.estimators.covariance import covariance_at
 from finitesum.estimators.solvers import offered
 from finitesum.losses import Huber
 
-#: Kernels compile anew for every loss and kind of rows: where no solver is under test it is the cheapest to compile.
+#: Kernels are compiled for every loss and kind of rows: where no solver is under test it is the cheapest to compile.
 CHEAP = {"solver": "newton", "tol": 1e-12}
 
 
@@ -288,13 +288,13 @@ def test_standard_errors_do_not_depend_on_the_units_of_a_column(unit):
     assert np.allclose(scaled.standard_errors_ * np.append(units, 1.0), plain.standard_errors_, rtol=1e-6)
 
 
-def test_standard_errors_of_dependent_columns_are_those_of_what_can_be_told():
+def test_standard_errors_of_dependent_columns_are_those_of_what_can_be_estimated():
     X, y, _ = numbers()
     doubled = np.column_stack([X, 1e4 * X[:, 0]])
     plain = Ridge(alpha=0.0, standard_errors=True).fit(X, y)
     model = Ridge(alpha=0.0, standard_errors=True).fit(doubled, y)
-    told = np.array([1.0, 0.0, 0.0, 0.0, 1e4, 0.0])  # of all columns together the effect of the first is known
-    assert told @ model.cov_params_ @ told == pytest.approx(plain.cov_params_[0, 0], rel=1e-6)
+    effect = np.array([1.0, 0.0, 0.0, 0.0, 1e4, 0.0])  # of all columns together the effect of the first is known
+    assert effect @ model.cov_params_ @ effect == pytest.approx(plain.cov_params_[0, 0], rel=1e-6)
     assert np.allclose(model.standard_errors_[[1, 2, 3, 5]], plain.standard_errors_[1:], rtol=1e-6)
 
 

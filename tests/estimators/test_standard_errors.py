@@ -77,7 +77,7 @@ def test_columns_far_from_0_lose_no_digits(part, mean):
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
 @pytest.mark.parametrize("part", [False, True])
-def test_a_constant_column_shares_with_the_intercept_what_cannot_be_told(part, form):
+def test_a_constant_column_and_the_intercept_have_what_cannot_be_estimated_in_common(part, form):
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal((300, 2)), np.full(300, 5.1)])
     y = X[:, 0] + rng.standard_normal(300)

@@ -192,7 +192,7 @@ def test_t_of_a_scheduler_is_saved():
         assert other.param_groups[0]["t"] == 2.0
 
 
-def test_constraints_are_given_anew_and_compared():
+def test_constraints_are_given_again_and_compared():
     w = torch.nn.Parameter(torch.ones(3))
     optimizer = AdaHB([w], steps_per_epoch=4, constraint=L1Ball(2.0))
     saved = through_a_file(optimizer.state_dict(), weights_only=True)
