@@ -15,7 +15,7 @@ def _tabulate(lagged):
 
 @kernel
 def _lagged_steps(linear_sum, lagged, value, drift, n_steps):
-    return lagged_steps(linear_sum, lagged, value, drift, n_steps)
+    return lagged_steps(linear_sum, lagged, 0, value, drift, n_steps)
 
 
 def made_up(problem, step_size, value, drift, n_steps, table=40):

@@ -90,7 +90,7 @@ class SumMethod:
     models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.function_rows`.
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "components"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "prox", "components"})
     default_sampling: ClassVar[str] = "shuffled"
 
     def __post_init__(self) -> None:

@@ -119,6 +119,10 @@ class ElasticNet(NamedTuple):
         """Return whether the prox is another map than the identity."""
         return self.l1 != 0.0
 
+    def has_closed_form(self) -> bool:
+        """Return whether k equal steps have a closed form: the prox shifts by one number."""
+        return True
+
 
 @compilable
 class ElasticNetByProx(NamedTuple):
@@ -317,6 +321,10 @@ class Separable(NamedTuple):
     def has_prox(self) -> bool:
         """Return True."""
         return True
+
+    def has_closed_form(self) -> bool:
+        """Return False."""
+        return False
 
 
 @compilable

@@ -167,7 +167,7 @@ def test_lagged_steps_equal_the_steps_taken_one_by_one(value, drift, l1, n_steps
     for _ in range(n_steps):
         moved = decay * expected - drift
         expected = np.sign(moved) * max(abs(moved) - step * problem.penalty.lasso(), 0.0)
-    assert lagged_steps(problem.view, lagged, value, drift, n_steps) == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    assert lagged_steps(problem.view, lagged, 0, value, drift, n_steps) == pytest.approx(expected, rel=1e-12, abs=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ costs the row's stored entries only.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def _step_touched(
             j = rows.column(i, k)
             if lagged.done[j] == now:
                 drift = lagged.step_size * (mean_gradient[j] + rule.innovation * change[j])
-                w[j] = one_step(linear_sum, w[j], drift, lagged.decay, lagged.step_size)
+                w[j] = one_step(linear_sum, j, w[j], drift, lagged.decay, lagged.step_size)
                 if rule.records():
                     mean_gradient[j] += change[j]
                 change[j] = 0.0
@@ -121,13 +121,13 @@ def _compiled_step_all(
     if rule.records():
         for j in range(linear_sum.n_penalised):
             drift = step_size * (mean_gradient[j] + innovation * change[j])
-            w[j] = one_step(linear_sum, w[j], drift, decay, step_size)
+            w[j] = one_step(linear_sum, j, w[j], drift, decay, step_size)
             mean_gradient[j] += change[j]
             change[j] = 0.0
     else:
         for j in range(linear_sum.n_penalised):
             drift = step_size * (mean_gradient[j] + innovation * change[j])
-            w[j] = one_step(linear_sum, w[j], drift, decay, step_size)
+            w[j] = one_step(linear_sum, j, w[j], drift, decay, step_size)
             change[j] = 0.0
     _step_intercept(linear_sum, lagged, w, mean_gradient, change, rule)
 
@@ -158,15 +158,15 @@ def _visit_sparse_row(
     rows, slopes, mean_gradient = linear_sum.rows, table.slopes, table.mean_gradient
     start = rows.first(i)
     stop = start + rows.n_stored(i)
-    # Most of the time is spent in this loop: no call without an l1 part, and unsigned indices, whose sign is not checked.
-    has_prox = linear_sum.penalty.lasso() != 0.0
+    # Most of the time is spent in this loop: no call without a prox, and unsigned indices, whose sign is not checked.
+    has_prox = linear_sum.penalty.has_prox()
     step_size, decay = lagged.step_size, lagged.decay
     prediction = linear_sum.offsets[i] if linear_sum.has_offsets else 0.0
     for k in range(start, stop):
-        j = np.uint64(rows.column(i, k))
+        j: Any = np.uint64(rows.column(i, k))
         lag = now - lagged.done[j]
         if has_prox or lag >= lagged.powers.size:
-            w[j] = lagged_steps(linear_sum, lagged, w[j], step_size * mean_gradient[j], lag)
+            w[j] = lagged_steps(linear_sum, lagged, j, w[j], step_size * mean_gradient[j], lag)
         else:  # a lag of 0 is not worth a branch: it is the identity
             w[j] = lagged.powers[np.uint64(lag)] * w[j] - step_size * mean_gradient[j] * lagged.sums[np.uint64(lag)]
         prediction += rows.entry(i, k) * w[j]
@@ -182,7 +182,7 @@ def _visit_sparse_row(
         difference = rise * rows.entry(i, k)
         w[j] = decay * w[j] - step_size * (mean_gradient[j] + rule.innovation * difference)
         if has_prox:
-            w[j] = linear_sum.penalty.prox_at(w[j], step_size)
+            w[j] = linear_sum.penalty.prox_of(w[j], step_size, j)
         if rule.records():
             mean_gradient[j] += difference
         lagged.done[j] = now + 1

@@ -24,6 +24,7 @@ from finitesum.evaluation.smoothness import component_smoothness
 from finitesum.methods.base import Auto, Card, check_choice, check_positive, with_general_form
 from finitesum.methods.general.steps import IGForm
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.term import prox_in_place
 
 
 class IGState(NamedTuple):
@@ -48,10 +49,8 @@ def _visits(linear_sum: LinearSum, order: Indices, x: Vector, step_size: float) 
             slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
             linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * slope, gradient)
         for j in range(x.size):
-            if j < linear_sum.n_penalised:
-                x[j] = linear_sum.penalty.prox_at(x[j] - step_size * (gradient[j] + ridge * x[j]), step_size)
-            else:
-                x[j] -= step_size * gradient[j]
+            x[j] -= step_size * (gradient[j] + (ridge * x[j] if j < linear_sum.n_penalised else 0.0))
+        prox_in_place(linear_sum, x, step_size)
         n_visits += 1
         if not np.isfinite(np.sum(x)):
             break
@@ -93,7 +92,7 @@ class IG:
 
     name: ClassVar[str] = "ig"
     state_type: ClassVar[type[IGState]] = IGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "prox", "groups"})
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "incremental gradient",

@@ -39,36 +39,49 @@ def tabulate(lagged: LaggedSteps) -> None:
 
 
 @kernel_part
-def one_step(linear_sum: LinearSum, value: float, drift: float, decay: float, step_size: float) -> float:
-    """Return prox(decay v - drift)."""
-    return linear_sum.penalty.prox_at(decay * value - drift, step_size)
+def one_step(linear_sum: LinearSum, j: int, value: float, drift: float, decay: float, step_size: float) -> float:
+    """Return prox(decay v - drift) for coordinate j."""
+    return linear_sum.penalty.prox_of(decay * value - drift, step_size, j)
 
 
 @kernel_part
-def lagged_steps(linear_sum: LinearSum, lagged: LaggedSteps, value: float, drift: float, n_steps: int) -> float:
-    """Return v after n_steps of v <- prox(decay v - drift)."""
+def _steps_one_by_one(
+    linear_sum: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, n_steps: int
+) -> float:
+    """Do as `lagged_steps` for a penalty without a closed form, until the steps rest at a point."""
+    for _ in range(n_steps):
+        moved = one_step(linear_sum, j, value, drift, lagged.decay, lagged.step_size)
+        if moved == value:
+            break
+        value = moved
+    return value
+
+
+@kernel_part
+def lagged_steps(linear_sum: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, n_steps: int) -> float:
+    """Return v after n_steps of v <- prox(decay v - drift) for coordinate j."""
+    if not linear_sum.penalty.has_closed_form():
+        return _steps_one_by_one(linear_sum, lagged, j, value, drift, n_steps)
     most = lagged.powers.size - 1
     threshold = lagged.step_size * linear_sum.penalty.lasso()
     while n_steps > 0:
         turn = min(n_steps, most)
-        if (
-            threshold > 0.0 and lagged.decay < 0.0
-        ):  # a step longer than 1 / l2 changes the sign each time: no closed form
+        if threshold > 0.0 and lagged.decay < 0.0:  # a step beyond 1 / l2 changes the sign each time: no closed form
             turn = 1
-            value = one_step(linear_sum, value, drift, lagged.decay, lagged.step_size)
+            value = one_step(linear_sum, j, value, drift, lagged.decay, lagged.step_size)
         elif threshold == 0.0:
             value = lagged.powers[turn] * value - drift * lagged.sums[turn]
         elif value == 0.0 and abs(drift) <= threshold:
             return 0.0
         else:
-            value = _steps_with_prox(linear_sum, lagged, value, drift, threshold, turn)
+            value = _steps_with_prox(linear_sum, lagged, j, value, drift, threshold, turn)
         n_steps -= turn
     return value
 
 
 @kernel_part
 def _steps_with_prox(
-    linear_sum: LinearSum, lagged: LaggedSteps, value: float, drift: float, threshold: float, n_steps: int
+    linear_sum: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, threshold: float, n_steps: int
 ) -> float:
     """Do as `lagged_steps` for a number of steps that is tabulated.
 
@@ -94,7 +107,7 @@ def _steps_with_prox(
             value = powers[low] * value - shift * sums[low]
             n_steps -= low
         if n_steps > 0:
-            value = one_step(linear_sum, value, drift, lagged.decay, lagged.step_size)
+            value = one_step(linear_sum, j, value, drift, lagged.decay, lagged.step_size)
             n_steps -= 1
     return value
 
@@ -109,7 +122,7 @@ def catch_up(linear_sum: LinearSum, lagged: LaggedSteps, component: int, now: in
             j = rows.column(i, k)
             lag = now - lagged.done[j]
             if lag > 0:
-                w[j] = lagged_steps(linear_sum, lagged, w[j], lagged.step_size * gradient[j], lag)
+                w[j] = lagged_steps(linear_sum, lagged, j, w[j], lagged.step_size * gradient[j], lag)
                 lagged.done[j] = now
 
 
@@ -118,5 +131,5 @@ def catch_up_all(linear_sum: LinearSum, lagged: LaggedSteps, now: int, w: Vector
     """Bring every coordinate to step `now`."""
     for j in range(lagged.done.size):
         lag = now - lagged.done[j]
-        w[j] = lagged_steps(linear_sum, lagged, w[j], lagged.step_size * gradient[j], lag)
+        w[j] = lagged_steps(linear_sum, lagged, j, w[j], lagged.step_size * gradient[j], lag)
         lagged.done[j] = now

@@ -135,7 +135,7 @@ class SVRG:
 
     name: ClassVar[str] = "svrg"
     state_type: ClassVar[type[SVRGState]] = SVRGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "prox"})
     default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "stochastic variance-reduced gradient",
