@@ -208,9 +208,10 @@ def require_suited(method: Method, problem: AnyProblem) -> None:
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."
             )
-    form: Any = method.general() if hasattr(method, "general") else method
-    if isinstance(problem, FiniteSum) and form.needs_hessians:
-        problem.require_hessians(method.name)
+    if isinstance(problem, FiniteSum):  # a linear model may be asked about with a class in the place of its method
+        form: Any = method.general() if hasattr(method, "general") else method
+        if form.needs_hessians:
+            problem.require_hessians(method.name)
 
 
 def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
