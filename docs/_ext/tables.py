@@ -9,6 +9,9 @@ from finitesum.papers.references import recorded
 
 TREATS = {
     "l1": "l1 penalties",
+    "prox": "separable penalties known by their prox",
+    "groups": "group lasso",
+    "nonconvex": "MCP and SCAD",
     "constraint": "constraints",
     "nonsmooth": "losses with kinks",
     "callables": "callables that give subgradients",

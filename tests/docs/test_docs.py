@@ -94,6 +94,23 @@ def test_the_loss_that_is_added_has_right_derivatives_and_a_majorant():
     assert result.x == pytest.approx(np.arange(1.0, 6.0), abs=0.1)  # a tenth of the targets is off by 100
 
 
+def test_the_penalty_that_is_added_has_the_prox_that_it_says():
+    found = example("extend/log_penalty.py")
+    grid = np.arange(-6_000, 6_001) / 1_000.0
+    for penalty in (found["LogSum"](0.2, 0.5), found["LogSum"](1.0, 0.1)):
+        values = np.array([penalty.penalty_value(w) for w in grid])
+        for step in (0.1, 1.0, 3.0):
+            for v in (-5.0, -0.7, -0.05, 0.0, 0.3, 1.1, 4.0):
+                w = penalty.prox_at(v, step)
+                cost = penalty.penalty_value(w) + (w - v) ** 2 / (2.0 * step)
+                assert cost <= np.min(values + (grid - v) ** 2 / (2.0 * step)) + 1e-12
+    result = found["main"]()
+    assert result.success
+    assert "stationary point" in result.message
+    assert result.x[:3] == pytest.approx([3.0, -2.0, 1.0], abs=0.1)
+    assert not result.x[3:].any()
+
+
 def test_the_constraint_that_is_added_is_projected_on():
     found = example("extend/band_constraint.py")
     band = found["Band"](1.0)
