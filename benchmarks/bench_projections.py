@@ -5,7 +5,7 @@ Both run in one process, in turns, and the medians are compared. The projection 
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 
@@ -77,4 +77,6 @@ def main(dim: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("n", nargs="?", type=int, default=1_000_000, help="the number of variables")
+    main(parser.parse_args().n)

@@ -1,29 +1,26 @@
 """Compares with the authors' C++ of CIAG and NIM: python benchmarks/ciag_peer.py.
 
-Logistic regression, alpha = 1/n, from 0, to an infinity norm of the gradient below 1e-10, looked at every tenth of a pass,
+Logistic regression, alpha = 1/n, from 0, to an infinity norm of the gradient below 1e-10, measured every tenth of a pass,
 as the C++ does (its checks are free, and so are ours here). The C++'s figures were measured on one core of an EPYC, built
 with optimisation, dense rows; ours: sparse rows, CPU time of the visits alone, best of three. The constants are those of
-the authors' examples, in file order: the step N kappa_opt / L with L = mean ||z||^2 / 4 + alpha, NIM undamped.
+the authors' examples, in file order: the step N kappa_opt / L with L = mean ||x_i||^2 / 4 + alpha, NIM undamped.
 
 Writes benchmarks/results/ciag_peer.csv and prints a table. Data files are looked for in the folders of FINITESUM_DATA.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import run_parts, table_of, write_rows
 
 from finitesum import METHODS, Problem
 from finitesum.datasets import load_dataset
 from finitesum.evaluation.optimality import evaluate
 from finitesum.running.sampling import order_of_pass
-
-RESULTS = Path(__file__).parent / "results"
 
 #: The C++: data, run, passes, CPU seconds; NaN where it was cut off or not run.
 PEER = {
@@ -116,14 +113,9 @@ def main() -> None:
     for name in ("mushrooms", "a9a", "w8a"):
         rows_of(name)  # compiles
         rows += rows_of(name)
-    with (RESULTS / "ciag_peer.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
-    for row in rows:
-        print("| " + " | ".join(str(value) for value in row.values()).replace("nan", "-") + " |")
+    write_rows("ciag_peer", rows)
+    print("\n".join(table_of(rows)))
 
 
 if __name__ == "__main__":
-    main()
+    run_parts(__doc__ or "", {"all": main})

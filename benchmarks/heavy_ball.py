@@ -13,14 +13,12 @@ heavy_ball_minima.csv. Data files are looked for in the folders of FINITESUM_DAT
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from records import RESULTS, read_rows, run_parts, table_of, write_rows
 
 from finitesum import METHODS, Problem
 from finitesum.constraints import L1Ball
@@ -32,36 +30,17 @@ from finitesum.papers.adahb.hinge import RUNS, SETS, hinge_problem, objective, v
 from finitesum.papers.adahb.hinge import minimum as find_minimum
 from finitesum.running.sampling import order_of_pass
 
-RESULTS = Path(__file__).parent / "results"
 N_SEEDS = 5
 GRID = np.array([0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0])
 
 
-def write(part: str, rows: list[dict[str, Any]]) -> None:
-    """Write rows as CSV."""
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / f"heavy_ball_{part}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def read(part: str) -> list[dict[str, str]]:
-    """Read rows, none where there is no file."""
-    path = RESULTS / f"heavy_ball_{part}.csv"
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def minimum(name: str, problem: Problem) -> tuple[float, float]:
     """Return F* and a lower bound of it, from the file or from a linear program around the end of a run."""
-    known = {row["data"]: row for row in read("minima")}
+    known = {row["data"]: row for row in read_rows("heavy_ball_minima")}
     if name not in known:
         row = {"data": name, "radius": SETS[name].radius, **find_minimum(problem, time_limit=120.0)}
         known[name] = {key: str(entry) for key, entry in row.items()}
-        write("minima", list(known.values()))
+        write_rows("heavy_ball_minima", list(known.values()))
     return float(known[name]["minimum"]), float(known[name]["lower_bound"])
 
 
@@ -93,7 +72,7 @@ def hinge() -> None:
                         for k, value in enumerate(objectives, start=1)
                     ]
             print(f"{name:22} {label:45} {time.perf_counter() - start:7.1f} s", file=sys.stderr, flush=True)
-            write("hinge", rows)
+            write_rows("heavy_ball_hinge", rows)
 
 
 #: Passes over rcv1.subset in the forms that take d operations a step.
@@ -113,14 +92,14 @@ def wide() -> None:
                 | {"seconds": f"{seconds:.1f}"}
                 for k, value in enumerate(objectives, start=1)
             ]
-            write("wide", rows)
+            write_rows("heavy_ball_wide", rows)
 
 
 def wide_lines() -> list[str]:
     """Return the gaps after the passes of the part `wide`, beside those with deferred projections after as many."""
-    low = {row["data"]: float(row["minimum"]) for row in read("minima")}.get("rcv1.subset", math.inf)
-    rows = [row for row in read("hinge") if row["data"] == "rcv1.subset" and row["step"] == "auto"]
-    rows += [row | {"data": "rcv1.subset", "step": "auto"} for row in read("wide")]
+    low = {row["data"]: float(row["minimum"]) for row in read_rows("heavy_ball_minima")}.get("rcv1.subset", math.inf)
+    rows = [row for row in read_rows("heavy_ball_hinge") if row["data"] == "rcv1.subset" and row["step"] == "auto"]
+    rows += [row | {"data": "rcv1.subset", "step": "auto"} for row in read_rows("heavy_ball_wide")]
     lines = ["| method | auto step | F - F* after 1 pass | sd | after 2 passes | sd |", "|---|---|---|---|---|---|"]
     for label in RUNS:
         cells = [label]
@@ -165,7 +144,7 @@ def unseen() -> None:
                 | {"step ratio": f"{steps['auto'] / best:.3g}", "gap ratio": f"{gaps['auto'] / gaps[best]:.3g}"}
             )
         print(f"{name}", file=sys.stderr, flush=True)
-        write("unseen", rows)
+        write_rows("heavy_ball_unseen", rows)
 
 
 def harvey_part() -> None:
@@ -184,7 +163,7 @@ def harvey_part() -> None:
             )
         bound = fig6.lower_bound(n_steps)
         rows.append({"T": n_steps, "method": "lower bound for PSG, last", "f(w_T)": "", "f(w_T+1)": f"{bound:.8f}"})
-        write("harvey", rows)
+        write_rows("heavy_ball_harvey", rows)
 
 
 def deferred() -> None:
@@ -208,7 +187,7 @@ def deferred() -> None:
                 {"method": label, "form": "deferred" if is_deferred else "plain", "first passes timed": n_times}
                 | {"microseconds a step": f"{1e6 * middle / order.size:.1f}", "seconds a pass": f"{middle:.2f}"}
             )
-    write("deferred", rows)
+    write_rows("heavy_ball_deferred", rows)
 
 
 def slope(gaps: np.ndarray) -> float:
@@ -227,7 +206,7 @@ def edge(rows: list[dict[str, str]], label: str) -> str:
 
 def unseen_lines() -> list[str]:
     """Return how the automatic step did on data that had no part in choosing its rule: a summary, and all rows."""
-    rows = read("unseen")
+    rows = read_rows("heavy_ball_unseen")
     if not rows:
         return []
     lines = ["| method | median gap ratio | worst | worst on | data with a ratio above 5 |", "|---|---|---|---|---|"]
@@ -238,13 +217,13 @@ def unseen_lines() -> list[str]:
         lines.append(
             f"| {label} | {np.median(list(ratio.values())):.2f} | {max(ratio.values()):.3g} | {worst} | {bad} |"
         )
-    return [*lines, "", *table_lines("unseen")]
+    return [*lines, "", *table_of(read_rows("heavy_ball_unseen"))]
 
 
 def hinge_lines() -> list[str]:
     """Return a table of final gaps and slopes for each data set."""
-    rows, lines = read("hinge"), []
-    minima = {row["data"]: row for row in read("minima")}
+    rows, lines = read_rows("heavy_ball_hinge"), []
+    minima = {row["data"]: row for row in read_rows("heavy_ball_minima")}
     for name, (radius, n_passes, _, _) in SETS.items():
         mine = [row for row in rows if row["data"] == name]
         if not mine:
@@ -274,15 +253,6 @@ def hinge_lines() -> list[str]:
             if len(cells) > 1:
                 lines.append("| " + " | ".join(cells) + " |")
     return lines
-
-
-def table_lines(part: str) -> list[str]:
-    """Return a CSV file as a table."""
-    rows = read(part)
-    if not rows:
-        return []
-    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-    return lines + ["| " + " | ".join(row.values()) + " |" for row in rows]
 
 
 def report() -> None:
@@ -326,13 +296,13 @@ def report() -> None:
         "",
         "## Harvey's function, c = 2, from its minimiser (f* = 0)",
         "",
-        *table_lines("harvey"),
+        *table_of(read_rows("heavy_ball_harvey")),
         "",
         "## Wide sparse rows: rcv1.subset, 23,727 x 47,236, l1 ball of radius 100",
         "",
         "The first pass from 0, whole, on a quiet machine; with deferred projections the median of five.",
         "",
-        *table_lines("deferred"),
+        *table_of(read_rows("heavy_ball_deferred")),
         "",
     ]
     (RESULTS / "heavy_ball.md").write_text("\n".join(lines))
@@ -341,5 +311,4 @@ def report() -> None:
 PARTS = {"hinge": hinge, "wide": wide, "unseen": unseen, "harvey": harvey_part, "deferred": deferred, "report": report}
 
 if __name__ == "__main__":
-    for part in sys.argv[1:] or list(PARTS):
-        PARTS[part]()
+    run_parts(__doc__ or "", PARTS)

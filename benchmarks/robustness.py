@@ -12,13 +12,13 @@ files are looked for in the folders of FINITESUM_DATA.
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import RESULTS, read_rows, run_parts, table_of, write_rows
 
 from finitesum import Problem
 from finitesum.constraints import L1Ball
@@ -31,7 +31,6 @@ from finitesum.running.sampling import order_of_pass
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from contracts.synthetic import RECIPES, generated
 
-RESULTS = Path(__file__).parent / "results"
 GOAL = 1e-10
 
 #: The grid: problems, and the orders by sampling and seed.
@@ -82,24 +81,8 @@ def condition_at(problem: Problem, start: Any) -> float:
     return float(eigenvalues[-1] / eigenvalues[0])
 
 
-def write(part: str, rows: list[dict[str, Any]]) -> None:
-    """Write rows as CSV."""
-    with (RESULTS / f"robustness_{part}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def read(part: str) -> list[dict[str, str]]:
-    """Read rows, none where there is no file."""
-    path = RESULTS / f"robustness_{part}.csv"
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def told(text: str) -> None:
+def show(text: str) -> None:
+    """Write a line of progress."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -117,9 +100,9 @@ def synthetic() -> None:
             problem = Problem.linear(X, y, alpha=alpha, batch_size=size)
             row[f"a-ciag, {label}"] = f"{passes_to_goal(problem, start, 'a-ciag')[0]:.2f}"
         row["ciag, 1"] = f"{passes_to_goal(whole, start, 'ciag', cap=200.0)[0]:.2f}"
-        told(str(row))
+        show(str(row))
         rows.append(row)
-    write("synthetic", rows)
+    write_rows("robustness_synthetic", rows)
 
 
 def grid() -> None:
@@ -133,8 +116,8 @@ def grid() -> None:
                 passes, growth = passes_to_goal(problem, start, "a-ciag", sampling=sampling, seed=seed)
                 row = {"problem": name, "batch": size, "order": sampling, "seed": seed}
                 rows.append(row | {"passes": f"{passes:.2f}", "growth": f"{growth:.3g}"})
-            told(f"{name}, {size}: " + ", ".join(row["passes"] for row in rows[-6:]))
-    write("grid", rows)
+            show(f"{name}, {size}: " + ", ".join(row["passes"] for row in rows[-6:]))
+    write_rows("robustness_grid", rows)
 
 
 def proximal() -> None:
@@ -158,9 +141,9 @@ def proximal() -> None:
             for where, start in (("0", np.zeros(d)), ("afar", 10.0 * np.random.default_rng(3).standard_normal(d))):
                 row[f"a-ciag from {where}"] = f"{passes_to_goal(problem, start, 'a-ciag', cap=100.0)[0]:.2f}"
                 row[f"ciag from {where}"] = f"{passes_to_goal(problem, start, 'ciag', cap=100.0)[0]:.2f}"
-            told(str(row))
+            show(str(row))
             rows.append(row)
-    write("proximal", rows)
+    write_rows("robustness_proximal", rows)
 
 
 def sizes() -> None:
@@ -174,20 +157,14 @@ def sizes() -> None:
             row: dict[str, Any] = {"data": name, "rows a component": size}
             for method in ("ciag", "a-ciag"):
                 row[method] = f"{passes_to_goal(whole.batched(size), np.zeros(d), method, cap=200.0)[0]:.2f}"
-            told(str(row))
+            show(str(row))
             rows.append(row)
-    write("sizes", rows)
-
-
-def table_of(rows: list[dict[str, str]]) -> list[str]:
-    """Return rows as a table."""
-    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-    return lines + ["| " + " | ".join(row.values()).replace("nan", "-") + " |" for row in rows]
+    write_rows("robustness_sizes", rows)
 
 
 def grid_lines() -> list[str]:
     """Return the grid by problem and order, and what it says as a whole."""
-    rows = read("grid")
+    rows = read_rows("robustness_grid")
     passes = np.array([float(row["passes"]) for row in rows])
     growth = np.array([float(row["growth"]) for row in rows])
     lines = [
@@ -217,7 +194,7 @@ def report() -> None:
         "condition: of the Hessian at the optimum. default: A-CIAG's default component size, in rows; then the passes for",
         "that size, 1, 8 and n/20 rows a component. CIAG with one row a component, its default; - is beyond 200 passes.",
         "",
-        *table_of(read("synthetic")),
+        *table_of(read_rows("robustness_synthetic")),
         "",
         "## Grid: 7 problems, 3 component sizes, 6 orders",
         "",
@@ -231,14 +208,14 @@ def report() -> None:
         "Logistic loss, default component sizes; afar: from ten times a standard Gaussian; - is beyond 100 passes. This is",
         "what backs the methods there: see the notes of `CIAG` and `ACIAG` on what is proven.",
         "",
-        *table_of(read("proximal")),
+        *table_of(read_rows("robustness_proximal")),
         "",
         "## CIAG and A-CIAG with the same components",
         "",
         "Logistic loss, alpha = 1/n, from 0; - is beyond 200 passes. With one row a component both take n steps a pass and",
         "have little to gain from momentum; with larger components, which are faster, CIAG falls behind.",
         "",
-        *table_of(read("sizes")),
+        *table_of(read_rows("robustness_sizes")),
         "",
     ]
     (RESULTS / "robustness.md").write_text("\n".join(lines))
@@ -247,5 +224,4 @@ def report() -> None:
 PARTS = {"synthetic": synthetic, "grid": grid, "proximal": proximal, "sizes": sizes, "report": report}
 
 if __name__ == "__main__":
-    for part in sys.argv[1:] or list(PARTS):
-        PARTS[part]()
+    run_parts(__doc__ or "", PARTS)
