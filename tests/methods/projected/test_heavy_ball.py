@@ -322,6 +322,8 @@ def test_delta_must_be_given_where_the_metric_would_be_degenerate():
         (lambda: AdaHB(output="first"), "output must be one of"),
         (lambda: RMSProp(variant="keras"), "variant must be one of"),
         (lambda: RMSProp(memory=1.0), "memory must lie in"),
+        (lambda: RMSProp(variant="mukkamala-hein", memory=2.0), "gamma must lie in"),
+        (lambda: Adam(beta1=1.0), "beta1 must lie in"),
         (lambda: Adam(beta2=1.0), "beta2 must lie in"),
         (lambda: SGDMomentum(variant="nesterov"), "variant must be one of"),
     ],

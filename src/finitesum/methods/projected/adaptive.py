@@ -39,16 +39,6 @@ from finitesum.methods.projected.step_sizes import Scales
 class AdaHB(ProjectedMethod):
     """The adaptive heavy ball for nonsmooth problems, whose last iterate is optimal.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from finitesum.constraints import L1Ball
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
-    >>> method = AdaHB(step_size=0.75, gamma=1.0)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.array([1])).x.round(6)
-    array([0.25])
-
     References
     ----------
     .. [1] W. Tao, S. Long, G. Wu, Q. Tao, "The role of momentum parameters in the optimal convergence of adaptive
@@ -85,15 +75,6 @@ class AdaHB(ProjectedMethod):
 class AdaGrad(ProjectedMethod):
     """AdaGrad, projected, with constant step lengths: the decay is in the metric.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge")
-    >>> method = AdaGrad(step_size=0.5)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.array([1])).x.round(6)
-    array([0.5])
-
     References
     ----------
     .. [1] J. Duchi, E. Hazan, Y. Singer, "Adaptive subgradient methods for online learning and stochastic optimization",
@@ -121,13 +102,6 @@ _VARIANTS = "V_t = rho V_{t-1} + (1-rho) g_t^2; or V_t = (1 - gamma/t) V_{t-1} +
 @dataclass(frozen=True)
 class RMSProp(ProjectedMethod):
     """RMSProp, projected, in the form of Keras and torch or in that of Mukkamala and Hein.
-
-    Examples
-    --------
-    >>> RMSProp(variant="mukkamala-hein", memory=2.0)
-    Traceback (most recent call last):
-    ...
-    ValueError: gamma must lie in (0, 1], got 2.0: beyond 1 the metric times sqrt(t) could shrink.
 
     References
     ----------
@@ -167,13 +141,6 @@ class RMSProp(ProjectedMethod):
 class Adam(ProjectedMethod):
     """Adam, projected, with corrections for its start.
 
-    Examples
-    --------
-    >>> Adam(beta1=1.0)
-    Traceback (most recent call last):
-    ...
-    ValueError: beta1 must lie in [0, 1), got 1.0.
-
     References
     ----------
     .. [1] D. Kingma, J. Ba, "Adam: a method for stochastic optimization", ICLR 2015.
@@ -197,13 +164,6 @@ class Adam(ProjectedMethod):
 @dataclass(frozen=True)
 class AMSGrad(Adam):
     """AMSGrad, projected: Adam with a metric that never shrinks, without corrections for its start.
-
-    Examples
-    --------
-    >>> AMSGrad(beta2=1.5)
-    Traceback (most recent call last):
-    ...
-    ValueError: beta2 must lie in [0, 1), got 1.5.
 
     References
     ----------

@@ -79,7 +79,7 @@ class ProjectedMethod(ABC):
         cls.options = options_of(cls)
         if cls.__doc__:
             auto = (cls.auto_step_size.__doc__ or "").removeprefix("Return ")
-            cls.__doc__ = described(cls.__doc__, cls.options, auto)
+            cls.__doc__ = described(cls, cls.options, auto)
 
     def __post_init__(self) -> None:
         for name, option in self.options.items():

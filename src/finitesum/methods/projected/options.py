@@ -35,14 +35,33 @@ def options_of(cls: type[Any]) -> dict[str, Option]:
     return {name: option for name, option in found.items() if isinstance(option, Option)}
 
 
-def described(text: str, options: dict[str, Option], auto_step_size: str) -> str:
-    """Return the docstring of a method with the sections on its parameters before that on examples."""
-    lines = ["The recursion is in `finitesum.methods.projected.rules`.", "", "Parameters", "----------"]
-    for name, option in options.items():
-        lines += [f"{name} : {option.kind}", f"    {option.text}".replace("AUTO", auto_step_size)]
-    lines += ["", "Raises", "------", "ValueError", "    A parameter is out of range, or a horizon is missing.", ""]
-    before, examples, after = inspect.cleandoc(text).partition("Examples\n---")
-    return before + "\n".join([*lines, examples + after])
+_ABOUT = """The recursion is in `finitesum.methods.projected.rules`.
+
+Parameters
+----------
+{parameters}
+
+Raises
+------
+ValueError
+    A parameter is out of range, or a horizon is missing.
+
+Examples
+--------
+>>> from finitesum import Problem, minimize
+>>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge")
+>>> minimize(problem, method={name}(), max_iter=200).x.round(1)
+array([0.5])
+
+"""
+
+
+def described(cls: type[Any], options: dict[str, Option], auto_step_size: str) -> str:
+    """Return the docstring of a method: its own, with what its options are before the references."""
+    lines = [f"{name} : {option.kind}\n    {option.text}" for name, option in options.items()]
+    about = _ABOUT.format(name=cls.__name__, parameters="\n".join(lines).replace("AUTO", auto_step_size))
+    before, references, after = inspect.cleandoc(cls.__doc__ or "").partition("References\n---")
+    return before + about + references + after
 
 
 def check_gamma(name: str, gamma: float) -> None:

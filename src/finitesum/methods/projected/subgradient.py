@@ -38,16 +38,6 @@ from finitesum.methods.projected.step_sizes import Scales
 class PSG(ProjectedMethod):
     """The projected subgradient method.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from finitesum.constraints import L1Ball
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
-    >>> method = PSG(step_size=0.25)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.array([1])).x
-    array([0.5])
-
     References
     ----------
     .. [1] N. Shor, "Minimization methods for non-differentiable functions", 1985.
@@ -80,13 +70,6 @@ class PSG(ProjectedMethod):
 class SGD(PSG):
     """Stochastic (sub)gradient descent, projected: the method PSG by the name that it has with stochastic subgradients.
 
-    Examples
-    --------
-    >>> SGD(schedule="linear")
-    Traceback (most recent call last):
-    ...
-    ValueError: schedule="linear" needs horizon, the number of passes that the run will have.
-
     References
     ----------
     .. [1] H. Robbins, S. Monro, "A stochastic approximation method", Ann. Math. Stat. 22 (1951).
@@ -101,16 +84,6 @@ class SGD(PSG):
 @dataclass(frozen=True)
 class HB(ProjectedMethod):
     """The heavy ball for nonsmooth problems, whose last iterate is optimal.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from finitesum.constraints import L1Ball
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
-    >>> method = HB(step_size=0.75)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.array([1])).x
-    array([0.5])
 
     References
     ----------
@@ -140,15 +113,6 @@ class HB(ProjectedMethod):
 class NAG(ProjectedMethod):
     """Nesterov's extrapolation for nonsmooth problems, whose last iterate is optimal.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge")
-    >>> method = NAG(step_size=2.0 ** 1.5)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.array([0])).x.round(12)
-    array([-1.])
-
     References
     ----------
     .. [1] W. Tao, Z. Pan, G. Wu, Q. Tao, "The strength of Nesterov's extrapolation in the individual convergence of
@@ -172,13 +136,6 @@ class NAG(ProjectedMethod):
 @dataclass(frozen=True)
 class SGDMomentum(ProjectedMethod):
     """Stochastic gradient descent with momentum, projected, as Keras or as torch has it.
-
-    Examples
-    --------
-    >>> SGDMomentum(momentum=1.0)
-    Traceback (most recent call last):
-    ...
-    ValueError: momentum must lie in [0, 1), got 1.0.
 
     References
     ----------
