@@ -189,4 +189,4 @@ def test_damaged_models_are_refused(run, svm, tmp_path, damage):
     result = run("predict", path, svm)
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
-    assert "Fit it anew" in result.stderr
+    assert "Fit it again" in result.stderr

@@ -162,7 +162,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("memmap", [False, True])
-def test_a_damaged_copy_is_made_anew(file, parsed, readings, damage, memmap, caplog):
+def test_a_damaged_copy_is_made_again(file, parsed, readings, damage, memmap, caplog):
     load(file)
     DAMAGES[damage](entries(parsed)[0])
     with caplog.at_level(logging.WARNING, "finitesum"):

@@ -14,6 +14,7 @@ from finitesum.datasets import (
     DataError,
     download,
     fetch,
+    fetching,
     find,
     info,
     list_datasets,
@@ -213,7 +214,7 @@ def test_a_home_that_cannot_be_written(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("FINITESUM_HOME", str(tmp_path / "plain"))
     with pytest.raises(DataError, match=r"tiny cannot be stored in .* Set FINITESUM_HOME"):
         fetch("small")
-    monkeypatch.setattr(registry, "home", lambda: None)
+    monkeypatch.setattr(fetching, "home", lambda: None)
     with pytest.raises(DataError, match="small cannot be stored: no home folder is known"):
         fetch("small")
 

@@ -14,7 +14,7 @@ from finitesum.methods import AFG, CIAG, FG
 from finitesum.papers import which_method
 from finitesum.papers.adahb import fig1 as hinge_figure
 from finitesum.papers.adahb import fig6, networks
-from finitesum.papers.ciag import fig1, phases, real_data, table2
+from finitesum.papers.ciag import claims, fig1, real_data, table2, theory
 from finitesum.papers.experiment import Context
 from finitesum.papers.runs import Trial, as_run, find_minimum, follow, gap_curve, run_trial
 
@@ -112,26 +112,26 @@ def test_following_a_run_counts_visits_and_measures_distances():
 
 
 def test_the_condition_of_theorem_1_allows_longer_steps_nearer_to_the_optimum():
-    shares = [phases.allowed_factor(distance) for distance in (1e-1, 1e-3, 1e-6)]
+    shares = [theory.allowed_factor(distance) for distance in (1e-1, 1e-3, 1e-6)]
     assert shares == sorted(shares)
-    assert all(phases.promised(d, c) < 1.0 for d, c in zip((1e-1, 1e-3, 1e-6), shares, strict=True))
+    assert all(theory.promised(d, c) < 1.0 for d, c in zip((1e-1, 1e-3, 1e-6), shares, strict=True))
 
 
 def test_asymptotic_rates_are_those_of_the_gradient_methods():
     """The full gradient methods themselves, run for long, shrink V by these ratios."""
-    mu, big, _, _, optimum = phases.constants()
+    mu, big, _, _, optimum = theory.constants()
     step = 0.5 / big
     methods = {
         "CIAG": FG(step_size=2.0 / (mu + big)),
         "A-CIAG": AFG(step_size=step, momentum=momentum_limit(mu, step)),
     }
-    problem = phases.problem_of()
+    problem = theory.problem_of()
     for name, method in methods.items():
         start = optimum + 1e-3
-        _, squared = follow(problem, method, start, optimum, every=phases.M, max_visits=phases.M * 200, until=1e-20)
+        _, squared = follow(problem, method, start, optimum, every=theory.M, max_visits=theory.M * 200, until=1e-20)
         late = np.log(squared[len(squared) // 2 :])
         rate = np.polyfit(np.arange(late.size), late, 1)[0]
-        assert rate == pytest.approx(math.log(phases.asymptotic_rate(name)), rel=0.1)
+        assert rate == pytest.approx(math.log(theory.asymptotic_rate(name)), rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["adahb/fig1", "ciag/table2"])
@@ -195,7 +195,7 @@ def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_
     lacking = run("reproduce", "which-method", "--quick", "--out", tmp_path)
     assert lacking.exit_code == 0, lacking.output
     assert "finitesum reproduce ciag/table2 --quick" in lacking.stderr
-    labels = table2.LABELS[table2.AUTOMATIC]
+    labels = claims.LABELS[claims.AUTOMATIC]
     folder = tmp_path / "ciag-table2"
     folder.mkdir()
     seconds = {label: 1.0 + k for k, label in enumerate(reversed(labels))}  # lazy Newton first
@@ -206,7 +206,7 @@ def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_
         "values": {f"passes, {label}, toy, automatic": None if label == "IAG" else 5.0 for label in labels},
         "timings": {
             f"seconds to {level:.0e}, {label}, toy, automatic": s
-            for level in (table2.MODERATE, table2.TOL)
+            for level in (claims.MODERATE, claims.TOL)
             for label, s in seconds.items()
         },
     }
@@ -221,7 +221,7 @@ def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_
 
 
 def test_which_method_compares_no_count_of_data_sets_where_some_are_absent(run, tmp_path):
-    labels = table2.LABELS[table2.AUTOMATIC]
+    labels = claims.LABELS[claims.AUTOMATIC]
     seconds = {f"seconds to {level:.0e}, {label}, toy, automatic": 1.0 for level in (1e-3, 1e-10) for label in labels}
     content = {"size": "quick", "verdicts": [], "absent": {"a9a": "Get it."}, "timings": seconds}
     content["values"] = {f"passes, {label}, toy, automatic": 5.0 for label in labels}

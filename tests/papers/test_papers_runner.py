@@ -42,7 +42,7 @@ def test_a_damaged_unit_is_computed_again(tmp_path):
     assert json.loads(file.read_text())
 
 
-def test_an_interrupted_run_goes_on_with_the_next_unit(run, squares, tmp_path):
+def test_an_interrupted_run_continues_with_the_next_unit(run, squares, tmp_path):
     squares.fails_at = 3
     stopped = run("reproduce", "toy/squares", "--out", tmp_path)
     assert stopped.exit_code == 130

@@ -10,19 +10,15 @@ import click
 
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import NOT_CONVERGED, InputError
+from finitesum.cli.inputs import make_problem, method_options, read_data, require_sampling, task_of
 from finitesum.cli.options import (
     USUAL_SOLVERS,
     DataSettings,
     ProblemSettings,
     RunSettings,
     data_options,
-    make_problem,
-    method_options,
     problem_options,
-    read_data,
-    require_sampling,
     run_options,
-    task_of,
 )
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import click
 from finitesum.cli.compare import run_comparison
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
-from finitesum.cli.options import DEMO_SOLVER, USUAL_SOLVERS, ProblemSettings, RunSettings, make_problem
+from finitesum.cli.inputs import make_problem
+from finitesum.cli.options import DEMO_SOLVER, USUAL_SOLVERS, ProblemSettings, RunSettings
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset

@@ -12,18 +12,15 @@ from click.core import ParameterSource
 
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import INTERRUPTED, NOT_CONVERGED, InputError
+from finitesum.cli.inputs import make_method, make_problem, read_data, task_of
 from finitesum.cli.options import (
     DataSettings,
     ProblemSettings,
     RunSettings,
     data_options,
-    make_method,
-    make_problem,
     problem_options,
-    read_data,
     run_options,
     solver_option,
-    task_of,
 )
 from finitesum.cli.runs import RunFolder, write_json
 

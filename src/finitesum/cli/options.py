@@ -1,23 +1,15 @@
-"""Options of several commands, as plain values that a file can hold, and what is made of them."""
+"""Options of several commands, as plain values that a file can hold."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
-
-if TYPE_CHECKING:
-    from finitesum.datasets import Dataset
-    from finitesum.methods import Method
-    from finitesum.problems.linear import Problem
 
 if TYPE_CHECKING:
     TextType = click.ParamType[str]
@@ -214,133 +206,3 @@ def run_options(*, tol: float, max_iter: float) -> Callable[[F], F]:
         click.option("--threads", type=click.IntRange(min=1), help="Threads of the linear algebra library."),
     ]
     return lambda command: _apply(command, options)
-
-
-# -- what is made of them
-
-
-def read_data(settings: DataSettings, console: Console, *, task: str | None = None, labels: bool = True) -> Dataset:
-    """Return the data set that was asked for: a file, or a name of the registry or of scikit-learn's own data.
-
-    Parameters
-    ----------
-    settings
-        What was asked for.
-    console
-        Shows that a large file is being read.
-    task
-        "regression" where labels must be numbers.
-    labels
-        False where the file has none.
-    """
-    from finitesum import datasets
-
-    with console.busy(f"reading {settings.data}"):
-        file = _find_file(settings.data)
-        if file is None:
-            return datasets.load_embedded(settings.data)  # type: ignore[arg-type]
-        target: Any = _as_target(settings.target) if labels else False
-        return datasets.load(
-            file,
-            format=settings.format,  # type: ignore[arg-type]
-            n_features=settings.n_features,
-            target=target,
-            task=task,  # type: ignore[arg-type]
-            zero_based=settings.zero_based,
-            memmap=settings.memmap,
-        )
-
-
-def _find_file(name: str) -> Path | None:
-    """Return the file that a name means, or None for data that scikit-learn ships."""
-    from finitesum.datasets import DataError, find, info
-    from finitesum.datasets.embedded import Embedded
-
-    path = Path(name).expanduser()
-    if path.exists() or path.name != name:
-        return path
-    found = find(name)
-    if found is not None:
-        return found
-    if name in Embedded.__args__:  # type: ignore[attr-defined]
-        return None
-    try:
-        info(name)
-    except DataError:
-        return path  # the reader reports its absence
-    raise InputError(f"{name} is not on this machine. Get it by 'finitesum data fetch {name}'.")
-
-
-def _as_target(text: str | None) -> str | int | None:
-    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else text
-
-
-def make_problem(settings: ProblemSettings, data: Dataset) -> tuple[Problem, tuple[Any, Any] | None]:
-    """Return the problem, and the two labels behind -1 and +1 where there are classes."""
-    from finitesum.losses import as_loss
-    from finitesum.problems.linear import Problem
-
-    loss = as_loss(settings.loss)
-    classes = None
-    if loss.target_kind() == "sign":
-        classes = _two_classes(data, settings.loss)
-    problem = Problem.linear(
-        data.rows,
-        data.targets(),
-        loss=loss,
-        alpha=resolve_alpha(settings.alpha, data.n_rows),
-        l1_ratio=settings.l1_ratio,
-        fit_intercept=settings.intercept,
-    )
-    return problem, classes
-
-
-def _two_classes(data: Dataset, loss: str) -> tuple[Any, Any]:
-    if data.labels is not None and data.inferred_task == "regression":
-        raise InputError(
-            f"{data.name}: the labels are numbers of many values, but the loss {loss} separates two classes. "
-            "Use --loss squared, huber or poisson, or name another column by --target."
-        )
-    known = data.label_map().classes
-    if len(known) != 2:
-        seen = ", ".join(str(label) for label in known[:5]) + (", ..." if len(known) > 5 else "")
-        raise InputError(
-            f"{data.name}: the loss {loss} separates two classes, but the labels have {len(known)}: {seen}. "
-            "Keep the rows of two classes, or name another column by --target."
-        )
-    return known[0], known[1]
-
-
-def task_of(settings: ProblemSettings) -> str | None:
-    """Return the task that a loss means, as readers want it."""
-    from finitesum.losses import as_loss
-
-    return None if as_loss(settings.loss).target_kind() == "sign" else "regression"
-
-
-def method_options(settings: RunSettings) -> dict[str, Any]:
-    """Return the parameters of a method that were given."""
-    return {} if settings.step_size == "auto" else {"step_size": float(settings.step_size)}
-
-
-def require_sampling(settings: RunSettings) -> None:
-    """Raise where the order of visits is unknown: before much time is spent on the data."""
-    from finitesum.running.sampling import SAMPLINGS
-
-    if settings.sampling is not None and settings.sampling not in SAMPLINGS:
-        raise InputError(f"--sampling must be one of {', '.join(SAMPLINGS)}, got {settings.sampling!r}.")
-
-
-def make_method(name: str, settings: RunSettings) -> Method | str:
-    """Return the method of a name, with its parameters, or "auto"; the order of visits is checked, too."""
-    from finitesum.methods import as_method
-
-    require_sampling(settings)
-    if name == "auto":
-        if settings.step_size != "auto":
-            raise InputError("--step-size belongs to a method: name one by --solver ('finitesum methods' lists them).")
-        return name
-    try:
-        return as_method(name, method_options(settings))
-    except TypeError as error:
-        raise InputError(str(error)) from error

@@ -9,7 +9,8 @@ import click
 
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import InputError
-from finitesum.cli.options import DataSettings, data_options, read_data
+from finitesum.cli.inputs import read_data
+from finitesum.cli.options import DataSettings, data_options
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset

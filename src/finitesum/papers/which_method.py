@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS
-from finitesum.papers.ciag.table2 import AUTOMATIC, LABELS, MODERATE, TOL
+from finitesum.papers.ciag.claims import AUTOMATIC, LABELS, MODERATE, TOL
 from finitesum.papers.experiment import Context, Experiment, Finding, Outcome, Table, Value, Verdict
 from finitesum.papers.runs import show
 
