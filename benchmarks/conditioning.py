@@ -79,11 +79,11 @@ def main() -> None:
         passes.append(result.n_passes)
         if not result.success:
             relative = result.optimality / steepness
-            told = re.search(r"ill-conditioned: (.*?)\. Scale", result.message)
-            n_named += told is not None
+            named = re.search(r"ill-conditioned: (.*?)\. Scale", result.message)
+            n_named += named is not None
             lines.append(
                 f"| {seed} | {words} | {result.reason.name.lower()} | {result.optimality:.1e} | {relative:.1e} | "
-                f"{result.n_passes:.0f} | {told[1] if told else '-'} |"
+                f"{result.n_passes:.0f} | {named[1] if named else '-'} |"
             )
             print(lines[-1], flush=True)
     median, late = np.median(passes), np.percentile(passes, 95)

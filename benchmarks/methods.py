@@ -3,7 +3,7 @@
 Logistic regression, alpha = 1/n, no intercept, from 0: effective passes and seconds to an optimality (2-norm of the
 gradient) of 1e-4, 1e-6, 1e-8 and 1e-10, with step_size="auto" and with the best constant step of a grid.
 
-run      what is not in methods.csv yet; stopped at any time, it goes on from the last finished row
+run      what is not in methods.csv yet; stopped at any time, it continues after the last finished row
 table    writes the tables into methods.md, below its marker, and prints them
 
 Constant steps are powers of two times the base: the step that "auto" ended at; 1/L for CIAG and A-CIAG; 1 for NIM,

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from peers import Setting, Task, make_task, seconds_of
+from peer_solvers import Setting, Task, make_task
+from peers import seconds_of
 from threadpoolctl import threadpool_limits
 
 from finitesum import Problem, minimize

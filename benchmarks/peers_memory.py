@@ -3,8 +3,8 @@
     python benchmarks/peers_memory.py --data FOLDER [--only a9a,dense-100000x500] [--out benchmarks/results]
 
 The figure is by how much the largest resident set during the fit exceeds the one before it, in MB, when the data and the
-library were loaded (and, of ours, the kernels: the same fit on 200 rows). It needs Linux with glibc, which can begin the
-largest resident set anew (/proc/self/clear_refs) and give back what loading has left behind (malloc_trim).
+library were loaded (and, of ours, the kernels: the same fit on 200 rows). It needs Linux with glibc, which can reset the
+largest resident set (/proc/self/clear_refs) and give back what loading has left behind (malloc_trim).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import make_task
+from peer_solvers import make_task
 from threadpoolctl import threadpool_limits
 
 
@@ -59,7 +59,7 @@ SOLVERS: dict[str, Callable[[Any, Any], None]] = {
 
 
 def _resident(which: str) -> float:
-    """Return the resident set of this process in MB: "VmRSS" is now, "VmHWM" the largest since it was begun anew."""
+    """Return the resident set of this process in MB: "VmRSS" is now, "VmHWM" the largest since it was reset."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return float(next(line for line in lines if line.startswith(which)).split()[1]) / 1024.0
 

@@ -4,7 +4,7 @@
     finitesum data fetch mnist                # optional
     python examples/torch_mnist.py --epochs 5
 
-What is particular to AdaHB: it is told how many steps an epoch has, and needs no schedule for its learning rate.
+What is particular to AdaHB: it takes the number of steps in an epoch, and needs no schedule for its learning rate.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main():
             loss.backward()
             optimizer.step()
             total += loss.item()
-        optimizer.epoch_end()  # warns if the epoch was longer or shorter than AdaHB was told
+        optimizer.epoch_end()  # warns if the epoch was longer or shorter than steps_per_epoch
         print(f"epoch {epoch}: training loss {total / len(train):.4f}, test accuracy {accuracy(network, test):.2%}")
 
 

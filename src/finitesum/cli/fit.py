@@ -139,7 +139,7 @@ def _plan(ctx: click.Context, options: dict[str, Any], force: bool) -> Plan:
 
 
 def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> dict[str, Any]:
-    """Return the settings of an earlier fit, with what this command line gives beside."""
+    """Return the settings of an earlier fit, replaced where this command line gives others."""
     stored = folder.read_settings()
     if stored is None:
         if options["data"] is None:

@@ -109,7 +109,7 @@ def _two_classes(data: Dataset, loss: str) -> tuple[Any, Any]:
 
 
 def task_of(settings: ProblemSettings) -> str | None:
-    """Return the task that a loss means, as readers want it."""
+    """Return the task that a loss means, as readers name it."""
     from finitesum.losses import as_loss
 
     return None if as_loss(settings.loss).target_kind() == "sign" else "regression"

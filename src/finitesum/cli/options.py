@@ -160,7 +160,7 @@ def data_options(*, required: bool = True) -> Callable[[F], F]:
     """Add the argument DATA and the options that say how it is read."""
     options = [
         click.argument("data", required=required),
-        click.option("--format", help="svmlight, csv, npz, npy or parquet; found by itself when left out."),
+        click.option("--format", help="svmlight, csv, npz, npy or parquet; detected when left out."),
         click.option("--target", help="The column of labels: a name, or a number from 0; -1 is the last."),
         click.option("--n-features", type=click.IntRange(min=1), help="Number of columns of a sparse file."),
         click.option("--zero-based", is_flag=True, help="Indices of an svmlight file count from 0."),

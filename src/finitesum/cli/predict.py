@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Predict the labels of DATA by a fitted MODEL.")
 @click.argument("model", type=click.Path(path_type=Path))
 @data_options()
-@click.option("--proba", is_flag=True, help="Give the probabilities of the two classes beside the label.")
+@click.option("--proba", is_flag=True, help="Give the probabilities of the two classes, too.")
 @click.option("--no-labels", is_flag=True, help="The file has no column of labels (CSV, Parquet, npz).")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File for the predictions, CSV.")
 @click.option("--force", is_flag=True, help="Replace the file --out.")

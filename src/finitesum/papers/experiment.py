@@ -34,7 +34,7 @@ HEAVY_BALL_PAPER = (
 
 
 class Unit(NamedTuple):
-    """A piece of work that is done as a whole.
+    """A piece of work that is stored as a whole.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Verdict:
     of_paper
         Whether the paper makes it; else it is ours.
     noisy
-        Whether it rests on seconds, or on runs that rounding errors lead elsewhere: another machine may turn it.
+        Whether it rests on seconds, or on runs that depend on rounding errors: on another machine it may differ.
     """
 
     claim: str
@@ -152,7 +152,7 @@ def outcome_of(findings: Iterable[tuple[str, bool | None]]) -> str:
 
 
 class Value(NamedTuple):
-    """A number that another machine should find again, and how far it may lie off.
+    """A number that another machine should reproduce, and within what tolerance.
 
     A value agrees with the recorded one when they differ by at most absolute + relative |recorded|. Where it was not
     reached, both must be NaN.

@@ -185,14 +185,14 @@ def find_minimum(problem: Problem) -> dict[str, Any]:
 def follow(
     problem: Problem, method: Method, x0: Vector, optimum: Vector, *, every: int, max_visits: int, until: float = 0.0
 ) -> tuple[Vector, Vector]:
-    """Return visits and ||x - x*||^2 after them, cyclic, from x0.
+    """Return visits and ||w - w*||^2 after them, cyclic, from x0.
 
     Parameters
     ----------
     problem, method, x0
         What is run, and from where.
     optimum
-        x*.
+        w*.
     every
         Visits between two measurements, a divisor of the number of components or a multiple of it.
     max_visits

@@ -103,9 +103,9 @@ def _matrix(problem: Problem) -> Any:
     return to_matrix(problem.rows)
 
 
-def objective(problem: Problem, x: Vector) -> float:
+def objective(problem: Problem, w: Vector) -> float:
     """Return the mean hinge loss."""
-    return float(problem.weights @ np.maximum(0.0, 1.0 - problem.targets * (_matrix(problem) @ x)))
+    return float(problem.weights @ np.maximum(0.0, 1.0 - problem.targets * (_matrix(problem) @ w)))
 
 
 def values(problem: Problem, label: str, step_size: float | str, n_passes: int, seed: int) -> tuple[list[float], float]:

@@ -54,7 +54,7 @@ LATE = 1e-4
 
 
 def trajectory(name: str, distance: float, factor: float, n_visits: int, every: int = 1) -> dict[str, Any]:
-    """Return V(k) = ||x_k - x*||^2 along a run.
+    """Return V(k) = ||w_k - w*||^2 along a run.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ PROGRAM_DEFAULT = (1e-4, 0.99)
 
 
 def stand_in(entry: DataSet, is_quick: bool) -> Dataset:
-    """Return the generated problem that takes the place of a data set."""
+    """Return the generated problem that replaces an absent data set."""
     n = entry.quick_rows if is_quick else entry.n_rows
     return make_logistic(n, entry.n_features, noise=NOISE, seed=0)
 

@@ -1,4 +1,4 @@
-"""The curvature paper's two ways to a start that its theory likes: restarts with a longer step, and a warm start by SAG."""
+"""The curvature paper's two remedies for a start far from the optimum: restarts with a longer step, and a warm start."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdic
             a, b = pair(case)
             return None if math.isinf(a) and math.isinf(b) else a <= slack * b
 
-        # Noisy: whole passes, where one more or less turns it.
+        # Noisy: whole passes are counted, where one more or less changes the outcome.
         return verdict(claim, cases, holds, lambda case: against(*pair(case)), of_paper=of_paper, noisy=True)
 
     return [

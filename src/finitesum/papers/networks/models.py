@@ -3,7 +3,7 @@ r"""The networks of the heavy-ball paper, layer by layer as the authors' Keras c
 What Keras' defaults mean in torch:
 
 - dense and convolution kernels uniform in :math:`\pm\sqrt{6 / (fan_{in} + fan_{out})}` (Glorot), biases zero;
-- batch normalisation with momentum 0.99 and epsilon 1e-3: torch counts the momentum the other way round, 0.01;
+- batch normalisation with momentum 0.99 and epsilon 1e-3: torch's momentum is the weight of the new batch, 0.01;
 - ReLU stands *before* batch normalisation in the four-layer network, and the loss takes the place of the softmax.
 
 What differs: torch flattens channels first, which permutes the inputs of the dense layer and nothing else.

@@ -17,7 +17,7 @@ ALPHAS = (0.1, 0.01, 0.001, 0.0001)
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained, whatever the method.
+    """How a network is trained, for every method.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Grid:
 # With some hundred steps in all, statistics that move by a hundredth a step would still be those of the first batches.
 _FAST = 0.1
 
-#: The grids of a size. "full" is the paper's and wants a GPU; "cpu" takes about ten minutes of one core for each of its
+#: The grids of a size. "full" is the paper's and needs a GPU; "cpu" takes about ten minutes of one core for each of its
 #: sets of images; "quick" takes less than a minute.
 SIZES: dict[Size, tuple[Grid, ...]] = {
     "quick": (
