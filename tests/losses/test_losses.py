@@ -265,7 +265,8 @@ def test_the_exponential_has_the_right_limits():
     numbers = np.array([-709.0, -1e300, -np.inf, np.nan])
     powers = np.empty(4)
     _all_exponentials(numbers, np.empty(0), powers, np.empty(0))
-    assert not powers[:3].any()
+    least = 0.0 if COMPILED else np.finfo(np.float64).tiny  # Python's own exponential goes on below
+    assert (powers[:3] <= least).all()
     assert np.isnan(powers[3])
 
 

@@ -16,13 +16,12 @@ from finitesum.problems.penalties import (
     PENALTIES,
     SCAD,
     ElasticNet,
-    ElasticNetByProx,
     GroupLasso,
     Penalty,
     Zero,
-    as_penalty,
     elastic_net,
 )
+from finitesum.problems.term_penalties import ElasticNetByProx, as_penalty
 
 numbers = st.floats(-1e3, 1e3)
 strengths = st.floats(0.0, 50.0)

@@ -22,8 +22,8 @@ class L1Ball(Constraint):
 
         y_i = sign(x_i) max(|x_i| - lam c_i / s_i, 0),      lam > 0 such that  sum_i c_i |y_i| = radius
 
-    found exactly without sorting, in O(d) for a sweep and some five sweeps [1]_, [2]_; the constraint holds to 1 ulp of
-    the radius (2 with weights).
+    found exactly without sorting, in some five passes over the coordinates [1]_, [2]_; the constraint holds to 1 ulp of the
+    radius (2 with weights).
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class L1Ball(Constraint):
         return self.radius * float(np.max(g if self.weights is None else g / self.weights))
 
     def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
-        """Tell whether sum_i c_i |x_i| <= radius (1 + tolerance)."""
+        """Return whether sum_i c_i |x_i| <= radius (1 + tolerance)."""
         u = np.abs(self._point("x", x))
         return bool(np.sum(u if self.weights is None else u * self.weights) <= self.radius * (1.0 + tolerance))
 
@@ -116,7 +116,7 @@ class L2Ball(Constraint):
 
         y_i = s_i x_i / (s_i + lam),      lam > 0 such that  ||y|| = radius
 
-    where Newton's method on 1/||y|| - 1/radius finds lam [1]_, in about four sweeps over the coordinates (a dozen for
+    where Newton's method on 1/||y|| - 1/radius finds lam [1]_, in about four passes over the coordinates (a dozen for
     metrics over ten orders of magnitude).
 
     Parameters
@@ -167,7 +167,7 @@ class L2Ball(Constraint):
         return self.radius * float(np.linalg.norm(self._point("direction", direction)))
 
     def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
-        """Tell whether ||x|| <= radius (1 + tolerance)."""
+        """Return whether ||x|| <= radius (1 + tolerance)."""
         return bool(np.linalg.norm(self._point("x", x)) <= self.radius * (1.0 + tolerance))
 
     def diameter(self, dim: int) -> float:

@@ -55,7 +55,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
-        """Tell whether x of shape (d,) is in the set, up to a rounding error relative to the size of the set."""
+        """Return whether x of shape (d,) is in the set, up to a rounding error relative to the size of the set."""
 
     @abstractmethod
     def diameter(self, dim: int) -> float:
@@ -114,7 +114,7 @@ class Constraint(ABC):
         Raises
         ------
         ValueError
-            A half-space without a point whose other coordinates are 0. Other sets do not look.
+            A half-space without a point whose other coordinates are 0. Other sets do not check.
         """
         chosen = {
             field.name: value[columns]

@@ -56,7 +56,7 @@ class Intervals(Constraint):
         return float(np.sum(g[g != 0.0] * reached[g != 0.0]))  # 0 times inf is 0 here
 
     def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
-        """Tell whether lower_i - slack <= x_i <= upper_i + slack, slack = tolerance max(1, |bound|)."""
+        """Return whether lower_i - slack <= x_i <= upper_i + slack, slack = tolerance max(1, |bound|)."""
         point = self._point("x", x)
         lower, upper = self.bounds()
         low = np.where(np.isinf(lower), lower, lower - tolerance * np.fmax(1.0, np.abs(np.nan_to_num(lower))))

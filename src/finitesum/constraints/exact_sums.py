@@ -34,7 +34,7 @@ class AsGiven(NamedTuple):
 
 @compilable
 class AllOnes(NamedTuple):
-    """Reads 1 everywhere; the array is not looked at."""
+    """Reads 1 everywhere; the array is not read."""
 
     unused: float = 0.0
 

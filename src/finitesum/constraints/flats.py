@@ -25,7 +25,7 @@ class Simplex(Constraint):
 
         y_i = max(x_i - lam / s_i, 0),      lam of any sign such that  sum_i y_i = total
 
-    found exactly without sorting, in O(d) for a sweep and some five sweeps [1]_; the sum is right to 1 ulp of the total.
+    found exactly without sorting, in some five passes over the coordinates [1]_; the sum is right to 1 ulp of the total.
 
     **Degenerate metric.** Coordinate i moves by lam / s_i: those with a metric near 0 take nearly the whole correction,
     whatever the gradient says of them. In an adaptive method these are the coordinates that no row has touched so far.
@@ -80,7 +80,7 @@ class Simplex(Constraint):
         return self.total * float(np.max(self._point("direction", direction)))
 
     def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
-        """Tell whether x_i >= -tolerance total and the sum is right to tolerance total."""
+        """Return whether x_i >= -tolerance total and the sum is right to tolerance total."""
         point = self._point("x", x)
         slack = tolerance * self.total
         return bool(np.all(point >= -slack) and abs(np.sum(point) - self.total) <= slack)
@@ -185,7 +185,7 @@ class HalfSpace(Constraint):
         return factor * self.offset if parallel and factor >= 0.0 else math.inf
 
     def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
-        """Tell whether <a, x> <= b + tolerance (|b| + sum_i |a_i x_i|)."""
+        """Return whether <a, x> <= b + tolerance (|b| + sum_i |a_i x_i|)."""
         terms = self.normal * self._point("x", x)
         slack = tolerance * (abs(self.offset) + float(np.sum(np.abs(terms))))
         return bool(np.sum(terms) <= self.offset + slack)

@@ -19,8 +19,8 @@ from finitesum.constraints.threshold import Terms, onto_l1_ball, onto_simplex
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compilable, kernel, kernel_part, reassociated_part
 
-#: A bound on Newton's sweeps that is never met: f f' falls by a factor of 4 in each, see threshold.py.
-MAX_SWEEPS = 200
+#: A bound on Newton's steps that is never met: f f' falls by a factor of 4 in each, see threshold.py.
+MAX_NEWTON_STEPS = 200
 
 #: The secular equation is solved once the norm is right to this, relatively: what is left is a matter of scaling.
 NORM_TOLERANCE = 2.0**-50
@@ -167,7 +167,7 @@ def _secular_root(x: Vector, metric: Vector, norm: float, target: float) -> floa
     lam = 0. It is exact at once for a constant metric.
     """
     multiplier = 0.0
-    for _ in range(MAX_SWEEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         square, steepness = _secular_sums(x, metric, norm, multiplier)
         size = math.sqrt(square)
         if size <= target * (1.0 + NORM_TOLERANCE) or steepness == 0.0:

@@ -14,10 +14,10 @@ phi is convex, decreasing and piecewise linear, so Newton's method on it, ::
     lam <- (sum_{z_i > lam} k_i z_i - tau) / sum_{z_i > lam} k_i
 
 climbs to the root from the left, loses coordinates only, and is exact once no coordinate was lost (Michelot's variable
-fixing [1]_, [2]_, here in any metric). A sweep costs O(d).
+fixing [1]_, [2]_, here in any metric). A step costs O(d).
 
-*   **Few sweeps.** By convexity phi_new / phi_old + phi'_new / phi'_old <= 1 in every step, so that phi phi' falls by a
-    factor of 4 at least: with phi from d to 1e-16 and slopes over ten orders of magnitude that is 70 sweeps at worst, never
+*   **Few steps.** By convexity phi_new / phi_old + phi'_new / phi'_old <= 1 in every step, so that phi phi' falls by a
+    factor of 4 at least: with phi from d to 1e-16 and slopes over ten orders of magnitude that is 70 steps at worst, never
     d of them. It is two to ten on everything met in practice, and some four from the first guess, which is the root for
     one coordinate in 64. What lies below a threshold lies below all later ones: blocks with nothing above are passed over.
 *   **No cancellation.** Where the root is within a factor 2 of the largest height, all thresholds are measured downwards
@@ -53,11 +53,11 @@ SLACK = 1e-9
 ROUNDING = 2.0**-53
 
 #: The sample that gives a first guess: one coordinate in 64, in 32 blocks.
-SAMPLE_SHARE = 64
+SAMPLE_FRACTION = 64
 SAMPLE_BLOCKS = 32
-SAMPLE_SWEEPS = 20
+SAMPLE_STEPS = 20
 
-#: Sweeps pass over those of 62 blocks that have nothing above the threshold any more.
+#: Steps skip those of 62 blocks that have nothing above the threshold any more.
 N_BLOCKS = 62
 SHORTEST_BLOCK = 256
 
@@ -130,7 +130,7 @@ def _top(terms: Terms) -> float:
 
 
 class Sums(NamedTuple):
-    """What a sweep tells of the coordinates above a threshold: sum k (z - origin), sum k, how many, how many far above."""
+    """What a pass finds of the coordinates above a threshold: sum k (z - origin), sum k, how many, how many far above."""
 
     moment: float
     slope: float
@@ -189,14 +189,14 @@ def _cut(terms: Terms, start: int, stop: int) -> Terms:
 def _guess(terms: Terms, total: float, floor: float, norm: float) -> float:
     """Return about the root of phi, from one coordinate in 64, taken in 32 blocks; `floor` where that says nothing.
 
-    The total for the sample is its share of the norm, which few large entries may hold; 1/64 where there is no norm.
+    The total for the sample is its fraction of the norm, which few large entries may hold; 1/64 where there is no norm.
     """
     d = terms.x.shape[0]
-    length = d // (SAMPLE_BLOCKS * SAMPLE_SHARE)
+    length = d // (SAMPLE_BLOCKS * SAMPLE_FRACTION)
     if length < 8:
         return floor
-    threshold, known, share = floor, -1.0, 1.0 / SAMPLE_SHARE
-    for sweep in range(SAMPLE_SWEEPS):
+    threshold, known, fraction = floor, -1.0, 1.0 / SAMPLE_FRACTION
+    for step in range(SAMPLE_STEPS):
         moment = slope = n_above = 0.0
         for block in range(SAMPLE_BLOCKS):
             start = block * (d // SAMPLE_BLOCKS)
@@ -204,12 +204,12 @@ def _guess(terms: Terms, total: float, floor: float, norm: float) -> float:
             moment += sums.moment
             slope += sums.slope
             n_above += sums.n_above
-        if sweep == 0 and norm > 0.0:
-            share = moment / norm
+        if step == 0 and norm > 0.0:
+            fraction = moment / norm
         if n_above == known or slope == 0.0:
             break
         known = n_above
-        threshold = max(threshold, (moment - share * total) / slope)
+        threshold = max(threshold, (moment - fraction * total) / slope)
     return threshold
 
 
@@ -351,7 +351,7 @@ def _lower_threshold(terms: Terms, amount: float, total: float, out: Vector) -> 
 
 @kernel_part
 def _give_to_one(terms: Terms, missing: float, out: Vector) -> bool:
-    """Give what is missing to the coordinate that costs least, the one of largest slope; tell whether it could take it."""
+    """Give what is missing to the coordinate that costs least, the one of largest slope; return whether it could."""
     chosen, most = -1, 0.0
     for i in range(out.shape[0]):
         k = _slope(terms, i)

@@ -46,13 +46,13 @@ class Minorant(NamedTuple):
 
 
 @kernel
-def _add_minorant(linear_sum: LinearSum, x: Vector, constants: Vector, slopes: Matrix) -> float:
-    """Add the minorant at x, and return the mean loss."""
+def _add_minorant(linear_sum: LinearSum, w: Vector, constants: Vector, slopes: Matrix) -> float:
+    """Add the minorant at w, and return the mean loss."""
     total = 0.0
     for i in range(linear_sum.rows.n_rows):
         weight = linear_sum.weights[i]
         if weight > 0.0:
-            linear_part = linear_sum.rows.dot(i, x)
+            linear_part = linear_sum.rows.dot(i, w)
             prediction = linear_part + linear_sum.offsets[i]
             loss = linear_sum.loss.value(prediction, linear_sum.targets[i])
             slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])

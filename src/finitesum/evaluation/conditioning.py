@@ -14,11 +14,11 @@ from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.rows import n_entries
 
-#: What is worth a word: a factor between columns' sizes, a condition number of the scaled Hessian, and rounding errors'
-#: share of the optimality reached.
+#: What is reported: a factor between columns' sizes, a condition number of the scaled Hessian, and rounding errors
+#: as a fraction of the optimality reached.
 SIZES, CONDITION, ROUNDING = 1e3, 1e6, 0.1
 
-#: Columns, and products of two entries, up to which the Hessian is looked at: some seconds.
+#: Columns, and products of two entries, up to which the Hessian is formed: some seconds.
 MOST_COLUMNS, MOST_WORK = 1000, 5e10
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -28,25 +28,25 @@ class Conditioning(NamedTuple):
     """What a point's surroundings are like."""
 
     sizes: float  # largest root mean square of a column by the smallest
-    condition: float  # number of the Hessian, scaled to a diagonal of ones; NaN where it was not looked at
+    condition: float  # number of the Hessian, scaled to a diagonal of ones; NaN where it was not formed
     rounding: float  # norm of what rounding errors may put into the gradient
 
 
 @kernel
-def _look(linear_sum: LinearSum, x: Vector, curvatures: Vector, squares: Vector, errors: Vector) -> None:
+def _rounding_analysis(linear_sum: LinearSum, w: Vector, curvatures: Vector, squares: Vector, errors: Vector) -> None:
     """Set curvatures, squares of columns and, by first-order error analysis, the rounding errors of the gradient."""
     rows = linear_sum.rows
     for i in range(rows.n_rows):
         target, weight = linear_sum.targets[i], linear_sum.weights[i]
         if weight == 0.0:
             continue
-        prediction = rows.dot(i, x) + linear_sum.offsets[i]
+        prediction = rows.dot(i, w) + linear_sum.offsets[i]
         slope, curvature = linear_sum.loss.d1_d2(prediction, target)
         curvatures[i] = curvature
         first = rows.first(i)
         size = abs(prediction)
         for k in range(first, first + rows.n_stored(i)):
-            size += abs(rows.entry(i, k) * x[rows.column(i, k)])
+            size += abs(rows.entry(i, k) * w[rows.column(i, k)])
         error = weight * (abs(slope) + curvature * size)
         for k in range(first, first + rows.n_stored(i)):
             squares[rows.column(i, k)] += weight * rows.entry(i, k) ** 2
@@ -57,7 +57,7 @@ def _look(linear_sum: LinearSum, x: Vector, curvatures: Vector, squares: Vector,
 
 
 def _is_within_reach(problem: Problem) -> bool:
-    """Tell whether the Hessian is worth its time: a matrix of d^2 numbers, and for each row the square of its entries."""
+    """Return whether the Hessian is affordable: a matrix of d^2 numbers, and for each row the square of its entries."""
     work = n_entries(problem.rows) ** 2 / problem.n_rows
     return problem.dim <= MOST_COLUMNS and work <= MOST_WORK
 
@@ -73,7 +73,7 @@ def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
     (10000.0, 1)
     """
     curvatures, squares, errors = np.zeros(problem.n_rows), np.zeros(problem.dim), np.zeros(problem.dim)
-    _look(problem.view, x, curvatures, squares, errors)
+    _rounding_analysis(problem.view, x, curvatures, squares, errors)
     used = squares[squares > 0.0]
     sizes = math.sqrt(used.max() / used.min()) if used.size else 1.0
     rounding = EPSILON * float(np.linalg.norm(errors))

@@ -1,10 +1,10 @@
 """Exact measures of a point: objective, full gradient and the optimality that `tol` bounds.
 
-optimality = || x - prox_r(x - grad f(x)) ||_2, where f is the mean loss with the quadratic part of the penalty and r the
-rest; with no l1 part that is ||grad F(x)||_2, and with a constraint || x - proj(x - grad F(x)) ||_2.
+optimality = || w - prox_r(w - grad f(w)) ||_2, where f is the mean loss with the quadratic part of the penalty and r the
+rest; with no l1 part that is ||grad F(w)||_2, and with a constraint || w - proj(w - grad F(w)) ||_2.
 
-Where the loss has kinks, or components are callables, no gradient vanishes at a minimum; optimality is then the duality gap
-F(x) - lower bound of `finitesum.evaluation.certificates`, and NaN where there is no bound.
+Where the loss is nonsmooth, or components are callables, no gradient vanishes at a minimum; optimality is then the duality
+gap F(w) - lower bound of `finitesum.evaluation.certificates`, and NaN where there is no bound.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from finitesum.problems.multinomial import MultinomialProblem, measure
 
 
 class Measures(NamedTuple):
-    """What one exact full pass tells of a point."""
+    """What one exact full pass finds at a point."""
 
     objective: float
     optimality: float
-    gradient: Vector  # of the smooth part: mean loss and quadratic penalty (a subgradient, where there are kinks)
+    gradient: Vector  # of the smooth part: mean loss and quadratic penalty (a subgradient of a nonsmooth loss)
     minorant: Minorant | None = None  # of the mean loss, where optimality is a duality gap
 
 

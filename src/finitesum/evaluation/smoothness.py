@@ -2,9 +2,9 @@
 
 With p_i = s_i / S and c = sup of the loss's second derivative:
 
-* of F: L = c lambda_max(sum_i p_i z_i z_i') + l2 and mu >= l2 (`full_smoothness`, `strong_convexity`);
+* of F: L = c lambda_max(sum_i p_i x_i x_i') + l2 and mu >= l2 (`full_smoothness`, `strong_convexity`);
   finding L costs some twenty to fifty passes over the data, which are charged to whoever asks for it in a run;
-* of a component f_j = m sum_{i in B_j} p_i loss_i: L_j <= m c sum_{i in B_j} p_i ||z_i||^2 + l2 (`component_smoothness`);
+* of a component f_j = m sum_{i in B_j} p_i loss_i: L_j <= m c sum_{i in B_j} p_i ||x_i||^2 + l2 (`component_smoothness`);
   that reads each row once and multiplies it with nothing, and is not charged.
 
 References
@@ -26,7 +26,7 @@ from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
 @kernel
 def _largest_component_trace(linear_sum: LinearSum) -> float:
-    """Return max_j m sum_{i in B_j} p_i ||z_i||^2."""
+    """Return max_j m sum_{i in B_j} p_i ||x_i||^2."""
     largest = 0.0
     for component in range(linear_sum.n_components):
         total = 0.0
@@ -37,14 +37,14 @@ def _largest_component_trace(linear_sum: LinearSum) -> float:
 
 
 @kernel
-def _gram_product(linear_sum: LinearSum, x: Vector, out: Vector) -> None:
-    """Add sum_i p_i z_i (z_i'x) to out."""
+def _gram_product(linear_sum: LinearSum, v: Vector, out: Vector) -> None:
+    """Add sum_i p_i x_i (x_i'v) to out."""
     for i in range(linear_sum.rows.n_rows):
-        linear_sum.rows.add_to(i, linear_sum.weights[i] * linear_sum.rows.dot(i, x), out)
+        linear_sum.rows.add_to(i, linear_sum.weights[i] * linear_sum.rows.dot(i, v), out)
 
 
 def gram_eigenvalue(problem: Problem) -> float:
-    """Return an upper estimate of lambda_max(sum_i p_i z_i z_i'): 1 % above its value, by Lanczos.
+    """Return an upper estimate of lambda_max(sum_i p_i x_i x_i'): 1 % above its value, by Lanczos.
 
     That reads the rows twenty to fifty times (less often for d < 20), see `counted_smoothness`.
     """
@@ -93,7 +93,7 @@ def full_smoothness(problem: Problem) -> float:
 def counted_smoothness(problem: Problem) -> tuple[float, int]:
     """Return L as `full_smoothness` does, and the component gradients that finding it has cost as much as.
 
-    A product with z_i z_i' reads a row as a gradient does, once to multiply and once to add. A method that asks for L
+    A product with x_i x_i' reads a row as a gradient does, once to multiply and once to add. A method that asks for L
     starts its count of gradients with this number.
     """
     bound = _curvature_bound(problem)

@@ -4,12 +4,12 @@ Every loss of one prediction is a NamedTuple whose methods kernels call:
 
 ===================  ==================================================================================
 ``value``            loss(u, y)
-``d1``, ``d2``       first and second derivative in u (a subderivative at a kink)
-``d1_d2``            both, for the price of one exponential
+``d1``, ``d2``       first and second derivative in u (a subderivative where it is not smooth)
+``d1_d2``            both, at the cost of one exponential
 ``majorant``         a curvature c(u) such that v -> value(u) + d1(u) (v - u) + c(u)/2 (v - u)^2 lies above the loss
                      everywhere; infinite where there is none
 ``curvature_bound``  sup of d2 over all predictions (infinite: no quadratic lies above the loss)
-``d2_lipschitz``       sup of the third derivative's size: the Lipschitz constant of d2 (infinite at kinks of d1)
+``d2_lipschitz``       sup of the third derivative's size: the Lipschitz constant of d2 (infinite where d1 is not smooth)
 ``target_kind``      "sign": targets are -1 or +1; "real"; "count": non-negative; "class" and "reals" of losses with several
                      predictions a row (`finitesum.losses.classes`)
 ``is_smooth``        whether d1 is continuous

@@ -50,14 +50,14 @@ def _exp(t: float) -> float:
     return 0.0 if given < LEAST else power
 
 
-def log1p(share: float) -> float:
-    """Return log(1 + share) for 0 <= share <= 1."""
-    return math.log1p(share)
+def log1p(fraction: float) -> float:
+    """Return log(1 + fraction) for 0 <= fraction <= 1."""
+    return math.log1p(fraction)
 
 
 @compiled_form(log1p, fastmath={"contract"})
-def _log1p(share: float) -> float:
-    ratio = share / (2.0 + share)
+def _log1p(fraction: float) -> float:
+    ratio = fraction / (2.0 + fraction)
     square = ratio * ratio
     fourth = square * square
     eighth = fourth * fourth

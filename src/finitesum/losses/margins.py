@@ -30,8 +30,8 @@ class Logistic(NamedTuple):
         """Return the first derivative."""
         margin = target * prediction
         decay = exp(-abs(margin))
-        share = decay if margin > 0.0 else 1.0
-        return -self.scale * target * share / (1.0 + decay)
+        fraction = decay if margin > 0.0 else 1.0
+        return -self.scale * target * fraction / (1.0 + decay)
 
     def d2(self, prediction: float, target: float) -> float:
         """Return the second derivative."""
@@ -42,9 +42,9 @@ class Logistic(NamedTuple):
         """Return both derivatives."""
         margin = target * prediction
         decay = exp(-abs(margin))
-        share = 1.0 / (1.0 + decay)
-        slope = decay * share if margin > 0.0 else share
-        return -self.scale * target * slope, self.scale * decay * share * share
+        fraction = 1.0 / (1.0 + decay)
+        slope = decay * fraction if margin > 0.0 else fraction
+        return -self.scale * target * slope, self.scale * decay * fraction * fraction
 
     def majorant(self, prediction: float, target: float) -> float:
         """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic upper bound."""
@@ -137,7 +137,7 @@ class Hinge(NamedTuple):
         return -self.scale * target if gap > 0.0 else gap
 
     def d2(self, prediction: float, target: float) -> float:
-        """Return 0, the second derivative off the kink."""
+        """Return 0, the second derivative beside the corner."""
         return 0.0
 
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
@@ -148,7 +148,7 @@ class Hinge(NamedTuple):
         return (-self.scale * target if gap > 0.0 else gap), 0.0
 
     def majorant(self, prediction: float, target: float) -> float:
-        """Return infinity: no quadratic lies above a kink."""
+        """Return infinity: no quadratic lies above a corner."""
         return math.inf
 
     def curvature_bound(self) -> float:
@@ -170,7 +170,7 @@ class Hinge(NamedTuple):
 
 @compilable
 class SmoothedHinge(NamedTuple):
-    """The hinge with its kink rounded over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
+    """The hinge, rounded at its corner over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
 
     width: float = 1.0
 

@@ -1,6 +1,6 @@
 """Functions given as callables, for what is no linear model.
 
-`Component` is one smooth component of a `finitesum.problems.finite_sum.FiniteSum`; `compared_derivatives` tells whether
+`Component` is one smooth component of a `finitesum.problems.finite_sum.FiniteSum`; `DerivativeCheck` says whether
 derivatives belong to the values. `SubgradientProblem` is any convex f with a subgradient, whole or by components, over
 a constraint set; the methods of `finitesum.methods` that treat "callables" accept it. `harvey` is one: the function on
 which the projected subgradient method's last iterate is provably worse than an average by a factor log T.
@@ -205,7 +205,7 @@ class SubgradientProblem:
 
 @dataclass(frozen=True)
 class _Harvey:
-    """The pieces h_1, ..., h_{T+1} of Harvey's function, in O(T) a look."""
+    """The pieces h_1, ..., h_{T+1} of Harvey's function, in O(T) an evaluation."""
 
     a: Vector  # (T,)
     b: Vector  # (T,)

@@ -26,8 +26,8 @@ from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.linear_components import linear_component
 from finitesum.problems.multinomial import MultinomialProblem
-from finitesum.problems.penalties import TermPenalty, described
 from finitesum.problems.term import ConvexTerm, convex_term
+from finitesum.problems.term_penalties import TermPenalty, described
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,11 @@ from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part
 from finitesum.losses import Loss, as_loss
-from finitesum.problems.penalties import ElasticNet, TermPenalty, described
+from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import CSRRows, DenseRows, as_rows
 from finitesum.problems.targets import checked_targets, checked_vector, checked_weights
 from finitesum.problems.term import ConvexTerm, convex_term
+from finitesum.problems.term_penalties import TermPenalty, described
 
 
 class LinearSum(NamedTuple):

@@ -14,9 +14,9 @@ from finitesum.problems.rows import to_matrix
 
 @dataclass(frozen=True, eq=False)
 class LinearComponent:
-    """A component of a linear model, n sum_{i in B} p_i loss(y_i, z_i'x + o_i), as an object of its own."""
+    """A component of a linear model, n sum_{i in B} p_i loss(y_i, x_i'w + o_i), as an object of its own."""
 
-    rows: Matrix  # (b, d)  z_i, an intercept's 1 included
+    rows: Matrix  # (b, d)  x_i, an intercept's 1 included
     targets: Vector  # (b,)
     offsets: Vector  # (b,)
     weights: Vector  # (b,)  n p_i

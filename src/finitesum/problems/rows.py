@@ -57,28 +57,28 @@ class DenseRows(NamedTuple):
         return np.float64(self.values[i, k])
 
     def dot(self, i: int, x: Vector) -> float:
-        """Return z_i'x, the intercept's coordinate included."""
+        """Return x_i'w, the intercept's coordinate included."""
         total = _dense_dot(self.values, i, self.n_columns, x)
         if self.intercept:
             total += x[self.n_columns]
         return total
 
     def add_to(self, i: int, scale: float, out: Vector) -> None:
-        """Add scale z_i to out."""
+        """Add scale x_i to out."""
         for j in range(self.n_columns):
             out[j] += scale * self.values[i, j]
         if self.intercept:
             out[self.n_columns] += scale
 
     def copy_to(self, i: int, out: Vector) -> None:
-        """Write z_i to the head of out."""
+        """Write x_i to the head of out."""
         for j in range(self.n_columns):
             out[j] = self.values[i, j]
         if self.intercept:
             out[self.n_columns] = 1.0
 
     def gram_add(self, i: int, scale: float, out: Matrix) -> None:
-        """Add scale z_i z_i' to the lower triangle of out."""
+        """Add scale x_i x_i' to the lower triangle of out."""
         for j in range(self.n_columns):
             factor = scale * self.values[i, j]
             if factor != 0.0:
@@ -90,12 +90,12 @@ class DenseRows(NamedTuple):
             out[self.n_columns, self.n_columns] += scale
 
     def add_grams(self, picked: Indices, scales: Vector, out: Matrix) -> None:
-        """Add scale_k z_i z_i' to the lower triangle of out, for i = picked[k] one after the other."""
+        """Add scale_k x_i x_i' to the lower triangle of out, for i = picked[k] one after the other."""
         for k in range(picked.size):
             self.gram_add(picked[k], scales[k], out)
 
     def squared_norm(self, i: int) -> float:
-        """Return ||z_i||^2, the intercept included."""
+        """Return ||x_i||^2, the intercept included."""
         total = float(self.intercept)
         for j in range(self.n_columns):
             value = np.float64(self.values[i, j])  # in kernels float() would leave a float32 one
@@ -105,7 +105,7 @@ class DenseRows(NamedTuple):
 
 @kernel_part
 def _sparse_dot(values: Data, columns: Any, start: Any, stop: Any, x: Vector) -> float:
-    # unsigned: no index needs a look whether it counts from behind
+    # unsigned: no index is checked for counting from the end
     one, k, end = np.uint64(1), np.uint64(start), np.uint64(stop)
     even = odd = 0.0  # an addition waits for the one before: with two sums, half as long
     while k + one < end:
@@ -183,7 +183,7 @@ class CSRRows(NamedTuple):
         return np.float64(self.values[k])
 
     def dot(self, i: int, x: Vector) -> float:
-        """Return z_i'x, the intercept's coordinate included."""
+        """Return x_i'w, the intercept's coordinate included."""
         k = np.uint64(i)
         total = _sparse_dot(self.values, self.columns, self.starts[k], self.starts[k + np.uint64(1)], x)
         if self.intercept:
@@ -191,14 +191,14 @@ class CSRRows(NamedTuple):
         return total
 
     def add_to(self, i: int, scale: float, out: Vector) -> None:
-        """Add scale z_i to out."""
+        """Add scale x_i to out."""
         k = np.uint64(i)
         _add_sparse(self.values, self.columns, self.starts[k], self.starts[k + np.uint64(1)], scale, out)
         if self.intercept:
             out[self.n_columns] += scale
 
     def copy_to(self, i: int, out: Vector) -> None:
-        """Write z_i to the head of out."""
+        """Write x_i to the head of out."""
         for j in range(self.n_columns):
             out[j] = 0.0
         for k in range(self.starts[i], self.starts[i + 1]):
@@ -207,7 +207,7 @@ class CSRRows(NamedTuple):
             out[self.n_columns] = 1.0
 
     def gram_add(self, i: int, scale: float, out: Matrix) -> None:
-        """Add scale z_i z_i' to the lower triangle of out."""
+        """Add scale x_i x_i' to the lower triangle of out."""
         start, stop = np.uint64(self.starts[np.uint64(i)]), np.uint64(self.starts[np.uint64(i) + np.uint64(1)])
         _add_sparse_gram(self.values, self.columns, start, stop, scale, out)
         if self.intercept:
@@ -216,7 +216,7 @@ class CSRRows(NamedTuple):
             row[self.n_columns] += scale
 
     def add_grams(self, picked: Indices, scales: Vector, out: Matrix) -> None:
-        """Add scale_k z_i z_i' to the lower triangle of out, for i = picked[k] one after the other."""
+        """Add scale_k x_i x_i' to the lower triangle of out, for i = picked[k] one after the other."""
         _add_sparse_grams(self.values, self.columns, self.starts, picked, scales, out)
         if self.intercept:
             row = out[self.n_columns]
@@ -224,7 +224,7 @@ class CSRRows(NamedTuple):
                 self.add_to(picked[k], scales[k], row)
 
     def squared_norm(self, i: int) -> float:
-        """Return ||z_i||^2, the intercept included."""
+        """Return ||x_i||^2, the intercept included."""
         total = float(self.intercept)
         for k in range(self.starts[i], self.starts[i + 1]):
             value = np.float64(self.values[k])
@@ -267,7 +267,7 @@ def _table(X: Any) -> Data:
 
 def _first_not_finite(values: Data) -> int | None:
     """Return the position, in the order of the memory, of the first entry that is NaN or infinite."""
-    # A sum is finite unless an entry is not (or it overflows): one pass without a temporary; the exact look comes after.
+    # A sum is finite unless an entry is not (or it overflows): one pass without a temporary; the exact check comes after.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.sum(values, dtype=np.float64)):
             return None

@@ -22,16 +22,8 @@ from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compiled_form, kernel
-from finitesum.problems.penalties import (
-    ElasticNet,
-    ElasticNetByProx,
-    GroupLasso,
-    Groups,
-    Separable,
-    TermPenalty,
-    as_penalty,
-    elastic_net,
-)
+from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
+from finitesum.problems.term_penalties import ElasticNetByProx, Groups, Separable, TermPenalty, as_penalty
 
 
 class CompiledTerm(NamedTuple):
@@ -164,7 +156,7 @@ class ConvexTerm:
     @property
     def is_convex(self) -> bool:
         """Whether the penalty is convex; else a small optimality means a stationary point."""
-        return self.mapping_step == 1.0 and self._weak_convexity == 0.0
+        return self._weak_convexity == 0.0
 
     @property
     def _weak_convexity(self) -> float:
@@ -226,7 +218,8 @@ class ConvexTerm:
         """Return the penalty at w, its quadratic part included; a point outside of the set has no other value."""
         coefficients = self.coefficients(w)
         if not self.is_elastic_net:
-            return float(_penalty_total(self.penalty, coefficients))
+            blocks = w.reshape(self.n_blocks, -1)[:, : self.n_columns]
+            return float(sum(_penalty_total(self.penalty, block) for block in blocks))
         penalty = self.penalty.lasso() * np.abs(coefficients).sum()
         return float(penalty + 0.5 * self.penalty.ridge() * (coefficients @ coefficients))
 

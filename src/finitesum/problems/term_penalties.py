@@ -1,0 +1,245 @@
+"""Penalties as kernels take them: an `ElasticNet`, a `Separable` penalty or `Groups`, with the same methods.
+
+`as_penalty` makes them of what users write, and checks it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from numbers import Real
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Vector
+from finitesum.core.jit import compilable
+from finitesum.problems.penalties import (
+    PENALTIES,
+    ElasticNet,
+    GroupLasso,
+    Penalty,
+    elastic_net,
+    soft_threshold,
+)
+
+
+class TermPenalty(Protocol):
+    """What kernels may call on a penalty; one that is separable has ``prox_of(coordinate, step, j)`` besides."""
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float: ...
+    def apply_prox(self, coefficients: Vector, step: float) -> None: ...
+    def ridge(self) -> float: ...
+    def lasso(self) -> float: ...
+    def has_prox(self) -> bool: ...
+
+
+@compilable
+class ElasticNetByProx(NamedTuple):
+    """l1 |w_j| + l2/2 w_j^2, the quadratic part in the prox too: where weights make it another for each coordinate."""
+
+    l1: float
+    l2: float
+
+    def penalty_value(self, coordinate: float) -> float:
+        """Return the penalty of one coordinate."""
+        return self.l1 * abs(coordinate) + 0.5 * self.l2 * coordinate * coordinate
+
+    def prox_at(self, coordinate: float, step: float) -> float:
+        """Return argmin_v l1 |v| + l2/2 v^2 + (v - w_j)^2 / (2 step)."""
+        return soft_threshold(coordinate, step * self.l1) / (1.0 + step * self.l2)
+
+
+@compilable
+class Separable(NamedTuple):
+    """sum_j weights_j base(w_j): any separable penalty, by its prox alone."""
+
+    base: Penalty
+    weights: Vector  # (n_columns,)
+
+    def prox_of(self, coordinate: float, step: float, j: int) -> float:
+        """Return the prox of coordinate j: that of base, with a step that is weights_j times as long."""
+        return self.base.prox_at(coordinate, step * self.weights[j]) if self.weights[j] > 0.0 else coordinate
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float:
+        """Return the penalty of all coefficients, added to start."""
+        for j in range(coefficients.size):
+            start += self.weights[j] * self.base.penalty_value(coefficients[j])
+        return start
+
+    def apply_prox(self, coefficients: Vector, step: float) -> None:
+        """Apply the prox to all coefficients, in place."""
+        for j in range(coefficients.size):
+            if self.weights[j] > 0.0:
+                coefficients[j] = self.base.prox_at(coefficients[j], step * self.weights[j])
+
+    def weak_convexity(self) -> float:
+        """Return the smallest c such that penalty + c/2 ||w||^2 is convex, as far as base says it: 0 where it is convex."""
+        of_base = getattr(self.base, "weak_convexity", None)
+        return 0.0 if of_base is None else float(of_base() * self.weights.max(initial=0.0))
+
+    def on_columns(self, columns: Indices) -> Separable:
+        """Return the penalty of some of the coefficients."""
+        return Separable(self.base, self.weights[columns])
+
+    def ridge(self) -> float:
+        """Return 0: all of the penalty goes through the prox."""
+        return 0.0
+
+    def lasso(self) -> float:
+        """Return 0: the prox need not be a threshold."""
+        return 0.0
+
+    def has_prox(self) -> bool:
+        """Return True."""
+        return True
+
+    def has_closed_form(self) -> bool:
+        """Return False."""
+        return False
+
+
+@compilable
+class Groups(NamedTuple):
+    """sum_g strengths_g ||w_g|| + l1 ||w||_1: the prox shrinks each coordinate, then each group."""
+
+    l1: float
+    strengths: Vector  # (n_groups,)
+    members: Indices  # (n_columns,)  the columns, group by group
+    starts: Indices  # (n_groups + 1,)  where groups begin among the members
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float:
+        """Return the penalty of all coefficients, added to start."""
+        for g in range(self.strengths.size):
+            square = 0.0
+            for k in range(self.starts[g], self.starts[g + 1]):
+                value = coefficients[self.members[k]]
+                square += value * value
+                start += self.l1 * abs(value)
+            start += self.strengths[g] * math.sqrt(square)
+        return start
+
+    def apply_prox(self, coefficients: Vector, step: float) -> None:
+        """Apply the prox to all coefficients, in place: that of the absolute values, then that of the norms."""
+        for g in range(self.strengths.size):
+            square = 0.0
+            for k in range(self.starts[g], self.starts[g + 1]):
+                value = soft_threshold(coefficients[self.members[k]], step * self.l1)
+                coefficients[self.members[k]] = value
+                square += value * value
+            threshold = step * self.strengths[g]
+            norm = math.sqrt(square)
+            factor = 0.0 if norm <= threshold else 1.0 - threshold / norm  # NaN stays NaN
+            for k in range(self.starts[g], self.starts[g + 1]):
+                coefficients[self.members[k]] *= factor
+
+    def ridge(self) -> float:
+        """Return 0: there is no quadratic part."""
+        return 0.0
+
+    def lasso(self) -> float:
+        """Return 0: the prox is that of groups."""
+        return 0.0
+
+    def has_prox(self) -> bool:
+        """Return True."""
+        return True
+
+
+def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any:
+    """Return what kernels take in place of a penalty of n_columns coefficients, after a check.
+
+    Parameters
+    ----------
+    penalty : ElasticNet, MCP, SCAD, GroupLasso or any NamedTuple with ``penalty_value`` and ``prox_at``
+    n_columns : int
+    penalty_weights : array_like, shape (n_columns,), optional
+        Numbers >= 0 that the penalties of the coefficients are multiplied with; not with groups.
+
+    Returns
+    -------
+    ElasticNet, Separable or Groups
+
+    Raises
+    ------
+    TypeError
+        It is no penalty, or one of its methods has other parameters.
+    ValueError
+        A parameter is out of range; the weights or groups do not fit.
+
+    Examples
+    --------
+    >>> as_penalty(MCP(1), 2)
+    Separable(base=MCP(alpha=1.0, gamma=3.0), weights=array([1., 1.]))
+    """
+    if isinstance(penalty, GroupLasso):
+        if penalty_weights is not None:
+            raise ValueError("penalty_weights must be left out with groups, whose strengths follow from their sizes.")
+        return _grouped(penalty, n_columns)
+    if isinstance(penalty, Separable | Groups):
+        return penalty
+    checked = _checked_parameters(penalty)
+    if isinstance(checked, ElasticNet):
+        if penalty_weights is None:
+            return checked
+        checked = ElasticNetByProx(*checked)
+    weights = np.ones(n_columns) if penalty_weights is None else _checked_weights(penalty_weights, n_columns)
+    return Separable(checked, weights)
+
+
+def _checked_parameters(penalty: Any) -> Any:
+    """Return a separable penalty with all its numbers as floats: one machine code for 2 and 2.0."""
+    if not isinstance(penalty, Penalty) or not isinstance(penalty, tuple):
+        raise TypeError(
+            f"penalty must be one such as MCP(0.1) (a NamedTuple with penalty_value and prox_at), got {penalty!r}. "
+            "The elastic net goes by alpha and l1_ratio."
+        )
+    compilable(type(penalty))
+    known: Any = penalty
+    name = type(known).__name__
+    _, above = PENALTIES.get(name, (None, {}))
+    for field, number in known._asdict().items():
+        if isinstance(number, np.ndarray):
+            continue
+        bound = f"> {above[field]:g} and finite" if field in above else "a finite number"
+        if not isinstance(number, Real) or not above.get(field, -math.inf) < float(number) < math.inf:
+            raise ValueError(f"{field} of {name} must be {bound}, got {number!r}.")
+        if field in ("alpha", "l1", "l2") and float(number) < 0.0:
+            raise ValueError(f"{field} of {name} must be >= 0, got {number!r}. 0 is no penalty.")
+        known = known._replace(**{field: float(number)})
+    return known
+
+
+def _checked_weights(penalty_weights: Any, n_columns: int) -> Vector:
+    try:
+        weights = np.array(penalty_weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"penalty_weights must hold {n_columns} numbers: {error}.") from error
+    if weights.shape != (n_columns,):
+        raise ValueError(f"penalty_weights must have shape ({n_columns},), a weight a column, got {weights.shape}.")
+    if not ((weights >= 0.0) & (weights < math.inf)).all():
+        bad = weights[~((weights >= 0.0) & (weights < math.inf))][0]
+        raise ValueError(f"penalty_weights must be >= 0 and finite, got {bad}. 0 leaves a coefficient free.")
+    return weights
+
+
+def _grouped(penalty: GroupLasso, n_columns: int) -> Groups:
+    l1 = elastic_net(penalty.alpha, penalty.l1_ratio).l1
+    labels = np.asarray(penalty.groups)
+    if labels.shape != (n_columns,):
+        raise ValueError(f"groups must have shape ({n_columns},), a label a column, got {labels.shape}.")
+    _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    strengths = (float(penalty.alpha) - l1) * np.sqrt(sizes)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Groups(l1, strengths, np.argsort(codes, kind="stable").astype(np.int64), starts.astype(np.int64))
+
+
+def described(penalty: Any) -> str:
+    """Return the repr of a penalty with a digest in the place of each array: equal for equal penalties alone."""
+    if isinstance(penalty, ElasticNet):
+        return repr(penalty)
+    parts = [
+        hashlib.blake2b(part.tobytes(), digest_size=16).hexdigest() if isinstance(part, np.ndarray) else repr(part)
+        for part in penalty
+    ]
+    return f"{type(penalty).__module__}.{type(penalty).__name__}({', '.join(parts)})"
