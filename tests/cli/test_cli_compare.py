@@ -187,13 +187,14 @@ def test_figures_take_what_runs_give(against):
     plots.to_png(plots.optimality_figure([], against))
 
 
-def test_styles_tell_methods_apart():
+def test_styles_distinguish_methods():
     names = [*METHODS, "new", "newer", "newest"]
     styles = plots.styles_of(names)
     assert len({styles[name].color for name in USUAL_SOLVERS}) == len(USUAL_SOLVERS)
     assert len({(style.color, str(style.dashes), style.marker) for style in styles.values()}) == len(names)
 
 
+@pytest.mark.slow
 def test_demo(run, tmp_path, monkeypatch):
     out = tmp_path / "demo"
     result = run("demo", "--out", out)

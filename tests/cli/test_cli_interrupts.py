@@ -58,7 +58,7 @@ def same_fit(a, b):
     np.testing.assert_array_equal(*traces)
 
 
-def test_interrupt_writes_a_checkpoint_and_says_how_to_go_on(run, spawn, slow_svm, whole, tmp_path):
+def test_interrupt_writes_a_checkpoint_and_says_how_to_continue(run, spawn, slow_svm, whole, tmp_path):
     out = tmp_path / "run"
     process = spawn("fit", slow_svm, *SLOW, *EACH, "--out", out)
     wait_for_new(out / "checkpoint.npz", 0, process)
@@ -75,6 +75,7 @@ def test_interrupt_writes_a_checkpoint_and_says_how_to_go_on(run, spawn, slow_sv
     same_fit(whole, out)
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments(run, spawn, slow_svm, whole, tmp_path):
     out = tmp_path / "run"
     moments = random.Random(7)

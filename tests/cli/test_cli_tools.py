@@ -27,6 +27,7 @@ def test_methods(run):
     assert "step_size" in rows[0]["options"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_warmup(run, monkeypatch, tmp_path):
     warmup_module.compile_all(warmup_module.Signature("logistic", "float64", "dense"))  # where kernels belong
@@ -62,6 +63,7 @@ def test_nothing_is_left_to_compile(run, csv_file):
     assert n_signatures() == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_nothing_is_left_to_compile_for_newton_s_methods_on_sparse_rows(monkeypatch):
     names = ("lazy-newton", "newton-cg", "working-set-newton")

@@ -73,7 +73,7 @@ def test_unseen_labels_are_named():
         label_map.encode([0.0, np.nan])
 
 
-def test_text_for_numbers_is_told():
+def test_text_for_numbers_is_refused():
     with pytest.raises(DataError, match="labels are text, but the classes are numbers: 0, 1"):
         LabelMap.from_labels([0, 1]).encode(["0", "1"])
     assert len(LabelMap.from_labels([0, 1]).encode([])) == 0

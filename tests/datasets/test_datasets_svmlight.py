@@ -36,7 +36,7 @@ def test_compressions(tmp_path, suffix):
     assert data.source == tmp_path / f"t.svm{suffix}"
 
 
-def test_compression_is_told_by_content(tmp_path):
+def test_compression_is_found_by_content(tmp_path):
     data = read(tmp_path, gzip.compress(TEXT), "t.svm")
     np.testing.assert_array_equal(data.rows.toarray(), ROWS)
 
@@ -49,8 +49,8 @@ def test_types_are_narrow_and_canonical(tmp_path):
     assert rows.data.flags.writeable
     assert rows.has_canonical_format
     rows.check_format(full_check=True)
-    anew = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
-    assert anew.has_canonical_format
+    again = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
+    assert again.has_canonical_format
 
 
 @pytest.mark.parametrize(

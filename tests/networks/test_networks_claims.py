@@ -38,7 +38,7 @@ def test_the_best_alpha_is_chosen_for_each_repeat():
     assert best_alphas(rows, "train_loss") == {("adam", 0): 0.1, ("adam", 1): 0.01}
 
 
-def test_equal_accuracies_are_told_apart_by_the_loss():
+def test_of_equal_accuracies_the_lower_loss_wins():
     rows = [row("adam", 0.1, 0, 0.2, 0.9), row("adam", 0.01, 0, 0.1, 0.9), row("adam", 0.001, 0, math.nan, 0.9)]
     assert best_alphas(rows) == {("adam", 0): 0.01}
 

@@ -10,6 +10,7 @@ pytest.importorskip("torch.optim")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_mnist.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not EXAMPLE.is_file(), reason="the examples are not part of this copy")
 def test_the_example_trains_on_digits_where_mnist_is_absent(own_folders, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "--epochs", "2"])

@@ -57,9 +57,9 @@ def test_an_interrupted_run_continues_with_the_next_unit(run, squares, tmp_path)
 def test_page_and_files(run, squares, tmp_path):
     result = run("reproduce", "all", "--quick", "--out", tmp_path, "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["experiments"][0]["verdicts"] == [{"claim": "Squares grow", "outcome": "holds"}]
-    assert told["experiments"][0]["values"] == {"sum": 14.0}
+    report = json.loads(result.stdout)
+    assert report["experiments"][0]["verdicts"] == [{"claim": "Squares grow", "outcome": "holds"}]
+    assert report["experiments"][0]["values"] == {"sum": 14.0}
     folder = tmp_path / "toy-squares"
     assert (folder / "squares.png").read_bytes().startswith(b"\x89PNG")
     with (folder / "squares.csv").open(newline="") as file:
@@ -72,7 +72,7 @@ def test_page_and_files(run, squares, tmp_path):
     assert not re.search(r"https?:|<script|<link|<img|@import", page)
 
 
-def test_absent_data_is_told_and_no_error(run, squares, tmp_path):
+def test_absent_data_is_a_note_and_no_error(run, squares, tmp_path):
     squares.absent = {"SUSY": "'finitesum data fetch SUSY' gets it."}
     result = run("reproduce", "toy/squares", "--out", tmp_path)
     assert result.exit_code == 0
@@ -150,7 +150,7 @@ def test_a_tally_counts_the_papers_claims():
     assert tally([Verdict("ours", (), of_paper=False)]) == ""
 
 
-def test_columns_of_words_and_of_numbers_are_told_apart():
+def test_columns_of_words_differ_from_columns_of_numbers():
     rows = [["a9a", "tuned", "3.6 / 0.04", "–", "1/64 of it", 7], ["w8a", "own", "> 40 (2e-03)", "–", "the whole", 8]]
     rows.append(["mnist", "own", "diverges", "-0.5", "half", 9])
     assert classes_of(Table("", "", ("", "", "", "", "", ""), rows)) == ["name", "text", "", "", "text", ""]
@@ -179,7 +179,7 @@ def test_list_names_all_experiments(run):
     assert [entry["name"] for entry in json.loads(result.stdout)] == list(registry.names())
 
 
-def test_an_unknown_name_is_told_with_the_known_ones(run, tmp_path):
+def test_an_unknown_name_is_reported_with_the_known_ones(run, tmp_path):
     result = run("reproduce", "ciag/fig9", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "ciag/fig1" in result.stderr

@@ -1,4 +1,4 @@
-"""What commands say: data on stdout, notes and progress on stderr."""
+"""Output of commands: data on stdout, notes and progress on stderr."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Console:
-    """Where a command speaks, and how much."""
+    """How much a command writes, and in which form."""
 
     verbose: int = 1  # 0 quiet, 1 progress, 2 a line a pass
     json: bool = False
 
     def note(self, text: str) -> None:
-        """Say something on the side, on stderr."""
+        """Write a note on stderr."""
         if self.verbose:
             click.echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        """Say what the user should not miss, on stderr."""
+        """Write a warning on stderr."""
         click.echo(f"finitesum: warning: {text}", err=True)
 
     def result(self, content: Any, text: str) -> None:
-        """Give the result on stdout: as JSON where that was asked for, else as text."""
+        """Write the result on stdout: as JSON where that was asked for, else as text."""
         click.echo(to_json(content) if self.json else text)
 
     @property

@@ -19,7 +19,7 @@ else:  # older versions of click do not know which type an option has
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound="Settings")
 
-#: The method whose optimum the demonstration checks, and with which the doctor looks whether fits work.
+#: The method whose optimum the demonstration checks, and with which the doctor checks that fits work.
 DEMO_SOLVER = "a-ciag"
 
 #: What is compared when no method is named: few enough for one picture.
@@ -170,7 +170,7 @@ def data_options(*, required: bool = True) -> Callable[[F], F]:
 
 
 def problem_options(command: F) -> F:
-    """Add what says what is minimised."""
+    """Add the options of the problem."""
     options = [
         click.option(
             "--loss",
@@ -189,7 +189,7 @@ def problem_options(command: F) -> F:
 
 
 def run_options(*, tol: float, max_iter: float) -> Callable[[F], F]:
-    """Add what says how it is minimised."""
+    """Add the options of the run."""
     options = [
         click.option(
             "--tol", type=click.FloatRange(min=0.0), default=tol, show_default=True, help="Optimality asked for."

@@ -1,4 +1,4 @@
-"""``finitesum predict``: what a model says of new rows, in the labels that it was fitted to."""
+"""``finitesum predict``: predictions of a model for new rows, in the labels that it was fitted to."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def fetch(
     Raises
     ------
     DataError
-        The name is unknown, or the file cannot be had; the message says where to get it and where to put it.
+        The name is unknown, or the file cannot be downloaded; the message says where to get it and where to put it.
     """
     found = find(name, data_dir=data_dir)
     if found is not None:

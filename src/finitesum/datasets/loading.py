@@ -1,4 +1,4 @@
-"""Loads a data set from a file, whatever its format: the front door of the readers and of the cache."""
+"""Loads a data set from a file of any format, by its reader or from its parsed copy."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def load(
     ----------
     path
         A file in svmlight (LIBSVM) or CSV format, plain or compressed by gz, bz2 or xz; or ``.npz``, ``.npy`` or
-        Parquet. The module of each reader in `finitesum.datasets` says what it takes: `svmlight`, `csv_table`,
+        Parquet. The modules of `finitesum.datasets.formats` describe what each reader takes: `svmlight`, `csv`,
         `archive`, `parquet`.
     format
         "svmlight", "csv", "npz", "npy" or "parquet"; without it, the format is found by the suffix, or else by the
@@ -207,7 +207,7 @@ def _csr(arrays: dict[str, Array], n_found: int, n_features: int | None, path: P
         where = f"{path}: row {row[0]} has feature {int(indices[beyond[0]]) + 1} (both from 1)" if len(beyond) else path
         raise DataError(f"{where}, but n_features={n_features}. The file has {n_found} features: give that or more.")
     rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_features or n_found), copy=False)
-    # All readers sort the entries of a row and keep each once: SciPy need not look.
+    # All readers sort the entries of a row and keep each once: SciPy need not check.
     rows.has_sorted_indices = True
     rows.has_canonical_format = True
     return rows

@@ -53,7 +53,7 @@ def find_format(path: Path, given: str | None = None) -> Format:
     path
         The file.
     given
-        What the caller says it is, which is believed.
+        The format that the caller names, which is not checked.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def _of_text(head: bytes) -> Format | None:
     """Return the format of text that begins so, or None."""
     lines = [line for line in head.decode("utf-8", errors="replace").split("\n") if line.strip()]
     lines = [line for line in lines if not line.startswith("#")][:20]
-    # Rows without entries consist of a label alone: they say nothing.
+    # Rows without entries consist of a label alone: they show no format.
     if any(_is_svmlight(line) for line in lines):
         return "svmlight"
     if lines and any(mark in lines[0] for mark in DELIMITERS):
