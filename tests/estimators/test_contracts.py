@@ -344,8 +344,10 @@ def test_errors_say_what_to_do(model, message):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (LogisticRegression(solver="saga"), "solver must be one of auto, newton for several classes here"),
-        (LogisticRegression(l1_ratio=0.5), "an l1 penalty is not treated with several classes"),
+        (
+            LogisticRegression(solver="lazy-newton"),
+            "solver must be one of auto, fg, .*, newton for several classes here",
+        ),
         (LogisticRegression(constraint=L1Ball(1.0)), "a constraint is not treated with several classes"),
     ],
     ids=repr,
@@ -353,6 +355,18 @@ def test_errors_say_what_to_do(model, message):
 def test_errors_of_several_classes(model, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*data(n_classes=3))
+
+
+@pytest.mark.parametrize("solver", ["saga", "a-ciag", "afg", "newton"])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_several_classes_have_the_same_solution_by_every_solver(solver, l1_ratio):
+    X, y = data(n_classes=3)
+    exact = LogisticRegression(C=0.1, l1_ratio=l1_ratio).fit(X, y)
+    model = LogisticRegression(C=0.1, l1_ratio=l1_ratio, solver=solver, tol=1e-8).fit(X, y)
+    assert model.solver_ == solver
+    assert exact.solver_ == "newton"
+    assert (exact.coef_ == 0.0).any() == (l1_ratio > 0.0)
+    np.testing.assert_allclose(model.predict_proba(X), exact.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,10 @@ class Models:
         self.majorised = np.zeros(F.m, dtype=bool)
 
     def curvature(self, j, x, majorised):
+        if not majorised:
+            return self.F.loss_hessian(j, x) / self.F.m
         block = self.F.blocks[j]
-        u = self.F.predictions(x, block)
-        c = self.F.p[block] * (majorant(u) if majorised else self.F.d2(u, self.F.y[block]))
+        c = self.F.p[block] * majorant(self.F.predictions(x, block))
         return (self.F.Z[block].T * c) @ self.F.Z[block]
 
     def gradient(self, x):

@@ -6,8 +6,10 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression as Reference
 
 from finitesum import MultinomialProblem, Problem, minimize
+from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.outputs import full_hessian, hessian_product, scores_at
+from finitesum.losses.classes import probabilities
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
-from finitesum.problems.multinomial import full_hessian, hessian_product, measure, probabilities, scores_at
 
 
 def small(form="dense", dtype=np.float64, weighted=True, seed=0):
@@ -36,8 +38,8 @@ def objective(x, X, y, s, alpha):
 def test_measures_are_those_of_the_formula(form):
     X, y, s, problem = small(form)
     x = np.random.default_rng(1).standard_normal(problem.dim)
-    assert measure(problem, x)[0] == pytest.approx(objective(x, X, y, s, 0.03), rel=1e-13)
-    assert check_grad(lambda p: measure(problem, p)[0], lambda p: measure(problem, p)[1], x) < 1e-6
+    assert evaluate(problem, x).objective == pytest.approx(objective(x, X, y, s, 0.03), rel=1e-13)
+    assert check_grad(lambda p: evaluate(problem, p).objective, lambda p: evaluate(problem, p).gradient, x) < 1e-6
 
 
 @pytest.mark.parametrize("form", ["dense", "csr32"])
@@ -48,14 +50,14 @@ def test_the_hessian_is_the_derivative_of_the_gradient(form):
     shares = probabilities(scores_at(problem, x))
     product = hessian_product(problem, shares, v)
     h = 1e-6
-    difference = (measure(problem, x + h * v)[1] - measure(problem, x - h * v)[1]) / (2 * h)
+    difference = (evaluate(problem, x + h * v).gradient - evaluate(problem, x - h * v).gradient) / (2 * h)
     assert np.allclose(product, difference, atol=1e-8)
     assert np.allclose(full_hessian(problem, shares) @ v, product, atol=1e-13)
 
 
 def test_scores_of_a_thousand_overflow_nowhere():
     problem = MultinomialProblem.linear([[1000.0], [-1000.0], [0.0]], [0, 1, 2])
-    value, gradient = measure(problem, np.array([1.0, -1.0, 0.0]))
+    value, _, gradient, _ = evaluate(problem, np.array([1.0, -1.0, 0.0]))
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
     assert value == pytest.approx(np.log(3) / 3)
@@ -133,7 +135,6 @@ def test_counts_and_fingerprints():
     ("change", "message"),
     [
         ({"y": [0, 0, 0]}, "two classes or more"),
-        ({"l1_ratio": 0.5, "alpha": 1.0}, "an l1 penalty is not treated with several classes"),
         ({"y": [0, 1]}, r"y must have shape \(3,\)"),
         ({"sample_weight": [1.0, 1.0, 0.0]}, "class 2 has weight 0"),
     ],
@@ -141,8 +142,3 @@ def test_counts_and_fingerprints():
 def test_refuses(change, message):
     with pytest.raises(ValueError, match=message):
         MultinomialProblem.linear(**{"X": [[0.0], [1.0], [2.0]], "y": [0, 1, 2], **change})
-
-
-def test_other_methods_refuse_it():
-    with pytest.raises(ValueError, match="saga cannot treat several classes at once"):
-        minimize(small()[3], method="saga")

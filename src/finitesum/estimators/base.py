@@ -17,9 +17,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
-from finitesum.estimators.solvers import AnyProblem, as_solver
+from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.methods.base import Method, identity_of
+from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 
 #: What X may be: float32 is kept, CSR may have int64 indices.
@@ -162,7 +163,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         self.trace_ = results[0].trace if len(results) == 1 else [result.trace for result in results]
         self.solver_ = results[0].method.name
 
-    def _note_errors(self, problem: AnyProblem, result: Result, total_weight: float) -> None:
+    def _note_errors(self, problem: Problem, result: Result, total_weight: float) -> None:
         """Set the covariance matrix and the standard errors where they are asked for; those of an earlier fit go."""
         for name in ("cov_params_", "standard_errors_"):
             self.__dict__.pop(name, None)
@@ -188,14 +189,14 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             return nothing
         return list(points)
 
-    def _keep_memory(self, problems: list[AnyProblem], results: list[Result]) -> None:
+    def _keep_memory(self, problems: list[Problem], results: list[Result]) -> None:
         """Remember the states of the runs, for a warm start on the same problems."""
         if self.warm_start:
             self._memory = [(problem.fingerprint, result) for problem, result in zip(problems, results, strict=True)]
         else:
             self.__dict__.pop("_memory", None)
 
-    def _memory_for(self, problems: list[AnyProblem], methods: list[Method]) -> list[Result] | None:
+    def _memory_for(self, problems: list[Problem], methods: list[Method]) -> list[Result] | None:
         """Return the runs to go on from: those on the same problems by the same methods, coefficients untouched."""
         memory = getattr(self, "_memory", None)
         if not self.warm_start or memory is None or len(memory) != len(problems):

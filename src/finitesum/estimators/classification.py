@@ -13,8 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights, rows_and_intercepts
-from finitesum.estimators.solvers import AnyProblem
-from finitesum.losses import Logistic, Loss
+from finitesum.losses import Logistic, Loss, Multinomial
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import as_rows
 
@@ -111,16 +110,16 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
             for k in positives
         ]
 
-    def _warn_if_separated(self, data: LabelledData, problem: AnyProblem) -> None:
+    def _warn_if_separated(self, data: LabelledData, problem: Problem) -> None:
         """Warn where a logistic model classifies all rows correctly and is not penalised: larger ones are better still."""
-        if isinstance(problem, Problem) and not isinstance(problem.loss, Logistic):
+        if not isinstance(problem.loss, Logistic | Multinomial):
             return  # other losses of correctly classified rows are 0 from some size on
         if problem.is_constrained or problem.penalty.ridge() > 0.0 or problem.penalty.lasso() > 0.0:
             return
         counted = data.weights > 0.0
         scores, codes = np.asarray(data.X @ self.coef_.T + self.intercept_)[counted], data.codes[counted]
         own = codes[:, None] == (np.arange(scores.shape[1]) if scores.shape[1] > 1 else 1)
-        if isinstance(problem, Problem):  # of one class against the rest, each
+        if problem.n_outputs == 1:  # of one class against the rest, each
             separated = (np.where(own, scores, -scores) > 0.0).all(axis=0).any()
         else:
             separated = (scores[own] > np.where(own, -np.inf, scores).max(axis=1)).all()

@@ -15,11 +15,11 @@ from scipy.linalg import eigh, qr
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.hessian import gram, hessian_at
+from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
 from finitesum.evaluation.row_products import combination
 from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.losses import Huber, Squared
 from finitesum.problems.linear import Problem
-from finitesum.problems.multinomial import MultinomialProblem, full_hessian, probabilities, scores_at
 
 #: Eigenvalues of the scaled Hessian that are smaller than this times the largest are rounding errors of sums over the rows.
 ROUNDING = 1e-13
@@ -28,10 +28,10 @@ ROUNDING = 1e-13
 CONSTANT = 1e-12
 
 
-def _hessian_at(problem: Problem | MultinomialProblem, x: Vector) -> Matrix:
+def _hessian_at(problem: Problem, x: Vector) -> Matrix:
     """Return the Hessian of the smooth part of F at x, shape (dim, dim)."""
-    if isinstance(problem, MultinomialProblem):
-        return full_hessian(problem, probabilities(scores_at(problem, x)))
+    if problem.n_outputs > 1:
+        return full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, x)))
     return hessian_at(problem, x)
 
 
@@ -129,25 +129,23 @@ def _centred_at(problem: Problem, x: Vector) -> Centred:
     return Centred(gram(problem, weights, centre=mean)[:d, :d], mean, total)
 
 
-def _inverse_at(problem: Problem | MultinomialProblem, x: Vector, free: Any) -> tuple[Matrix, int]:
+def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
     """Return the inverse Hessian of the free variables and its rank."""
-    if isinstance(problem, Problem) and problem.has_intercept:
+    if problem.has_intercept and problem.n_outputs == 1:
         whole, mean, curvature = _centred_at(problem, x)
         some = free[:-1]
         return with_intercept(Centred(whole[np.ix_(some, some)], mean[some], curvature), problem.penalty.ridge())
     return inverse_and_rank(_hessian_at(problem, x)[np.ix_(free, free)])
 
 
-def covariance_at(
-    problem: Problem | MultinomialProblem, x: Vector, total_weight: float, objective: float | None = None
-) -> Matrix:
+def covariance_at(problem: Problem, x: Vector, total_weight: float, objective: float | None = None) -> Matrix:
     """Return phi (S hessian)^-1 for the free variables, NaN elsewhere; a pseudo-inverse where it has none.
 
     phi is the residual variance sum_i s_i r_i^2 / (S - rank) for least squares, and 1 for other losses.
 
     Parameters
     ----------
-    problem : Problem or MultinomialProblem
+    problem : Problem
     x : ndarray of float64, shape (problem.dim,)
         The solution.
     total_weight : float > 0
@@ -168,10 +166,10 @@ def covariance_at(
     """
     free = np.ones(problem.dim, dtype=bool)
     if problem.penalty.lasso() > 0.0:
-        free[: problem.rows.n_columns] = x[: problem.rows.n_columns] != 0.0
+        free = (x != 0.0) | (problem.term.thresholds == 0.0)
     inverse, rank = _inverse_at(problem, x, free)
     dispersion = 1.0
-    if objective is not None and isinstance(problem, Problem) and isinstance(problem.loss, Squared):
+    if objective is not None and isinstance(problem.loss, Squared):
         penalised = problem.penalty.penalty_total(x[: problem.rows.n_columns], 0.0)
         dispersion = residual_variance(2.0 * (objective - penalised) * total_weight, total_weight, rank)
     covariance = np.full((problem.dim, problem.dim), np.nan)
@@ -195,7 +193,7 @@ def residual_variance(squares: float, total_weight: float, rank: int) -> float:
     return squares / (total_weight - rank)
 
 
-def require_covariance(problem: Problem | MultinomialProblem) -> None:
+def require_covariance(problem: Problem) -> None:
     """Raise unless the covariance matrix of a problem's solution is known.
 
     Raises
@@ -205,7 +203,7 @@ def require_covariance(problem: Problem | MultinomialProblem) -> None:
     """
     if problem.is_constrained:
         raise ValueError("standard errors are not known with a constraint. Leave constraint out.")
-    if isinstance(problem, Problem) and isinstance(problem.loss, Huber):
+    if isinstance(problem.loss, Huber):
         raise ValueError(  # noqa: TRY004 - what is wrong is the parameter's value
             "standard errors are not known for the Huber loss, which is the likelihood of no model: its curvature does "
             "not know the scale of the residuals. Leave standard_errors off, and resample rows instead."

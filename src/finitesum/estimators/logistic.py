@@ -11,8 +11,9 @@ from finitesum.core.arrays import Vector
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
 from finitesum.estimators.tasks import with_callbacks
+from finitesum.losses.classes import probabilities
 from finitesum.methods.base import Method
-from finitesum.problems.multinomial import MultinomialProblem, probabilities
+from finitesum.problems.multinomial import MultinomialProblem
 
 
 class LogisticRegressionMixin(LinearClassifierMixin):
@@ -81,17 +82,17 @@ class LogisticRegression(LogisticRegressionMixin):
     F(w, b) = (1/S) sum_i s_i log(1 + exp(-y_i (x_i'w + b))) + 1/(C S) (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
 
     over w in the set, with y_i = +-1 and S the sum of the weights s_i: what scikit-learn minimises, divided by C S.
-    With K > 2 classes the losses are logsumexp_k(x_i'w_k + b_k) - (x_i'w_{y_i} + b_{y_i}), and the penalty is l2. The
-    intercepts are never penalised nor constrained.
+    With K > 2 classes the losses are logsumexp_k(x_i'w_k + b_k) - (x_i'w_{y_i} + b_{y_i}), the penalty is the sum over the
+    classes, and there is no constraint. The intercepts are never penalised nor constrained.
 
     Parameters
     ----------
     C : float > 0
         Inverse strength of the penalty; infinity for none.
     l1_ratio : float in [0, 1]
-        0 is the l2 penalty, 1 the l1 penalty (of two classes).
+        0 is the l2 penalty, 1 the l1 penalty.
     solver : str or Method
-        "auto", or a method's name; with several classes "auto" or "newton".
+        "auto", or a method's name; with several classes one that handles several outputs, such as "newton" or "saga".
     step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, warm_start, \
 n_threads, callback, measure_every
         As in `LinearClassifier`. Class weights are counted in S.

@@ -24,7 +24,6 @@ from finitesum.methods.newton.lazy_newton_steps import LazyNewtonState
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.lbfgs import no_secants
 from finitesum.problems.linear import Problem
-from finitesum.problems.multinomial import MultinomialProblem
 from finitesum.problems.penalties import elastic_net
 from finitesum.running.driver import Result
 
@@ -114,7 +113,7 @@ def _problem(estimator: Any, data: LabelledData, C: float) -> Any:
     return problem
 
 
-def with_alpha(problem: Problem | MultinomialProblem, alpha: float, l1_ratio: float) -> Any:
+def with_alpha(problem: Problem, alpha: float, l1_ratio: float) -> Any:
     """Return the problem with another strength of the penalty: the data is not read."""
     return replace(problem, penalty=elastic_net(alpha, l1_ratio))
 

@@ -17,9 +17,6 @@ from finitesum.methods.newton.interior_point import InteriorPoint, suits_interio
 from finitesum.methods.newton.linear_program import LinearProgram, suits_linear_program
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.problems.linear import Problem
-from finitesum.problems.multinomial import MultinomialProblem
-
-AnyProblem = Problem | MultinomialProblem
 
 #: Methods for one kind of problem, which are not in the table of methods.
 SPECIAL = {
@@ -29,7 +26,7 @@ SPECIAL = {
 
 
 def as_solver(
-    solver: str | Method, step_size: Any, problem: AnyProblem, *, tol: float = 1e-10, n_threads: int | None = None
+    solver: str | Method, step_size: Any, problem: Problem, *, tol: float = 1e-10, n_threads: int | None = None
 ) -> Method:
     """Return the method that a solver's name and step size mean on a problem.
 
@@ -37,7 +34,7 @@ def as_solver(
     ----------
     solver : str or Method
     step_size : float or "auto"
-    problem : Problem or MultinomialProblem
+    problem : Problem
     tol : float >= 0
         The optimality that will be asked for, at which "auto" and some methods look.
     n_threads : int, optional
@@ -83,7 +80,7 @@ def as_solver(
     return made
 
 
-def offered(problem: AnyProblem) -> list[str]:
+def offered(problem: Problem) -> list[str]:
     """Return the names of the solvers that can be chosen on a problem.
 
     Examples
@@ -94,17 +91,15 @@ def offered(problem: AnyProblem) -> list[str]:
     return [name for name in (*SPECIAL, *METHODS) if _is_offered(name, problem)]
 
 
-def _refusal(solver: str, problem: AnyProblem) -> str:
-    what = "several classes" if isinstance(problem, MultinomialProblem) else type(problem.loss).__name__
+def _refusal(solver: str, problem: Problem) -> str:
+    what = "several classes" if problem.n_outputs > 1 else type(problem.loss).__name__
     known = offered(problem)
     if not known:
         return f"no solver treats {what} with this penalty and constraint. Change one of them."
     return f"solver must be one of auto, {', '.join(known)} for {what} here, got {solver!r}."
 
 
-def _is_offered(name: str, problem: AnyProblem) -> bool:
-    if isinstance(problem, MultinomialProblem):
-        return name == "newton"
+def _is_offered(name: str, problem: Problem) -> bool:
     if name in SPECIAL:
         return SPECIAL[name][1](problem)
     if name not in METHODS or name == "ig":
@@ -119,7 +114,7 @@ def _is_offered(name: str, problem: AnyProblem) -> bool:
     return True
 
 
-def _class(name: str, problem: AnyProblem) -> Any:
-    if isinstance(problem, MultinomialProblem):
+def _class(name: str, problem: Problem) -> Any:
+    if name == "newton" and problem.n_outputs > 1 and problem.is_smooth:
         return MultinomialNewton
     return SPECIAL[name][0] if name in SPECIAL else METHODS[name]

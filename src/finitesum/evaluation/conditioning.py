@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.rows import n_entries
@@ -62,6 +63,31 @@ def _is_within_reach(problem: Problem) -> bool:
     return problem.dim <= MOST_COLUMNS and work <= MOST_WORK
 
 
+def _condition(hessian: Matrix) -> float:
+    """Return the condition number of a Hessian that is scaled to a diagonal of ones; NaN where it is 0."""
+    diagonal = np.diagonal(hessian)
+    kept = np.flatnonzero(diagonal > 0.0)
+    scale = 1.0 / np.sqrt(diagonal[kept])
+    if not (kept.size and np.isfinite(scale).all()):
+        return math.nan
+    values = np.linalg.eigvalsh(hessian[np.ix_(kept, kept)] * scale[:, None] * scale)
+    return float(values[-1] / values[0]) if values[0] > EPSILON * values[-1] else math.inf
+
+
+def _of_outputs(problem: Problem, x: Vector) -> Conditioning:
+    """Return how well conditioned a problem with several outputs is; its rounding errors are not estimated.
+
+    Where shifts of all classes change nothing, the Hessian is that in the coefficients of all classes but the last.
+    """
+    one, loss = problem.one_output, loss_of(problem)
+    condition = math.nan
+    if problem.dim <= MOST_COLUMNS and _is_within_reach(one):
+        n_kept = problem.dim - (one.dim if loss.ignores_shifts() else 0)
+        hessian = full_hessian(problem, loss.curvatures(scores_at(problem, x)))
+        condition = _condition(hessian[:n_kept, :n_kept]) if np.isfinite(hessian).all() else math.nan
+    return Conditioning(conditioning_at(one, np.zeros(one.dim)).sizes, condition, math.nan)
+
+
 def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
     """Return how well conditioned a problem with a smooth loss is at x.
 
@@ -72,6 +98,8 @@ def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
     >>> float(found.sizes), round(float(found.condition))
     (10000.0, 1)
     """
+    if problem.n_outputs > 1:
+        return _of_outputs(problem, x)
     curvatures, squares, errors = np.zeros(problem.n_rows), np.zeros(problem.dim), np.zeros(problem.dim)
     _rounding_analysis(problem.view, x, curvatures, squares, errors)
     used = squares[squares > 0.0]
@@ -79,13 +107,7 @@ def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
     rounding = EPSILON * float(np.linalg.norm(errors))
     condition = math.nan
     if _is_within_reach(problem) and np.isfinite(curvatures).all():
-        hessian = hessian_of(problem, curvatures)
-        diagonal = np.diagonal(hessian)
-        kept = np.flatnonzero(diagonal > 0.0)
-        scale = 1.0 / np.sqrt(diagonal[kept])
-        if kept.size and np.isfinite(scale).all():
-            values = np.linalg.eigvalsh(hessian[np.ix_(kept, kept)] * scale[:, None] * scale)
-            condition = float(values[-1] / values[0]) if values[0] > EPSILON * values[-1] else math.inf
+        condition = _condition(hessian_of(problem, curvatures))
     return Conditioning(sizes, condition, rounding)
 
 

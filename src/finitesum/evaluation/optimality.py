@@ -16,11 +16,11 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.certificates import Minorant, lower_bound, minorant_at
+from finitesum.evaluation.outputs import measure
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
-from finitesum.problems.multinomial import MultinomialProblem, measure
 
 
 class Measures(NamedTuple):
@@ -37,7 +37,7 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
 
     Parameters
     ----------
-    problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
+    problem : Problem, FiniteSum or SubgradientProblem
     x : array_like, shape (problem.dim,)
 
     Raises
@@ -55,12 +55,12 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
     x = _checked_point(problem, x)
     if isinstance(problem, FiniteSum):
         return _evaluate_components(problem, x)
-    if isinstance(problem, MultinomialProblem):
-        value, slope = measure(problem, x)
-        return Measures(value, float(np.linalg.norm(slope)), slope)
     if isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
         return _evaluate_nonsmooth(problem, x)
-    gradient, _, value = loss_sums(problem, x)
+    if problem.n_outputs > 1:
+        value, gradient = measure(problem, x)
+    else:
+        gradient, _, value = loss_sums(problem, x)
     objective = value + problem.term.add_to(gradient, x)
     return Measures(float(objective), problem.term.optimality(x, gradient), gradient)
 

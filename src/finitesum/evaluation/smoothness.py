@@ -4,6 +4,8 @@ With p_i = s_i / S and c = sup of the loss's second derivative:
 
 * of F: L = c lambda_max(sum_i p_i x_i x_i') + l2 and mu >= l2 (`full_smoothness`, `strong_convexity`);
   finding L costs some twenty to fifty passes over the data, which are charged to whoever asks for it in a run;
+* with several outputs c is a bound on the eigenvalues of the loss's second derivative (1/2 for the multinomial loss), and
+  the sums are those of one output;
 * of a component f_j = m sum_{i in B_j} p_i loss_i: L_j <= m c sum_{i in B_j} p_i ||x_i||^2 + l2 (`component_smoothness`);
   that reads each row once and multiplies it with nothing, and is not charged.
 
@@ -53,6 +55,7 @@ def gram_eigenvalue(problem: Problem) -> float:
 
 def _counted_eigenvalue(problem: Problem) -> tuple[float, int]:
     """Return the estimate of `gram_eigenvalue`, and how many products with the data it took."""
+    problem = problem.one_output
     from scipy.sparse.linalg import LinearOperator, eigsh  # not at the top: most runs never need it
 
     dim, n_products = problem.dim, 0
@@ -103,7 +106,9 @@ def counted_smoothness(problem: Problem) -> tuple[float, int]:
 
 def component_smoothness(problem: Problem) -> float:
     """Return L_max, a bound on the Lipschitz constants of all components' gradients; 1 where F is constant."""
-    return _curvature_bound(problem) * _largest_component_trace(problem.view) + problem.penalty.ridge() or 1.0
+    return (
+        _curvature_bound(problem) * _largest_component_trace(problem.one_output.view) + problem.penalty.ridge() or 1.0
+    )
 
 
 def strong_convexity(problem: Problem) -> float:

@@ -30,7 +30,6 @@ from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
-from finitesum.problems.multinomial import MultinomialProblem
 
 #: The most memory that the Hessian and its factor may take, in bytes.
 MOST_BYTES = 4e9
@@ -78,7 +77,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
 
     Parameters
     ----------
-    problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
+    problem : Problem, FiniteSum or SubgradientProblem
     tol : float >= 0
         The optimality that will be asked for.
     n_threads : int >= 1
@@ -94,8 +93,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         return Choice(as_method("adahb"), "the functions are callables that give subgradients")
     if isinstance(problem, FiniteSum):
         return _for_components(problem)
-    if isinstance(problem, MultinomialProblem):
-        return Choice(MultinomialNewton(), "several classes at once")
+    if problem.n_outputs > 1:
+        return _for_outputs(problem)
     if not problem.loss.is_smooth():
         return _for_nonsmooth(problem)
     if not problem.term.is_elastic_net:
@@ -150,6 +149,16 @@ def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any])
     if makes_zeros and problem.dim > (ALL_RIDGE_COLUMNS if has_ridge and not problem.rows.is_sparse() else ALL_COLUMNS):
         return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
     return None
+
+
+def _for_outputs(problem: Problem) -> Choice:
+    """Return the method for several outputs."""
+    what = f"{problem.n_outputs} outputs at once"
+    if problem.is_smooth:
+        return Choice(MultinomialNewton(), what)
+    if problem.dim <= ALL_COLUMNS:
+        return Choice(as_method("newton"), f"{what} with an l1 penalty, in {problem.dim:,} variables")
+    return Choice(as_method("saga"), f"{what} with an l1 penalty: too many variables for a Hessian")
 
 
 def _for_components(problem: FiniteSum) -> Choice:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from finitesum.methods.parameters import check_positive as check_positive
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
-from finitesum.problems.multinomial import MultinomialProblem
 
 
 class State(Protocol):
@@ -58,7 +58,7 @@ class Method(Protocol):
     name: ClassVar[str]
     card: ClassVar[Card]
     state_type: ClassVar[type[Any]]
-    #: What it can treat beyond smooth linear models: of l1, constraint, nonsmooth, callables, components, classes.
+    #: What it can treat beyond smooth linear models: of l1, constraint, nonsmooth, callables, components, outputs.
     handles: ClassVar[frozenset[str]]
     default_sampling: ClassVar[str]
 
@@ -90,7 +90,7 @@ class SumMethod:
     models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.function_rows`.
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "prox", "components"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "prox", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled"
 
     def __post_init__(self) -> None:
@@ -162,8 +162,19 @@ def with_general_form(cls: C) -> C:
     """
     for name in ("init", "run_pass", "estimate"):
         setattr(cls, name, _by_problem(getattr(cls, name)))
-    cls.handles = cls.handles | {"components"}
+    cls.handles = cls.handles | {"components", "outputs"}
     return cls
+
+
+#: Problems of several outputs as sums of functions, for as long as somebody has them.
+_AS_FUNCTIONS: WeakKeyDictionary[Problem, FiniteSum] = WeakKeyDictionary()
+
+
+def as_functions(problem: Problem) -> FiniteSum:
+    """Return a problem of several outputs as a sum of functions, made once."""
+    if problem not in _AS_FUNCTIONS:
+        _AS_FUNCTIONS[problem] = FiniteSum.from_linear(problem)
+    return _AS_FUNCTIONS[problem]
 
 
 def _by_problem(linear: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,14 +182,20 @@ def _by_problem(linear: Callable[..., Any]) -> Callable[..., Any]:
     def either(self: Any, problem: Any, *arguments: Any) -> Any:
         if isinstance(problem, FiniteSum):
             return getattr(self.general(), linear.__name__)(problem, *arguments)
+        if isinstance(problem, Problem) and problem.n_outputs > 1:
+            return getattr(self.general(), linear.__name__)(as_functions(problem), *arguments)
         return linear(self, problem, *arguments)
 
     return either
 
 
+def _is_general(problem: AnyProblem) -> bool:
+    return isinstance(problem, FiniteSum) or (isinstance(problem, Problem) and problem.n_outputs > 1)
+
+
 def state_type_of(method: Any, problem: AnyProblem) -> type[Any]:
     """Return the class of a method's states on a problem."""
-    has_form = isinstance(problem, FiniteSum) and hasattr(method, "general")
+    has_form = _is_general(problem) and hasattr(method, "general")
     found: type[Any] = method.general().state_type if has_form else method.state_type
     return found
 
@@ -214,11 +231,19 @@ def require_suited(method: Method, problem: AnyProblem) -> None:
             problem.require_hessians(method.name)
 
 
+#: Components that a problem with several outputs is divided into where nothing else is asked for: a visit costs two matrix
+#: products in Python, so that many small ones take longer than few large ones.
+N_BLOCKS = 1024
+
+
+def batch_size_for(method: Method, problem: Problem) -> int:
+    """Return the component size of a problem that has none: the method's choice, with several outputs about n / 1024."""
+    return method.default_batch_size(problem) if problem.n_outputs == 1 else -(-problem.n_rows // N_BLOCKS)
+
+
 def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     """Return what a problem asks of a method: what it is in words, and what to give instead."""
     demands = {}
-    if isinstance(problem, MultinomialProblem):
-        return {"classes": ("several classes at once", "two classes")}
     for name, what in problem.term.demands.items():
         demands[name] = (what, INSTEAD[name])
     if isinstance(problem, SubgradientProblem):
@@ -227,6 +252,9 @@ def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     if isinstance(problem, FiniteSum):
         demands["components"] = ("components given as functions", "a linear model")
         return demands
+    if problem.n_outputs > 1:
+        what = "classes" if problem.loss.target_kind() == "class" else "targets"
+        demands["outputs"] = (f"several {what} at once", "one output at a time")
     if not problem.loss.is_smooth():
         demands["nonsmooth"] = (f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
     return demands

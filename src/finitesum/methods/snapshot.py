@@ -61,10 +61,7 @@ S = TypeVar("S", bound=ExactPoint)
 
 def smooth_gradient(problem: Problem | FiniteSum, snapshot: ExactPoint) -> Vector:
     """Return the gradient at a snapshot, that of the quadratic penalty included."""
-    gradient = snapshot.gradient.copy()
-    n_penalised = problem.term.n_columns
-    gradient[:n_penalised] += problem.penalty.ridge() * snapshot.point[:n_penalised]
-    return gradient
+    return snapshot.gradient + problem.term.quadratic * snapshot.point
 
 
 def take_snapshot(problem: Problem, x: Vector) -> Snapshot:

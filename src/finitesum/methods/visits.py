@@ -19,8 +19,8 @@ AnySum = Problem | FiniteSum
 
 
 def slopes_of_rows(problem: AnySum) -> Vector:
-    """Return zeros for the slopes of the rows, shape (n,): (n, d) for functions, whose slopes are gradients."""
-    return np.zeros(problem.n_rows if isinstance(problem, Problem) else (problem.n_rows, problem.dim))
+    """Return zeros for the slopes of the rows, shape (n,); (m, b, K) with K outputs; (n, d) for functions: gradients."""
+    return np.zeros(problem.slopes_shape)
 
 
 def optimality_of(problem: AnySum, w: Vector, mean_gradient: Vector) -> float:
@@ -65,7 +65,8 @@ def add_gradient_change(
 
 def step_along(linear_sum: LinearSum, w: Vector, direction: Vector, step_size: float) -> None:
     """Step in place, w <- prox(w - step (direction + l2 w)); on a set the prox projects; an intercept only steps."""
-    w[: linear_sum.n_penalised] *= 1.0 - step_size * linear_sum.penalty.ridge()
+    coefficients = w.reshape(linear_sum.n_blocks, -1)[:, : linear_sum.n_penalised]
+    coefficients *= 1.0 - step_size * linear_sum.penalty.ridge()
     w -= step_size * direction
     prox_in_place(linear_sum, w, step_size)
 

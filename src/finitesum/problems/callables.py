@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -270,3 +271,39 @@ def harvey(n_steps: int, c: float = 2.0) -> SubgradientProblem:
     i = np.arange(1.0, n_steps + 1.0)
     pieces = _Harvey(1.0 / (8.0 * c * (n_steps - i + 1.0)), np.sqrt(i) / (2.0 * c * math.sqrt(n_steps)))
     return SubgradientProblem(int(n_steps), pieces.value, pieces.subgradient, L2Ball(1.0), lower_bound=0.0)
+
+
+def checked_components(components: Any) -> tuple[Any, ...]:
+    """Return the components of a finite sum, or raise where one has no value or gradient."""
+    if not isinstance(components, Iterable):
+        raise TypeError(f"components must be a sequence of functions with value and gradient, got {components!r}.")
+    known = tuple(components)
+    if not known:
+        raise ValueError("components must hold one function at least, got none.")
+    for j, component in enumerate(known):
+        for name in ("value", "gradient"):
+            if not callable(getattr(component, name, None)):
+                raise TypeError(
+                    f"component {j} must have {name}(x), got {component!r}. "
+                    "Component(value, gradient, hessian) makes one of callables."
+                )
+    return known
+
+
+def check_constant(name: str, value: Any) -> None:
+    """Raise unless a constant is a number >= 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < math.inf:
+        raise ValueError(f"{name} must be a number >= 0 and finite, got {value!r}. Leave it out where it is not known.")
+
+
+def checked_smoothness(smoothness: Any, n: int) -> Vector:
+    """Return n bounds on Lipschitz constants, or raise what is wrong with them."""
+    try:
+        bounds = np.array(smoothness, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"smoothness must be a number or {n} numbers: {error}.") from error
+    if bounds.shape not in ((), (n,)):
+        raise ValueError(f"smoothness must be a number or {n} numbers, got shape {bounds.shape}.")
+    if not ((bounds >= 0.0) & (bounds < math.inf)).all():
+        raise ValueError("smoothness must be >= 0 and finite. Leave it out where it is not known.")
+    return np.full(n, bounds) if bounds.shape == () else bounds

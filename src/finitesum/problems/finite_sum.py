@@ -11,21 +11,25 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Any, cast
 
 import numpy as np
 
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.problems.callables import DerivativeCheck, SubgradientProblem, relative_error
+from finitesum.problems.callables import (
+    DerivativeCheck,
+    SubgradientProblem,
+    check_constant,
+    checked_components,
+    checked_smoothness,
+    relative_error,
+)
 from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
-from finitesum.problems.linear_components import linear_component
-from finitesum.problems.multinomial import MultinomialProblem
+from finitesum.problems.linear_components import OutputsComponent, linear_component
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import TermPenalty, described
 
@@ -58,6 +62,8 @@ class FiniteSum:
         A lower bound on the curvature of the mean of the components, without the penalty.
     has_intercept : bool
         Whether the last variable is neither penalised nor constrained.
+    n_outputs : int >= 1
+        Into how many blocks of equal length the variables are divided; each of them has an intercept or none has.
 
     Raises
     ------
@@ -85,16 +91,22 @@ class FiniteSum:
     mean_smoothness: float | None = None
     strong_convexity: float = 0.0
     has_intercept: bool = False
+    n_outputs: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "components", _checked_components(self.components))
+        object.__setattr__(self, "components", checked_components(self.components))
         if isinstance(self.dim, bool) or not isinstance(self.dim, int | np.integer) or self.dim < 1:
             raise ValueError(f"dim must be a whole number >= 1, got {self.dim!r}.")
+        if self.dim % self.n_outputs or (self.n_outputs > 1 and self.constraint is not None):
+            raise ValueError(
+                f"n_outputs must divide dim and stand without a constraint, got n_outputs={self.n_outputs}, "
+                f"dim={self.dim}, constraint={self.constraint!r}."
+            )
         if self.smoothness is not None:
-            object.__setattr__(self, "smoothness", _checked_smoothness(self.smoothness, len(self.components)))
+            object.__setattr__(self, "smoothness", checked_smoothness(self.smoothness, len(self.components)))
         if self.mean_smoothness is not None:
-            _check_constant("mean_smoothness", self.mean_smoothness)
-        _check_constant("strong_convexity", self.strong_convexity)
+            check_constant("mean_smoothness", self.mean_smoothness)
+        check_constant("strong_convexity", self.strong_convexity)
         _ = self.term  # checks penalty and set
 
     @cached_property
@@ -102,7 +114,12 @@ class FiniteSum:
         """Penalty and set, on all variables but an intercept."""
         n_free = int(self.has_intercept)
         return convex_term(
-            self.dim - n_free, n_free, alpha=self.alpha, l1_ratio=self.l1_ratio, constraint=self.constraint
+            self.dim // self.n_outputs - n_free,
+            n_free,
+            self.n_outputs,
+            alpha=self.alpha,
+            l1_ratio=self.l1_ratio,
+            constraint=self.constraint,
         )
 
     @classmethod
@@ -128,16 +145,18 @@ class FiniteSum:
             )
         if not problem.term.is_elastic_net:
             raise ValueError(f"components go with alpha and l1_ratio, but the problem has {problem.penalty!r}.")
-        components = [linear_component(problem, j) for j in range(problem.n_components)]
-        bound = problem.loss.curvature_bound()
+        n, bound = problem.n_components, problem.loss.curvature_bound()
+        parts = [linear_component(problem.one_output, j) for j in range(n)]  # of several outputs, for their size alone
+        components = parts if problem.n_outputs == 1 else [OutputsComponent(problem.view, j) for j in range(n)]
         return cls(
             components,
             problem.dim,
             alpha=problem.penalty.lasso() + problem.penalty.ridge(),
             l1_ratio=_l1_ratio(problem.penalty),
             constraint=problem.constraint if problem.is_constrained else None,
-            smoothness=[c.smoothness(bound) for c in components] if math.isfinite(bound) else None,
+            smoothness=[part.smoothness(bound) for part in parts] if math.isfinite(bound) else None,
             has_intercept=problem.has_intercept,
+            n_outputs=problem.n_outputs,
         )
 
     # -- what methods and the driver ask of any problem
@@ -156,6 +175,11 @@ class FiniteSum:
     def batch_size(self) -> int:
         """1: components are what the caller made them."""
         return 1
+
+    @property
+    def slopes_shape(self) -> tuple[int, ...]:
+        """The shape of a table with what a slope is of every component: a gradient."""
+        return (self.n_components, self.dim)
 
     @cached_property
     def rows(self) -> FunctionRows:
@@ -378,40 +402,7 @@ class FiniteSum:
         return DerivativeCheck(first, second, tolerance)
 
 
-AnyProblem = Problem | FiniteSum | MultinomialProblem | SubgradientProblem
-
-
-def _checked_components(components: Any) -> tuple[Any, ...]:
-    if not isinstance(components, Iterable):
-        raise TypeError(f"components must be a sequence of functions with value and gradient, got {components!r}.")
-    known = tuple(components)
-    if not known:
-        raise ValueError("components must hold one function at least, got none.")
-    for j, component in enumerate(known):
-        for name in ("value", "gradient"):
-            if not callable(getattr(component, name, None)):
-                raise TypeError(
-                    f"component {j} must have {name}(x), got {component!r}. "
-                    "Component(value, gradient, hessian) makes one of callables."
-                )
-    return known
-
-
-def _check_constant(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < math.inf:
-        raise ValueError(f"{name} must be a number >= 0 and finite, got {value!r}. Leave it out where it is not known.")
-
-
-def _checked_smoothness(smoothness: Any, n: int) -> Vector:
-    try:
-        bounds = np.array(smoothness, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"smoothness must be a number or {n} numbers: {error}.") from error
-    if bounds.shape not in ((), (n,)):
-        raise ValueError(f"smoothness must be a number or {n} numbers, got shape {bounds.shape}.")
-    if not ((bounds >= 0.0) & (bounds < math.inf)).all():
-        raise ValueError("smoothness must be >= 0 and finite. Leave it out where it is not known.")
-    return np.full(n, bounds) if bounds.shape == () else bounds
+AnyProblem = Problem | FiniteSum | SubgradientProblem
 
 
 def _l1_ratio(penalty: TermPenalty) -> float:

@@ -2,6 +2,10 @@
 
 S is the sum of the sample weights s_i; the intercept b, the last coordinate of an iterate where there is one, is neither
 penalised nor constrained; o_i are known offsets. All input is checked here, once: what lies below trusts it.
+
+With K outputs (K classes, or K targets) the loss takes K predictions x_i'w_k + b_k + o_ik of a row, and an iterate is the
+table (w_1, b_1; ...; w_K, b_K) of shape (K, dim), row by row in one vector. What is compiled sees one output only: kernels
+run as Python on blocks of rows (`finitesum.problems.outputs`).
 """
 
 from __future__ import annotations
@@ -19,10 +23,11 @@ from finitesum.constraints import Constraint
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part
-from finitesum.losses import Loss, as_loss
+from finitesum.losses import Loss, Squared, as_loss
+from finitesum.problems.outputs import block_parts
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import CSRRows, DenseRows, as_rows
-from finitesum.problems.targets import checked_targets, checked_vector, checked_weights
+from finitesum.problems.targets import checked_numbers, checked_targets, checked_weights
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import TermPenalty, described
 
@@ -68,15 +73,18 @@ class Problem:
     ----------
     rows : DenseRows or CSRRows
     targets, offsets, weights : ndarray of float64, shape (n,)
-        Targets are -1 and +1 for classification losses; weights sum to 1.
+        Targets are -1 and +1 for classification losses; weights sum to 1. With K outputs offsets have shape (n, K), and
+        targets are the codes 0 to K - 1 of the classes (int64), or numbers of shape (n, K).
     loss : Loss
     penalty : ElasticNet, Separable or Groups
     constraint : Constraint
         The set that the coefficients lie in; the intercept is free.
     classes : ndarray or None
-        The two labels behind -1 and +1, in this order.
+        The two labels behind -1 and +1, in this order, or the K labels behind the codes.
     batch_size : int or None
         Rows in a component; None leaves it to the method.
+    n_outputs : int >= 1
+        K, the number of predictions that the loss takes of a row.
     """
 
     rows: DenseRows | CSRRows
@@ -88,6 +96,7 @@ class Problem:
     constraint: Constraint
     classes: Any = None
     batch_size: int | None = None
+    n_outputs: int = 1
 
     @classmethod
     def linear(
@@ -117,10 +126,12 @@ class Problem:
         ----------
         X : array_like or scipy sparse, shape (n, d)
             float32 is kept; CSR indices may be int32 or int64.
-        y : array_like, shape (n,)
-            Two labels of any kind for classification losses (the larger becomes +1), numbers otherwise.
+        y : array_like, shape (n,) or (n, K)
+            Two labels of any kind for classification losses (the larger becomes +1), two or more for "multinomial",
+            numbers otherwise. The squared loss takes K targets a row.
         loss : str or Loss
-            "logistic", "squared", "squared-hinge", "hinge", "smoothed-hinge", "huber", "poisson", or an instance.
+            "logistic", "squared", "squared-hinge", "hinge", "smoothed-hinge", "huber", "poisson", "multinomial", or an
+            instance.
         alpha : float >= 0
             Strength of the penalty, against the weighted mean of the losses.
         l1_ratio : float in [0, 1]
@@ -129,11 +140,11 @@ class Problem:
             Whether the last coordinate of an iterate is an intercept, which is never penalised.
         sample_weight : array_like, shape (n,), optional
             Weights >= 0; weight 2 means the same as the row written twice.
-        offset : array_like, shape (n,), optional
+        offset : array_like, shape (n,) or (n, K), optional
             Added to each prediction.
         constraint : Constraint, optional
             A set from `finitesum.constraints` that the coefficients must lie in; of penalties, an l2 penalty alone may
-            stand beside it.
+            stand beside it. Not with several outputs.
         penalty : MCP, SCAD or another from `finitesum.problems.penalties`, optional
             In the place of alpha and l1_ratio. With one that is not convex, methods find a stationary point.
         penalty_weights : array_like, shape (d,), optional
@@ -143,7 +154,7 @@ class Problem:
             A label for each column: the penalty is then the (sparse) group lasso
             alpha ((1 - l1_ratio) sum_g sqrt(d_g) ||w_g|| + l1_ratio ||w||_1), d_g the number of columns in group g.
         batch_size : int >= 1, optional
-            Rows in a component; left out, the method chooses.
+            Rows in a component; left out, the method chooses, and with several outputs it is about n / 1024.
 
         Raises
         ------
@@ -156,15 +167,25 @@ class Problem:
         >>> problem = Problem.linear([[0.0], [1.0], [3.0]], ["no", "no", "yes"], alpha=0.1)
         >>> problem.dim, problem.n_rows, problem.targets
         (1, 3, array([-1., -1.,  1.]))
+
+        Three classes have a row of coefficients each:
+
+        >>> problem = Problem.linear([[0.0], [1.0], [3.0]], ["a", "b", "c"], loss="multinomial", fit_intercept=True)
+        >>> problem.n_outputs, problem.dim, problem.targets
+        (3, 6, array([0, 1, 2]))
         """
         rows = as_rows(X, intercept=fit_intercept)
-        known_loss = as_loss(loss)
         weights = checked_weights(sample_weight, rows.n_rows)
-        targets, classes = checked_targets(y, rows.n_rows, known_loss, weights)
-        offsets = np.zeros(rows.n_rows) if offset is None else checked_vector(offset, rows.n_rows, "offset")
+        targets = checked_targets(y, rows.n_rows, as_loss(loss), weights)
+        shape = (rows.n_rows,) if targets.n_outputs == 1 else (rows.n_rows, targets.n_outputs)
+        if offset is not None:
+            offsets = checked_numbers(offset, shape, "offset")
+        else:  # of several outputs it is a view of one number
+            offsets = np.zeros(shape) if targets.n_outputs == 1 else np.broadcast_to(0.0, shape)
         term = convex_term(
             rows.n_columns,
             int(rows.intercept),
+            targets.n_outputs,
             alpha=alpha,
             l1_ratio=l1_ratio,
             constraint=constraint,
@@ -172,7 +193,17 @@ class Problem:
             penalty_weights=penalty_weights,
             groups=groups,
         )
-        problem = cls(rows, targets, offsets, weights, known_loss, term.penalty, term.constraint, classes)
+        problem = cls(
+            rows,
+            targets.values,
+            offsets,
+            weights,
+            targets.loss,
+            term.penalty,
+            term.constraint,
+            targets.classes,
+            n_outputs=targets.n_outputs,
+        )
         return problem if batch_size is None else problem.batched(batch_size)
 
     @property
@@ -182,8 +213,8 @@ class Problem:
 
     @property
     def dim(self) -> int:
-        """The length of an iterate, the intercept included."""
-        return self.rows.dim()
+        """The length of an iterate, the intercepts included."""
+        return self.n_outputs * self.rows.dim()
 
     @property
     def n_components(self) -> int:
@@ -192,8 +223,13 @@ class Problem:
 
     @property
     def has_intercept(self) -> bool:
-        """Whether the last coordinate is an intercept."""
+        """Whether the last coordinate (of each output) is an intercept."""
         return bool(self.rows.intercept)
+
+    @cached_property
+    def has_offsets(self) -> bool:
+        """Whether an offset is not 0."""
+        return bool(self.offsets.any())
 
     @property
     def is_constrained(self) -> bool:
@@ -203,7 +239,7 @@ class Problem:
     @cached_property
     def term(self) -> ConvexTerm:
         """Penalty and constraint, on the coefficients."""
-        return ConvexTerm(self.penalty, self.constraint, self.rows.n_columns, int(self.rows.intercept))
+        return ConvexTerm(self.penalty, self.constraint, self.rows.n_columns, int(self.rows.intercept), self.n_outputs)
 
     @cached_property
     def is_smooth(self) -> bool:
@@ -222,6 +258,13 @@ class Problem:
             raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size!r}.")
         return replace(self, batch_size=min(int(batch_size), self.n_rows))
 
+    @property
+    def slopes_shape(self) -> tuple[int, ...]:
+        """The shape of a table with the loss's slope at every row: (n,), or (m, b, K) with K outputs."""
+        if self.n_outputs == 1:
+            return (self.n_rows,)
+        return (self.n_components, self.batch_size or 1, self.n_outputs)
+
     @cached_property
     def component_weights(self) -> Vector:
         """The sum of the weights of each component's rows."""
@@ -230,15 +273,25 @@ class Problem:
         return np.add.reduceat(self.weights, np.arange(0, self.n_rows, self.batch_size))
 
     @cached_property
+    def one_output(self) -> Problem:
+        """The squared loss of one output on the same rows, weights and penalty: what knows the rows' size and spread."""
+        if self.n_outputs == 1:
+            return self
+        zeros = np.zeros(self.n_rows)
+        return replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
+
+    @cached_property
     def view(self) -> LinearSum:
-        """The problem as kernels see it."""
+        """The problem as kernels see it; those that see blocks of rows of several outputs run as Python."""
+        if self.n_outputs > 1:
+            return LinearSum(**block_parts(self), **self.term.compiled._asdict())
         return LinearSum(
             self.rows,
             self.targets,
             self.offsets,
             self.weights,
             float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0,
-            bool(self.offsets.any()),
+            self.has_offsets,
             self.loss,
             *self.term.compiled,
             self.batch_size or 1,
@@ -262,7 +315,7 @@ class Problem:
             self.rows[-3:],
             self.batch_size,
         )
-        digest.update(repr(parts).encode())
+        digest.update(repr(parts).encode())  # the targets' shape and loss tell the number of outputs
         return digest.hexdigest()
 
     def _data_arrays(self) -> tuple[Any, ...]:
@@ -278,7 +331,7 @@ _DIGEST_BLOCKS = 256
 def digest_array(digest: Any, array: Any) -> None:
     """Add an array to a digest: the whole of it, or blocks of a very large one."""
     digest.update(f"{array.dtype}{array.shape}".encode())
-    flat = array.reshape(-1)
+    flat: Any = np.ascontiguousarray(array).reshape(-1)
     if array.nbytes <= _WHOLE_DIGEST_BYTES:
         digest.update(memoryview(flat).cast("B"))
         return

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.losses import Loss
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.rows import to_matrix
 
 
@@ -48,6 +49,34 @@ class LinearComponent:
     def smoothness(self, curvature_bound: float) -> float:
         """Return a bound on the gradient's Lipschitz constant."""
         return float(curvature_bound * self.weights @ (self.rows**2).sum(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class OutputsComponent:
+    """A component of a linear model with several outputs, as an object of its own."""
+
+    view: LinearSum
+    number: int
+
+    def _scores(self, w: Vector) -> Any:
+        return self.view.rows.dot(self.number, w) + self.view.offsets[self.number]
+
+    def value(self, w: Vector) -> float:
+        """Return the value at w."""
+        return self.view.loss.value(self._scores(w), self.number)
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return the gradient at w."""
+        out = np.zeros(self.view.rows.dim())
+        self.view.rows.add_to(self.number, self.view.loss.d1(self._scores(w), self.number), out)
+        return out
+
+    def hessian(self, w: Vector) -> Matrix:
+        """Return the Hessian at w."""
+        lower = np.zeros((self.view.rows.dim(), self.view.rows.dim()))
+        self.view.rows.gram_add(self.number, self.view.loss.d2(self._scores(w), self.number), lower)
+        whole: Matrix = lower + np.tril(lower, -1).T
+        return whole
 
 
 def linear_component(problem: Problem, j: int) -> LinearComponent:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.losses import Loss
+from finitesum.losses import Loss, Squared, SquaredTargets
 
 
-def checked_vector(values: Any, n: int, name: str) -> Vector:
-    """Return the values as a float64 vector of length n of our own, or raise what is wrong with them."""
+def checked_numbers(values: Any, shape: tuple[int, ...], name: str) -> Any:
+    """Return the values as a float64 array of this shape, of our own, or raise what is wrong with them."""
     given = _as_array(values, name)
     if given.dtype.kind not in "biufOUS":
         raise ValueError(f"{name} must hold numbers, got {given.dtype}.")
@@ -20,11 +20,14 @@ def checked_vector(values: Any, n: int, name: str) -> Vector:
         array = np.array(given, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers: {error}.") from error
-    if array.shape != (n,):
-        raise ValueError(f"{name} must have shape ({n},) to match the rows of X, got {array.shape}.")
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape} to match the rows of X, got {array.shape}.")
     if not np.isfinite(array).all():
-        i = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise ValueError(f"{name} must be finite, got {array[i]} at position {i}. Impute or drop such rows first.")
+        position = np.argwhere(~np.isfinite(array))[0]
+        where = f"position {position[0]}" if array.ndim == 1 else f"row {position[0]}, column {position[1]}"
+        raise ValueError(
+            f"{name} must be finite, got {array[tuple(position)]} at {where}. Impute or drop such rows first."
+        )
     return array
 
 
@@ -41,7 +44,7 @@ def checked_weights(sample_weight: Any, n: int) -> Vector:
     """Return the sample weights, scaled so that they sum to 1, or raise what is wrong with them."""
     if sample_weight is None:
         return np.full(n, 1.0 / n)
-    weights = checked_vector(sample_weight, n, "sample_weight")
+    weights = checked_numbers(sample_weight, (n,), "sample_weight")
     if (weights < 0.0).any():
         i = int(np.flatnonzero(weights < 0.0)[0])
         raise ValueError(f"sample_weight must be >= 0, got {weights[i]} at position {i}. Weight 0 leaves a row out.")
@@ -51,23 +54,42 @@ def checked_weights(sample_weight: Any, n: int) -> Vector:
         raise ValueError("sample_weight must have a positive sum, got zeros only. Leave it out for equal weights.")
     if total == math.inf:
         raise ValueError("sample_weight must have a finite sum, got one beyond 1.8e308. Scale the weights down.")
-    weights /= total
-    return weights
+    normalised: Vector = weights / total
+    return normalised
 
 
-def checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
+class Targets(NamedTuple):
+    """What a loss compares predictions with."""
+
+    loss: Loss
+    values: Any  # (n,): numbers, -1 and +1, or codes 0 to K - 1 of classes; (n, K) of several targets
+    classes: Any  # the labels behind signs and codes, None where targets are numbers
+    n_outputs: int  # predictions a row
+
+
+def checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> Targets:
+    """Return the targets, and the loss in the form that they ask for, or raise what is wrong with them."""
     labels = _as_array(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
+    if labels.ndim == 2 and isinstance(loss, Squared | SquaredTargets):
+        values = checked_numbers(labels, (n, labels.shape[1]), "y")
+        return Targets(SquaredTargets(loss.scale), values, None, labels.shape[1])
     if labels.shape != (n,):
-        raise ValueError(f"y must have shape ({n},) to match the rows of X, got {labels.shape}.")
+        more = f" Several targets need loss='squared', got {type(loss).__name__}." if labels.ndim == 2 else ""
+        raise ValueError(f"y must have shape ({n},) to match the rows of X, got {labels.shape}.{more}")
+    if isinstance(loss, SquaredTargets):
+        loss = Squared(loss.scale)
+    if loss.target_kind() == "class":
+        classes, codes = _codes(labels, weights)
+        return Targets(loss, codes.astype(np.int64), classes, classes.size)
     if loss.target_kind() == "sign":
-        return _signs(labels, loss, weights)
-    targets = checked_vector(labels, n, "y")
-    if loss.target_kind() == "count" and (targets < 0.0).any():
-        i = int(np.flatnonzero(targets < 0.0)[0])
-        raise ValueError(f"y must be >= 0 for {type(loss).__name__}, got {targets[i]} at position {i}.")
-    return targets, None
+        return Targets(loss, *_signs(labels, loss, weights), 1)
+    values = checked_numbers(labels, (n,), "y")
+    if loss.target_kind() == "count" and (values < 0.0).any():
+        i = int(np.flatnonzero(values < 0.0)[0])
+        raise ValueError(f"y must be >= 0 for {type(loss).__name__}, got {values[i]} at position {i}.")
+    return Targets(loss, values, None, 1)
 
 
 def _is_missing(label: Any) -> bool:
@@ -77,7 +99,8 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
-def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
+def _labels(labels: Any) -> tuple[Any, Any]:
+    """Return the classes in increasing order and the code of each label, or raise where one is missing."""
     kind = labels.dtype.kind
     if kind in "fc" and not np.isfinite(labels).all():
         i = int(np.flatnonzero(~np.isfinite(labels))[0])
@@ -89,16 +112,32 @@ def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
                 f"y must not lack labels, got {labels[i]} at position {i}. Drop rows without a label first."
             )
     try:
-        classes, codes = np.unique(labels, return_inverse=True)
+        return np.unique(labels, return_inverse=True)
     except TypeError as error:
         raise ValueError(f"y must hold labels of one kind: {error}. Convert them to strings first.") from error
+
+
+def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
+    classes, codes = _labels(labels)
     if classes.size != 2:
         seen = ", ".join(repr(label.item() if hasattr(label, "item") else label) for label in classes[:5])
         what = "one class only" if classes.size == 1 else f"{classes.size} classes"
+        more = ' loss="multinomial" takes more classes than two.' if classes.size > 2 else ""
         raise ValueError(
-            f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column."
+            f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column.{more}"
         )
     for code in (0, 1):
         if not (weights[codes == code] > 0.0).any():
             raise ValueError(f"y holds one class only: every row of class {classes[code]!r} has weight 0.")
     return np.where(codes == 1, 1.0, -1.0), classes
+
+
+def _codes(labels: Any, weights: Vector) -> tuple[Any, Any]:
+    classes, codes = _labels(labels)
+    if classes.size < 2:
+        raise ValueError("y must hold two classes or more, got one class only. Check the label column.")
+    totals = np.bincount(codes, weights=weights, minlength=classes.size)
+    if not (totals > 0.0).all():
+        empty = classes[int(np.argmin(totals))].item()
+        raise ValueError(f"every row of class {empty!r} has weight 0. Leave its rows out.")
+    return classes, codes

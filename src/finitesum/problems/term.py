@@ -20,7 +20,7 @@ import numpy as np
 
 from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import compiled_form, kernel
 from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
 from finitesum.problems.term_penalties import ElasticNetByProx, Groups, Separable, TermPenalty, as_penalty
@@ -47,6 +47,8 @@ class HasTerm(Protocol):
     def is_constrained(self) -> bool: ...
     @property
     def n_penalised(self) -> int: ...
+    @property
+    def n_blocks(self) -> int: ...
 
 
 @kernel
@@ -60,28 +62,28 @@ def _project(projection: Projection, w: Vector) -> None:
 
 
 def prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
-    """Apply the prox of the penalty, or the projection; w has the length of an iterate and the intercept stays."""
+    """Apply the prox of the penalty, or the projection; w has the length of an iterate and intercepts stay."""
     if term.is_constrained:
         _project(term.projection, w[: term.n_penalised])
     elif term.penalty.has_prox():
-        _prox(term.penalty, w[: term.n_penalised], step_size)
+        for block in w.reshape(term.n_blocks, -1):
+            _prox(term.penalty, block[: term.n_penalised], step_size)
 
 
 @compiled_form(of=prox_in_place)
 def _prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
-    coefficients = w[: term.n_penalised]
     if term.is_constrained:
+        coefficients = w[: term.n_penalised]
         term.projection.project_euclidean_into(coefficients, coefficients)
     else:
-        term.penalty.apply_prox(coefficients, step_size)
+        for start in range(0, w.size, w.size // term.n_blocks):
+            term.penalty.apply_prox(w[start : start + term.n_penalised], step_size)
 
 
 @kernel
 def _prox_step(term: CompiledTerm, w: Vector, gradient: Vector, step_size: float) -> Vector:
     moved = w - step_size * gradient
-    size = w.size // term.n_blocks
-    for block in range(term.n_blocks):
-        prox_in_place(term, moved[block * size : (block + 1) * size], step_size)
+    prox_in_place(term, moved, step_size)
     return moved
 
 
@@ -277,6 +279,14 @@ class ConvexTerm:
         lowest = self.constraint.project(-slope / ridge)
         return float(slope @ lowest + 0.5 * ridge * lowest @ lowest)
 
+    @cached_property
+    def in_one_block(self) -> tuple[ConvexTerm, Indices]:
+        """The term on the coordinates in another order, all intercepts behind all coefficients; and that order."""
+        order = np.arange(self.dim).reshape(self.n_blocks, -1)
+        order = np.concatenate([order[:, : self.n_columns].ravel(), order[:, self.n_columns :].ravel()])
+        n_columns, n_free = self.n_blocks * self.n_columns, self.n_blocks * self.n_free
+        return ConvexTerm(self.penalty, self.constraint, n_columns, n_free), order
+
     def on_columns(self, columns: Any) -> ConvexTerm:
         """Return the term in some of the coefficients, where the others are 0; the intercept stays.
 
@@ -293,6 +303,7 @@ class ConvexTerm:
 def convex_term(
     n_columns: int,
     n_free: int,
+    n_blocks: int = 1,
     *,
     alpha: float = 0.0,
     l1_ratio: float = 0.0,
@@ -318,7 +329,12 @@ def convex_term(
     else:
         penalty = elastic_net(alpha, l1_ratio) if groups is None else GroupLasso(alpha, groups, l1_ratio)
     known = as_penalty(penalty, n_columns, penalty_weights)
-    return ConvexTerm(known, checked_constraint(constraint, n_columns, known), n_columns, n_free)
+    if constraint is not None and n_blocks > 1:
+        raise ValueError(
+            f"a constraint is not treated with several outputs, got {constraint!r}. Leave constraint out, or fit one "
+            "output at a time."
+        )
+    return ConvexTerm(known, checked_constraint(constraint, n_columns, known), n_columns, n_free, n_blocks)
 
 
 def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: Any) -> Constraint:

@@ -25,7 +25,7 @@ from scipy.optimize import OptimizeResult
 
 from finitesum.core.arrays import Vector
 from finitesum.methods import as_method
-from finitesum.methods.base import Method, identity_of, require_suited
+from finitesum.methods.base import Method, batch_size_for, identity_of, require_suited
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.running import checkpoint as checkpoints
@@ -60,8 +60,8 @@ def _in_set(problem: AnyProblem, x: Vector) -> Vector:
 def _check_problem(problem: Any) -> None:
     if not isinstance(problem, AnyProblem):
         raise TypeError(
-            "problem must be a Problem, as Problem.linear(X, y) makes it, a FiniteSum, a MultinomialProblem or a "
-            f"SubgradientProblem, got a {type(problem).__name__}."
+            "problem must be a Problem, as Problem.linear(X, y) makes it, a FiniteSum or a SubgradientProblem, "
+            f"got a {type(problem).__name__}."
         )
 
 
@@ -138,7 +138,7 @@ def minimize(
 
     Parameters
     ----------
-    problem : Problem, FiniteSum, MultinomialProblem or SubgradientProblem
+    problem : Problem, FiniteSum or SubgradientProblem
     x0 : array_like, shape (problem.dim,), optional
         The start; zeros when left out. It is not written to. With a constraint it is moved to the nearest point of the
         set. A start that is given is checked first, for one pass: one that fulfils tol is returned as it is.
@@ -218,7 +218,7 @@ def minimize(
         _check_earlier(earlier, chosen, problem, x0, checkpoint)
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
-        problem = problem.batched(chosen.default_batch_size(problem))
+        problem = problem.batched(batch_size_for(chosen, problem))
     file = None if checkpoint is None else Path(checkpoint)
     goes_on = file is not None and checkpoints.prepare(file, resume=resume)
     run = Run(

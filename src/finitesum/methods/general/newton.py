@@ -76,9 +76,8 @@ class NewtonForm:
 
     def _searched(self, problem: FiniteSum, state: NewtonState, way: Vector) -> tuple[float, int]:
         """Return the share of the way that brings enough, 0 when none does, and the trials beyond the one taken."""
-        n_penalised = problem.term.n_columns
-        start = state.x[:n_penalised]
-        rise = float(np.abs(start + way[:n_penalised]).sum() - np.abs(start).sum())
+        coefficients = problem.term.coefficients
+        rise = float(np.abs(coefficients(state.x + way)).sum() - np.abs(coefficients(state.x)).sum())
         predicted = float(state.gradient @ way) + problem.penalty.lasso() * rise
         rounding = problem.n_components * float(np.finfo(np.float64).eps) * abs(state.objective)
         t = 1.0

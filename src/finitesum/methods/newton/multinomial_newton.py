@@ -1,4 +1,4 @@
-"""Newton's method for multinomial logistic regression: exact for small K d, else by preconditioned conjugate gradients.
+"""Newton's method for several outputs (classes or targets): exact for small K d, else by conjugate gradients.
 
 At x, with g and H the gradient and Hessian of F, a step is x+ = x - t p with H p = g. t is the first of 1, 1/2, 1/4, ...
 with F(x+) <= F(x) - t/10^4 g'p, up to rounding [1]; trials cost no data, because the scores are linear in t.
@@ -32,18 +32,20 @@ from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.optimality import Measures
-from finitesum.methods.base import Card, check_choice
-from finitesum.methods.subproblems.active_set import solve_spd
-from finitesum.problems.multinomial import (
-    MultinomialProblem,
+from finitesum.evaluation.outputs import (
     full_hessian,
-    gradient_at,
     hessian_product,
+    loss_of,
+    mean_gradient,
     objective_at,
-    probabilities,
+    row_blocks,
+    score_changes,
     scores_at,
     weighted_gram,
 )
+from finitesum.methods.base import Card, check_choice
+from finitesum.methods.subproblems.active_set import solve_spd
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import DenseRows
 
 #: "auto" takes the exact solver up to this many variables.
@@ -69,7 +71,7 @@ class MultinomialState(NamedTuple):
 
 @dataclass(frozen=True)
 class MultinomialNewton:
-    """Newton's method for `MultinomialProblem`.
+    """Newton's method for linear models with several outputs: classes, or targets of the squared loss.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ class MultinomialNewton:
     Examples
     --------
     >>> from finitesum.running.driver import minimize
-    >>> problem = MultinomialProblem.linear([[0.0], [1.0], [2.0]], ["a", "b", "c"], alpha=0.1)
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0]], ["a", "b", "c"], loss="multinomial", alpha=0.1)
     >>> result = minimize(problem, method=MultinomialNewton(), tol=1e-10)
     >>> result.success, result.x.round(6)
     (True, array([-0.757493,  0.182097,  0.575396]))
@@ -95,15 +97,15 @@ class MultinomialNewton:
 
     name: ClassVar[str] = "newton"
     state_type: ClassVar[type[MultinomialState]] = MultinomialState
-    handles: ClassVar[frozenset[str]] = frozenset({"classes"})
+    handles: ClassVar[frozenset[str]] = frozenset({"outputs"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25
     card: ClassVar[Card] = Card(
-        "Newton's method for several classes",
+        "Newton's method for several outputs",
         "m K + (K d)^2 or K d^2",
         "m (K d)^2 / 2 + (K d)^3 / 3 a step, or m K d a product",
         "quadratic near the optimum",
-        "several classes",
+        "several outputs",
         "classical",
     )
 
@@ -111,22 +113,30 @@ class MultinomialNewton:
         check_choice("solver", self.solver, ("auto", "exact", "cg"))
 
     def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> MultinomialState:
-        """Return the state before the first step: scores and gradient at the start."""
-        return _state_at(problem, x0.copy(), scores_at(problem, x0), problem.n_rows, 0)
+        """Return the state before the first step: scores and gradient at the start.
+
+        Raises
+        ------
+        ValueError
+            The problem has one output.
+        """
+        if problem.n_outputs == 1:
+            raise ValueError('this Newton\'s method is for several outputs, got one. Use method="newton".')
+        return _state_at(problem, x0.copy(), scores_at(problem, x0), problem.n_components, 0)
 
     def run_pass(self, problem: Any, state: MultinomialState, order: Indices) -> MultinomialState:
         """Return the state after one step."""
-        shares = probabilities(state.scores)
+        curvatures = loss_of(problem).curvatures(state.scores)
         exact = self.solver == "exact" or (self.solver == "auto" and problem.dim <= EXACT_UP_TO)
         if exact:
-            way, n_products = -_exact_step(problem, shares, state.gradient), 0
+            way, n_products = -_exact_step(problem, curvatures, state.gradient), 0
         else:
-            way, n_products = _cg_step(problem, shares, state.gradient)
+            way, n_products = _cg_step(problem, curvatures, state.gradient)
         way = _kept_mean(problem, way)
-        changes = scores_at(problem, way)
+        changes = score_changes(problem, way)
         t = _step_size(problem, state, way, changes)
-        n_gradients = state.n_gradients + (n_products + 1) * problem.n_rows
-        n_hessians = state.n_hessians + (problem.n_rows if exact else 0)
+        n_gradients = state.n_gradients + (n_products + 1) * problem.n_components
+        n_hessians = state.n_hessians + (problem.n_components if exact else 0)
         x = state.x + t * way
         return _state_at(problem, x, scores_at(problem, x), n_gradients, n_hessians)
 
@@ -143,41 +153,42 @@ class MultinomialNewton:
         return 1
 
 
-def _state_at(
-    problem: MultinomialProblem, x: Vector, scores: Matrix, n_gradients: int, n_hessians: int
-) -> MultinomialState:
+def _state_at(problem: Problem, x: Vector, scores: Matrix, n_gradients: int, n_hessians: int) -> MultinomialState:
     with np.errstate(all="ignore"):  # after a divergence
-        gradient = gradient_at(problem, probabilities(scores), x)
+        gradient = mean_gradient(problem, scores) + problem.term.quadratic * x
         objective = objective_at(problem, scores, x)
     return MultinomialState(x, scores, gradient, objective, n_gradients, n_hessians)
 
 
-def _kept_mean(problem: MultinomialProblem, way: Vector) -> Vector:
+def _kept_mean(problem: Problem, way: Vector) -> Vector:
     """Return a direction without the part that changes nothing: the mean over the classes of what is not penalised."""
-    table = way.reshape(problem.n_classes, -1)
+    if not loss_of(problem).ignores_shifts():
+        return way
+    table = way.reshape(problem.n_outputs, -1)
     first = problem.rows.n_columns if problem.penalty.ridge() > 0.0 else 0
     table[:, first:] -= table[:, first:].mean(axis=0)
     return table.reshape(-1)
 
 
-def _exact_step(problem: MultinomialProblem, shares: Matrix, gradient: Vector) -> Vector:
-    hessian = full_hessian(problem, shares)
-    blocks = hessian.reshape(problem.n_classes, problem.rows.dim(), problem.n_classes, problem.rows.dim())
+def _exact_step(problem: Problem, curvatures: Matrix, gradient: Vector) -> Vector:
+    hessian = full_hessian(problem, curvatures)
+    blocks = hessian.reshape(problem.n_outputs, problem.rows.dim(), problem.n_outputs, problem.rows.dim())
     first = problem.rows.n_columns if problem.penalty.ridge() > 0.0 else 0
-    for j in range(first, problem.rows.dim()):
+    for j in range(first, problem.rows.dim()) if loss_of(problem).ignores_shifts() else ():
         blocks[:, j, :, j] += max(float(np.diagonal(blocks[:, j, :, j]).mean()), 1e-300)
     return solve_spd(hessian, gradient)
 
 
-def _preconditioner(problem: MultinomialProblem, shares: Matrix, *, factored: bool) -> list[Any]:
+def _preconditioner(problem: Problem, curvatures: Matrix, *, factored: bool) -> list[Any]:
     """Return the factors of each class's block: a Cholesky factor or a diagonal."""
     d, dim, ridge = problem.rows.n_columns, problem.rows.dim(), problem.penalty.ridge()
-    curvatures = problem.weights[:, None] * shares * (1.0 - shares)
+    loss, outputs = loss_of(problem), range(problem.n_outputs)
+    diagonal = np.stack([problem.weights * loss.curvature_entry(curvatures, k, k) for k in outputs], axis=1)
     penalty = np.zeros(dim)
     penalty[:d] = ridge
     n_chosen = min(3 * dim, problem.n_rows) if factored and dim <= FACTORED_UP_TO else 0
-    rest = curvatures.copy()
-    chosen = [np.argpartition(-curvatures[:, k], n_chosen - 1)[:n_chosen] for k in range(problem.n_classes) if n_chosen]
+    rest = diagonal.copy()
+    chosen = [np.argpartition(-diagonal[:, k], n_chosen - 1)[:n_chosen] for k in outputs if n_chosen]
     for k, rows in enumerate(chosen):
         rest[rows, k] = 0.0
     diagonals = _squares(problem, rest) + penalty
@@ -186,17 +197,17 @@ def _preconditioner(problem: MultinomialProblem, shares: Matrix, *, factored: bo
         return list(np.maximum(diagonals, floor))
     factors = []
     for k, rows in enumerate(chosen):
-        gram = weighted_gram(problem, curvatures[:, k], np.sort(rows))
+        gram = weighted_gram(problem, diagonal[:, k], np.sort(rows))
         gram[np.arange(dim), np.arange(dim)] += diagonals[k] + 1e-10 * float(np.diagonal(gram).max()) + floor
         factors.append(cho_factor(gram, overwrite_a=True, check_finite=False))
     return factors
 
 
-def _squares(problem: MultinomialProblem, curvatures: Matrix) -> Matrix:
+def _squares(problem: Problem, curvatures: Matrix) -> Matrix:
     """Return sum_i c_ik z_ij^2, shape (K, dim)."""
     d = problem.rows.n_columns
-    out = np.zeros((problem.n_classes, problem.rows.dim()))
-    for here, block in problem.blocks():
+    out = np.zeros((problem.n_outputs, problem.rows.dim()))
+    for here, block in row_blocks(problem):
         squared = block * block if isinstance(problem.rows, DenseRows) else block.multiply(block).tocsr()
         out[:, :d] += (squared.T @ curvatures[here]).T
     if problem.rows.intercept:
@@ -213,15 +224,15 @@ def _preconditioned(factors: list[Any], residual: Vector) -> Vector:
     return np.concatenate(solved)
 
 
-def _cg_step(problem: MultinomialProblem, shares: Matrix, gradient: Vector) -> tuple[Vector, int]:
+def _cg_step(problem: Problem, curvatures: Matrix, gradient: Vector) -> tuple[Vector, int]:
     """Return p with H p = -g, to the accuracy that Newton's method needs here, and the products that it took."""
     size = float(np.linalg.norm(gradient))
     target = min(0.5, math.sqrt(size)) * size
     n_plain = PLAIN_PRODUCTS + int(0.3 * problem.rows.dim() ** 2 / problem.n_rows)
     step, n_products = np.zeros(problem.dim), 0
     for factored, most in ((False, n_plain), (True, problem.dim)):
-        factors = _preconditioner(problem, shares, factored=factored)
-        step, n_more, is_over = _conjugate(problem, shares, gradient, factors, step, target, most)
+        factors = _preconditioner(problem, curvatures, factored=factored)
+        step, n_more, is_over = _conjugate(problem, curvatures, gradient, factors, step, target, most)
         n_products += n_more
         if is_over:
             break
@@ -229,8 +240,8 @@ def _cg_step(problem: MultinomialProblem, shares: Matrix, gradient: Vector) -> t
 
 
 def _conjugate(
-    problem: MultinomialProblem,
-    shares: Matrix,
+    problem: Problem,
+    curvatures: Matrix,
     gradient: Vector,
     factors: list[Any],
     step: Vector,
@@ -240,11 +251,11 @@ def _conjugate(
     """Return the step after conjugate gradients from one, the products, and whether the target or a limit was met."""
     residual, n_products = -gradient, 0
     if step.any():
-        residual, n_products = residual - hessian_product(problem, shares, step), 1
+        residual, n_products = residual - hessian_product(problem, curvatures, step), 1
     z = _preconditioned(factors, residual)
     way, rho = z.copy(), float(residual @ z)
     while n_products < most:
-        product = hessian_product(problem, shares, way)
+        product = hessian_product(problem, curvatures, way)
         n_products += 1
         curvature = float(way @ product)
         if not curvature > 0.0:
@@ -259,7 +270,7 @@ def _conjugate(
     return step, n_products, False
 
 
-def _step_size(problem: MultinomialProblem, here: MultinomialState, way: Vector, changes: Matrix) -> float:
+def _step_size(problem: Problem, here: MultinomialState, way: Vector, changes: Matrix) -> float:
     """Return the first t = 1, 1/2, 1/4, ... that brings F down enough, 0 when none does."""
     slope = float(here.gradient @ way)
     rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(here.objective)

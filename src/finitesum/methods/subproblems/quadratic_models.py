@@ -233,6 +233,11 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         return np.full_like(y, np.nan)
     if term.is_smooth:
         return y - solve_spd(hessian, gradient)
+    if term.n_blocks > 1:
+        term, order = term.in_one_block
+        end = np.empty_like(y)
+        end[order] = minimise_model(term, hessian[np.ix_(order, order)], gradient[order], y[order], tolerance)
+        return end
     if (closed_form := CLOSED_FORMS.get(type(term.constraint))) is not None:
         return closed_form(term, term.constraint, hessian, gradient, y)
     rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())

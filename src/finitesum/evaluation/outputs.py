@@ -1,0 +1,134 @@
+"""Row sums of linear models with several outputs: values, gradients and Hessians at a point, by blocks of rows.
+
+An iterate is a table of shape (K, dim), row by row in one vector; scores are u_ik = x_i'w_k + b_k + o_ik. Data is read in
+blocks of rows through matrix products: float32 rows are widened a block at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.losses.classes import ClassLoss, weighted
+from finitesum.problems.linear import Problem
+from finitesum.problems.outputs import gram_of
+from finitesum.problems.rows import to_matrix
+
+#: Numbers in a block of scores.
+BLOCK_SIZE = 1 << 17
+
+
+def loss_of(problem: Problem) -> ClassLoss:
+    """Return the loss of several outputs."""
+    return cast(ClassLoss, problem.loss)
+
+
+def row_blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:
+    """Yield the rows in blocks: where they lie, and their matrix in float64."""
+    matrix = to_matrix(problem.rows)
+    size = max(1, BLOCK_SIZE // max(problem.n_outputs, min(problem.rows.n_columns, 64)))
+    for start in range(0, problem.n_rows, size):
+        here = slice(start, min(start + size, problem.n_rows))
+        yield here, matrix[here].astype(np.float64, copy=False)
+
+
+def score_changes(problem: Problem, v: Vector) -> Matrix:
+    """Return x_i'v_k + v_k0, shape (n, K), for a direction: what a step along it adds to the scores."""
+    table, d = v.reshape(problem.n_outputs, -1), problem.rows.n_columns
+    scores = np.empty((problem.n_rows, problem.n_outputs))
+    for here, block in row_blocks(problem):
+        scores[here] = block @ table[:, :d].T
+    if problem.has_intercept:
+        scores += table[:, d]
+    return scores
+
+
+def scores_at(problem: Problem, w: Vector) -> Matrix:
+    """Return the scores u_ik, shape (n, K)."""
+    scores = score_changes(problem, w)
+    if problem.has_offsets:
+        scores += problem.offsets
+    return scores
+
+
+def sum_of_rows(problem: Problem, scales: Matrix) -> Matrix:
+    """Return sum_i r_ik x_i for each output k, shape (K, dim), for r of shape (n, K)."""
+    d = problem.rows.n_columns
+    out = np.zeros((problem.n_outputs, problem.rows.dim()))
+    for here, block in row_blocks(problem):
+        out[:, :d] += (block.T @ scales[here]).T
+    if problem.has_intercept:
+        out[:, d] = scales.sum(axis=0)
+    return out
+
+
+def mean_loss(problem: Problem, scores: Matrix) -> float:
+    """Return sum_i p_i loss_i, given the scores; rows of weight 0 count for nothing."""
+    losses = loss_of(problem).value(scores, problem.targets)
+    losses[problem.weights == 0.0] = 0.0
+    return float(problem.weights @ losses)
+
+
+def objective_at(problem: Problem, scores: Matrix, w: Vector) -> float:
+    """Return F at w, given its scores."""
+    return mean_loss(problem, scores) + problem.term.value(w)
+
+
+def mean_gradient(problem: Problem, scores: Matrix) -> Vector:
+    """Return the gradient of the mean loss, given the scores."""
+    slopes = weighted(loss_of(problem).d1(scores, problem.targets), problem.weights)
+    return sum_of_rows(problem, slopes).reshape(-1)
+
+
+def measure(problem: Problem, w: Vector) -> tuple[float, Vector]:
+    """Return the mean loss and its gradient at w, by one exact pass.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[1.0], [-1.0]], [0, 1], loss="multinomial")
+    >>> value, gradient = measure(problem, np.zeros(2))
+    >>> round(value, 6), gradient
+    (0.693147, array([-0.5,  0.5]))
+    """
+    with np.errstate(all="ignore"):  # after a divergence
+        scores = scores_at(problem, w)
+        return mean_loss(problem, scores), mean_gradient(problem, scores)
+
+
+def hessian_product(problem: Problem, curvatures: Matrix, v: Vector) -> Vector:
+    """Return the Hessian of the smooth part of F times v, given the curvatures at a point: two reads of the data.
+
+    (H V)_k = sum_i p_i (C_i a_i)_k x_i + l2 V_k,    a_ik = V_k'x_i
+    """
+    changes = loss_of(problem).curvature_product(curvatures, score_changes(problem, v))
+    return sum_of_rows(problem, weighted(changes, problem.weights)).reshape(-1) + problem.term.quadratic * v
+
+
+def weighted_gram(problem: Problem, weights: Vector, chosen: Indices | None = None) -> Matrix:
+    """Return sum_i c_i x_i x_i' over all rows, or the chosen ones, shape (dim, dim)."""
+    if chosen is not None:
+        return gram_of(to_matrix(problem.rows)[chosen].astype(np.float64), weights[chosen], problem.has_intercept)
+    return sum(
+        (gram_of(block, weights[here], problem.has_intercept) for here, block in row_blocks(problem)),
+        start=np.zeros((problem.rows.dim(), problem.rows.dim())),
+    )
+
+
+def full_hessian(problem: Problem, curvatures: Matrix) -> Matrix:
+    """Return the Hessian of the smooth part of F, shape (K dim, K dim): K (K + 1) / 2 Gram matrices.
+
+    Block (k, l) is sum_i p_i C_ikl x_i x_i', with C_i the second derivative of row i's loss.
+    """
+    n_outputs, dim, loss = problem.n_outputs, problem.rows.dim(), loss_of(problem)
+    out = np.empty((n_outputs, dim, n_outputs, dim))
+    for k in range(n_outputs):
+        for other in range(k + 1):
+            gram = weighted_gram(problem, problem.weights * loss.curvature_entry(curvatures, k, other))
+            out[k, :, other, :] = gram
+            out[other, :, k, :] = gram
+    hessian = out.reshape(problem.dim, problem.dim)
+    hessian[np.diag_indices(problem.dim)] += problem.term.quadratic
+    return hessian

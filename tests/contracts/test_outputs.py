@@ -1,0 +1,303 @@
+"""What methods must do on linear models with several outputs: K classes, or K targets of the squared loss.
+
+A method that treats them adds a row to ORACLES: its options, and its recursion on the explicit sum of `oracles.outputs`.
+"""
+
+import numpy as np
+import pytest
+from contracts.problems import FORMATS, as_format
+from oracles import iqn, newton_type, svrg, svrg2
+from oracles import methods as oracles
+from oracles.outputs import SumOfOutputs
+
+from finitesum import METHODS, FiniteSum, MultinomialProblem, Problem, minimize
+from finitesum.constraints import L1Ball
+from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.smoothness import component_smoothness, full_smoothness
+from finitesum.methods.base import state_type_of
+from finitesum.methods.newton.multinomial_newton import MultinomialNewton
+from finitesum.running.checkpoint import flatten, unflatten
+from finitesum.running.sampling import order_of_pass
+
+ORACLES = {
+    "fg": ({"step_size": 0.8}, lambda F, w, orders: oracles.fg(F, w, orders, 0.8)),
+    "afg": ({"step_size": 0.5, "momentum": 0.6}, lambda F, w, orders: oracles.afg(F, w, orders, 0.5, 0.6)),
+    "ig": ({"step_size": 0.2}, lambda F, w, orders: oracles.ig(F, w, orders, 0.2)),
+    "iag": ({"step_size": 0.05}, lambda F, w, orders: oracles.aggregated(F, w, orders, 0.05)),
+    "sag": ({"step_size": 0.1}, lambda F, w, orders: oracles.aggregated(F, w, orders, 0.1)),
+    "saga": ({"step_size": 0.07}, lambda F, w, orders: oracles.saga(F, w, orders, 0.07)),
+    "ciag": ({"step_size": 0.3}, lambda F, w, orders: oracles.ciag(F, w, orders, 0.3, 0.0)),
+    "a-ciag": ({"step_size": 0.2, "extrapolation": 0.5}, lambda F, w, orders: oracles.ciag(F, w, orders, 0.2, 0.5)),
+    "svrg": ({"step_size": 0.07}, lambda F, w, orders: svrg.svrg(F, w, orders, 0.07)),
+    "acc-svrg": ({"step_size": 0.07, "momentum": 0.6}, lambda F, w, orders: svrg.acc_svrg(F, w, orders, 0.07, 0.6)),
+    "svrg2": ({"step_size": 0.1}, lambda F, w, orders: svrg2.svrg2(F, w, orders, 0.1, "full")),
+    "nim": (
+        {"step_size": 0.8, "solver": "exact", "warm_start_method": "full"},
+        lambda F, w, orders: newton_type.nim(F, w, orders, 0.8, full=True),
+    ),
+    "iqn": (
+        {"step_size": 0.6, "initial": 0.7},
+        lambda F, w, orders: (state[0] for state in iqn.iqn(F, w, orders, 0.7, 0.6)),
+    ),
+    "newton": ({"step_size": 0.7}, lambda F, w, orders: newton_type.newton(F, w, len(orders), 0.7)),
+}
+ALL = sorted(ORACLES)
+
+#: Methods that solve with the Hessian, which is singular where shifts of all intercepts change nothing.
+DRIFTING = ("newton", "nim")
+
+SETTINGS = [
+    {},
+    {"loss": "squared"},
+    {"batch_size": 4, "intercept": True, "weighted": True},
+    {"batch_size": 5, "intercept": True, "l1_ratio": 0.7, "alpha": 0.1, "loss": "squared"},
+    {"batch_size": 23, "l1_ratio": 0.3, "intercept": True},
+]
+
+
+def ident(value):
+    return value if isinstance(value, str) else "-".join(f"{k}={v}" for k, v in value.items()) or "plain"
+
+
+def make_pair(
+    form="dense", loss="multinomial", *, n=23, d=4, K=3, alpha=0.05, l1_ratio=0.0, intercept=False, weighted=False,
+    batch_size=3, dtype=np.float64, seed=0,
+):  # fmt: skip
+    """Return the same problem as (Problem, SumOfOutputs); half of the entries are zero, and some weights."""
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
+    scores = X @ rng.standard_normal((d, K)) + 0.5 * rng.standard_normal((n, K))
+    y = scores.argmax(axis=1) if loss == "multinomial" else scores
+    weights = rng.integers(0, 5, n).astype(float) if weighted else None
+    offsets = 0.3 * rng.standard_normal((n, K)) if weighted else None
+    problem = Problem.linear(
+        as_format(X, form),
+        y,
+        loss=loss,
+        alpha=alpha,
+        l1_ratio=l1_ratio,
+        fit_intercept=intercept,
+        sample_weight=weights,
+        offset=offsets,
+        batch_size=batch_size,
+    )
+    oracle = SumOfOutputs(
+        X, y, loss, K,
+        l1=alpha * l1_ratio, l2=alpha * (1 - l1_ratio), intercept=intercept, weights=weights, offsets=offsets,
+        batch_size=batch_size,
+    )  # fmt: skip
+    return problem, oracle
+
+
+def run(method, problem, w, orders):
+    state = method.init(problem, w)
+    for order in orders:
+        state = method.run_pass(problem, state, order)
+        yield state
+
+
+def orders_of(problem, n_passes=4, sampling="with-replacement"):
+    return [order_of_pass(sampling, 3, k, problem.n_components) for k in range(n_passes)]
+
+
+def start(problem):
+    return 0.3 * np.random.default_rng(5).standard_normal(problem.dim)
+
+
+def test_every_method_that_says_so_has_a_row():
+    assert set(ALL) == {name for name, cls in METHODS.items() if "outputs" in cls.handles}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("setting", SETTINGS, ids=ident)
+def test_measures_are_those_of_the_formula(form, setting):
+    problem, oracle = make_pair(form, **setting)
+    w = start(problem)
+    measures = evaluate(problem, w)
+    assert problem.n_outputs == 3
+    assert measures.objective == pytest.approx(oracle.objective(w), rel=1e-13)
+    np.testing.assert_allclose(measures.gradient, oracle.gradient(w), atol=1e-14)
+    assert measures.optimality == pytest.approx(oracle.optimality(w), rel=1e-12)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=ident)
+@pytest.mark.parametrize("name", ALL)
+def test_equals_its_oracle_pass_by_pass(name, setting):
+    if name in DRIFTING and "intercept" in setting:
+        setting = {**setting, "loss": "squared"}
+    problem, oracle = make_pair("csr32" if "intercept" in setting else "dense", **setting)
+    if "l1_ratio" in setting and "l1" not in METHODS[name].handles:
+        with pytest.raises(ValueError, match=f"{name} cannot treat an l1 penalty"):
+            minimize(problem, method=name)
+        return
+    options, recursion = ORACLES[name]
+    orders, w = orders_of(problem), start(problem)
+    for state, expected in zip(
+        run(METHODS[name](**options), problem, w, orders), recursion(oracle, w, orders), strict=True
+    ):
+        np.testing.assert_allclose(state.x, expected, rtol=1e-11, atol=1e-11)
+    assert np.abs(state.x - w).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_dense_and_sparse_rows_of_either_precision_make_the_same_iterates(name):
+    setting = {"intercept": True, "loss": "squared" if name in DRIFTING else "multinomial"}
+    w, options, ends = start(make_pair(**setting)[0]), ORACLES[name][0], []
+    for form, dtype in (("dense", np.float32), ("csr32", np.float32), ("csr64", np.float64)):
+        problem, _ = make_pair(form, dtype=dtype, **setting)
+        *_, state = run(METHODS[name](**options), problem, w, orders_of(problem))
+        ends.append(state.x)
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(ends[2], ends[0], rtol=1e-4, atol=1e-5)  # its entries were not rounded
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_makes_the_iterates_of_the_same_sum_of_functions(name):
+    problem, _ = make_pair(intercept=True, weighted=True, loss="squared" if name in DRIFTING else "multinomial")
+    general = FiniteSum.from_linear(problem)
+    assert general.check(start(problem)).success
+    options = ORACLES[name][0]
+    for state, expected in zip(
+        run(METHODS[name](**options), problem, start(problem), orders_of(problem)),
+        run(METHODS[name](**options), general, start(problem), orders_of(problem)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(state.x, expected.x, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_goes_on_from_a_stored_state_to_the_same_bits_and_leaves_states_alone(name):
+    problem, _ = make_pair("csr32", intercept=True)
+    method, orders, w = METHODS[name](), orders_of(problem, 5, "shuffled"), start(problem)
+    states = list(run(method, problem, w, orders))
+    np.testing.assert_array_equal(w, start(problem))
+    kept = {key: np.array(value) for key, value in flatten(states[1]).items()}
+    state = unflatten(state_type_of(method, problem), kept)
+    for order in orders[2:]:
+        state = method.run_pass(problem, state, order)
+    for key, value in flatten(state).items():
+        np.testing.assert_array_equal(value, flatten(states[-1])[key], err_msg=key)
+    for key, value in flatten(states[1]).items():
+        np.testing.assert_array_equal(value, kept[key], err_msg=key)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.8])
+@pytest.mark.parametrize("name", ALL)
+def test_stops_once_the_exact_optimality_is_at_most_tol(name, l1_ratio):
+    problem, oracle = make_pair(n=60, alpha=0.1, intercept=True, l1_ratio=l1_ratio)
+    if l1_ratio and "l1" not in METHODS[name].handles:
+        return
+    tol = {"ig": 2e-2, "iag": 1e-5}.get(name, 1e-9)
+    result = minimize(problem, method=name, tol=tol, max_iter=3000)
+    assert result.success, result.message
+    assert oracle.optimality(result.x) <= 1.01 * tol
+    assert result.fun == pytest.approx(oracle.objective(result.x), rel=1e-12)
+    if name not in DRIFTING:
+        assert np.abs(result.x.reshape(3, -1)[:, -1].mean()) < 1e-6  # no gradient points along shifts
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=ident)
+def test_constants_bound_the_curvature(setting):
+    problem, oracle = make_pair(**setting)
+    largest = [np.linalg.eigvalsh(oracle.hessian(s * start(problem)))[-1] for s in (0.0, 1.0, 5.0)]
+    assert max(largest) <= full_smoothness(problem)
+    components = [oracle.loss_hessian(j, s * start(problem)) for j in range(oracle.m) for s in (0.0, 1.0, 5.0)]
+    assert max(np.linalg.eigvalsh(H)[-1] for H in components) + problem.penalty.ridge() <= component_smoothness(problem)
+    assert full_smoothness(problem) <= component_smoothness(problem) + 1e-12
+
+
+def test_a_row_of_weight_zero_counts_for_nothing_even_where_it_overflows():
+    X, Y = [[1.0], [0.5], [1e150]], np.array([[2.0, 1.0], [1.0, 0.0], [-1e200, 0.0]])
+    problem = Problem.linear(X, Y, loss="squared", alpha=0.1, sample_weight=[1.0, 1.0, 0.0], batch_size=2)
+    assert np.isfinite(evaluate(problem, np.full(2, 1e10)).objective)
+    result = minimize(problem, method="saga", options={"step_size": 0.1}, tol=1e-8)
+    assert result.success
+    exact = Problem.linear(X[:2], Y[:2], loss="squared", alpha=0.1)
+    np.testing.assert_allclose(result.x, minimize(exact, tol=1e-12).x, atol=1e-7)
+
+
+def test_components_are_about_a_thousand_blocks_where_nothing_else_is_asked_for():
+    rng = np.random.default_rng(0)
+    problem = Problem.linear(rng.standard_normal((5000, 2)), rng.integers(0, 3, 5000), loss="multinomial", alpha=0.1)
+    result = minimize(problem, method="saga", max_iter=1)
+    assert result.batch_size == 5
+    assert minimize(make_pair(batch_size=1)[0], method="saga", max_iter=1).batch_size == 1
+
+
+@pytest.mark.parametrize("loss", ["multinomial", "squared"])
+def test_auto_solves_them(loss):
+    for l1_ratio in (0.0, 0.5):
+        problem, oracle = make_pair(loss=loss, l1_ratio=l1_ratio, intercept=True, weighted=True, n=60)
+        result = minimize(problem, tol=1e-9)
+        assert result.success, result.message
+        assert "3 outputs at once" in result.choice
+        assert oracle.optimality(result.x) <= 1.01e-9
+
+
+@pytest.mark.parametrize("solver", ["exact", "cg"])
+def test_k_targets_are_k_problems(solver):
+    problem, oracle = make_pair(loss="squared", intercept=True)
+    result = minimize(problem, method=MultinomialNewton(solver), tol=1e-11)
+    assert result.success
+    if solver == "exact":
+        assert result.nit == 1
+    for k in range(3):
+        one = Problem.linear(problem.rows.values, oracle.y[:, k], loss="squared", alpha=0.05, fit_intercept=True)
+        np.testing.assert_allclose(result.x.reshape(3, -1)[k], minimize(one, tol=1e-11).x, atol=1e-9)
+
+
+def test_checkpoints_know_the_number_of_outputs(tmp_path):
+    problem, _ = make_pair(intercept=True)
+    file = tmp_path / "run.npz"
+    minimize(problem, method="saga", tol=1e-9, max_iter=5, checkpoint=file)
+    resumed = minimize(problem, method="saga", tol=1e-9, max_iter=50, checkpoint=file, resume=True)
+    whole = minimize(problem, method="saga", tol=1e-9, max_iter=50)
+    assert resumed.x.tobytes() == whole.x.tobytes()
+    assert problem.fingerprint == make_pair(intercept=True)[0].fingerprint
+    others = [make_pair(intercept=True, **change)[0] for change in ({"seed": 1}, {"alpha": 0.1}, {"loss": "squared"})]
+    assert problem.fingerprint not in {other.fingerprint for other in others}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": [0, 0, 0]}, "two classes or more"),
+        ({"y": [0, 1]}, r"y must have shape \(3,\)"),
+        ({"y": [0.0, 1.0, float("nan")]}, "y must be finite, got nan at position 2"),
+        ({"sample_weight": [1.0, 1.0, 0.0]}, "class 2 has weight 0"),
+        ({"constraint": L1Ball(1.0)}, "a constraint is not treated with several outputs"),
+        ({"offset": [0.0, 1.0, 2.0]}, r"offset must have shape \(3, 3\)"),
+        ({"loss": "logistic"}, "got 3 classes: 0, 1, 2"),
+        ({"loss": "huber", "y": [[0.0, 1.0]] * 3}, "Several targets need loss='squared', got Huber"),
+        ({"loss": "squared", "y": [[0.0, 1.0], [0.0, 1.0], [0.0, float("inf")]]}, "got inf at row 2, column 1"),
+    ],
+)
+def test_refuses(change, message):
+    with pytest.raises(ValueError, match=message):
+        Problem.linear(**{"X": [[0.0], [1.0], [2.0]], "y": [0, 1, 2], "loss": "multinomial", **change})
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - set(ALL)))
+def test_other_methods_refuse_them_in_a_sentence(name):
+    with pytest.raises(ValueError, match=f"{name} cannot treat several classes at once. Choose another method"):
+        minimize(make_pair()[0], method=name)
+    with pytest.raises(ValueError, match=f"{name} cannot treat several targets at once"):
+        minimize(make_pair(loss="squared")[0], method=name)
+
+
+def test_newtons_method_for_several_outputs_refuses_what_it_cannot_take():
+    with pytest.raises(ValueError, match="newton cannot treat an l1 penalty"):
+        minimize(make_pair(l1_ratio=0.5)[0], method=MultinomialNewton())
+    with pytest.raises(ValueError, match="several outputs, got one"):
+        minimize(Problem.linear([[0.0], [1.0]], [0, 1], alpha=1.0), method=MultinomialNewton())
+
+
+def test_one_target_in_a_column_is_a_problem_of_one_output():
+    assert Problem.linear([[0.0], [1.0]], [[0.5], [1.0]], loss="squared").n_outputs == 1
+
+
+def test_the_multinomial_problem_has_a_name_of_its_own():
+    problem = MultinomialProblem.linear([[0.0], [1.0], [2.0]], ["a", "b", "c"], alpha=0.1)
+    assert isinstance(problem, Problem)
+    same = Problem.linear([[0.0], [1.0], [2.0]], ["a", "b", "c"], alpha=0.1, loss="multinomial")
+    assert problem.fingerprint == same.fingerprint
