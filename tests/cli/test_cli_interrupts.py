@@ -145,7 +145,7 @@ def interrupt_at(n_lines):
         return in_driver
 
     def trace(frame, _event, _arg):
-        return in_driver if frame.f_code.co_filename.endswith(("driver.py", "runs.py")) else None
+        return in_driver if frame.f_code.co_filename.endswith(("running/driver.py", "running/run.py")) else None
 
     return trace
 

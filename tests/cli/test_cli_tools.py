@@ -43,7 +43,7 @@ def test_warmup(run, monkeypatch, tmp_path):
     assert report["folder"] == str(folder)
     assert report["bytes"] == 10
     assert [row["layout"] for row in report["signatures"]] == ["dense"]
-    assert "1/1  logistic float64 dense" in result.stderr
+    assert "logistic float64 dense" in result.stderr
     assert "kinds of problems compiled" in run("warmup", "--loss", "logistic", "-q").stdout
 
 
