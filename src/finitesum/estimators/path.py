@@ -7,7 +7,6 @@ that its first step reads no data for a Hessian.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -20,9 +19,7 @@ from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.solvers import as_solver
-from finitesum.methods.newton.lazy_newton_steps import LazyNewtonState
-from finitesum.methods.newton.stale_hessian import factor_of
-from finitesum.methods.subproblems.lbfgs import no_secants
+from finitesum.methods.newton.lazy_newton import LazyNewtonState, with_ridge
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
 from finitesum.running.driver import Result
@@ -76,18 +73,7 @@ def carried(problem: Any, last: Result) -> Result | None:
     state = last.state
     if not isinstance(state, LazyNewtonState) or state.n_sampled < problem.batched(last.batch_size).n_components:
         return None
-    gradient, penalised = state.gradient.copy(), np.arange(problem.rows.n_columns)
-    ridge = problem.penalty.ridge()
-    gradient[penalised] += (ridge - last.ridge) * state.x[penalised]
-    factor, shift = factor_of(problem, state.curvature, ridge, state.shift)
-    state = state._replace(
-        gradient=gradient,
-        factor=factor,
-        secants=no_secants(problem.dim),
-        shift=shift,
-        remainder=math.nan,
-        optimality=problem.term.optimality(state.x, gradient),
-    )
+    state = with_ridge(problem, state, last.ridge)
     return Result(x=state.x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
 
 

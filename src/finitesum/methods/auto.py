@@ -1,7 +1,7 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
 Least squares are one step of Newton's method, and small problems with the squared hinge as many as it takes to find the
-last of its quadratic pieces. Any other smooth problem whose Hessian fits is a matter of price: lazy Newton pays for a
+last of its quadratic pieces. Any other smooth problem whose Hessian fits is a matter of cost: lazy Newton pays for a
 few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no matrix, but many passes
 (few where it can begin with dual coordinate ascent).
 Both are estimated from the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the
@@ -23,7 +23,7 @@ from finitesum.constraints import L1Ball
 from finitesum.losses import SquaredHinge
 from finitesum.methods import as_method
 from finitesum.methods.base import Method
-from finitesum.methods.cost_model import hessian_sample, prices_of
+from finitesum.methods.cost_model import costs_of, hessian_sample
 from finitesum.methods.newton.interior_point import InteriorPoint, suits_interior_points
 from finitesum.methods.newton.linear_program import LinearProgram, suits_linear_program
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
@@ -100,17 +100,15 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     if not problem.term.is_elastic_net:
         return _by_prox(problem)
     options: dict[str, Any] = {"n_threads": n_threads}
-    n, dim, prices = problem.n_rows, problem.dim, prices_of(problem)
+    n, dim, costs = problem.n_rows, problem.dim, costs_of(problem)
     shape = f"{n:,} rows x {dim:,} columns"
     if (sparse := _for_sparse_solutions(problem, shape, options)) is not None:
         return sparse
     sampled = hessian_sample(problem)
     with_hessian = 1e-9 * (
-        n * prices.gradient * NEWTON_PASSES
-        + sampled * prices.hessian * NEWTON_HESSIANS
-        + prices.factor * NEWTON_FACTORS
+        n * costs.gradient * NEWTON_PASSES + sampled * costs.hessian * NEWTON_HESSIANS + costs.factor * NEWTON_FACTORS
     )
-    without = 1e-9 * n * prices.gradient * OTHER_PASSES
+    without = 1e-9 * n * costs.gradient * OTHER_PASSES
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
     if problem.is_smooth and isinstance(problem.loss, SquaredHinge) and with_hessian <= NEVER_MIND:

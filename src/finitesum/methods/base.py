@@ -50,7 +50,8 @@ class Method(Protocol):
     """A recursion. `run_pass` returns a new state and leaves the given one as it was.
 
     A method whose passes end with the exact gradient at their iterate may say so by one more function,
-    ``exact_measures(problem, state) -> Measures | None``: the check of its result is then not charged a second time.
+    ``exact_measures(problem, state) -> Measures | None``: the check of its result is then not charged a second time. Where
+    such a method's estimate is NaN, a pass ended within a step: nothing is checked then, and no progress is expected.
     Two attributes may be there, too: `patience`, the passes without progress after which a run is taken for stuck (100 when
     left out; None: never), and `minorant(problem, state)`, of a method with dual variables, which bounds the minimum.
     """

@@ -246,6 +246,11 @@ class Problem:
         """Whether F is differentiable and nothing confines it."""
         return self.term.is_smooth and self.loss.is_smooth()
 
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """What was derived from the problem, by what it is (costs, copies): kept as long as the problem is, never saved."""
+        return {}
+
     def batched(self, batch_size: int) -> Problem:
         """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
 

@@ -106,7 +106,7 @@ class Run:
         self.state, self.seed = self._with_tol(earlier.state), earlier.seed
         k = earlier.next_pass
         self._before = Before(k, int(self.state.n_gradients), float(self.state.n_hessians))
-        self.loop = Loop(k=k, best_k=k, next_check=k + 1)
+        self.loop = Loop(k=k, best_k=k, best_step=k, next_check=k + 1)
         self._begin(check=True)
 
     def _begin(self, *, check: bool) -> None:
@@ -210,14 +210,17 @@ class Run:
     def _after_pass(self, observer: Observer | None, before: Vector) -> StopReason | None:
         loop = self.loop
         estimate = self.method.estimate(self.problem, self.state)
-        due = self._can_be_checked() if math.isnan(estimate) else estimate <= self.tol
+        is_unfinished = math.isnan(estimate) and hasattr(self.method, "exact_measures")
+        loop.n_unfinished += is_unfinished
+        due = not is_unfinished and (self._can_be_checked() if math.isnan(estimate) else estimate <= self.tol)
         self._stop_clock()
         spent = self.n_passes, self.n_hessian_passes, loop.seconds  # what the iterate cost, its check not included
         if due:
             self._check()
         measured = self._exact_here()
-        if measured is None and self.measure_every and loop.k % self.measure_every == 0:
+        if measured is None and self._is_measured():
             measured = self._measure(self.state.x)
+            loop.measured_at = self.n_passes
         self._record(measured, estimate, spent)
         known = measured.optimality if measured else estimate
         if math.isnan(loop.start_optimality):
@@ -235,6 +238,12 @@ class Run:
     def _can_be_checked(self) -> bool:
         """Tell whether an exact check is due, where nothing estimates the optimality."""
         return self.loop.k >= self.loop.next_check and (self.certificate is None or has_certificate(self.problem))
+
+    def _is_measured(self) -> bool:
+        """Return whether the iterate is measured for the trace: not after steps that cost a fraction of a pass."""
+        if not self.measure_every or self.loop.k % self.measure_every != 0:
+            return False
+        return self.n_passes - self.loop.measured_at >= 0.5
 
     def _check(self) -> None:
         """Measure the iterate exactly, on the clock and at the price of a pass."""
@@ -269,15 +278,16 @@ class Run:
         if math.isnan(known):
             return None
         if known < loop.best_estimate:
-            loop.best_estimate, loop.best_k = known, loop.k
+            loop.best_estimate, loop.best_k, loop.best_step = known, loop.k, loop.k - loop.n_unfinished
             self.best = Best(before, self.state.x)
         if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
             return StopReason.DIVERGED
         patience = getattr(self.method, "patience", 100)
         if patience is None:  # slow by nature, and a gap may rest whatever the iterates do
             return None
-        n_run = loop.k - self._before.k
-        return StopReason.STALLED if loop.k - loop.best_k >= max(patience, n_run // 2) else None
+        step = loop.k - loop.n_unfinished
+        is_stuck = step - loop.best_step >= max(patience, (step - self._before.k) // 2)
+        return StopReason.STALLED if is_stuck else None
 
     def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
         if self.callback is None:

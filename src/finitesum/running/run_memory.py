@@ -21,6 +21,9 @@ class Loop:
     start_optimality: float = math.nan
     best_estimate: float = math.inf
     best_k: int = 0
+    n_unfinished: int = 0  # passes that ended within a step
+    best_step: int = 0  # k less those, at the best estimate
+    measured_at: float = 0.0  # effective passes at the last measuring for the trace
     next_check: int = 1  # for methods without an estimate
 
 

@@ -12,12 +12,20 @@ from finitesum import Problem, minimize
 from finitesum.core.jit import kernel
 from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.newton.newton_cg import NewtonCG
-from finitesum.methods.newton.sdca import BLOCK, NEIGHBOURS, _solved, dual_epochs
+from finitesum.methods.newton.sdca import BLOCK, NEIGHBOURS, _solved, first_epoch, next_epoch
 
 
 @kernel
 def root_of(linear_sum, i, coupling, goal, v):
     return _solved(linear_sum, i, coupling, goal, v)
+
+
+def epochs(problem, seed):
+    """Yield the iterate and the change after each epoch from 0."""
+    x, memory = np.zeros(problem.dim), first_epoch(problem)
+    while True:
+        x, memory = next_epoch(problem, x, memory, seed)
+        yield x, memory.change
 
 
 def orders(n, seed):
@@ -36,10 +44,9 @@ def orders(n, seed):
 def test_each_epoch_is_the_oracle_s(loss, more):
     intercept = more.get("intercept", False)
     problem, F = make_pair(**{"form": "csr32", **more}, loss=loss, n=150, alpha=0.5)
-    run = dual_epochs(problem, 3)
-    assert run is not None
+    assert first_epoch(problem).slopes.size > 0
     for (x, change), _, (expected, expected_change) in zip(
-        run, range(12), oracle.epochs(F, orders(150, 3), intercept), strict=False
+        epochs(problem, 3), range(12), oracle.epochs(F, orders(150, 3), intercept), strict=False
     ):
         np.testing.assert_allclose(x, expected, rtol=1e-7, atol=1e-9)
         assert change == pytest.approx(expected_change, rel=1e-6, abs=1e-10)
@@ -83,14 +90,14 @@ def test_a_target_is_met_by_epochs_alone_in_few_passes():
     problem = text_like(skew=1)
     result = minimize(problem, method="newton-cg", tol=1e-8, measure_every=0)
     assert result.success
-    assert result.nit == 1
+    assert result.nit <= 18  # epochs alone: a pass is one of them
     assert result.n_passes <= 20
 
 
 @pytest.mark.parametrize("repeats", [4, 16])
 def test_from_blocks_of_equal_rows_a_run_soon_goes_on_by_newton_s_steps(repeats):
     problem = text_like(n=200, repeats=repeats, alpha_n=0.2)
-    assert dual_epochs(problem, 0) is not None
+    assert first_epoch(problem).slopes.size > 0
     result = minimize(problem, method="newton-cg", tol=1e-10, measure_every=0)
     assert result.success
     assert result.n_passes <= 150
@@ -122,8 +129,8 @@ def test_rows_of_zeros_and_without_weight_change_nothing():
     results = [minimize(p, method="newton-cg", tol=1e-10, measure_every=0) for p in (some, without)]
     assert all(result.success for result in results)
     np.testing.assert_allclose(results[0].x, results[1].x, atol=1e-7)
-    far = [list(zip(dual_epochs(p, 0), range(40), strict=False))[-1][0] for p in (some, without)]
-    np.testing.assert_allclose(far[0].x, far[1].x, atol=1e-4)
+    far = [list(zip(epochs(p, 0), range(40), strict=False))[-1][0][0] for p in (some, without)]
+    np.testing.assert_allclose(far[0], far[1], atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +147,7 @@ def test_rows_of_zeros_and_without_weight_change_nothing():
     ids=["coupled", "intercept", "poisson", "l1", "dense", "no penalty", "no entries"],
 )
 def test_where_epochs_are_not_worth_it_there_are_none(problem):
-    assert dual_epochs(problem, 0) is None
+    assert first_epoch(problem).slopes.size == 0
 
 
 def test_a_start_from_elsewhere_is_kept():
@@ -149,5 +156,8 @@ def test_a_start_from_elsewhere_is_kept():
     assert 1e-9 < near.optimality <= 1e-4
     method = NewtonCG()
     state = method.run_pass(problem, method.init(problem, near.x, 1e-10), np.arange(problem.n_components))
+    assert state.dual.slopes.size == 0
+    while state.n_sampled < problem.n_components:
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
     assert state.n_gradients <= 12 * problem.n_components  # samples, and no epochs
     assert minimize(problem, near.x, method="newton-cg", tol=1e-9, measure_every=0).success

@@ -15,13 +15,11 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.row_products import line_through, objective, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.auto import choose
-from finitesum.methods.cost_model import Prices, hessian_sample, is_sample_too_small, prices_of
-from finitesum.methods.newton.lazy_newton import LazyNewton
-from finitesum.methods.newton.lazy_newton_passes import Settings, _enlarged, first_rows, first_state
-from finitesum.methods.newton.lazy_newton_steps import _is_worth_another_look, refactored
-from finitesum.methods.newton.stale_hessian import moved_share, no_curvature, refreshed
-from finitesum.methods.newton.subsampling import sample_of
-from finitesum.methods.subproblems.lbfgs import no_secants, solve, with_pair
+from finitesum.methods.cost_model import Costs, costs_of, hessian_sample, is_sample_too_small
+from finitesum.methods.newton.lazy_newton import LazyNewton, _enlarged, _is_worth_reading_again, refactored
+from finitesum.methods.newton.stale_hessian import moved_fraction, no_hessian, refreshed
+from finitesum.methods.newton.subsampling import first_rows, sample_of
+from finitesum.methods.subproblems.lbfgs import no_pairs, solve, with_pair
 
 LOSSES = ("logistic", "squared", "squared-hinge", "huber", "poisson", "smoothed-hinge")
 
@@ -46,7 +44,7 @@ def test_each_step_is_the_oracle_s(form, loss, more):
     x0 = start * np.random.default_rng(1).standard_normal(problem.dim) * (loss != "poisson")
     state = method.init(problem, x0, 1e-10)
     n_steps = 0
-    for expected, n_refreshed in oracle.lazy_newton(F, loss, x0, 9, prices_of(problem)):
+    for expected, n_refreshed in oracle.lazy_newton(F, loss, x0, 9, costs_of(problem)):
         state = method.run_pass(problem, state, np.arange(problem.n_components))
         assert state.optimality == pytest.approx(F.optimality(state.x), rel=1e-6)
         np.testing.assert_allclose(state.x, expected, rtol=1e-7, atol=1e-8)
@@ -121,8 +119,13 @@ def test_samples_grow_and_cost_less_than_passes():
     method = LazyNewton()
     state = method.init(problem, np.zeros(5), 1e-10)
     order = np.random.default_rng(0).permutation(problem.n_components)
-    state = method.run_pass(problem, state, order)
-    assert state.n_sampled == problem.n_components
+    sizes = []
+    while state.n_sampled < problem.n_components:
+        assert math.isnan(method.estimate(problem, state))
+        assert method.exact_measures(problem, state) is None
+        state = method.run_pass(problem, state, order)
+        sizes.append(state.n_sampled)
+    assert len(sizes) > len(set(sizes)) > 1  # a pass is a sample, or a step on one
     assert state.n_gradients < 2.5 * problem.n_components
     assert state.optimality < 0.05 * evaluate(problem, np.zeros(5)).optimality
     np.testing.assert_allclose(state.optimality, evaluate(problem, state.x).optimality, rtol=1e-10)
@@ -147,11 +150,11 @@ def test_the_check_of_the_result_is_not_charged_twice():
 def test_the_lazy_hessian_is_the_sum_that_it_says(form):
     problem, _ = make_pair(form, n=50, weighted=True, intercept=True, batch_size=5)
     rng = np.random.default_rng(0)
-    memory = no_curvature(problem)._replace(members=np.arange(problem.n_components), share=1.0)
+    memory = no_hessian(problem)._replace(members=np.arange(problem.n_components), weight=1.0)
     for _ in range(4):
         now = rng.random(problem.n_rows).astype(np.float32)
-        memory, n_replaced = refreshed(problem, memory, now, prices_of(problem), n_seen=50, digits=8.0)
-        expected = hessian_of(problem, memory.held.astype(float)) - np.diag(
+        memory, n_replaced = refreshed(problem, memory, now, costs_of(problem), n_read=50, digits=8.0)
+        expected = hessian_of(problem, memory.curvatures.astype(float)) - np.diag(
             [problem.penalty.ridge()] * problem.rows.n_columns + [0.0]
         )
         np.testing.assert_allclose(np.tril(memory.sums), np.tril(expected), atol=1e-14)
@@ -162,7 +165,7 @@ def test_secants_are_the_bfgs_inverse():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((6, 6))
     matrix, start = root @ root.T + np.eye(6), np.diag(rng.uniform(0.5, 2.0, 6))
-    secants, pairs = no_secants(6), []
+    secants, pairs = no_pairs(6), []
     for _ in range(4):
         step = rng.standard_normal(6)
         secants = with_pair(secants, step, matrix @ step)
@@ -195,15 +198,15 @@ def test_sums_over_some_components():
     assert objective(problem, x) == pytest.approx(F.objective(x), rel=1e-13)
 
 
-def test_prices_choose_samples_of_hessians():
+def test_costs_choose_samples_of_hessians():
     rng = np.random.default_rng(0)
     wide = Problem.linear(rng.standard_normal((20_000, 300)).astype(np.float32), np.sign(rng.standard_normal(20_000)))
     narrow = Problem.linear(rng.standard_normal((200, 3)), np.sign(rng.standard_normal(200)))
     assert 8 * 300 <= hessian_sample(wide) < 20_000
     assert hessian_sample(narrow) == 200
-    prices = prices_of(wide)
-    assert is_sample_too_small(20_000, 2_400, prices, 0.9, 10.0)
-    assert not is_sample_too_small(20_000, 2_400, prices, 0.02, 10.0)
+    costs = costs_of(wide)
+    assert is_sample_too_small(20_000, 2_400, costs, 0.9, 10.0)
+    assert not is_sample_too_small(20_000, 2_400, costs, 0.02, 10.0)
 
 
 def test_hessians_of_data_with_rare_columns_take_all_rows():
@@ -229,8 +232,8 @@ def test_well_conditioned_hessians_of_wide_dense_rows_are_summed_in_single_preci
     order = np.arange(600)
     start = method.run_pass(problem, method.init(problem, np.zeros(40), 1e-10), order)
     state = method.run_pass(problem, start, order)
-    exact = (X.T * (problem.weights * state.curvature.held)) @ X
-    error = np.abs(np.tril(state.curvature.sums - exact)).max() / np.abs(exact).max()
+    exact = (X.T * (problem.weights * state.hessian.curvatures)) @ X
+    error = np.abs(np.tril(state.hessian.sums - exact)).max() / np.abs(exact).max()
     assert least <= error <= most
     assert state.n_hessians == (1200 if collinear else 600)  # those that were not good enough are charged, too
 
@@ -244,11 +247,11 @@ def test_rough_sums_are_made_again_once_the_penalty_no_longer_hides_that_columns
     method, order = LazyNewton(first_rows=600), np.arange(600)
     state = method.run_pass(strong, method.init(strong, np.zeros(40), 1e-10), order)
     state = method.run_pass(strong, state, order)
-    assert state.curvature.rough.any()
+    assert state.hessian.largest_float32.any()
     state = method.run_pass(weak, refactored(weak, state, sample_of(weak, order), 0.0), order)
-    assert not state.curvature.rough.any()
-    exact = (X.T * (weak.weights * state.curvature.held)) @ X
-    np.testing.assert_allclose(np.tril(state.curvature.sums), np.tril(exact), rtol=0, atol=1e-14 * np.abs(exact).max())
+    assert not state.hessian.largest_float32.any()
+    exact = (X.T * (weak.weights * state.hessian.curvatures)) @ X
+    np.testing.assert_allclose(np.tril(state.hessian.sums), np.tril(exact), rtol=0, atol=1e-14 * np.abs(exact).max())
 
 
 def test_rough_sums_are_made_again_once_the_curvature_has_fallen_far_below_what_it_was():
@@ -260,24 +263,24 @@ def test_rough_sums_are_made_again_once_the_curvature_has_fallen_far_below_what_
     roughest, least = np.zeros(40), math.inf
     for _ in range(40):
         state = method.run_pass(problem, state, order)
-        roughest, least = np.maximum(roughest, state.curvature.rough), min(least, state.curvature.sums[0, 0])
-        exact = (X.T * (problem.weights * state.curvature.held)) @ X
-        np.testing.assert_allclose(np.diagonal(state.curvature.sums), np.diagonal(exact), rtol=5e-3)
+        roughest, least = np.maximum(roughest, state.hessian.largest_float32), min(least, state.hessian.sums[0, 0])
+        exact = (X.T * (problem.weights * state.hessian.curvatures)) @ X
+        np.testing.assert_allclose(np.diagonal(state.hessian.sums), np.diagonal(exact), rtol=5e-3)
     assert least < 1e-4 * roughest[0]  # the classes are separated
 
 
 def test_a_pass_looks_again_only_where_it_would_see_something_else():
     signs, reals, counts = (make_pair("csr32", loss)[0] for loss in ("logistic", "huber", "poisson"))
-    assert [_is_worth_another_look(signs, majorize) for majorize in Majorize] == [True, True, False]
-    assert [_is_worth_another_look(reals, majorize) for majorize in Majorize] == [True, False, False]
-    assert not any(_is_worth_another_look(counts, majorize) for majorize in Majorize)
+    assert [_is_worth_reading_again(signs, majorize) for majorize in Majorize] == [True, True, False]
+    assert [_is_worth_reading_again(reals, majorize) for majorize in Majorize] == [True, False, False]
+    assert not any(_is_worth_reading_again(counts, majorize) for majorize in Majorize)
 
 
 def test_steps_with_single_precision_are_the_oracle_s_to_that_precision():
     problem, F = make_pair("dense", "logistic", n=300, d=40)
     method = LazyNewton(first_rows=300)
     state = method.init(problem, np.zeros(40), 1e-10)
-    for expected, n_refreshed in oracle.lazy_newton(F, "logistic", np.zeros(40), 7, prices_of(problem)):
+    for expected, n_refreshed in oracle.lazy_newton(F, "logistic", np.zeros(40), 7, costs_of(problem)):
         state = method.run_pass(problem, state, np.arange(300))
         np.testing.assert_allclose(state.x, expected, rtol=0, atol=1e-6)
         assert state.n_hessians == n_refreshed
@@ -325,22 +328,21 @@ def sampled_memory(n=4000, d=20):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
     problem = Problem.linear(X, np.sign(X[:, 0] + rng.standard_normal(n)), alpha=1e-3, batch_size=1)
-    prices = Prices(20.0, 600.0, 1e4)
+    costs = Costs(20.0, 600.0, 1e4)
     held = np.full(n, 0.2, dtype=np.float32)
-    memory = no_curvature(problem)._replace(members=np.arange(0, n, 4), share=0.25)
-    memory, n_replaced = refreshed(problem, memory, held, prices, n_seen=n, digits=6.0)
+    memory = no_hessian(problem)._replace(members=np.arange(0, n, 4), weight=0.25)
+    memory, n_replaced = refreshed(problem, memory, held, costs, n_read=n, digits=6.0)
     assert n_replaced == n // 4
     now = held.copy()
     now[::40] = 0.1
-    return problem, memory, now, prices
+    return problem, memory, now, costs
 
 
 def test_curvatures_wait_longer_while_steps_are_good():
-    problem, memory, now, prices = sampled_memory()
-    assert moved_share(problem, memory, now) == pytest.approx(0.1 * 0.1 / (0.9 * 0.2 + 0.1 * 0.1), rel=1e-5)
+    problem, memory, now, costs = sampled_memory()
+    assert moved_fraction(problem, memory, now) == pytest.approx(0.1 * 0.1 / (0.9 * 0.2 + 0.1 * 0.1), rel=1e-5)
     replaced = [
-        refreshed(problem, memory, now, prices, n_seen=4000, digits=6.0, is_good=is_good)[1]
-        for is_good in (False, True)
+        refreshed(problem, memory, now, costs, n_read=4000, digits=6.0, is_good=is_good)[1] for is_good in (False, True)
     ]
     assert replaced == [100, 0]
 
@@ -348,8 +350,8 @@ def test_curvatures_wait_longer_while_steps_are_good():
 def test_a_hessian_s_sample_grows_only_where_the_missing_rows_are_to_blame():
     problem, memory, now, _ = sampled_memory()
     order = np.arange(problem.n_components)
-    state = first_state(problem, np.zeros(problem.dim), 1e-10)._replace(curvature=memory, remainder=0.9)
-    settings = Settings()
-    unmoved, moved = (state._replace(curvatures=h) for h in (memory.held, 0.2 * now))
-    assert _enlarged(problem, unmoved, order, 10.0, settings).curvature.members.size == 4000
-    assert _enlarged(problem, moved, order, 10.0, settings).curvature.members.size == 1000
+    state = LazyNewton().init(problem, np.zeros(problem.dim), 1e-10)
+    state = state._replace(hessian=memory, gradient_ratio=0.9, order=order)
+    unmoved, moved = (state._replace(curvatures=h) for h in (memory.curvatures, 0.2 * now))
+    assert _enlarged(problem, unmoved, 10.0).hessian.members.size == 4000
+    assert _enlarged(problem, moved, 10.0).hessian.members.size == 1000

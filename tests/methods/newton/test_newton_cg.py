@@ -1,5 +1,6 @@
 """Newton-CG: its oracle step by step, wide data, its counts."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,14 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.auto import choose
 from finitesum.methods.base import require_suited
 from finitesum.methods.newton.newton_cg import NewtonCG
+
+
+def step_of(method, problem, state):
+    """Return the state after the next whole step, or the next sample."""
+    while True:
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
+        if not math.isnan(method.estimate(problem, state)):
+            return state
 
 
 @pytest.mark.parametrize(
@@ -31,7 +40,7 @@ def test_each_step_is_the_oracle_s(form, loss, more):
     x0 = 2.0 * np.random.default_rng(1).standard_normal(problem.dim) * (loss != "poisson")
     state = method.init(problem, x0, 1e-10)
     for expected in oracle.newton_cg(F, loss, x0, 9):
-        state = method.run_pass(problem, state, np.arange(problem.n_components))
+        state = step_of(method, problem, state)
         np.testing.assert_allclose(state.x, expected, rtol=1e-6, atol=1e-7)
         assert state.optimality == pytest.approx(F.optimality(state.x), rel=1e-6)
         if state.optimality < 1e-7:  # beyond, single-precision curvatures part the two
@@ -73,7 +82,7 @@ def test_with_an_l1_penalty_f_never_rises():
     state = method.init(problem, np.zeros(100), 1e-10)
     values = []
     for _ in range(40):
-        state = method.run_pass(problem, state, np.arange(problem.n_components))
+        state = step_of(method, problem, state)
         values.append(evaluate(problem, state.x).objective)
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(values))
     assert values[-1] < 0.1 * values[0]
@@ -101,9 +110,22 @@ def test_products_are_charged_as_passes():
     method = NewtonCG(first_rows=60)
     state = method.run_pass(problem, method.init(problem, np.zeros(problem.dim), 1e-10), np.arange(60))
     assert state.n_gradients == 60
-    after = method.run_pass(problem, state, np.arange(60))
-    assert after.n_gradients >= 60 * 4  # the diagonal, a product, the new gradient
+    first = method.run_pass(problem, state, np.arange(60))
+    assert first.n_gradients == 60 * 3  # the diagonal, a product
+    assert first.x is state.x
+    assert math.isnan(method.estimate(problem, first))
+    after = step_of(method, problem, first)
+    assert after.n_gradients >= 60 * 4  # the new gradient
     assert after.n_gradients % 60 == 0
+
+
+@pytest.mark.parametrize("max_iter", [5, 50, 200])
+def test_max_iter_ends_a_run_within_a_step(max_iter):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.standard_normal((300, 200)) * np.logspace(0, 4, 200))
+    problem = Problem.linear(X, np.sign(X @ rng.standard_normal(200)), alpha=1e-8)
+    result = minimize(problem, method="newton-cg", tol=1e-15, max_iter=max_iter, measure_every=0)
+    assert max_iter <= result.n_passes <= max_iter + 11
 
 
 def test_impossible_options_are_refused():

@@ -1,5 +1,7 @@
 """Newton's method on working sets: optimality, the sets it chooses, what it charges, when it is chosen."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -140,7 +142,7 @@ def test_working_sets_may_be_empty(more, intercept):
     problem = Problem.linear(X, np.where(np.arange(30) < 10, 1.0, -1.0), fit_intercept=intercept, **more)
     method = WorkingSetNewton()
     state = method.init(problem, np.zeros(problem.dim), 1e-10)
-    for _ in range(8):
+    for _ in range(40):
         state = method.run_pass(problem, state, np.arange(problem.n_components))
     assert not state.x[:6].any()
     assert state.optimality <= 1e-10
@@ -152,7 +154,8 @@ def test_a_pass_over_some_columns_is_charged_by_its_entries():
     problem = wide(l1_ratio=1.0, alpha=5e-3)
     result = minimize(problem, method="working-set-newton", tol=1e-10, measure_every=0)
     assert result.success
-    assert result.n_passes < 3 * result.nit  # each iteration reads all columns once, and few columns several times
+    n_sets = sum(not math.isnan(row.estimate) for row in result.trace.rows)  # all columns were read
+    assert n_sets <= result.n_passes < 3 * n_sets
 
 
 def test_it_resumes_to_the_same_bits(tmp_path):
@@ -161,7 +164,7 @@ def test_it_resumes_to_the_same_bits(tmp_path):
     whole = minimize(problem, **settings)
     assert whole.nit > 3
     path = tmp_path / "run.npz"
-    minimize(problem, **settings, checkpoint=path, callback=lambda intermediate_result: intermediate_result.nit == 2)
+    minimize(problem, **settings, checkpoint=path, callback=lambda intermediate_result: intermediate_result.nit == 4)
     rest = minimize(problem, **settings, checkpoint=path, resume=True)
     np.testing.assert_array_equal(rest.x, whole.x)
 

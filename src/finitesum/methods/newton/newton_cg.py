@@ -2,7 +2,7 @@
 
 At x the step is an approximate solution of H v = -g by conjugate gradients, preconditioned by H's diagonal,
 
-    H = sum_i p_i phi''_i z_i z_i' + l2 I,    ||H v + g|| <= e ||g||,
+    H = sum_i p_i phi''_i x_i x_i' + l2 I,    ||H v + g|| <= e ||g||,
     e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 tol / ||g||))    [1, section 7.1]
 
 with residuals in the norm of the inverse of H's diagonal as it was at a sample's first step, and g_0 the gradient where
@@ -14,11 +14,12 @@ majorants and the growing samples are those of lazy Newton (see there). Memory: 
 bytes an entry, and O(d).
 
 From 0, on sparse rows with enough of an l2 penalty (q_i phi'' <= 3; with an intercept, >= 0.02, too), and unless
-`first_rows` is given, the first pass of the run is one of epochs of dual coordinate ascent
-(`finitesum.methods.newton.sdca`, [4]): until tol is met, or an epoch changes half of what the one before did or
-more, 50 at most. Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch
-reads the rows once and is charged as a pass, but takes the time of two; it takes 24 bytes a row while it lasts. Epochs
-run on one thread.
+`first_rows` is given, a run begins with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]):
+until tol is met, or an epoch changes half of what the one before did or more, 50 at most. Newton's steps go on from there;
+where F is not below its start, they begin with samples. An epoch reads the rows once and is charged as a pass, but takes
+the time of two; 24 bytes a row while they last. Epochs run on one thread.
+
+A pass is an epoch, a larger sample, a product, or the end of a step.
 
 With an l1 penalty the step is taken on the face of the l1 norm that F falls to first [3]: coefficients keep their sign
 s_j, those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
@@ -39,35 +40,36 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
+from finitesum.core.threads import limited_blas
 from finitesum.evaluation.row_products import gram_diagonal, gram_product, objective
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.methods.base import Auto, Card
-from finitesum.methods.newton.sampled_newton import LEAST_TOL, SampledNewton
-from finitesum.methods.newton.sdca import Epoch, dual_epochs
+from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch, no_epochs
 from finitesum.methods.newton.subsampling import (
     FIRST_ROWS,
-    Look,
+    LEAST_TOL,
+    Evaluation,
     Sample,
+    SampledNewton,
+    evaluate_more,
+    evaluate_on,
     falls,
-    look,
-    look_at_more,
     next_size,
     permutation,
+    ratio_left,
     rise_bound,
     sample_of,
     search,
-    share_left,
-    wants_search,
 )
+from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, no_run, redirected
+from finitesum.methods.subproblems.line_search import wants_search
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows
 
@@ -80,9 +82,6 @@ MOST_BYTES = 1e9
 #: Epochs of dual ascent, at most, and the share of the changes that one must leave for conjugate gradients to be faster.
 MOST_EPOCHS, SLOW = 50, 0.5
 
-#: The gradient's norm after an epoch, by that of the changes in it.
-AFTER_CHANGE = 2.0
-
 #: Shorter parts of a step than this are not tried.
 SHORTEST = 1e-6
 
@@ -94,13 +93,18 @@ class NewtonCGState(NamedTuple):
     x: Vector  # iterate
     tol: float  # the optimality asked for: no step is solved more exactly than it needs
     gradient: Vector  # of F at x, over the sample
-    curvatures: Vector32  # (n,)  of the rows, as the last pass saw them
-    loss: float  # sum of p_i phi_i over the sample at x
-    steepness: float  # the first gradient's norm over all rows
+    curvatures: Vector32  # (n,)  of the rows, as the last pass found them
+    value: float  # sum of p_i phi_i over the sample at x
+    first_optimality: float  # where Newton's steps began
     majorize: int  # as in lazy Newton
-    diagonal: Vector  # of H, as the sample's first step saw it; empty before
+    diagonal: Vector  # of H, at the sample's first step; empty before
+    dual: DualState  # of the epochs; empty before and after them
+    cg: ConjugateGradients  # for the step that is being solved; empty between steps
+    order: Indices  # in which the components join the sample
     n_sampled: int  # components of the sample
-    optimality: float  # at x, exact once the sample is complete
+    n_steps: int  # on this sample
+    enough: float  # the optimality to which F is minimised on this sample
+    optimality: float  # at x, over the sample: exact once that is complete
     n_gradients: int
     n_hessians: int
 
@@ -115,7 +119,7 @@ class NewtonCG(SampledNewton):
     ----------
     first_rows : int >= 1 or "auto"
         Rows of the first sample; n leaves sampling out. "auto" is 2000, and lets a run begin with dual coordinate ascent
-        [4], on sparse rows with enough of an l2 penalty; its epochs, 50 at most, are then all in the first pass.
+        [4], on sparse rows with enough of an l2 penalty.
     n_threads : int >= 1
         Threads that share a pass (not an epoch). The result depends on their number by rounding errors.
 
@@ -157,90 +161,112 @@ class NewtonCG(SampledNewton):
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> NewtonCGState:
         """Return the state before the first row is read."""
-        curvatures = np.zeros(problem.n_rows, dtype=np.float32)
         return NewtonCGState(
-            x0.copy(), tol, np.zeros(problem.dim), curvatures, 0.0, math.nan, 1, np.zeros(0), 0, math.nan, 0, 0
+            x=x0.copy(),
+            tol=tol,
+            gradient=np.zeros(problem.dim),
+            curvatures=np.zeros(problem.n_rows, dtype=np.float32),
+            value=0.0,
+            first_optimality=math.nan,
+            majorize=Majorize.MISCLASSIFIED,
+            diagonal=np.zeros(0),
+            dual=no_epochs(),
+            cg=no_run(),
+            order=np.zeros(0, dtype=np.int64),
+            n_sampled=0,
+            n_steps=0,
+            enough=math.nan,
+            optimality=math.nan,
+            n_gradients=0,
+            n_hessians=0,
         )
 
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
-        """Return the state after one step over all rows; at first, after epochs of dual ascent or the growing samples."""
-        order = permutation(order, problem.n_components)
-        with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
-            if state.n_sampled == 0 and self.first_rows == "auto" and not state.x.any():
-                run = dual_epochs(problem, int(order[0]))
-                if run is not None:
-                    state = self._ascended(problem, state, order, run)
-                    if state.n_sampled > 0:
-                        return state
-            while state.n_sampled < problem.n_components:
-                state, sample = self._grown(problem, state, order)
-                if sample.is_complete(problem):
-                    return state
-                enough = ENOUGH * state.optimality
-                for _ in range(MOST_STEPS):
-                    if state.optimality <= enough:
-                        break
-                    state = _stepped(problem, state, sample, 0.25, self.n_threads)
-            sample = sample_of(problem, order)
-            return _stepped(problem, state, sample, self._accuracy(state), self.n_threads)
+        """Return the state after an epoch, a larger sample, a product of conjugate gradients, or the end of a step."""
+        with (
+            np.errstate(all="ignore"),  # a step that is too long shows in its slope
+            limited_blas(1),  # products of vectors are not worth several threads
+        ):
+            if state.order.size == 0:
+                may_begin = self.first_rows == "auto" and not state.x.any()
+                dual = first_epoch(problem) if may_begin else no_epochs()
+                state = state._replace(order=permutation(order, problem.n_components), dual=dual)
+            if state.dual.slopes.size > 0:
+                return self._after_epoch(problem, state)
+            is_complete = state.n_sampled == problem.n_components
+            is_between = state.cg.residual.size == 0
+            is_minimised = state.n_steps == MOST_STEPS or state.optimality <= state.enough
+            if state.n_sampled == 0 or (is_between and is_minimised and not is_complete):
+                return self._grown(problem, state)
+            sample = sample_of(problem, state.order[: state.n_sampled])
+            if is_between:
+                state = _begun(problem, state, sample)
+            if _is_solved(state.cg, self._accuracy(state) if is_complete else 0.25):
+                return _stepped(problem, state, sample, self.n_threads)
+            return _multiplied(problem, state, sample, self.n_threads)
 
-    def _ascended(self, problem: Problem, state: NewtonCGState, order: Indices, run: Iterator[Epoch]) -> NewtonCGState:
-        """Return the state after epochs of dual ascent, until tol is met or conjugate gradients gain more."""
-        sample, before, after_change = sample_of(problem, order), math.inf, AFTER_CHANGE
-        target = max(state.tol, LEAST_TOL)
-        for k, (x, change) in enumerate(run, 1):
-            is_slow = not change < SLOW * before or k == MOST_EPOCHS
-            before = change
-            state = state._replace(n_gradients=state.n_gradients + problem.n_components)
-            if after_change * change > target and not is_slow:
-                continue
-            seen = look(problem, sample, x, state.curvatures, n_threads=self.n_threads)
-            state = state._replace(n_gradients=state.n_gradients + problem.n_components)
-            optimality = problem.term.optimality(x, seen.gradient)
-            if optimality <= target or is_slow:
-                break
-            after_change = 1.2 * optimality / change
-        if is_slow and optimality > target:
-            state = state._replace(n_gradients=state.n_gradients + problem.n_components)
-            if not seen.loss + problem.term.value(x) < objective(problem, state.x, self.n_threads):
-                return state  # at the start, still
+    def estimate(self, problem: Problem, state: Any) -> float:
+        """Return the optimality at the end of a step over all components, where it is known exactly; NaN elsewhere."""
+        return math.nan if state.cg.residual.size > 0 else super().estimate(problem, state)
+
+    def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
+        """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
+        m, tol, before = problem.n_components, max(state.tol, LEAST_TOL), state.dual.change
+        x, dual = next_epoch(problem, state.x, state.dual, int(state.order[0]))
+        is_slow = not dual.change < SLOW * before or dual.n_epochs == MOST_EPOCHS
+        state = state._replace(x=x, dual=dual, n_gradients=state.n_gradients + m)
+        if dual.after_change * dual.change > tol and not is_slow:
+            return state
+        found = evaluate_on(problem, sample_of(problem, state.order), x, state.curvatures, n_threads=self.n_threads)
+        optimality = problem.term.optimality(x, found.gradient)
+        state = state._replace(n_gradients=state.n_gradients + m)
+        if optimality > tol and not is_slow:
+            return state._replace(dual=dual._replace(after_change=1.2 * optimality / dual.change))
+        state = state._replace(dual=no_epochs())
+        if optimality > tol:
+            state = state._replace(n_gradients=state.n_gradients + m)
+            start = np.zeros(problem.dim)
+            if not found.value + problem.term.value(x) < objective(problem, start, self.n_threads):
+                return state._replace(x=start)
         return state._replace(
-            x=x,
-            gradient=seen.gradient,
-            curvatures=seen.curvatures,
-            loss=seen.loss,
-            steepness=optimality,
+            gradient=found.gradient,
+            curvatures=found.curvatures,
+            value=found.value,
+            first_optimality=optimality,
             majorize=Majorize.NONE,
-            n_sampled=problem.n_components,
+            n_sampled=m,
             optimality=optimality,
         )
 
     def _accuracy(self, state: NewtonCGState) -> float:
-        """Return what a step may leave of the gradient."""
-        if not (state.optimality > 0.0 and state.steepness > 0.0):
+        """Return what a step over all components may leave of the gradient."""
+        if not (state.optimality > 0.0 and state.first_optimality > 0.0):
             return 0.25
         needed = 0.6 * max(state.tol, LEAST_TOL) / state.optimality
-        return min(0.25, max(math.sqrt(state.optimality / state.steepness), needed))
+        return min(0.25, max(math.sqrt(state.optimality / state.first_optimality), needed))
 
-    def _grown(self, problem: Problem, state: NewtonCGState, order: Indices) -> tuple[NewtonCGState, Sample]:
+    def _grown(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
+        """Return the state on the next larger sample, with the gradient there: only new rows are read."""
         first = FIRST_ROWS if self.first_rows == "auto" else int(self.first_rows)
-        first = first if problem.is_smooth else problem.n_rows
-        n_next = next_size(problem, state.n_sampled, first)
-        before, sample = sample_of(problem, order[: state.n_sampled]), sample_of(problem, order[:n_next])
-        known = Look(state.gradient, state.curvatures, 0.0, state.loss)
-        seen = look_at_more(problem, before, sample, state.x, known, majorize=state.majorize, n_threads=self.n_threads)
-        optimality = problem.term.optimality(state.x, seen.gradient)
-        state = state._replace(
-            gradient=seen.gradient,
-            curvatures=seen.curvatures,
-            loss=seen.loss,
-            steepness=optimality if math.isnan(state.steepness) else state.steepness,
+        n_next = next_size(problem, state.n_sampled, first if problem.is_smooth else problem.n_rows)
+        before, sample = (sample_of(problem, state.order[:size]) for size in (state.n_sampled, n_next))
+        known = Evaluation(state.gradient, state.curvatures, 0.0, state.value)
+        found = evaluate_more(
+            problem, before, sample, state.x, known, majorize=state.majorize, n_threads=self.n_threads
+        )
+        optimality = problem.term.optimality(state.x, found.gradient)
+        return state._replace(
+            gradient=found.gradient,
+            curvatures=found.curvatures,
+            value=found.value,
+            first_optimality=optimality if math.isnan(state.first_optimality) else state.first_optimality,
             diagonal=np.zeros(0),
             n_sampled=n_next,
+            n_steps=0,
+            enough=ENOUGH * optimality,
             optimality=optimality,
             n_gradients=state.n_gradients + n_next - state.n_sampled,
         )
-        return state, sample
 
 
 class Copy(NamedTuple):
@@ -250,154 +276,145 @@ class Copy(NamedTuple):
     order: Indices | slice  # the coordinates of an iterate, as they stand in the copy
 
 
-#: The problems in use, with their copies.
-_COPIES: WeakKeyDictionary[Problem, Copy] = WeakKeyDictionary()
-
-
 def copy_for_products(problem: Problem) -> Copy:
     """Return the problem with entries in float32 and often used columns of sparse rows first; itself if it is too large."""
-    rows = problem.rows
-    if rows.values.nbytes > MOST_BYTES:
+    if problem.rows.values.nbytes > MOST_BYTES:
         return Copy(problem, slice(None))
-    if problem not in _COPIES:
-        order: Indices | slice = slice(None)
-        values = rows.values.astype(np.float32, copy=False)
-        if isinstance(rows, CSRRows):
-            used = np.bincount(rows.columns, minlength=rows.n_columns)
-            order = np.concatenate([np.argsort(-used, kind="stable"), np.arange(rows.n_columns, rows.dim())])
-            places = np.empty(rows.dim(), dtype=rows.columns.dtype)
-            places[order] = np.arange(rows.dim())
-            rows = rows._replace(values=values, columns=places[rows.columns])
-        else:
-            rows = rows._replace(values=values)
-        _COPIES[problem] = Copy(replace(problem, rows=rows), order)
-    return _COPIES[problem]
+    if "copy_for_products" not in problem.derived:
+        problem.derived["copy_for_products"] = _copied(problem)
+    found: Copy = problem.derived["copy_for_products"]
+    return found
 
 
-def conjugate_gradients(
-    problem: Problem,
-    sample: Sample,
-    curvatures: Vector32,
-    right: Vector,
-    diagonal: Vector,
-    free: npt.NDArray[np.bool_],
-    accuracy: float,
-    n_threads: int,
-) -> tuple[Vector, int]:
-    """Return v with H v = right on the free coordinates up to `accuracy` times its norm, and the products that this took.
-
-    The others are 0 in `right`, and in v. The diagonal is the preconditioner.
-    """
-    penalised = slice(problem.rows.n_columns)
-    solution, residual = np.zeros(right.size), right.copy()
-    scaled = residual / diagonal
-    size = start = residual @ scaled
-    way = scaled
-    for k in range(MOST_PRODUCTS + 1):
-        if k == MOST_PRODUCTS or not size > accuracy**2 * start:
-            break
-        product = gram_product(problem, curvatures, way, sample.components, n_threads)
-        product /= sample.share
-        product[penalised] += sample.ridge * way[penalised]
-        product[~free] = 0.0
-        bend = way @ product
-        if not bend > 0.0:
-            break
-        solution += size / bend * way
-        residual -= size / bend * product
-        scaled = residual / diagonal
-        before, size = size, residual @ scaled
-        way *= size / before
-        way += scaled
-    return (solution if solution.any() else right / diagonal), k
+def _copied(problem: Problem) -> Copy:
+    rows, order = problem.rows, slice(None)
+    values = rows.values.astype(np.float32, copy=False)
+    if not isinstance(rows, CSRRows):
+        return Copy(replace(problem, rows=rows._replace(values=values)), order)
+    used = np.bincount(rows.columns, minlength=rows.n_columns)
+    by_use = np.concatenate([np.argsort(-used, kind="stable"), np.arange(rows.n_columns, rows.dim())])
+    places = np.empty(rows.dim(), dtype=rows.columns.dtype)
+    places[by_use] = np.arange(rows.dim())
+    return Copy(replace(problem, rows=rows._replace(values=values, columns=places[rows.columns])), by_use)
 
 
-def _way(
-    problem: Problem,
-    state: NewtonCGState,
-    sample: Sample,
-    right: Vector,
-    free: npt.NDArray[np.bool_],
-    accuracy: float,
-    n_threads: int,
-) -> tuple[Vector, Vector, int]:
-    """Return the solution of H v = right, H's diagonal and the passes: in float32 unless curvatures are majorants."""
-    diagonal, n_passes = state.diagonal, 0
-    if diagonal.size == 0:
-        diagonal = gram_diagonal(problem, state.curvatures, sample.components) / sample.share
+def _read(problem: Problem, state: NewtonCGState) -> Copy:
+    """Return what products are taken with: the copy, unless curvatures are majorants."""
+    return copy_for_products(problem) if state.majorize == Majorize.NONE else Copy(problem, slice(None))
+
+
+class _Face(NamedTuple):
+    """Where F is smooth: where coefficients keep their signs."""
+
+    signs: Vector  # of the coefficients, 0 for those that stay 0 and for an intercept
+    free: npt.NDArray[np.bool_]  # the coordinates that move
+    right: Vector  # minus the gradient there
+
+
+def _face(problem: Problem, state: NewtonCGState) -> _Face:
+    """Return where F falls first; everything without an l1 penalty."""
+    if problem.is_smooth:
+        return _Face(np.zeros(problem.dim), np.ones(problem.dim, dtype=bool), -state.gradient)
+    x, gradient, n_columns, lasso = state.x, state.gradient, problem.rows.n_columns, problem.penalty.lasso()
+    signs = np.sign(x)
+    signs[x == 0.0] = -np.sign(gradient[x == 0.0]) * (np.abs(gradient[x == 0.0]) > lasso)
+    free = signs != 0.0
+    signs[n_columns:], free[n_columns:] = 0.0, True
+    return _Face(signs, free, np.where(free, -(gradient + lasso * signs), 0.0))
+
+
+def _begun(problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGState:
+    """Return the state with conjugate gradients begun for the next step, preconditioned by H's diagonal."""
+    if state.diagonal.size == 0:
+        diagonal = gram_diagonal(problem, state.curvatures, sample.components) / sample.weight
         diagonal[: problem.rows.n_columns] += sample.ridge
         diagonal[~(diagonal > 0.0)] = 1.0
-        n_passes = 1
-    read, order = copy_for_products(problem) if state.majorize == Majorize.NONE else Copy(problem, slice(None))
-    found, n_products = conjugate_gradients(
-        read, sample, state.curvatures, right[order], diagonal[order], free[order], accuracy, n_threads
-    )
-    way = np.empty_like(right)
-    way[order] = found
-    return way, diagonal, n_passes + n_products
+        state = state._replace(diagonal=diagonal, n_gradients=state.n_gradients + sample.components.size)
+    order = _read(problem, state).order
+    right = _face(problem, state).right[order]
+    return state._replace(cg=begun(right, right / state.diagonal[order]))
 
 
-def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, accuracy: float, n_threads: int) -> NewtonCGState:
-    """Return the state after a step: the whole of it, or as far as F falls."""
+def _is_solved(cg: ConjugateGradients, accuracy: float) -> bool:
+    """Return whether the residual is at most `accuracy` times what it was, in the norm of the preconditioner."""
+    return cg.is_over or cg.n_products == MOST_PRODUCTS or not cg.size > accuracy**2 * cg.start
+
+
+def _multiplied(problem: Problem, state: NewtonCGState, sample: Sample, n_threads: int) -> NewtonCGState:
+    """Return the state after a product with H: a pass, in the coordinates of the copy that is read."""
+    read, order = _read(problem, state)
+    penalised = slice(problem.rows.n_columns)
+    product = gram_product(read, state.curvatures, state.cg.direction, sample.components, n_threads)
+    product /= sample.weight
+    product[penalised] += sample.ridge * state.cg.direction[penalised]
     if not problem.is_smooth:
-        return _stepped_on_face(problem, state, sample, accuracy, n_threads)
-    free = np.ones(problem.dim, dtype=bool)
-    way, diagonal, n_passes = _way(problem, state, sample, -state.gradient, free, accuracy, n_threads)
-    state = state._replace(diagonal=diagonal)
-    first, t = float(state.gradient @ way), 1.0
-    seen = look(problem, sample, state.x + way, state.curvatures, majorize=state.majorize, n_threads=n_threads)
-    slope, n_passes = float(seen.gradient @ way), n_passes + 1
-    if wants_search(slope, first, share_left(problem, state.x + way, seen.gradient, state.optimality)):
-        t = search(problem, sample, state.x, way, first)
-        seen = look(
-            problem, sample, state.x + t * way, state.curvatures, majorize=Majorize.ALL if t < 1.0 else state.majorize
-        )
+        product[~_face(problem, state).free[order]] = 0.0
+    cg = advanced(state.cg, product)
+    if not cg.is_over:
+        cg = redirected(cg, cg.residual / state.diagonal[order])
+    return state._replace(cg=cg, n_gradients=state.n_gradients + sample.components.size)
+
+
+def _stepped(problem: Problem, state: NewtonCGState, sample: Sample, n_threads: int) -> NewtonCGState:
+    """Return the state after a step along what conjugate gradients found: the whole of it, or as far as F falls."""
+    order, face = _read(problem, state).order, _face(problem, state)
+    direction = np.empty(problem.dim)
+    direction[order] = state.cg.solution
+    if not direction.any():
+        direction = face.right / state.diagonal
+    state = state._replace(cg=no_run(), n_steps=state.n_steps + 1)
+    if not problem.is_smooth:
+        return _stepped_on_face(problem, state, sample, direction, face.signs, n_threads)
+    first, t, n_passes = float(state.gradient @ direction), 1.0, 1
+    found = evaluate_on(
+        problem, sample, state.x + direction, state.curvatures, majorize=state.majorize, n_threads=n_threads
+    )
+    ratio = ratio_left(problem, state.x + direction, found.gradient, state.optimality)
+    if wants_search(float(found.gradient @ direction), first, ratio):
+        t = search(problem, sample, state.x, direction, first)
+        majorize = Majorize.ALL if t < 1.0 else state.majorize
+        found = evaluate_on(problem, sample, state.x + t * direction, state.curvatures, majorize=majorize)
         n_passes += 3
-    return _moved(problem, state, state.x + t * way, seen, n_passes * sample.components.size, is_short=t < 0.5)
+    return _moved(problem, state, state.x + t * direction, found, n_passes * sample.components.size, is_cut=t < 0.5)
 
 
 def _stepped_on_face(
-    problem: Problem, state: NewtonCGState, sample: Sample, accuracy: float, n_threads: int
+    problem: Problem, state: NewtonCGState, sample: Sample, direction: Vector, signs: Vector, n_threads: int
 ) -> NewtonCGState:
-    """Return the state after a step on the face of the l1 norm that F falls to first, cut at its border."""
-    x, gradient = state.x, state.gradient
-    signs = np.sign(x)
-    lasso = problem.penalty.lasso()
-    signs[x == 0.0] = -np.sign(gradient[x == 0.0]) * (np.abs(gradient[x == 0.0]) > lasso)
-    free = signs != 0.0
-    signs[problem.rows.n_columns :], free[problem.rows.n_columns :] = 0.0, True
-    right = np.where(free, -(gradient + lasso * signs), 0.0)
-    way, diagonal, n_passes = _way(problem, state, sample, right, free, accuracy, n_threads)
-    state = state._replace(diagonal=diagonal)
-    t, majorize = 1.0, state.majorize
+    """Return the state after a step that sets to 0 what loses its sign, cut until F falls."""
+    t, majorize, n_passes = 1.0, state.majorize, 0
     while t > SHORTEST:
-        end = x + t * way
+        end = state.x + t * direction
         end[signs * end < 0.0] = 0.0
-        seen = look(problem, sample, end, state.curvatures, majorize=majorize, n_threads=n_threads)
+        found = evaluate_on(problem, sample, end, state.curvatures, majorize=majorize, n_threads=n_threads)
         n_passes += 1
-        rise = rise_bound(problem, x, end, seen.gradient)
-        left = share_left(problem, end, seen.gradient, state.optimality)
-        if falls(problem, sample, x, end, rise=rise, left=left, n_threads=n_threads):
-            return _moved(problem, state, end, seen, n_passes * sample.components.size, is_short=t < 1.0)
+        rise = rise_bound(problem, state.x, end, found.gradient)
+        ratio = ratio_left(problem, end, found.gradient, state.optimality)
+        if falls(problem, sample, state.x, end, rise=rise, ratio=ratio, n_threads=n_threads):
+            return _moved(problem, state, end, found, n_passes * sample.components.size, is_cut=t < 1.0)
         t, majorize = 0.25 * t, Majorize.ALL
-    return state._replace(majorize=Majorize.ALL, n_gradients=state.n_gradients + n_passes * sample.components.size)
+    n_gradients = state.n_gradients + n_passes * sample.components.size
+    return state._replace(majorize=Majorize.ALL, n_gradients=n_gradients)
 
 
 def _moved(
-    problem: Problem, state: NewtonCGState, x: Vector, seen: Look, n_read: int, *, is_short: bool
+    problem: Problem, state: NewtonCGState, x: Vector, found: Evaluation, n_read: int, *, is_cut: bool
 ) -> NewtonCGState:
-    """Return the state at the end of a step, and what was read there."""
-    optimality = problem.term.optimality(x, seen.gradient)
+    """Return the state at the end of a step, and what was found there."""
+    optimality = problem.term.optimality(x, found.gradient)
     n_gradients = state.n_gradients + n_read
     if not math.isfinite(optimality):
         return state._replace(majorize=Majorize.ALL, n_gradients=n_gradients)
-    left = optimality / state.optimality if state.optimality > 0.0 else 0.0
+    ratio = optimality / state.optimality if state.optimality > 0.0 else 0.0
+    majorize = Majorize(is_cut)
+    if problem.is_smooth:
+        majorize = Majorize.ALL if is_cut or ratio > 1.0 else Majorize(ratio > 0.5)
     return state._replace(
         x=x,
-        gradient=seen.gradient,
-        curvatures=seen.curvatures,
-        loss=seen.loss,
-        majorize=(2 if is_short or left > 1.0 else int(left > 0.5)) if problem.is_smooth else int(is_short),
+        gradient=found.gradient,
+        curvatures=found.curvatures,
+        value=found.value,
+        majorize=majorize,
         optimality=optimality,
         n_gradients=n_gradients,
     )

@@ -1,13 +1,13 @@
 """Stochastic dual coordinate ascent: epochs that read the rows once, take two gradients' time and need no step size.
 
-At the minimum of F(x) = sum_i p_i phi_i(z_i'x) + l2/2 ||x||^2 the coefficients are x = -(1/l2) sum_i p_i s_i z_i, where s_i
-is the slope phi_i' at z_i'x; the s_i are the variables of the dual problem [1]. The memory keeps an s_i for each row, 0 at
+At the minimum of F(x) = sum_i p_i phi_i(x_i'x) + l2/2 ||x||^2 the coefficients are x = -(1/l2) sum_i p_i s_i x_i, where s_i
+is the slope phi_i' at x_i'x; the s_i are the variables of the dual problem [1]. The memory keeps an s_i for each row, 0 at
 first, and the x that belongs to them. A row is visited by maximising the dual function in s_i alone: with
-q_i = p_i ||z_i||^2 / l2, the new slope is phi_i'(v) where
+q_i = p_i ||x_i||^2 / l2, the new slope is phi_i'(v) where
 
-    v + q_i phi_i'(v) = z_i'x + q_i s_i,
+    v + q_i phi_i'(v) = x_i'x + q_i s_i,
 
-which Newton's method solves to a thousandth, and x moves by -p_i (s_i+ - s_i) z_i / l2. Rows in a block of 16 see the
+which Newton's method solves to a thousandth, and x moves by -p_i (s_i+ - s_i) x_i / l2. Rows in a block of 16 see the
 same x, so that none waits for the one before; in the equation 1.5 q_i stands for q_i because of it. Blocks are visited in
 an order that is drawn for each epoch (in the same order each time the rate is several times worse). An unpenalised
 intercept b is held by mu/2 (b - b_0)^2, and b_0 becomes b after each epoch.
@@ -24,7 +24,6 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -38,8 +37,8 @@ from finitesum.problems.rows import CSRRows
 #: Rows that see the same x, by how much their steps are shorter for it, and blocks that follow each other in memory.
 BLOCK, CAUTION, NEIGHBOURS = 16, 1.5, 2
 
-#: Looks at a row's equation, at most, and the share of its first residual that may be left.
-MOST_LOOKS, LEFT = 20, 1e-3
+#: Newton steps on a row's equation, at most, and the fraction of its first residual that may be left.
+MOST_TRIES, LEFT = 20, 1e-3
 
 #: The largest q_i phi'' with which epochs are worth it, and the least with an intercept, which follows slowly then.
 MOST_COUPLED, LEAST_COUPLED = 3.0, 0.02
@@ -48,30 +47,41 @@ MOST_COUPLED, LEAST_COUPLED = 3.0, 0.02
 HOLD = 30.0
 
 
-class Epoch(NamedTuple):
-    """What an epoch led to."""
-
-    x: Vector
-    change: float  # norm of the epoch's changes of p_i s_i z_i, as if rows were orthogonal, and of sum_i p_i s_i for b
+#: The gradient's norm after the first epoch, by that of the changes in it.
+AFTER_CHANGE = 2.0
 
 
-class _Memory(NamedTuple):
-    x: Vector
+class DualState(NamedTuple):
+    """The memory beside the iterate; empty where there are no epochs."""
+
     slopes: Vector  # (n,)  s_i
     predictions: Vector  # (n,)  the v of each row's last visit
-    squares: Vector  # (n,)  ||z_i||^2, without the intercept
+    squares: Vector  # (n,)  ||x_i||^2, without the intercept
+    hold: float  # mu: how strongly the intercept is held
+    slope: float  # sum_i p_i s_i, of the intercept
+    change: (
+        float  # norm of the last epoch's changes of p_i s_i x_i, as if rows were orthogonal, and of sum_i p_i s_i for b
+    )
+    after_change: float  # the gradient's norm after an epoch, by that change
+    n_epochs: int
+
+
+def no_epochs() -> DualState:
+    """Return an empty memory."""
+    nothing = np.zeros(0)
+    return DualState(nothing, nothing, nothing, 0.0, 0.0, math.inf, AFTER_CHANGE, 0)
 
 
 @kernel_part
 def _solved(linear_sum: LinearSum, i: int, coupling: float, goal: float, v: float) -> tuple[float, float]:
     """Return v with v + coupling phi'(v) = goal, from v on, and phi'(v).
 
-    The left side rises by 1 at least, so that each look bounds the root. Where a step of Newton's method only changes sides
-    (between two pieces without curvature), the middle is taken.
+    The left side rises by 1 at least, so that each trial bounds the root. Where a step of Newton's method only changes
+    sides (between two pieces without curvature), the middle is taken.
     """
     low, high, first, before = -np.inf, np.inf, 0.0, 0.0
     slope = 0.0
-    for k in range(MOST_LOOKS):
+    for k in range(MOST_TRIES):
         slope, curvature = linear_sum.loss.d1_d2(v, linear_sum.targets[i])
         missing = v + coupling * slope - goal
         if k == 0:
@@ -89,14 +99,14 @@ def _solved(linear_sum: LinearSum, i: int, coupling: float, goal: float, v: floa
 
 
 @kernel_part
-def _visit(linear_sum: LinearSum, i: int, prediction: float, ridge: float, hold: float, memory: _Memory) -> float:
+def _visit(linear_sum: LinearSum, i: int, prediction: float, ridge: float, memory: DualState) -> float:
     """Return p_i (s_i+ - s_i), and remember s_i+."""
     weight = linear_sum.weights[i]
     if not weight > 0.0:
         return 0.0
     coupling = weight * memory.squares[i] / ridge
     if linear_sum.rows.intercept:
-        coupling += weight / hold
+        coupling += weight / memory.hold
     coupling *= CAUTION
     goal = prediction + coupling * memory.slopes[i]
     v, slope = _solved(linear_sum, i, coupling, goal, memory.predictions[i])
@@ -107,34 +117,59 @@ def _visit(linear_sum: LinearSum, i: int, prediction: float, ridge: float, hold:
 
 @kernel
 def _epoch(
-    linear_sum: LinearSum, blocks: Indices, ridge: float, hold: float, memory: _Memory, changes: Vector
+    linear_sum: LinearSum, blocks: Indices, ridge: float, x: Vector, memory: DualState, changes: Vector
 ) -> float:
-    """Visit all rows once; return sum_i (p_i (s_i+ - s_i) ||z_i||)^2."""
-    rows, x, total = linear_sum.rows, memory.x, 0.0
+    """Visit all rows once; return sum_i (p_i (s_i+ - s_i) ||x_i||)^2."""
+    rows, total = linear_sum.rows, 0.0
     for block in blocks:
         first, last = block * BLOCK, min((block + 1) * BLOCK, rows.n_rows)
         for i in range(first, last):
             changes[i - first] = rows.dot(i, x) + linear_sum.offsets[i]
         for i in range(first, last):
-            changes[i - first] = _visit(linear_sum, i, changes[i - first], ridge, hold, memory)
+            changes[i - first] = _visit(linear_sum, i, changes[i - first], ridge, memory)
             total += changes[i - first] ** 2 * memory.squares[i]
         for i in range(first, last):
             if changes[i - first] != 0.0:
                 last_one = x[-1]
                 rows.add_to(i, -changes[i - first] / ridge, x)
                 if rows.intercept:  # it is held by another strength
-                    x[-1] = last_one - changes[i - first] / hold
+                    x[-1] = last_one - changes[i - first] / memory.hold
     return total
 
 
-def dual_epochs(problem: Problem, seed: int) -> Iterator[Epoch] | None:
-    """Return a generator of the iterate after each epoch from 0, without end; None where epochs are not worth it.
+def first_epoch(problem: Problem) -> DualState:
+    """Return the memory before the first epoch, from 0; an empty one where epochs are not worth it.
 
     They are with sparse rows, a smooth loss, no l1 penalty and no constraint, and enough of an l2 penalty for each row.
+    """
+    ridge, bound, n = problem.penalty.ridge(), problem.loss.curvature_bound(), problem.n_rows
+    if not (isinstance(problem.rows, CSRRows) and problem.is_smooth and ridge > 0.0 and math.isfinite(bound)):
+        return no_epochs()
+    squares = squared_norms(problem)
+    coupling = float((problem.weights * squares).max()) * bound / ridge
+    least = LEAST_COUPLED if problem.rows.intercept else 0.0
+    if not least < coupling <= MOST_COUPLED:
+        return no_epochs()
+    hold = HOLD * ridge / float(problem.weights @ squares)
+    return no_epochs()._replace(slopes=np.zeros(n), predictions=np.zeros(n), squares=squares, hold=hold)
+
+
+def _order(seed: int, k: int, n_rows: int) -> Indices:
+    """Return the blocks in the order of epoch k, which depends on seed and k alone: neighbours stay together."""
+    n_blocks, rng = -(-n_rows // BLOCK), np.random.default_rng(seed)
+    for _ in range(k + 1):
+        starts = NEIGHBOURS * rng.permutation(-(-n_blocks // NEIGHBOURS))
+    blocks: Indices = (starts[:, None] + np.arange(NEIGHBOURS)).ravel()
+    return blocks[blocks < n_blocks]
+
+
+def next_epoch(problem: Problem, x: Vector, memory: DualState, seed: int) -> tuple[Vector, DualState]:
+    """Return iterate and memory after one more epoch.
 
     Parameters
     ----------
-    problem : Problem
+    x : ndarray of float64, shape (dim,)
+        Where the last epoch led to; 0 at first.
     seed : int
         Of the orders of visits.
 
@@ -142,35 +177,19 @@ def dual_epochs(problem: Problem, seed: int) -> Iterator[Epoch] | None:
     --------
     >>> import scipy.sparse as sp
     >>> problem = Problem.linear(sp.csr_array([[1.0, 0.0], [0.0, 1.0]]), [0, 1], alpha=0.5)
-    >>> run = dual_epochs(problem, 0)
-    >>> found = [next(run) for _ in range(12)][-1]
-    >>> (found.x / found.x[1]).round(6), found.change < 1e-6
+    >>> x, memory = np.zeros(2), first_epoch(problem)
+    >>> for _ in range(12):
+    ...     x, memory = next_epoch(problem, x, memory, 0)
+    >>> (x / x[1]).round(6), memory.change < 1e-6
     (array([-1.,  1.]), True)
     """
-    ridge, bound = problem.penalty.ridge(), problem.loss.curvature_bound()
-    if not (isinstance(problem.rows, CSRRows) and problem.is_smooth and ridge > 0.0 and math.isfinite(bound)):
-        return None
-    squares = squared_norms(problem)
-    coupling = float((problem.weights * squares).max()) * bound / ridge
-    least = LEAST_COUPLED if problem.rows.intercept else 0.0
-    if not least < coupling <= MOST_COUPLED:
-        return None
-    return _epochs(problem, squares, seed)
-
-
-def _epochs(problem: Problem, squares: Vector, seed: int) -> Iterator[Epoch]:
-    n, ridge = problem.n_rows, problem.penalty.ridge()
-    memory = _Memory(np.zeros(problem.dim), np.zeros(n), np.zeros(n), squares)
-    hold = HOLD * ridge / float(problem.weights @ memory.squares)
-    rng = np.random.default_rng(seed)
-    n_blocks, changes = -(-n // BLOCK), np.empty(BLOCK)
-    while True:
-        starts = NEIGHBOURS * rng.permutation(-(-n_blocks // NEIGHBOURS))
-        blocks = (starts[:, None] + np.arange(NEIGHBOURS)).ravel()
-        square = _epoch(problem.view, blocks[blocks < n_blocks], ridge, hold, memory, changes)
-        x = memory.x.copy()
-        if problem.rows.intercept:
-            slope = float(problem.weights @ memory.slopes)
-            square += slope**2
-            memory.x[-1] -= slope / hold  # b_0 becomes b, and the slopes stay
-        yield Epoch(x, math.sqrt(square))
+    x = x.copy()
+    if problem.rows.intercept:
+        x[-1] -= memory.slope / memory.hold  # b_0 becomes b, and the slopes stay
+    memory = memory._replace(slopes=memory.slopes.copy(), predictions=memory.predictions.copy())
+    order = _order(seed, memory.n_epochs, problem.n_rows)
+    square = _epoch(problem.view, order, problem.penalty.ridge(), x, memory, np.empty(BLOCK))
+    if problem.rows.intercept:
+        memory = memory._replace(slope=float(problem.weights @ memory.slopes))
+        square += memory.slope**2
+    return x, memory._replace(change=math.sqrt(square), n_epochs=memory.n_epochs + 1)

@@ -1,4 +1,4 @@
-"""A Hessian that is summed over part of the rows, and kept up only where it moved: what the flagship steps with.
+"""A Hessian that is summed over a part of the rows, and refreshed only where it moved.
 
 Each row of a sample holds the curvature c_i that it was last summed with,
 
@@ -9,13 +9,13 @@ so only rows that moved are worth it. What the others lack, left = sum_i p_i |h_
 the factor by which a step with this Hessian falls short of Newton's; so, of thresholds on p_i |h_i - c_i| that halve from
 one to the next, `refreshed` takes the one that minimises
 
-    rows replaced x price of a Hessian's row + a factor's price + passes to go x price of a pass,
+    rows replaced x cost of a Hessian's row + a factor's cost + passes to go x cost of a pass,
     passes to go = digits to go / -log10(c left / now + sqrt(d / rows of the sample)),
 
 the last term only where rows are missing from the sample; c is 4, or 1/2 where rows are missing and the last step was
-good all the same, because secants make up for much of the error then. Where steps creep all the same, all of them are
-replaced. Rows that are classified well lose their curvature early and are never summed again. Memory: n short numbers and
-d^2.
+good all the same, because L-BFGS pairs make up for much of the error then. Where steps are slow all the same, all of
+them are replaced. Rows that are classified well lose their curvature early and are never summed again. Memory: 4 bytes a
+row and d^2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import bits_of, kernel, kernel_part
 from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.row_sums import Vector32
-from finitesum.methods.cost_model import Prices
+from finitesum.methods.cost_model import Costs
+from finitesum.methods.newton.subsampling import others, sample_of
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
 #: Thresholds that are compared: each half of the one before.
@@ -41,21 +42,21 @@ N_THRESHOLDS = 24
 CAUTION, CAUTION_WHERE_GOOD = 4.0, 0.5
 
 
-class LazyCurvature(NamedTuple):
-    """The memory."""
+class StaleHessian(NamedTuple):
+    """The memory: a sum over the rows of some components, each with the curvature it had when it was last summed."""
 
-    held: Vector32  # (n,)  c_i, 0 for rows that are not in the sum
+    curvatures: Vector32  # (n,)  c_i, 0 for rows that are not in the sum
     sums: Matrix  # (d, d)  A, its lower triangle
     members: Indices  # the components of the sample, increasing
-    share: float  # sum of p_i over the sample
-    rough: Vector  # (d,)  the largest diagonal of A since rows were summed in single precision, 0 where none were
+    weight: float  # sum of p_i over the sample
+    largest_float32: Vector  # (d,)  the largest diagonal of A since rows were summed in float32, 0 where none were
 
 
-def no_curvature(problem: Problem) -> LazyCurvature:
+def no_hessian(problem: Problem) -> StaleHessian:
     """Return the memory of an empty sample."""
     n, dim = problem.n_rows, problem.dim
     nobody = np.zeros(0, dtype=np.int64)
-    return LazyCurvature(np.zeros(n, dtype=np.float32), np.zeros((dim, dim)), nobody, 0.0, np.zeros(dim))
+    return StaleHessian(np.zeros(n, dtype=np.float32), np.zeros((dim, dim)), nobody, 0.0, np.zeros(dim))
 
 
 @kernel_part
@@ -63,7 +64,7 @@ def _count_by_size(
     linear_sum: LinearSum,
     members: Indices,
     now: Vector32,
-    held: Vector32,
+    summed: Vector32,
     unit: float,
     counts: Vector,
     sizes: Vector,
@@ -78,7 +79,7 @@ def _count_by_size(
         for i in range(np.uint64(first_row(linear_sum, component)), np.uint64(last_row(linear_sum, component))):
             weight, curvature = linear_sum.weights[i], np.float64(now[i])
             total += weight * curvature
-            size = weight * abs(curvature - np.float64(held[i]))
+            size = weight * abs(curvature - np.float64(summed[i]))
             k = min(max(np.int64(1022) - (bits_of(size * by_unit) >> 52), np.int64(0)), last)
             counts[k] += 1.0
             sizes[k] += size
@@ -86,24 +87,24 @@ def _count_by_size(
 
 
 @kernel
-def _sums(linear_sum: LinearSum, members: Indices, now: Vector32, held: Vector32) -> tuple[float, float]:
+def _sums(linear_sum: LinearSum, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
     """Return sum p_i h_i and sum p_i |h_i - c_i|."""
     total = moved = 0.0
     for component in members:
         for i in range(np.uint64(first_row(linear_sum, component)), np.uint64(last_row(linear_sum, component))):
             weight, curvature = linear_sum.weights[i], np.float64(now[i])
             total += weight * curvature
-            moved += weight * abs(curvature - np.float64(held[i]))
+            moved += weight * abs(curvature - np.float64(summed[i]))
     return total, moved
 
 
-def moved_share(problem: Problem, memory: LazyCurvature, now: Vector32) -> float:
+def moved_fraction(problem: Problem, hessian: StaleHessian, now: Vector32) -> float:
     """Return sum_i p_i |h_i - c_i| / sum_i p_i h_i over the rows of the Hessian's sample."""
-    total, moved = _sums(problem.view, memory.members, now, memory.held)
+    total, moved = _sums(problem.view, hessian.members, now, hessian.curvatures)
     return moved / total if total > 0.0 else 0.0
 
 
-def sample_curvature(problem: Problem, now: Vector32, components: Indices) -> float:
+def total_curvature(problem: Problem, now: Vector32, components: Indices) -> float:
     """Return sum_i p_i h_i over the rows of some components."""
     return _sums(problem.view, components, now, now)[0]
 
@@ -113,29 +114,29 @@ def _cheapest(
     linear_sum: LinearSum,
     members: Indices,
     now: Vector32,
-    held: Vector32,
+    summed: Vector32,
     unit: float,
-    prices: tuple[float, float, float],
+    costs: tuple[float, float, float],
     sampling_error: float,
     caution: float,
     digits: float,
     scratch: Vector,
 ) -> tuple[int, float]:
-    """Return how many classes to replace, and what share of the curvature moved.
+    """Return how many classes to replace, and what fraction of the curvature moved.
 
-    The prices are those of a row, of a factor, and of a pass.
+    The costs are those of a row, of a factor, and of a pass.
     """
     counts, sizes = scratch[:N_THRESHOLDS], scratch[N_THRESHOLDS:]
-    total = _count_by_size(linear_sum, members, now, held, unit, counts, sizes)
-    of_row, of_factor, of_pass = prices
+    total = _count_by_size(linear_sum, members, now, summed, unit, counts, sizes)
+    of_row, of_factor, of_pass = costs
     moved = sizes.sum()
     best, least, replaced, left = 0, np.inf, 0.0, moved
     for k in range(N_THRESHOLDS + 1):
         if k > 0:
             replaced += counts[k - 1]
             left = max(left - sizes[k - 1], 0.0)
-        remainder = (caution * left / total if total > 0.0 else 0.0) + sampling_error
-        passes = max(1.0, digits / -math.log10(min(max(remainder, 1e-3), 0.95)))
+        ratio = (caution * left / total if total > 0.0 else 0.0) + sampling_error
+        passes = max(1.0, digits / -math.log10(min(max(ratio, 1e-3), 0.95)))
         cost = replaced * of_row + passes * of_pass
         if replaced > 0.0:
             cost += of_factor
@@ -149,7 +150,7 @@ def _pick(
     linear_sum: LinearSum,
     members: Indices,
     now: Vector32,
-    held: Vector32,
+    summed: Vector32,
     least: float,
     picked: Indices,
     rises: Vector,
@@ -157,110 +158,105 @@ def _pick(
     n_picked = 0
     for component in members:
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            rise = linear_sum.weights[i] * (np.float64(now[i]) - np.float64(held[i]))
+            rise = linear_sum.weights[i] * (np.float64(now[i]) - np.float64(summed[i]))
             if rise != 0.0 and abs(rise) >= least:
                 picked[n_picked], rises[n_picked] = i, rise
-                held[i] = now[i]
+                summed[i] = now[i]
                 n_picked += 1
-    return n_picked
-
-
-def _replace(
-    problem: Problem,
-    members: Indices,
-    now: Vector32,
-    least: float,
-    held: Vector32,
-    sums: Matrix,
-    n_threads: int,
-    *,
-    single_precision: bool,
-) -> int:
-    """Sum the rows that moved by `least` or more afresh; write to `held` and `sums`; return how many there were."""
-    picked, rises = np.empty(problem.n_rows, dtype=np.int64), np.empty(problem.n_rows)
-    n_picked = _pick(problem.view, members, now, held, least, picked, rises)
-    picked, rises = picked[:n_picked], rises[:n_picked]
-    add_gram(problem, picked, rises, sums, single_precision=single_precision, n_threads=n_threads)
     return n_picked
 
 
 def refreshed(
     problem: Problem,
-    memory: LazyCurvature,
+    hessian: StaleHessian,
     now: Vector32,
-    prices: Prices,
+    costs: Costs,
     *,
-    n_seen: int,
+    n_read: int,
     digits: float,
-    n_idle: int = 0,
+    n_slow_steps: int = 0,
     is_good: bool = False,
     n_threads: int = 1,
     single_precision: bool = False,
-) -> tuple[LazyCurvature, int]:
-    """Return the memory with the rows replaced that are worth it, and how many they were.
+) -> tuple[StaleHessian, int]:
+    """Return the memory with those rows replaced that are worth it, and how many they were.
 
     Parameters
     ----------
     now : ndarray of float32, shape (n,)
         h_i at the rows of the members.
-    n_seen : int
+    n_read : int
         Rows that a gradient pass reads at present.
     digits : float > 0
         Digits of the optimality that are to go.
-    n_idle : int >= 0
-        Steps in a row that made little of the Hessian: from 2 on it is to blame, where more than a thousandth of the
+    n_slow_steps : int >= 0
+        Steps in a row that gained little: from 2 on the Hessian is to blame, where more than a thousandth of the
         curvature is not what it was, from 4 on in any case.
     is_good : bool
         Whether the last step left as little of the gradient as can be hoped for.
+    single_precision : bool
+        Whether dense rows are summed in float32.
     """
-    members = memory.members
+    members = hessian.members
     n_rows = min(problem.n_rows, members.size * (problem.batch_size or 1))
     unit = problem.loss.curvature_bound()
     scale = float(now.max(initial=0.0)) if not math.isfinite(unit) else unit
-    unit = memory.share * scale / max(n_rows, 1)
+    unit = hessian.weight * scale / max(n_rows, 1)
     if not unit > 0.0:
-        return memory, 0
-    error = math.sqrt(problem.dim / n_rows) if n_rows < n_seen else 0.0
+        return hessian, 0
+    error = math.sqrt(problem.dim / n_rows) if n_rows < n_read else 0.0
     k, moved = _cheapest(
         problem.view,
         members,
         now,
-        memory.held,
+        hessian.curvatures,
         unit,
-        (prices.hessian, prices.factor, n_seen * prices.gradient),
+        (costs.hessian, costs.factor, n_read * costs.gradient),
         error,
         CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION,
         digits,
         np.zeros(2 * N_THRESHOLDS),
     )
-    is_to_blame = error == 0.0 and (n_idle >= 4 or (n_idle >= 2 and moved > 1e-3))
-    if is_to_blame or not memory.sums.any():  # without a Hessian there is no step
+    is_to_blame = error == 0.0 and (n_slow_steps >= 4 or (n_slow_steps >= 2 and moved > 1e-3))
+    if is_to_blame or not hessian.sums.any():  # without a Hessian there is no step
         k = N_THRESHOLDS
     if k == 0:
-        return memory, 0
+        return hessian, 0
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
-    held, sums = memory.held.copy(), memory.sums.copy()
-    n_replaced = _replace(problem, members, now, least, held, sums, n_threads, single_precision=single_precision)
-    rough = memory.rough
+    curvatures, sums = hessian.curvatures.copy(), hessian.sums.copy()
+    picked, rises = np.empty(problem.n_rows, dtype=np.int64), np.empty(problem.n_rows)
+    n_picked = _pick(problem.view, members, now, curvatures, least, picked, rises)
+    add_gram(problem, picked[:n_picked], rises[:n_picked], sums, single_precision=single_precision, n_threads=n_threads)
+    largest = hessian.largest_float32
     if single_precision:
-        rough = np.maximum(rough, np.maximum(np.diagonal(memory.sums), np.diagonal(sums)))
-    return memory._replace(held=held, sums=sums, rough=rough), n_replaced
+        largest = np.maximum(largest, np.maximum(np.diagonal(hessian.sums), np.diagonal(sums)))
+    return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest), n_picked
 
 
-def factor_of(problem: Problem, memory: LazyCurvature, ridge: float, shift: float) -> tuple[Matrix, float]:
-    """Return the Cholesky factor of A / share + ridge I + shift diag, for `apply_inverse`, and the shift that it took.
+def with_members(problem: Problem, hessian: StaleHessian, order: Indices, n_members: int) -> StaleHessian:
+    """Return the memory with a sample of n_members components: those it has, and the first others of the order."""
+    if n_members >= order.size:
+        chosen = np.sort(order)
+    else:
+        joining = others(order, hessian.members, problem.n_components)[: max(0, n_members - hessian.members.size)]
+        chosen = np.sort(np.concatenate([hessian.members, joining]))
+    return hessian._replace(members=chosen, weight=sample_of(problem, chosen).weight)
+
+
+def factor_of(problem: Problem, hessian: StaleHessian, ridge: float, shift: float) -> tuple[Matrix, float]:
+    """Return the Cholesky factor of A / weight + ridge I + shift diag, for `apply_inverse`, and the shift that it took.
 
     The shift is relative to the diagonal, and raised until the matrix is positive definite.
     """
-    hessian = memory.sums / memory.share if memory.share > 0.0 else memory.sums.copy()
+    matrix = hessian.sums / (hessian.weight or 1.0)
     penalised = np.arange(problem.rows.n_columns)
-    hessian[penalised, penalised] += ridge
-    diagonal = np.diagonal(hessian).copy()
+    matrix[penalised, penalised] += ridge
+    diagonal = np.diagonal(matrix).copy()
     diagonal[~(diagonal > 0.0)] = 1.0  # a column without curvature has no gradient either
     everywhere = np.arange(problem.dim)
     while True:
-        hessian[everywhere, everywhere] = diagonal * (1.0 + shift)
-        factor, info = lapack.dpotrf(hessian.T, lower=0, clean=0)
+        matrix[everywhere, everywhere] = diagonal * (1.0 + shift)
+        factor, info = lapack.dpotrf(matrix.T, lower=0, clean=0)
         if info == 0:
             return factor, shift
         if not shift < 1e12:  # NaN

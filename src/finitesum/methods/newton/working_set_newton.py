@@ -33,9 +33,10 @@ from finitesum.constraints import Unconstrained
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_sums import Vector32
 from finitesum.methods.base import Auto, Card
-from finitesum.methods.newton.lazy_newton_passes import Settings, first_state, one_pass, state_at
-from finitesum.methods.newton.sampled_newton import LEAST_TOL, SampledNewton
-from finitesum.methods.newton.subsampling import Look, look, permutation, sample_of
+from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
+from finitesum.methods.newton.stale_hessian import StaleHessian
+from finitesum.methods.newton.subsampling import LEAST_TOL, Evaluation, SampledNewton, evaluate_on, sample_of
+from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import columns_of, n_entries
 
@@ -49,12 +50,16 @@ LEFT, MOST_STEPS = 0.1, 30
 class WorkingSetNewtonState(NamedTuple):
     x: Vector  # iterate
     tol: float  # the optimality asked for: no working set is solved more exactly than it needs
-    gradient: Vector  # of the smooth part at x
-    curvatures: Vector32  # (n,)  of the rows at x
-    squares: float  # sum of p_i phi'_i^2 at x
-    loss: float  # sum of p_i phi_i at x
-    n_sampled: int  # components read at x: all of them, 0 before the first pass
-    optimality: float  # at x, exact
+    gradient: Vector  # of the smooth part of F where all columns were last read
+    curvatures: Vector32  # (n,)  of the rows there
+    squared_slopes: float  # sum of p_i phi'_i^2 there
+    value: float  # sum of p_i phi_i there
+    columns: Indices  # the working set; empty between two
+    inner: LazyNewtonState  # lazy Newton's on the working set; of no columns between two
+    n_inner: int  # its steps over all rows
+    n_before: int  # component gradients before the working set
+    n_sampled: int  # components whose columns were all read at x: all of them, or 0
+    optimality: float  # where all columns were last read
     n_gradients: int
     n_hessians: float
 
@@ -106,17 +111,34 @@ class WorkingSetNewton(SampledNewton):
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> WorkingSetNewtonState:
         """Return the state before the first row is read."""
-        curvatures = np.zeros(problem.n_rows, dtype=np.float32)
-        return WorkingSetNewtonState(x0.copy(), tol, np.zeros(problem.dim), curvatures, 0.0, 0.0, 0, math.nan, 0, 0.0)
+        return WorkingSetNewtonState(
+            x=x0.copy(),
+            tol=tol,
+            gradient=np.zeros(problem.dim),
+            curvatures=np.zeros(problem.n_rows, dtype=np.float32),
+            squared_slopes=0.0,
+            value=0.0,
+            columns=np.zeros(0, dtype=np.int64),
+            inner=_no_inner(),
+            n_inner=0,
+            n_before=0,
+            n_sampled=0,
+            optimality=math.nan,
+            n_gradients=0,
+            n_hessians=0.0,
+        )
 
     def run_pass(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
-        """Return the state after a working set was solved; the first time, after a look at the start before it."""
-        order = permutation(order, problem.n_components)
-        with np.errstate(all="ignore"):  # a step that is too long is seen by its slope
+        """Return the state after a pass over all columns, or a step on the working set."""
+        with np.errstate(all="ignore"):  # a step that is too long shows in its slope
+            if state.inner.x.size > 0:
+                return self._stepped(problem, state, order)
             if state.n_sampled == 0:
-                state = self._read(problem, state)
+                return self._read(problem, state)
             columns = working_set(problem, state.x, state.gradient, self._most_new(problem, state))
-            return self._read(problem, self._solved(problem, state, columns, order))
+            if columns.size == 0 and problem.dim == problem.rows.n_columns:
+                return self._read(problem, state)
+            return self._stepped(problem, self._begun(problem, state, columns, order), order)
 
     def _most_new(self, problem: Problem, state: WorkingSetNewtonState) -> int:
         first = FEWEST_NEW if self.first_columns == "auto" else int(self.first_columns)
@@ -125,47 +147,96 @@ class WorkingSetNewton(SampledNewton):
     def _read(self, problem: Problem, state: WorkingSetNewtonState) -> WorkingSetNewtonState:
         """Return the state with what a pass over all columns finds at x."""
         sample = sample_of(problem, np.arange(problem.n_components))
-        seen = look(problem, sample, state.x, state.curvatures, n_threads=self.n_threads)
+        found = evaluate_on(problem, sample, state.x, state.curvatures, n_threads=self.n_threads)
         return state._replace(
-            gradient=seen.gradient,
-            curvatures=seen.curvatures,
-            squares=seen.squares,
-            loss=seen.loss,
+            gradient=found.gradient,
+            curvatures=found.curvatures,
+            squared_slopes=found.squared_slopes,
+            value=found.value,
             n_sampled=problem.n_components,
-            optimality=problem.term.optimality(state.x, seen.gradient),
+            optimality=problem.term.optimality(state.x, found.gradient),
             n_gradients=state.n_gradients + problem.n_components,
         )
 
-    def _solved(
+    def _begun(
         self, problem: Problem, state: WorkingSetNewtonState, columns: Indices, order: Indices
     ) -> WorkingSetNewtonState:
-        """Return the state with F minimised over the columns of a working set, and the intercept."""
-        if columns.size == 0 and problem.dim == problem.rows.n_columns:
-            return state
-        part = on_columns(problem, columns)
-        inside = np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
-        accuracy = LEFT * state.optimality
-        target = max(state.tol, LEAST_TOL)
-        if state.optimality > target:
-            accuracy = max(accuracy, 0.5 * target)
-        settings = Settings(n_threads=self.n_threads)
+        """Return the state before the first step on a working set, and the intercept."""
+        part, inside = _part(problem, columns), _inside(problem, columns)
+        method = LazyNewton(n_threads=self.n_threads)
         if state.x.any():
-            seen = Look(state.gradient[inside], state.curvatures, state.squares, state.loss)
-            inner = state_at(part, state.x[inside], accuracy, seen, order, settings)
+            known = Evaluation(state.gradient[inside], state.curvatures, state.squared_slopes, state.value)
+            inner = method.init_at(part, state.x[inside], self._accuracy(state), known, order)
         else:  # samples are worth it far from the minimum alone
-            inner = one_pass(part, first_state(part, state.x[inside], accuracy), order, settings)
-        for _ in range(MOST_STEPS):
-            if not inner.optimality > accuracy:
-                break
-            inner = one_pass(part, inner, order, settings)
+            inner = method.init(part, state.x[inside], self._accuracy(state))
+        return state._replace(columns=columns, inner=inner, n_inner=0, n_before=state.n_gradients, n_sampled=0)
+
+    def _accuracy(self, state: WorkingSetNewtonState) -> float:
+        """Return the optimality to which F is minimised on a working set."""
+        tol, accuracy = max(state.tol, LEAST_TOL), LEFT * state.optimality
+        return max(accuracy, 0.5 * tol) if state.optimality > tol else accuracy
+
+    def _stepped(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
+        """Return the state after lazy Newton's next step on the working set; after its last one there is none."""
+        part, method = _part(problem, state.columns), LazyNewton(n_threads=self.n_threads)
+        inner, n_hessians = method.run_pass(part, state.inner, order), state.n_hessians - state.inner.n_hessians
         x = state.x.copy()
-        x[inside] = inner.x
+        x[_inside(problem, state.columns)] = inner.x
         share = n_entries(part.rows) / max(n_entries(problem.rows), 1)
+        n_inner = state.n_inner + (inner.n_sampled == state.inner.n_sampled == problem.n_components)
+        is_over = inner.n_sampled == problem.n_components and (
+            n_inner == MOST_STEPS or not inner.optimality > self._accuracy(state)
+        )
         return state._replace(
             x=x,
-            n_gradients=state.n_gradients + math.ceil(share * inner.n_gradients),
-            n_hessians=state.n_hessians + inner.n_hessians,
+            columns=np.zeros(0, dtype=np.int64) if is_over else state.columns,
+            inner=_no_inner() if is_over else inner,
+            n_inner=n_inner,
+            n_gradients=state.n_before + math.ceil(share * inner.n_gradients),
+            n_hessians=n_hessians + inner.n_hessians,
         )
+
+
+def _no_inner() -> LazyNewtonState:
+    """Return a state of no columns."""
+    nothing, no_matrix, nobody = np.zeros(0), np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
+    no_numbers = np.zeros(0, dtype=np.float32)
+    hessian = StaleHessian(no_numbers, no_matrix, nobody, 0.0, nothing)
+    return LazyNewtonState(
+        nothing,
+        0.0,
+        nothing,
+        no_numbers,
+        hessian,
+        no_matrix,
+        no_pairs(0),
+        0.0,
+        0.0,
+        0,
+        0,
+        0.0,
+        0.0,
+        nobody,
+        0,
+        0,
+        0.0,
+        0,
+        0.0,
+    )
+
+
+def _inside(problem: Problem, columns: Indices) -> Indices:
+    """Return the coordinates of a working set: its columns and the intercept."""
+    return np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
+
+
+def _part(problem: Problem, columns: Indices) -> Problem:
+    """Return the problem on a working set, which is copied once for all steps on it."""
+    known = problem.derived.get("working_set")
+    if known is None or not np.array_equal(known[0], columns):
+        problem.derived["working_set"] = known = (columns, on_columns(problem, columns))
+    part: Problem = known[1]
+    return part
 
 
 def working_set(problem: Problem, x: Vector, gradient: Vector, most_new: int) -> Indices:

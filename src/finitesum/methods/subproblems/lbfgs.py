@@ -1,4 +1,4 @@
-"""Secants: pairs of a step and the change of the gradient over it, which mend a factor that has grown stale.
+"""L-BFGS: pairs of a step and the change of the gradient over it, which correct a preconditioner.
 
 With P the factor's matrix and pairs (s_k, y_k), `solve` returns the product of the inverse that the BFGS formula makes of
 P^-1 and the pairs, oldest first, with a vector: the two loops of L-BFGS [1, algorithm 7.4], with P in the place of a
@@ -23,47 +23,47 @@ from finitesum.core.arrays import Matrix, Vector
 MEMORY = 20
 
 
-class Secants(NamedTuple):
+class Pairs(NamedTuple):
     """The pairs, oldest first."""
 
     steps: Matrix  # (k, d)  s
     changes: Matrix  # (k, d)  y
 
 
-def no_secants(dim: int) -> Secants:
+def no_pairs(dim: int) -> Pairs:
     """Return no pairs."""
-    return Secants(np.zeros((0, dim)), np.zeros((0, dim)))
+    return Pairs(np.zeros((0, dim)), np.zeros((0, dim)))
 
 
-def with_pair(secants: Secants, step: Vector, change: Vector) -> Secants:
+def with_pair(known: Pairs, step: Vector, change: Vector) -> Pairs:
     """Return the pairs with one more, unless it shows no curvature (rounding errors)."""
     curvature = step @ change
     if not curvature > 1e-14 * math.sqrt(step @ step) * math.sqrt(change @ change):
-        return secants
-    first = max(0, secants.steps.shape[0] + 1 - MEMORY)
-    return Secants(
-        np.concatenate([secants.steps[first:], step[None]]), np.concatenate([secants.changes[first:], change[None]])
+        return known
+    first = max(0, known.steps.shape[0] + 1 - MEMORY)
+    return Pairs(
+        np.concatenate([known.steps[first:], step[None]]), np.concatenate([known.changes[first:], change[None]])
     )
 
 
-def solve(secants: Secants, precondition: Callable[[Vector], Vector], right: Vector) -> Vector:
+def solve(known: Pairs, precondition: Callable[[Vector], Vector], right: Vector) -> Vector:
     """Return the BFGS inverse of the pairs times `right`, with `precondition` as the inverse to begin with.
 
     Examples
     --------
     A pair is reproduced, whatever the preconditioner:
 
-    >>> secants = with_pair(no_secants(2), np.array([1.0, 1.0]), np.array([2.0, 4.0]))
-    >>> solve(secants, lambda v: v, np.array([2.0, 4.0]))
+    >>> pairs = with_pair(no_pairs(2), np.array([1.0, 1.0]), np.array([2.0, 4.0]))
+    >>> solve(pairs, lambda v: v, np.array([2.0, 4.0]))
     array([1., 1.])
     """
     left = right.copy()
-    shares = []
-    for step, change in zip(secants.steps[::-1], secants.changes[::-1], strict=True):
-        share = (step @ left) / (step @ change)
-        left -= share * change
-        shares.append(share)
+    coefficients = []
+    for step, change in zip(known.steps[::-1], known.changes[::-1], strict=True):
+        coefficient = (step @ left) / (step @ change)
+        left -= coefficient * change
+        coefficients.append(coefficient)
     result = precondition(left)
-    for step, change, share in zip(secants.steps, secants.changes, reversed(shares), strict=True):
-        result += (share - (change @ result) / (step @ change)) * step
+    for step, change, coefficient in zip(known.steps, known.changes, reversed(coefficients), strict=True):
+        result += (coefficient - (change @ result) / (step @ change)) * step
     return result

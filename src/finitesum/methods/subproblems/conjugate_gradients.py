@@ -1,0 +1,67 @@
+"""Preconditioned conjugate gradients for H v = b, one product at a time: the caller multiplies, and may stop in between.
+
+References
+----------
+.. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006, algorithm 5.3.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Vector
+
+
+class ConjugateGradients(NamedTuple):
+    """A run of conjugate gradients before its next product; empty vectors stand for none."""
+
+    solution: Vector  # v
+    residual: Vector  # b - H v
+    direction: Vector  # that H is to be multiplied with
+    size: float  # residual' M^-1 residual, with the preconditioner M
+    start: float  # the first size
+    n_products: int
+    is_over: bool  # a direction without curvature was met
+
+
+def no_run() -> ConjugateGradients:
+    """Return no run."""
+    nothing = np.zeros(0)
+    return ConjugateGradients(nothing, nothing, nothing, 0.0, 0.0, 0, False)
+
+
+def begun(right: Vector, scaled: Vector) -> ConjugateGradients:
+    """Return the run from 0, given b and M^-1 b."""
+    size = float(right @ scaled)
+    return ConjugateGradients(np.zeros(right.size), right.copy(), scaled, size, size, 0, False)
+
+
+def advanced(run: ConjugateGradients, product: Vector) -> ConjugateGradients:
+    """Return the run with solution and residual moved, given H times its direction; `redirected` follows."""
+    curvature = float(run.direction @ product)
+    if not curvature > 0.0:
+        return run._replace(n_products=run.n_products + 1, is_over=True)
+    step = run.size / curvature
+    return run._replace(
+        solution=run.solution + step * run.direction,
+        residual=run.residual - step * product,
+        n_products=run.n_products + 1,
+    )
+
+
+def redirected(run: ConjugateGradients, scaled: Vector) -> ConjugateGradients:
+    """Return the run with its next direction, given M^-1 times its residual.
+
+    Examples
+    --------
+    >>> H, run = np.array([[2.0, 1.0], [1.0, 3.0]]), begun(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
+    >>> for _ in range(2):
+    ...     run = advanced(run, H @ run.direction)
+    ...     run = redirected(run, run.residual)
+    >>> run.solution.round(12)
+    array([0.2, 0.6])
+    """
+    size = float(run.residual @ scaled)
+    return run._replace(direction=run.direction * (size / run.size) + scaled, size=size)

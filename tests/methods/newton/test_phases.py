@@ -1,0 +1,68 @@
+"""Phases of Newton's methods: a pass is a step or a part of one, and a run goes on from any of them to the same bits."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from finitesum import METHODS, Problem, minimize
+from finitesum.running.checkpoint import flatten, unflatten
+from finitesum.running.sampling import order_of_pass
+
+
+def problem_of(kind):
+    rng = np.random.default_rng(0)
+    d = {"lazy-newton": 6, "newton-cg": 40, "epochs": 300, "working-set-newton": 60}[kind]
+    X = sp.random_array((2_000, d), density=0.2, rng=rng, format="csr")
+    y = np.where(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(2_000) > 0.0, 1.0, -1.0)
+    more = {"l1_ratio": 1.0} if kind == "working-set-newton" else {}
+    return Problem.linear(X, y, alpha=5e-3 if kind == "epochs" else 1e-3, fit_intercept=True, batch_size=4, **more)
+
+
+OPTIONS = {
+    "lazy-newton": {"first_rows": 60},
+    "newton-cg": {"first_rows": 60},
+    "epochs": {},
+    "working-set-newton": {"first_columns": 3},
+}
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_run_goes_on_from_any_pass_to_the_same_bits(kind):
+    problem = problem_of(kind)
+    method = METHODS["newton-cg" if kind == "epochs" else kind](**OPTIONS[kind])
+    state, n_within = method.init(problem, np.zeros(problem.dim), 1e-9), 0
+    for k in range(25):
+        order = order_of_pass("shuffled-once", 3, k, problem.n_components)
+        before = flatten(state)
+        kept = {name: value.tobytes() for name, value in before.items()}
+        after = method.run_pass(problem, state, order)
+        assert {name: value.tobytes() for name, value in flatten(state).items()} == kept  # left as it was
+        again = method.run_pass(problem, unflatten(method.state_type, before), order)
+        assert {name: value.tobytes() for name, value in flatten(after).items()} == {
+            name: value.tobytes() for name, value in flatten(again).items()
+        }
+        n_within += math.isnan(method.estimate(problem, after))
+        state = after
+    assert 3 <= n_within < 25
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+@pytest.mark.parametrize("after", [1, 2, 4, 7])
+def test_runs_stop_and_resume_within_their_phases(kind, after, tmp_path):
+    problem, path = problem_of(kind), tmp_path / "run.npz"
+    name = "newton-cg" if kind == "epochs" else kind
+    settings = {"method": name, "options": OPTIONS[kind], "tol": 1e-9}
+    whole = minimize(problem, **settings)
+    assert whole.success
+    stopped = minimize(
+        problem, **settings, checkpoint=path, callback=lambda intermediate_result: intermediate_result.nit == after
+    )
+    assert stopped.nit == after
+    assert not stopped.success
+    rest = minimize(problem, **settings, checkpoint=path, resume=True)
+    assert rest.x.tobytes() == whole.x.tobytes()
+    assert (rest.nit, rest.n_passes, rest.n_hessian_passes) == (whole.nit, whole.n_passes, whole.n_hessian_passes)
+    spent = [[row.n_passes for row in result.trace.rows] for result in (rest, whole)]
+    assert spent[0] == spent[1]
