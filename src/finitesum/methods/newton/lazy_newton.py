@@ -58,10 +58,13 @@ from finitesum.methods.newton.stale_hessian import (
     StaleHessian,
     apply_inverse,
     factor_of,
+    is_expensive,
+    is_well_posed,
+    may_be_single,
     moved_fraction,
     no_hessian,
+    noise,
     refreshed,
-    total_curvature,
     with_members,
 )
 from finitesum.methods.newton.subsampling import (
@@ -98,18 +101,6 @@ SMALL = 1000
 
 #: Curvatures that moved by more than so many times what the last step left are to blame for it, not the sample's size.
 BLAME = 2.0
-
-#: Hessians of rows that join the sample wait where they cost more than so many gradients of it: a step more is cheaper.
-EXPENSIVE = 4.0
-
-#: Columns of dense rows from which a Hessian is summed in single precision.
-LEAST_COLUMNS = 32
-
-#: The least pivot of a Hessian summed in single precision, relative to its diagonal, and to what the diagonal was before.
-LEAST_PIVOT, MOST_FALLEN = 1e-2, 1e-4
-
-#: The largest diagonal entry is between this and its inverse, so that single precision has room.
-LEAST_SUM = 1e-30
 
 
 class LazyNewtonState(NamedTuple):
@@ -238,10 +229,10 @@ class LazyNewton(SampledNewton):
         self, problem: Problem, state: LazyNewtonState, sample: Sample
     ) -> tuple[LazyNewtonState, Vector | None]:
         """Return the state with its Hessian refreshed, and a direction; None where F_A is minimised to its own accuracy."""
-        enough = 0.25 * _noise(problem, state, sample)
+        enough = 0.25 * noise(problem, sample, state.curvatures, state.squared_slopes)
         if state.n_steps == MOST_STEPS:
             return state, None
-        if state.factor.size > 0 and _is_expensive(problem, state.hessian.members.size, sample):
+        if state.factor.size > 0 and is_expensive(problem, state.hessian.members.size, sample):
             if not -(state.gradient @ direction_of(problem, state, sample)) > enough:  # the old factor's costs less
                 return state, None
             if state.gradient_ratio > GOOD or state.n_slow_steps > 0:
@@ -256,7 +247,7 @@ class LazyNewton(SampledNewton):
         n_next = next_size(problem, state.n_sampled, first)
         before, sample = (sample_of(problem, state.order[:size]) for size in (state.n_sampled, n_next))
         n_known = state.hessian.members.size
-        joins = n_known == 0 or sample.is_complete(problem) or not _is_expensive(problem, n_next - n_known, sample)
+        joins = n_known == 0 or sample.is_complete(problem) or not is_expensive(problem, n_next - n_known, sample)
         known = Evaluation(state.gradient, state.curvatures, state.squared_slopes, state.value)
         found = evaluate_more(
             problem, before, sample, state.x, known, majorize=Majorize.MISCLASSIFIED, n_threads=self.n_threads
@@ -292,9 +283,11 @@ class LazyNewton(SampledNewton):
             digits = min(max(math.log10(max(state.optimality, 1e-300) / max(state.tol, LEAST_TOL)), 1.0), 12.0)
             if self.hessian_rows == "auto":
                 state = _enlarged(problem, state, digits)
-        single = _may_be_single(problem) and (state.factor.size == 0 or is_well_posed(state))
+        single = may_be_single(problem) and (
+            state.factor.size == 0 or is_well_posed(state.hessian, state.factor, state.shift)
+        )
         after = self._with_hessian(problem, state, sample, digits, single_precision=single)
-        if after.hessian.largest_float32.any() and not is_well_posed(after):
+        if after.hessian.largest_float32.any() and not is_well_posed(after.hessian, after.factor, after.shift):
             nothing = no_hessian(problem)._replace(members=after.hessian.members, weight=after.hessian.weight)
             again = after._replace(hessian=nothing, factor=np.zeros((0, 0)), shift=state.shift)
             return self._with_hessian(problem, again, sample, digits, single_precision=False)
@@ -455,21 +448,6 @@ def with_ridge(problem: Problem, state: LazyNewtonState, before: float) -> LazyN
     )
 
 
-def _noise(problem: Problem, state: LazyNewtonState, sample: Sample) -> float:
-    """Return what the sample itself puts into Newton's decrement, about."""
-    curvature = total_curvature(problem, state.curvatures, sample.components)
-    return problem.dim / sample.n_rows(problem) * state.squared_slopes / max(curvature, 1e-300)
-
-
-def _is_expensive(problem: Problem, n_components: int, sample: Sample) -> bool:
-    """Return whether the Hessians of so many components cost more than some gradients of the sample.
-
-    Where no pairs make up for rows that are missing they are worth any cost.
-    """
-    costs = costs_of(problem)
-    return problem.is_smooth and n_components * costs.hessian > EXPENSIVE * sample.components.size * costs.gradient
-
-
 def _enlarged(problem: Problem, state: LazyNewtonState, digits: float) -> LazyNewtonState:
     """Return the state with a larger sample of the Hessian, where the last step shows that it pays."""
     members, ratio = state.hessian.members, state.gradient_ratio
@@ -482,29 +460,6 @@ def _enlarged(problem: Problem, state: LazyNewtonState, digits: float) -> LazyNe
     if CAUTION * moved_fraction(problem, state.hessian, state.curvatures) > BLAME * ratio:
         return state  # what the step left is not the sample's fault
     return state._replace(hessian=with_members(problem, state.hessian, state.order, GROWTH * members.size))
-
-
-def _may_be_single(problem: Problem) -> bool:
-    """Return whether sums in single precision save time, and cost no step.
-
-    Where the loss has quadratic pieces an exact Hessian makes a step that ends the run.
-    """
-    lipschitz, bound = problem.loss.d2_lipschitz(), problem.loss.curvature_bound()
-    has_pieces = lipschitz == 0.0 or (lipschitz == math.inf and bound < math.inf)
-    return problem.is_smooth and not has_pieces and not problem.rows.is_sparse() and problem.dim >= LEAST_COLUMNS
-
-
-def is_well_posed(state: LazyNewtonState) -> bool:
-    """Return whether single precision is enough for the Hessian's sums, by its pivots, its scale, and what it was before.
-
-    An error of the sums stays what it was while the curvature falls, and a raised diagonal hides it.
-    """
-    hessian = state.hessian
-    diagonal, before = (of / (hessian.weight or 1.0) for of in (np.diagonal(hessian.sums), hessian.largest_float32))
-    pivots = np.diagonal(state.factor) ** 2
-    is_scaled = diagonal.min(initial=0.0) >= 0.0 and LEAST_SUM < diagonal.max(initial=0.0) < 1.0 / LEAST_SUM
-    least = np.maximum(LEAST_PIVOT * diagonal, MOST_FALLEN * before)
-    return bool(is_scaled and state.shift < 0.01 * LEAST_PIVOT and (pivots > least).all())
 
 
 def _is_worth_reading_again(problem: Problem, majorize: int) -> bool:

@@ -45,6 +45,8 @@ from finitesum.evaluation.outputs import (
 )
 from finitesum.methods.base import Card, check_choice
 from finitesum.methods.subproblems.active_set import solve_spd
+from finitesum.methods.subproblems.conjugate_gradients import advanced, begun, redirected
+from finitesum.methods.subproblems.line_search import halved
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import DenseRows
 
@@ -56,8 +58,6 @@ PLAIN_PRODUCTS = 10
 
 #: Columns up to which the preconditioner has Cholesky factors.
 FACTORED_UP_TO = 2000
-
-DECREASE, MOST_HALVINGS = 1e-4, 60
 
 
 class MultinomialState(NamedTuple):
@@ -129,15 +129,15 @@ class MultinomialNewton:
         curvatures = loss_of(problem).curvatures(state.scores)
         exact = self.solver == "exact" or (self.solver == "auto" and problem.dim <= EXACT_UP_TO)
         if exact:
-            way, n_products = -_exact_step(problem, curvatures, state.gradient), 0
+            direction, n_products = -_exact_step(problem, curvatures, state.gradient), 0
         else:
-            way, n_products = _cg_step(problem, curvatures, state.gradient)
-        way = _kept_mean(problem, way)
-        changes = score_changes(problem, way)
-        t = _step_size(problem, state, way, changes)
+            direction, n_products = _cg_step(problem, curvatures, state.gradient)
+        direction = _kept_mean(problem, direction)
+        changes = score_changes(problem, direction)
+        t = _step_size(problem, state, direction, changes)
         n_gradients = state.n_gradients + (n_products + 1) * problem.n_components
         n_hessians = state.n_hessians + (problem.n_components if exact else 0)
-        x = state.x + t * way
+        x = state.x + t * direction
         return _state_at(problem, x, scores_at(problem, x), n_gradients, n_hessians)
 
     def estimate(self, problem: Any, state: MultinomialState) -> float:
@@ -160,11 +160,11 @@ def _state_at(problem: Problem, x: Vector, scores: Matrix, n_gradients: int, n_h
     return MultinomialState(x, scores, gradient, objective, n_gradients, n_hessians)
 
 
-def _kept_mean(problem: Problem, way: Vector) -> Vector:
+def _kept_mean(problem: Problem, direction: Vector) -> Vector:
     """Return a direction without the part that changes nothing: the mean over the classes of what is not penalised."""
     if not loss_of(problem).ignores_shifts():
-        return way
-    table = way.reshape(problem.n_outputs, -1)
+        return direction
+    table = direction.reshape(problem.n_outputs, -1)
     first = problem.rows.n_columns if problem.penalty.ridge() > 0.0 else 0
     table[:, first:] -= table[:, first:].mean(axis=0)
     return table.reshape(-1)
@@ -252,33 +252,25 @@ def _conjugate(
     residual, n_products = -gradient, 0
     if step.any():
         residual, n_products = residual - hessian_product(problem, curvatures, step), 1
-    z = _preconditioned(factors, residual)
-    way, rho = z.copy(), float(residual @ z)
+    run = begun(residual, _preconditioned(factors, residual))
+    first = run.direction
     while n_products < most:
-        product = hessian_product(problem, curvatures, way)
+        run = advanced(run, hessian_product(problem, curvatures, run.direction))
         n_products += 1
-        curvature = float(way @ product)
-        if not curvature > 0.0:
-            return (step if step.any() else z), n_products, True
-        step = step + rho / curvature * way
-        residual = residual - rho / curvature * product
-        if float(np.linalg.norm(residual)) <= target:
-            return step, n_products, True
-        z = _preconditioned(factors, residual)
-        rho, last = float(residual @ z), rho
-        way = z + rho / last * way
-    return step, n_products, False
+        if run.is_over:
+            found = step + run.solution
+            return (found if found.any() else first), n_products, True
+        if float(np.linalg.norm(run.residual)) <= target:
+            return step + run.solution, n_products, True
+        run = redirected(run, _preconditioned(factors, run.residual))
+    return step + run.solution, n_products, False
 
 
-def _step_size(problem: Problem, here: MultinomialState, way: Vector, changes: Matrix) -> float:
+def _step_size(problem: Problem, here: MultinomialState, direction: Vector, changes: Matrix) -> float:
     """Return the first t = 1, 1/2, 1/4, ... that brings F down enough, 0 when none does."""
-    slope = float(here.gradient @ way)
-    rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(here.objective)
-    t = 1.0
-    for _ in range(MOST_HALVINGS):
+
+    def objective(t: float) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
-            objective = objective_at(problem, here.scores + t * changes, here.x + t * way)
-        if objective <= here.objective + DECREASE * t * slope + rounding:
-            return t
-        t *= 0.5
-    return 0.0
+            return objective_at(problem, here.scores + t * changes, here.x + t * direction)
+
+    return halved(objective, here.objective, float(here.gradient @ direction), problem.n_rows)[0]

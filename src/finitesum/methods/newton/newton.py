@@ -28,11 +28,9 @@ from finitesum.evaluation.row_products import line_through, value_along
 from finitesum.methods.base import Auto, Card, check_positive, with_general_form
 from finitesum.methods.general.newton import NewtonForm
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, take_snapshot
+from finitesum.methods.subproblems.line_search import halved, is_enough
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.linear import Problem
-
-#: The share of the predicted decrease that a step must bring, and the halvings tried for it.
-DECREASE, MOST_HALVINGS = 1e-4, 60
 
 
 class NewtonState(NamedTuple):
@@ -43,29 +41,22 @@ class NewtonState(NamedTuple):
     n_hessians: int
 
 
-def _predicted(problem: Problem, snapshot: Snapshot, gradient: Vector, way: Vector) -> float:
+def _predicted(problem: Problem, snapshot: Snapshot, gradient: Vector, direction: Vector) -> float:
     """Return g'(z - x) + r(z) - r(x) <= 0."""
     n_penalised = problem.rows.n_columns
     x = snapshot.point[:n_penalised]
-    rise = np.abs(x + way[:n_penalised]).sum() - np.abs(x).sum()
-    return float(gradient @ way + problem.penalty.lasso() * rise)
+    rise = np.abs(x + direction[:n_penalised]).sum() - np.abs(x).sum()
+    return float(gradient @ direction + problem.penalty.lasso() * rise)
 
 
-def _is_enough(problem: Problem, here: Snapshot, objective: float, predicted: float) -> bool:
-    """Tell whether F came down by a share of what was predicted; not when it is NaN or infinite."""
-    rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(here.objective)
-    return objective <= here.objective + DECREASE * predicted + rounding
-
-
-def _halved(problem: Problem, here: Snapshot, way: Vector, predicted: float) -> float:
+def _halved(problem: Problem, here: Snapshot, direction: Vector, predicted: float) -> float:
     """Return the first t = 1/2, 1/4, ... that brings enough, 0 when none does."""
-    line, t = line_through(problem, here.point, way), 1.0
-    for _ in range(MOST_HALVINGS):
-        t *= 0.5
-        objective = value_along(problem, line, t) + problem.term.value(here.point + t * way)
-        if _is_enough(problem, here, objective, t * predicted):
-            return t
-    return 0.0
+    line = line_through(problem, here.point, direction)
+
+    def objective(t: float) -> float:
+        return value_along(problem, line, t) + problem.term.value(here.point + t * direction)
+
+    return halved(objective, here.objective, predicted, problem.n_rows, first=0.5)[0]
 
 
 @with_general_form
@@ -131,14 +122,16 @@ class Newton:
         """Return the state after one step, the gradient at its end included."""
         m, here = problem.n_components, state.snapshot
         gradient = smooth_gradient(problem, here)
-        way = minimise_model(problem.term, hessian_of(problem, here.curvatures), gradient, here.point, 0.0) - here.point
+        direction = (
+            minimise_model(problem.term, hessian_of(problem, here.curvatures), gradient, here.point, 0.0) - here.point
+        )
         t = 1.0 if self.step_size == "auto" else float(self.step_size)
-        there = take_snapshot(problem, here.point + t * way)
+        there = take_snapshot(problem, here.point + t * direction)
         n_gradients = state.n_gradients + m
-        predicted = _predicted(problem, here, gradient, way)
-        if self.step_size == "auto" and not _is_enough(problem, here, there.objective, predicted):
-            t = _halved(problem, here, way, predicted)
-            there = take_snapshot(problem, here.point + t * way)
+        predicted = _predicted(problem, here, gradient, direction)
+        if self.step_size == "auto" and not is_enough(here.objective, there.objective, predicted, problem.n_rows):
+            t = _halved(problem, here, direction, predicted)
+            there = take_snapshot(problem, here.point + t * direction)
             n_gradients += m
         return NewtonState(there.point, there, t, n_gradients, state.n_hessians + m)
 

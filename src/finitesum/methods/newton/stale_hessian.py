@@ -30,8 +30,8 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import bits_of, kernel, kernel_part
 from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.row_sums import Vector32
-from finitesum.methods.cost_model import Costs
-from finitesum.methods.newton.subsampling import others, sample_of
+from finitesum.methods.cost_model import Costs, costs_of
+from finitesum.methods.newton.subsampling import Sample, others, sample_of
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
 #: Thresholds that are compared: each half of the one before.
@@ -40,6 +40,18 @@ N_THRESHOLDS = 24
 #: The factor c by which rows left out count more than their share of the curvature, as seen on real data: in general, and
 #: where the Hessian is summed over a part of the rows and the last step was good all the same.
 CAUTION, CAUTION_WHERE_GOOD = 4.0, 0.5
+
+#: Columns of dense rows from which a Hessian is summed in single precision.
+LEAST_COLUMNS = 32
+
+#: The least pivot of a Hessian summed in single precision, relative to its diagonal, and to what the diagonal was before.
+LEAST_PIVOT, MOST_FALLEN = 1e-2, 1e-4
+
+#: The largest diagonal entry is between this and its inverse, so that single precision has room.
+LEAST_SUM = 1e-30
+
+#: Hessians of rows that join the sample wait where they cost more than so many gradients of it: a step more is cheaper.
+EXPENSIVE = 4.0
 
 
 class StaleHessian(NamedTuple):
@@ -268,3 +280,42 @@ def apply_inverse(factor: Matrix, right: Vector) -> Vector:
     """Return the solution of H v = right by the factor of H."""
     solution: Vector = lapack.dpotrs(factor, right, lower=0)[0]
     return solution
+
+
+def may_be_single(problem: Problem) -> bool:
+    """Return whether sums in single precision save time, and cost no step.
+
+    Where the loss has quadratic pieces an exact Hessian makes a step that ends the run.
+    """
+    lipschitz, bound = problem.loss.d2_lipschitz(), problem.loss.curvature_bound()
+    has_pieces = lipschitz == 0.0 or (lipschitz == math.inf and bound < math.inf)
+    return problem.is_smooth and not has_pieces and not problem.rows.is_sparse() and problem.dim >= LEAST_COLUMNS
+
+
+def is_well_posed(hessian: StaleHessian, factor: Matrix, shift: float) -> bool:
+    """Return whether single precision is enough for the Hessian's sums, by its pivots, its scale, and what it was before.
+
+    An error of the sums stays what it was while the curvature falls, and a raised diagonal hides it.
+    """
+    diagonal, before = (
+        entries / (hessian.weight or 1.0) for entries in (np.diagonal(hessian.sums), hessian.largest_float32)
+    )
+    pivots = np.diagonal(factor) ** 2
+    is_scaled = diagonal.min(initial=0.0) >= 0.0 and LEAST_SUM < diagonal.max(initial=0.0) < 1.0 / LEAST_SUM
+    least = np.maximum(LEAST_PIVOT * diagonal, MOST_FALLEN * before)
+    return bool(is_scaled and shift < 0.01 * LEAST_PIVOT and (pivots > least).all())
+
+
+def is_expensive(problem: Problem, n_components: int, sample: Sample) -> bool:
+    """Return whether the Hessians of so many components cost more than some gradients of the sample.
+
+    Where no pairs make up for rows that are missing they are worth any cost.
+    """
+    costs = costs_of(problem)
+    return problem.is_smooth and n_components * costs.hessian > EXPENSIVE * sample.components.size * costs.gradient
+
+
+def noise(problem: Problem, sample: Sample, curvatures: Vector32, squared_slopes: float) -> float:
+    """Return what the sample itself puts into Newton's decrement, about."""
+    curvature = total_curvature(problem, curvatures, sample.components)
+    return problem.dim / sample.n_rows(problem) * squared_slopes / max(curvature, 1e-300)
