@@ -57,7 +57,8 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     signatures = [Signature(*kind) for kind in itertools.product(losses or USUAL_LOSSES, DTYPES, LAYOUTS)]
     started = time.perf_counter()
     # Each takes long: without a bar, a line for each.
-    with steps("compiling", len(signatures), console.verbose if console.draws else 2 * console.verbose) as report_step:
+    verbose = console.verbose if console.draws else 2 * console.verbose
+    with steps("compiling", len(signatures), verbose, "kinds") as report_step:
         for k, signature in enumerate(signatures):
             report_step(" ".join(signature), int(k > 0))
             compile_all(signature)
