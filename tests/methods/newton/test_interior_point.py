@@ -52,9 +52,9 @@ def test_its_shares_prove_the_gap():
     X, y, s = data()
     problem = Problem.linear(X, y, loss="hinge", alpha=0.01, fit_intercept=True, sample_weight=s)
     result = minimize(problem, method=InteriorPoint(), tol=1e-11)
-    assert result.fun - lower_bound(problem, dual_minorant(problem, result.state.shares)) <= 1e-11
-    assert np.array_equal(result.state.shares + result.state.frees, np.ones(60)) or np.allclose(
-        result.state.shares + result.state.frees, 1.0, atol=1e-14
+    assert result.fun - lower_bound(problem, dual_minorant(problem, result.state.multipliers)) <= 1e-11
+    assert np.array_equal(result.state.multipliers + result.state.complements, np.ones(60)) or np.allclose(
+        result.state.multipliers + result.state.complements, 1.0, atol=1e-14
     )
 
 

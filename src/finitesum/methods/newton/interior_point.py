@@ -9,14 +9,14 @@ With weights c_i = scale p_i, margins m_i = y_i (x_i'w + b + o_i) and slacks xi_
 with mu = 0, then with the mu and the second-order terms that this first solution suggests [1]; xi, r, a, and 1 - a stay
 positive. Eliminating all but (w, b) leaves one system for both [2]:
 
-    (l2 I + sum_i c_i theta_i z_i z_i') dw = sum_i c_i (a_i + rho_i) y_i z_i - l2 w,    theta_i = a_i / (r_i + a_i xi_i
+    (l2 I + sum_i c_i theta_i x_i x_i') dw = sum_i c_i (a_i + rho_i) y_i x_i - l2 w,    theta_i = a_i / (r_i + a_i xi_i
     / (1 - a_i))
 
 Where there are fewer rows than columns the start is projected onto their span, which holds the optimum, and the system is
 written in an orthonormal basis of it. A pass is one step: m component Hessians and two component gradients' worth of
 reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depends on the data (15 to 40). Rows of weight
-0 are left out. The shares a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), so
-that the optimality is a duality gap.
+0 are left out. The multipliers a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`),
+so that the optimality is a duality gap.
 
 References
 ----------
@@ -41,16 +41,16 @@ from finitesum.methods.base import Card
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
 
-#: A step goes this share of the way to where the first of the positive numbers would vanish, at least.
-SHARE_OF_WAY = 0.995
+#: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.
+FRACTION_TO_BOUNDARY = 0.995
 
 
 class InteriorState(NamedTuple):
     x: Vector  # (w, b)
     slacks: Vector  # (n,)  xi
-    rests: Vector  # (n,)  r = m - 1 + xi
-    shares: Vector  # (n,)  a
-    frees: Vector  # (n,)  1 - a, which keeps its own digits
+    gaps: Vector  # (n,)  r = m - 1 + xi
+    multipliers: Vector  # (n,)  a
+    complements: Vector  # (n,)  1 - a, which keeps its own digits
     basis: Matrix  # (d, n)  orthonormal, of the rows' span, where they are fewer than columns; else (0, 0)
     coordinates: Matrix  # (n, n)  of the rows in it
     n_gradients: int
@@ -98,7 +98,7 @@ class InteriorPoint:
     )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
-        """Return the state before the first step: slacks so that nothing is tight, shares 1/2."""
+        """Return the state before the first step: slacks so that nothing is tight, multipliers 1/2."""
         if not isinstance(problem.loss, Hinge) or problem.penalty.ridge() == 0.0:
             raise ValueError(
                 f"interior points need the hinge loss and an l2 penalty, got {problem.loss!r} with {problem.penalty!r}. "
@@ -111,8 +111,8 @@ class InteriorPoint:
         margins = _margins(problem, x) + problem.targets * problem.offsets
         slacks = np.maximum(1.0 - margins, 0.0) + 1.0
         halves = np.full(problem.n_rows, 0.5)
-        rests = margins - 1.0 + slacks
-        return InteriorState(x, slacks, rests, halves, halves, basis, coordinates, problem.n_components, 0)
+        gaps = margins - 1.0 + slacks
+        return InteriorState(x, slacks, gaps, halves, halves, basis, coordinates, problem.n_components, 0)
 
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
         """Return the state after one step."""
@@ -123,35 +123,46 @@ class InteriorPoint:
         if centre is None:  # the numbers are at the end of what a float64 can tell apart
             return state._replace(x=state.x.copy(), n_gradients=n_gradients, n_hessians=n_hessians)
         n_used = int(used.sum())
-        products = state.shares * state.rests + state.frees * state.slacks
+        products = state.multipliers * state.gaps + state.complements * state.slacks
         mu = float(products[used].sum()) / (2 * n_used)
         nothing = np.zeros(problem.n_rows)
         first = _direction(problem, state, centre, nothing, nothing)
         length = _length(state, first, used, 1.0)
-        _, slack, rest, share = (move * length for move in first)
-        ahead = (state.shares + share) * (state.rests + rest) + (state.frees - share) * (state.slacks + slack)
+        _, slack, gap_move, multiplier = (move * length for move in first)
+        ahead = (state.multipliers + multiplier) * (state.gaps + gap_move) + (state.complements - multiplier) * (
+            state.slacks + slack
+        )
         sigma = (float(ahead[used].sum()) / (2 * n_used) / mu) ** 3
-        _, slack, rest, share = first
-        way = _direction(problem, state, centre, sigma * mu - share * rest, sigma * mu + share * slack)
-        length = _length(state, way, used, max(SHARE_OF_WAY, 1.0 - mu))
-        x, slacks, rests, shares = (here + length * move for here, move in zip(state[:4], way, strict=True))
+        _, slack, gap_move, multiplier = first
+        direction = _direction(
+            problem, state, centre, sigma * mu - multiplier * gap_move, sigma * mu + multiplier * slack
+        )
+        length = _length(state, direction, used, max(FRACTION_TO_BOUNDARY, 1.0 - mu))
+        x, slacks, gaps, multipliers = (here + length * move for here, move in zip(state[:4], direction, strict=True))
         return InteriorState(
-            x, slacks, rests, shares, state.frees - length * way[3], *state[5:7], n_gradients, n_hessians
+            x,
+            slacks,
+            gaps,
+            multipliers,
+            state.complements - length * direction[3],
+            *state[5:7],
+            n_gradients,
+            n_hessians,
         )
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
-        """Return the duality gap: that of the slacks and shares, and what the first equations lack in units of F."""
+        """Return the duality gap: that of the slacks and multipliers, and what the first equations lack in units of F."""
         d, ridge = problem.rows.n_columns, problem.penalty.ridge()
-        gaps = state.shares * state.rests + state.frees * state.slacks
-        rest = _pulled_back(problem, state.shares)
+        products = state.multipliers * state.gaps + state.complements * state.slacks
+        rest = _pulled_back(problem, state.multipliers)
         rest[:d] -= ridge * state.x[:d]
-        gap = float(problem.loss.scale * (problem.weights @ gaps))  # type: ignore[attr-defined]
+        gap = float(problem.loss.scale * (problem.weights @ products))  # type: ignore[attr-defined]
         gap += 0.5 / ridge * float(rest[:d] @ rest[:d])
         return gap + abs(float(rest[-1])) * (1.0 + abs(float(state.x[-1]))) if problem.has_intercept else gap
 
     def minorant(self, problem: Problem, state: InteriorState) -> Minorant:
-        """Return the minorant of the mean loss that the shares make."""
-        return dual_minorant(problem, np.clip(state.shares, 0.0, 1.0))
+        """Return the minorant of the mean loss that the multipliers make."""
+        return dual_minorant(problem, np.clip(state.multipliers, 0.0, 1.0))
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 1: components play no role."""
@@ -191,14 +202,14 @@ def _margins(problem: Problem, x: Vector) -> Vector:
     return problem.targets * predictions(problem, x)
 
 
-def _pulled_back(problem: Problem, shares: Vector) -> Vector:
+def _pulled_back(problem: Problem, multipliers: Vector) -> Vector:
     """Return sum_i c_i a_i y_i x_i."""
-    return combination(problem, problem.loss.scale * problem.weights * shares * problem.targets)  # type: ignore[attr-defined]
+    return combination(problem, problem.loss.scale * problem.weights * multipliers * problem.targets)  # type: ignore[attr-defined]
 
 
 def _centre(problem: Problem, state: InteriorState) -> _Centre | None:
-    shift = state.rests + state.shares * state.slacks / state.frees
-    theta = state.shares / shift
+    shift = state.gaps + state.multipliers * state.slacks / state.complements
+    theta = state.multipliers / shift
     curvatures = problem.loss.scale * theta  # type: ignore[attr-defined]
     if state.basis.size:
         matrix = _small_hessian(problem, state.coordinates, curvatures)
@@ -223,17 +234,17 @@ def _factor(matrix: Matrix) -> Any:
 def _direction(
     problem: Problem, state: InteriorState, centre: _Centre, target: Vector, slack_target: Vector
 ) -> tuple[Vector, Vector, Vector, Vector]:
-    """Return the moves of x, slacks, rests and shares that bring a r to target and (1 - a) xi to slack_target."""
-    x, slacks, rests, shares = state[:4]
-    free = state.frees
-    rho = (target - shares * rests - shares * (slack_target / free - slacks)) / centre.shift
-    right = _pulled_back(problem, shares + rho)
+    """Return the moves of x, slacks, gaps and multipliers that bring a r to target and (1 - a) xi to slack_target."""
+    x, slacks, gaps, multipliers = state[:4]
+    free = state.complements
+    rho = (target - multipliers * gaps - multipliers * (slack_target / free - slacks)) / centre.shift
+    right = _pulled_back(problem, multipliers + rho)
     right[: problem.rows.n_columns] -= problem.penalty.ridge() * x[: problem.rows.n_columns]
     move = _solved(problem, state.basis, centre.factor, right)
     margins = _margins(problem, move)
-    share = rho - centre.theta * margins
-    slack = (slack_target - slacks * free + slacks * share) / free
-    return move, slack, margins + slack, share
+    multiplier = rho - centre.theta * margins
+    slack = (slack_target - slacks * free + slacks * multiplier) / free
+    return move, slack, margins + slack, multiplier
 
 
 def _solved(problem: Problem, basis: Matrix, scaled_factor: Any, right: Vector) -> Vector:
@@ -247,17 +258,17 @@ def _solved(problem: Problem, basis: Matrix, scaled_factor: Any, right: Vector) 
     return np.concatenate([basis @ small[: inside.size], small[inside.size :]])
 
 
-def _length(state: InteriorState, way: tuple[Vector, ...], used: Flags, share_of_way: float) -> float:
-    """Return the length, at most 1, that keeps slacks, rests, shares and 1 - shares of the rows in use positive."""
-    _, slack, rest, share = way
+def _length(state: InteriorState, direction: tuple[Vector, ...], used: Flags, fraction: float) -> float:
+    """Return the length <= 1 that keeps slacks, gaps, multipliers and 1 - multipliers positive in the rows in use."""
+    _, slack, gap_move, multiplier = direction
     length = 1.0
     for here, move in (
         (state.slacks, slack),
-        (state.rests, rest),
-        (state.shares, share),
-        (state.frees, -share),
+        (state.gaps, gap_move),
+        (state.multipliers, multiplier),
+        (state.complements, -multiplier),
     ):
         falling = used & (move < 0.0)
         if falling.any():
-            length = min(length, share_of_way * float((-here[falling] / move[falling]).min()))
+            length = min(length, fraction * float((-here[falling] / move[falling]).min()))
     return length

@@ -21,7 +21,7 @@ from finitesum.problems.linear import Problem
 
 class ProgramState(NamedTuple):
     x: Vector
-    shares: Vector  # (n,) dual variables
+    multipliers: Vector  # (n,)  dual variables
     n_gradients: int
     n_hessians: int
 
@@ -71,7 +71,7 @@ class LinearProgram:
 
     def minorant(self, problem: Problem, state: ProgramState) -> Minorant:
         """Return the minorant of the mean loss that the dual variables make."""
-        return dual_minorant(problem, state.shares)
+        return dual_minorant(problem, state.multipliers)
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 1: components play no role."""
