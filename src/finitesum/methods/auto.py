@@ -154,6 +154,8 @@ def _for_outputs(problem: Problem) -> Choice:
     what = f"{problem.n_outputs} outputs at once"
     if problem.is_smooth:
         return Choice(MultinomialNewton(), what)
+    if not problem.term.is_elastic_net:
+        return Choice(as_method("saga"), f"{what}, and a penalty that is known by its prox")
     if problem.dim <= ALL_COLUMNS:
         return Choice(as_method("newton"), f"{what} with an l1 penalty, in {problem.dim:,} variables")
     return Choice(as_method("saga"), f"{what} with an l1 penalty: too many variables for a Hessian")

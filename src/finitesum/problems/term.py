@@ -76,7 +76,8 @@ def _prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
         coefficients = w[: term.n_penalised]
         term.projection.project_euclidean_into(coefficients, coefficients)
     else:
-        for start in range(0, w.size, w.size // term.n_blocks):
+        size = w.size if term.n_blocks == 1 else w.size // term.n_blocks  # a visit should not wait for a division
+        for start in range(0, w.size, size):
             term.penalty.apply_prox(w[start : start + term.n_penalised], step_size)
 
 
