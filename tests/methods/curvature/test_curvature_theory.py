@@ -11,6 +11,8 @@ from finitesum.methods.curvature.taylor_model import full_hessian, model_gradien
 from finitesum.problems.linear import Problem
 from finitesum.running.sampling import order_of_pass
 
+pytestmark = pytest.mark.slow
+
 
 def visits(method, problem, x0, components):
     """Yield the state after each single visit."""
