@@ -22,7 +22,8 @@ ROWS = {
     "saga": [{"step_size": 0.07}, {}],
     "svrg": [{"step_size": 0.07, "inner_passes": 2}],
     "acc-svrg": [{"step_size": 0.07, "momentum": 0.6}, {"step_size": 0.07, "inner_passes": 2}],
-    "svrg2": [{"step_size": 0.1}, {"step_size": 0.1, "hessian": "2D"}, {"step_size": 0.1, "hessian": "2Dsec"}, {}],
+    "sarah": [{"step_size": 0.1}, {}],
+    "svrg2": [*({"step_size": 0.1, "hessian": kind} for kind in ("full", "2D", "2Dsec", "CM", "AM")), {}],
     "ciag": [{"step_size": 0.3}, {"step_size": 0.3, "warm_start_method": "full"}, {"step_size": "theory"}],
     "a-ciag": [{"step_size": 0.2, "extrapolation": 0.5}, {"step_size": "theory"}],
     "nim": [{"step_size": 0.8}, {"step_size": 1.0, "solver": "exact", "warm_start_method": "full"}],
@@ -95,6 +96,7 @@ COUNTS = {
     **dict.fromkeys(["fg", "afg", "ig", "iag", "sag", "saga"], lambda k, n: (k * n, 0)),
     "svrg": lambda k, n: ((1 + k + k // 2) * n, 0),
     "acc-svrg": lambda k, n: ((1 + 2 * k) * n, 0),
+    "sarah": lambda k, n: (3 * k * n, 0),
     "svrg2": lambda k, n: ((1 + 2 * k) * n, (1 + 2 * k) * n),
     **dict.fromkeys(["ciag", "a-ciag", "nim"], lambda k, n: (k * n, (2 * k - 1) * n)),  # the old Hessian, too
     "iqn": lambda k, n: ((1 + k) * n, 0),

@@ -48,6 +48,7 @@ ORACLES = {
         {"step_size": 0.07, "momentum": 0.6},
         lambda F, x, orders: svrg.acc_svrg(F, x, orders, 0.07, 0.6),
     ),
+    "sarah": ({"step_size": 0.1}, lambda F, x, orders: oracles.sarah(F, x, orders, 0.1)),
     "svrg2": ({"step_size": 0.1}, lambda F, x, orders: svrg2.svrg2(F, x, orders, 0.1, "full")),
     "nim": (
         {"step_size": 0.8, "solver": "exact", "warm_start_method": "full"},
@@ -96,6 +97,7 @@ COUNTS = {
     "a-ciag": lambda k, m: (k * m, k * m),
     "svrg": lambda k, m: ((1 + 2 * k) * m, 0),
     "acc-svrg": lambda k, m: ((1 + 2 * k) * m, 0),
+    "sarah": lambda k, m: (3 * k * m, 0),
     "svrg2": lambda k, m: ((1 + 2 * k) * m, (1 + k) * m),
     "nim": lambda k, m: ((1 + k) * m, (1 + k) * m),
     "iqn": lambda k, m: ((1 + k) * m, 0),

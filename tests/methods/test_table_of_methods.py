@@ -22,8 +22,8 @@ TABLE_1 = {
 }
 
 #: Gradients and Hessians that a pass over m components costs at least: what the visits read, and snapshots.
-GRADIENTS_OF_A_PASS = {"svrg": 2, "acc-svrg": 2, "svrg2": 2}
-SMOOTH = ["fg", "afg", "ig", "newton", *TABLE_1]
+GRADIENTS_OF_A_PASS = {"svrg": 2, "acc-svrg": 2, "svrg2": 2, "sarah": 3}
+SMOOTH = ["fg", "afg", "ig", "sarah", "newton", *TABLE_1]
 
 
 def generated(m, d, seed=0):

@@ -45,6 +45,16 @@ def saga(F, x, orders, step_size):
         yield x
 
 
+def sarah(F, x, orders, step_size):
+    for order in orders:
+        v = F.gradient(x) - F.l2 * x
+        previous, x = x, F.prox(x - step_size * (v + F.l2 * x), step_size)
+        for j in order:
+            v = v + F.loss_gradient(j, x) - F.loss_gradient(j, previous)
+            previous, x = x, F.prox(x - step_size * (v + F.l2 * x), step_size)
+        yield x
+
+
 def ciag(F, x, orders, step_size, extrapolation, warm_start="none", restart=0, longest=None):
     """CIAG and A-CIAG as Algorithm 1 has them: iterates are stored, old terms are recomputed from them.
 

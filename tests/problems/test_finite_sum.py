@@ -13,9 +13,9 @@ from scipy.special import expit
 from finitesum import METHODS, Component, FiniteSum, minimize
 from finitesum.constraints import L1Ball, L2Ball
 from finitesum.evaluation.optimality import evaluate
+from finitesum.methods import FG
 from finitesum.methods.auto import choose
-from finitesum.methods.general.constants import constants_at
-from finitesum.methods.general.steps import FGForm
+from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.reporting.report import compare
 from finitesum.running.checkpoint import CheckpointError
 
@@ -134,15 +134,14 @@ def without_hessians(problem):
 def test_constants_by_hessians_and_by_differences_bound_the_curvature_at_the_start():
     problem, x = sum_of(), 0.3 * np.ones(DIM)
     exact = np.array([np.linalg.norm(c.hessian(x), 2) for c in problem.components])
-    by_hessians = constants_at(problem, x)
+    by_hessians = smoothness_at(problem, x, Constant.LARGEST)
     np.testing.assert_allclose(by_hessians.bounds, exact, rtol=1e-12)
     assert (by_hessians.n_gradients, by_hessians.n_hessians) == (0, 30)
-    by_differences = constants_at(without_hessians(problem), x)
+    by_differences = smoothness_at(without_hessians(problem), x, Constant.LARGEST)
     np.testing.assert_allclose(by_differences.bounds, exact, rtol=1e-4)
     assert (by_differences.n_gradients, by_differences.n_hessians) == (4 * 30, 0)
-    given = constants_at(replace(problem, smoothness=2.0), x)
-    assert (given.bounds == 2.0).all()
-    assert (given.n_gradients, given.n_hessians) == (0, 0)
+    given = smoothness_at(replace(problem, smoothness=2.0), x, Constant.LARGEST)
+    assert (given.value, given.bounds.size, given.n_gradients, given.n_hessians) == (2.0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("name", ["saga", "sag", "iag"])
@@ -173,10 +172,10 @@ def test_backtracking_needs_no_constant(name, scale):
 
 def test_backtracking_never_raises_the_objective():
     problem = without_hessians(sum_of(alpha=0.001))
-    form, state = FGForm("auto"), FGForm("auto").init(problem, 20.0 * np.ones(DIM))
+    method, state = FG(), FG().init(problem, 20.0 * np.ones(DIM))
     values = [state.objective]
     for _ in range(40):
-        state = form.run_pass(problem, state, np.arange(30))
+        state = method.run_pass(problem, state, np.arange(30))
         values.append(state.objective)
     assert (np.diff(values) <= 1e-13).all()
     assert values[-1] < 0.5 * values[0]
@@ -316,7 +315,6 @@ def test_methods_without_a_general_form_say_so(name):
     ("method", "options", "message"),
     [
         ("nim", {"solver": "inverse"}, "needs rows of a linear model"),
-        ("svrg2", {"hessian": "CM"}, 'hessian "CM" needs a linear model'),
         ("ciag", {"warm_start_method": "sag"}, "need a linear model"),
         ("ciag", {"step_size": "theory", "restart": 2}, "need a linear model"),
         ("iqn", {"max_gigabytes": 1e-8}, "Raise max_gigabytes"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import kernel_part, reassociated_part
+from finitesum.core.jit import compiled_form, reassociated_part
 
 ROWS, COLUMNS, ALIGNMENT = 4, 32, 64
 
@@ -81,9 +81,16 @@ def _multiply_rows(matrix: Matrix, i: int, n_blocks: int, y: Vector, out: Vector
     out[i + 3] += sum3 - row3[i + 3] * y3
 
 
-@kernel_part
 def multiply(matrix: Matrix, y: Vector, out: Vector) -> None:
     """Write the product with y to out; both have the padded length, and y ends with zeros."""
+    size = matrix.shape[0]
+    lower, short = matrix[:, :size], y[:size]
+    out[size:] = 0.0
+    out[:size] = lower @ short + short @ lower - np.diagonal(lower) * short
+
+
+@compiled_form(of=multiply)
+def _multiply(matrix: Matrix, y: Vector, out: Vector) -> None:
     for j in range(out.size):
         out[j] = 0.0
     for i in range(0, matrix.shape[0], 4):
@@ -109,9 +116,14 @@ def _add_to_rows(matrix: Matrix, i: int, n_blocks: int, vectors: Matrix, weights
         row1[j] += ((b0 * p0 + b1 * p1) + (b2 * p2 + b3 * p3)) + ((b4 * p4 + b5 * p5) + (b6 * p6 + b7 * p7))
 
 
-@kernel_part
 def add_outer_products(matrix: Matrix, vectors: Matrix, weights: Vector) -> None:
     """Add the sum of weights[k] v_k v_k' over eight vectors of the padded length, shape (8, padded)."""
+    size = matrix.shape[0]
+    matrix[:, :size] += np.tril((vectors[:, :size].T * weights) @ vectors[:, :size])
+
+
+@compiled_form(of=add_outer_products)
+def _add_outer_products(matrix: Matrix, vectors: Matrix, weights: Vector) -> None:
     for i in range(0, matrix.shape[0], 2):
         n_blocks = (i + 2 + 7) // 8
         _add_to_rows(matrix, i, n_blocks, vectors, weights)

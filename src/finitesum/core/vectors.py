@@ -98,6 +98,28 @@ def _axpy(factor: float, a: Vector, out: Vector) -> None:
         out[j] += factor * a[j]
 
 
+def add_products(a: Vector, b: Vector, out: Vector) -> None:
+    """Add a b, entry by entry, to the first entries of out; b may be longer than a."""
+    out[: a.size] += a * b[: a.size]
+
+
+@compiled_form(of=add_products)
+def _add_products(a: Vector, b: Vector, out: Vector) -> None:
+    for j in range(a.size):
+        out[j] += a[j] * b[j]
+
+
+def extrapolate(a: Vector, previous: Vector, factor: float, out: Vector) -> None:
+    """Write a + factor (a - previous) to the first entries of out."""
+    out[: a.size] = a + factor * (a - previous)
+
+
+@compiled_form(of=extrapolate)
+def _extrapolate(a: Vector, previous: Vector, factor: float, out: Vector) -> None:
+    for j in range(a.size):
+        out[j] = a[j] + factor * (a[j] - previous[j])
+
+
 def is_finite(value: Any) -> bool:
     """Return whether a number, or each entry of an array, is finite."""
     return bool(np.isfinite(value).all())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from finitesum.methods.first_order.aggregated import IAG, SAG, SAGA
     from finitesum.methods.first_order.full_gradient import AFG, FG
     from finitesum.methods.first_order.incremental_gradient import IG
+    from finitesum.methods.first_order.sarah import SARAH
     from finitesum.methods.first_order.svrg import SVRG, AccSVRG
     from finitesum.methods.newton.lazy_newton import LazyNewton
     from finitesum.methods.newton.newton import Newton
@@ -39,6 +40,7 @@ __all__ = [
     "PSG",
     "SAG",
     "SAGA",
+    "SARAH",
     "SGD",
     "SVRG",
     "SVRG2",

@@ -103,8 +103,8 @@ class SumMethod:
         return False
 
     def estimate(self, problem: Any, state: Any) -> float:
-        """Return NaN: nothing is known of the full gradient."""
-        return math.nan
+        """Return the optimality that the last pass met, where the state keeps it as `last_optimality`, else NaN."""
+        return float(getattr(state, "last_optimality", math.nan))
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 1."""

@@ -40,6 +40,12 @@ def check_count(name: str, value: int) -> None:
         raise ValueError(f"{name} must be a whole number >= 1, got {value!r}.")
 
 
+def check_seed(name: str, value: int) -> None:
+    """Raise unless a parameter is a whole number >= 0."""
+    if isinstance(value, str) or value < 0 or value != int(value):
+        raise ValueError(f"{name} must be a whole number >= 0, got {value!r}.")
+
+
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise unless a parameter is one of the choices."""
     if value not in choices:

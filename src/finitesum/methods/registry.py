@@ -18,6 +18,7 @@ HOMES = {
     "saga": ("first_order.aggregated", "SAGA"),
     "svrg": ("first_order.svrg", "SVRG"),
     "acc-svrg": ("first_order.svrg", "AccSVRG"),
+    "sarah": ("first_order.sarah", "SARAH"),
     "svrg2": ("curvature.svrg2", "SVRG2"),
     "ciag": ("curvature.ciag", "CIAG"),
     "a-ciag": ("curvature.ciag", "ACIAG"),

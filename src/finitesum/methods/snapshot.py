@@ -1,32 +1,36 @@
 """The snapshot that SVRG, AccSVRG and SVRG2 take, and the rule that sets their step by comparing two of them.
 
-A snapshot at w is one exact pass: the loss's slope and curvature at every row, the full gradient, objective and optimality.
+A snapshot at w is one exact pass: slope and curvature of the loss at each row, full gradient, objective and optimality.
 
 The rule. An epoch of inner steps led from snapshot w to w+. With e = w - x*, w+ - x* = A e + noise: A is what the steps
-were too short to remove, the noise is what random visits left behind. The slope of F along the way,
+were too short to remove, the noise is what random visits left behind. The slope of F along the epoch's step,
 
     <w+ - w, grad F(w+)>  ~  <noise, H noise> - <(I - A) e, H A e>    in the mean,
 
 is negative where the second term dominates (longer steps would have got further) and positive where the noise does
 (shorter steps would have got nearer). So the step grows by 5/4 after a negative slope, shrinks by 4/5 after another, and
-settles where the two balance: it needs neither L nor mu, and follows the curvature as it changes along the way. An epoch
+settles where the two balance: it needs neither L nor mu, and follows the curvature as it changes. An epoch
 that raised F is undone and the step cut to a quarter. So no start and no data make the snapshots diverge. Where rounding
 errors hide the change of F, it is taken from the gradients at both ends, which keep their digits:
 
-    F(w+) - F(w)  ~  <w+ - w, grad F(w+) + grad F(w)> / 2,    up to the cube of the way.
+    F(w+) - F(w)  ~  <w+ - w, grad F(w+) + grad F(w)> / 2,    up to the cube of the distance.
+
+Where rounding errors hide these slopes as well, nothing is known of the step, and it stays. On a set that comes long before
+the optimum is reached to rounding errors: the gradient does not vanish there, and projections round the points.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.row_sums import loss_sums
-from finitesum.problems.finite_sum import FiniteSum
+from finitesum.methods.constants import Constant, Smoothness, smoothness_at
+from finitesum.methods.visits import AnySum, optimality_of
 from finitesum.problems.linear import LinearSum, Problem
 
 GROW, SHRINK, RETREAT = 1.25, 0.8, 0.25
@@ -36,42 +40,38 @@ class Snapshot(NamedTuple):
     """What one exact pass at a point found."""
 
     point: Vector  # (d,)  w
-    slopes: Vector  # (n,)  phi'_i at w
-    curvatures: Vector  # (n,)  phi''_i at w
+    slopes: Vector  # (n,)  phi'_i at w; (n, d), gradients, of components given as functions
+    curvatures: Vector  # (n,)  phi''_i at w; empty for functions, whose Hessians would need n d^2 numbers
     gradient: Vector  # (d,)  of the mean loss, without the penalty
     objective: float
     optimality: float
 
 
-class ExactPoint(Protocol):
-    """What the rule needs to know of a snapshot: be it one of a linear model or one of components that are callables."""
-
-    @property
-    def point(self) -> Vector: ...
-    @property
-    def gradient(self) -> Vector: ...
-    @property
-    def objective(self) -> float: ...
-    @property
-    def optimality(self) -> float: ...
-
-
-S = TypeVar("S", bound=ExactPoint)
+def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float]:
+    """Return slopes and curvatures of the rows, gradient and value of the mean loss."""
+    if isinstance(problem, Problem):
+        slopes, curvatures = np.empty(problem.n_rows), np.empty(problem.n_rows)
+        gradient, _, value = loss_sums(problem, w, slopes=slopes, curvatures=curvatures)
+        return slopes, curvatures, gradient, value
+    if not np.isfinite(w).all():  # after a divergence: the functions are not to be asked there
+        nothing = np.full((problem.n_components, problem.dim), np.nan)
+        return nothing, np.empty(0), nothing[0], math.nan
+    gradients = problem.component_gradients(w)
+    return gradients, np.empty(0), gradients.mean(axis=0), problem.mean_value(w)
 
 
-def smooth_gradient(problem: Problem | FiniteSum, snapshot: ExactPoint) -> Vector:
-    """Return the gradient at a snapshot, that of the quadratic penalty included."""
-    return snapshot.gradient + problem.term.quadratic * snapshot.point
-
-
-def take_snapshot(problem: Problem, x: Vector) -> Snapshot:
-    """Return the snapshot at x: one pass of component gradients (and second derivatives, which are had for free)."""
-    slopes, curvatures = np.empty(problem.n_rows), np.empty(problem.n_rows)
+def take_snapshot(problem: AnySum, w: Vector) -> Snapshot:
+    """Return the snapshot at w: one pass of component gradients (and, of a linear model, second derivatives)."""
     with np.errstate(all="ignore"):  # after a divergence
-        gradient, _, value = loss_sums(problem, x, slopes=slopes, curvatures=curvatures)
-        snapshot = Snapshot(x.copy(), slopes, curvatures, gradient, value + problem.term.value(x), math.nan)
-        optimality = problem.term.optimality(x, smooth_gradient(problem, snapshot))
-    return snapshot._replace(optimality=optimality)
+        slopes, curvatures, gradient, value = _sums(problem, w)
+        objective, optimality = value + problem.term.value(w), optimality_of(problem, w, gradient)
+    return Snapshot(w.copy(), slopes, curvatures, gradient, objective, optimality)
+
+
+def smooth_gradient(problem: AnySum, snapshot: Snapshot) -> Vector:
+    """Return the gradient at a snapshot, that of the quadratic penalty included."""
+    gradient: Vector = snapshot.gradient + problem.term.quadratic * snapshot.point
+    return gradient
 
 
 @kernel
@@ -86,52 +86,62 @@ def _trace_and_largest(linear_sum: LinearSum, curvatures: Vector) -> tuple[float
     return total, largest * linear_sum.rows.n_rows
 
 
-def first_step(problem: Problem, start: Snapshot) -> float:
-    """Return the inverse of the components' expected smoothness, as far as it is known at the start.
+def expected_smoothness(problem: AnySum, start: Snapshot) -> Smoothness:
+    """Return the components' expected smoothness, as far as it is known at the start; its inverse is the first step.
 
     For components of b rows drawn at random, (1 - 1/b) L + L_row / b [1]; L is bounded by the trace. A loss without a bound
-    on its curvature lends the one at the start.
+    on its curvature lends the one at the start; of functions, L_max is taken.
 
     References
     ----------
     .. [1] R. M. Gower et al., "SGD: general analysis and improved rates", ICML 2019, proposition 3.8.
     """
+    if not isinstance(problem, Problem):
+        return smoothness_at(problem, start.point, Constant.LARGEST)
     bound = problem.loss.curvature_bound()
     curvatures = np.full(problem.n_rows, bound) if math.isfinite(bound) else start.curvatures
     trace, largest = _trace_and_largest(problem.view, curvatures)
-    share = problem.n_components / problem.n_rows
-    smoothness = (1.0 - share) * trace + share * largest + problem.penalty.ridge()
-    return float(1.0 / smoothness) if smoothness > 0.0 else 1.0
+    fraction = problem.n_components / problem.n_rows
+    smoothness = (1.0 - fraction) * trace + fraction * largest + problem.penalty.ridge()
+    return Smoothness(float(smoothness) if smoothness > 0.0 else 1.0, np.empty(0), 0, 0)
 
 
-def _is_worse(problem: Problem | FiniteSum, n_terms: int, last: ExactPoint, new: ExactPoint) -> bool:
-    """Tell whether F rose, by its values or, where rounding errors hide that, by the slopes at both ends."""
-    rounding = n_terms * float(np.finfo(np.float64).eps) * abs(last.objective)
-    if not new.objective <= last.objective + rounding:  # NaN and infinity are worse, too
-        return True
-    hidden = new.objective > last.objective - rounding
-    return hidden and _slope_along(problem, last, new, new) + _slope_along(problem, last, new, last) > 0.0
+def _slope_along(problem: AnySum, last: Snapshot, new: Snapshot, at: Snapshot) -> float:
+    """Return the slope of F at an end of the segment from the last snapshot to the new; of an l1 part, its mean on it."""
+    step = new.point - last.point
+    return float(step @ smooth_gradient(problem, at) + problem.term.rise(last.point, new.point))
 
 
-def _slope_along(problem: Problem | FiniteSum, last: ExactPoint, new: ExactPoint, at: ExactPoint) -> float:
-    """Return the slope of F at an end of the way from the last snapshot to the new; of an l1 part, its mean on the way."""
-    way = new.point - last.point
-    return float(way @ smooth_gradient(problem, at) + problem.term.rise(last.point, new.point))
+def _slope_rounding(problem: AnySum, last: Snapshot, new: Snapshot) -> float:
+    """Return how far rounding errors may shift a slope; a projection onto a set rounds the points themselves."""
+    gradients = np.abs(smooth_gradient(problem, last)) + np.abs(smooth_gradient(problem, new))
+    distances = np.abs(new.point - last.point)
+    if problem.is_constrained:
+        distances += np.abs(last.point) + np.abs(new.point)
+    return float(2.0 * np.finfo(np.float64).eps * distances @ gradients)
 
 
 def end_of_epoch(
-    problem: Problem, last: Snapshot, x: Vector, step_size: float, *, adapt: bool
+    problem: AnySum, last: Snapshot, w: Vector, step_size: float, *, adapt: bool
 ) -> tuple[Snapshot, float]:
-    """Return the snapshot to go on from and the step of the next epoch, after an epoch that led to x.
+    """Return the snapshot to go on from and the step of the next epoch, after an epoch that led to w.
 
-    Without `adapt` that is the snapshot at x and the same step.
+    Without `adapt` that is the snapshot at w and the same step.
     """
-    new = take_snapshot(problem, x)
-    return adapted(problem, problem.n_rows, last, new, step_size) if adapt else (new, step_size)
+    new = take_snapshot(problem, w)
+    return adapted(problem, last, new, step_size) if adapt else (new, step_size)
 
 
-def adapted(problem: Problem | FiniteSum, n_terms: int, last: S, new: S, step_size: float) -> tuple[S, float]:
-    """Return the snapshot to go on from and the step of the next epoch, by the rule; F is a sum of n_terms numbers."""
-    if _is_worse(problem, n_terms, last, new):
+def adapted(problem: AnySum, last: Snapshot, new: Snapshot, step_size: float) -> tuple[Snapshot, float]:
+    """Return the snapshot to go on from and the step of the next epoch, by the rule."""
+    rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(last.objective)
+    if not new.objective <= last.objective + rounding:  # NaN and infinity are worse, too
         return last, RETREAT * step_size
-    return new, step_size * (GROW if _slope_along(problem, last, new, new) < 0.0 else SHRINK)
+    slope = _slope_along(problem, last, new, new)
+    if new.objective > last.objective - rounding:  # the change of F is hidden
+        hidden = _slope_rounding(problem, last, new)
+        if slope + _slope_along(problem, last, new, last) > hidden:
+            return last, RETREAT * step_size
+        if abs(slope) <= hidden:
+            return new, step_size
+    return new, step_size * (GROW if slope < 0.0 else SHRINK)

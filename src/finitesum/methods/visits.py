@@ -10,7 +10,7 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compiled_form, kernel_part
-from finitesum.core.vectors import is_finite
+from finitesum.core.vectors import axpy, is_finite
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 from finitesum.problems.term import prox_in_place
@@ -61,6 +61,13 @@ def add_gradient_change(
         if records:
             slopes[i] = slope
     return finite
+
+
+@kernel_part
+def descend(linear_sum: LinearSum, w: Vector, gradient: Vector, step_size: float) -> None:
+    """Step in place, w <- prox(w - step gradient), the gradient that of the whole smooth part; it may be longer than w."""
+    axpy(-step_size, gradient[: w.size], w)
+    prox_in_place(linear_sum, w, step_size)
 
 
 def step_along(linear_sum: LinearSum, w: Vector, direction: Vector, step_size: float) -> None:

@@ -66,6 +66,10 @@ class FunctionLoss(Interpreted):
         """Return the Hessian of f_i at w."""
         return self._problem.component_hessian(prediction, int(target))
 
+    def d2_times(self, prediction: Vector, target: float, v: Vector) -> Vector:
+        """Return the Hessian of f_i at w times v."""
+        return self._problem.component_product(prediction, int(target), v)
+
     def d1_d2(self, prediction: Vector, target: float) -> tuple[Vector, Matrix]:
         """Return the gradient and the Hessian of f_i at w."""
         return self.d1(prediction, target), self.d2(prediction, target)

@@ -56,6 +56,7 @@ STYLES: dict[str, Style] = {
     "svrg2": Style(_GREEN, "-", "X"),
     "svrg": Style(_SKY, (0, (5, 1.5)), "h"),
     "acc-svrg": Style(_SKY, (0, (3, 1, 1, 1)), "p"),
+    "sarah": Style(_BLUE, (0, (5, 1.5)), "P"),
 }
 
 _SPARE = tuple(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.linalg import eigh, eigvalsh, svd
 
 from finitesum.core import symmetric
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import compiled_form, kernel
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.methods.snapshot import Snapshot
+from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum, Problem
 
 #: The weight of the diagonal in "2Dsec".
@@ -24,7 +25,7 @@ class Curvature(NamedTuple):
 
     hessian: Matrix  # full: H, a padded lower triangle
     eigenvalue: float  # full: lambda_max(H), else 0
-    way: Vector  # 2D, 2Dsec: s (zeros for 2D)
+    step: Vector  # 2D, 2Dsec: s (zeros for 2D)
     diagonal: Vector  # 2D, 2Dsec: A without the penalty
     sketch: Matrix  # CM, AM: R' = (S'HS)^-1/2 S', (k, d)
     image: Matrix  # CM, AM: Q' = (H R)', (k, d)
@@ -33,10 +34,70 @@ class Curvature(NamedTuple):
 NO_MATRIX, NO_VECTOR = np.empty((0, 0)), np.empty(0)
 
 
-def whole_hessian(problem: Problem, snapshot: Snapshot) -> Curvature:
+def times_curvature(linear_sum: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> Any:
+    """Return phi''_i x_i'v at the snapshot; of a function, its Hessian times v, evaluated again."""
+    if snapshot.curvatures.size == 0:
+        return cast(Any, linear_sum.loss).d2_times(snapshot.point, linear_sum.targets[i], linear_sum.rows.dot(i, v))
+    return snapshot.curvatures[i] * linear_sum.rows.dot(i, v)
+
+
+@compiled_form(of=times_curvature)
+def _times_curvature(linear_sum: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> float:
+    return snapshot.curvatures[i] * linear_sum.rows.dot(i, v)  # type: ignore[no-any-return]
+
+
+def add_curvature_products(
+    linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix
+) -> None:
+    """Add scale phi''_i (x_i'v) x_i to a row of out for each row v of `vectors`; of a function, scale H_i v."""
+    if snapshot.curvatures.size == 0:
+        out += scale * (vectors @ cast(Any, linear_sum.loss).d2(snapshot.point, linear_sum.targets[i]))
+    else:
+        _add_curvature_products(linear_sum, snapshot, i, scale, vectors, out)
+
+
+@compiled_form(of=add_curvature_products)
+def _add_curvature_products(
+    linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix
+) -> None:
+    factor = scale * snapshot.curvatures[i]
+    for k in range(vectors.shape[0]):
+        linear_sum.rows.add_to(i, factor * linear_sum.rows.dot(i, vectors[k]), out[k])
+
+
+def add_diagonal(
+    linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
+) -> None:
+    """Add scale (s * H_i s + sigma diag H_i) / (s * s + sigma) * v to out, H_i = phi''_i x_i x_i': a row's share of A v."""
+    if snapshot.curvatures.size == 0:
+        hessian = cast(Any, linear_sum.loss).d2(snapshot.point, linear_sum.targets[i])
+        out += scale * (step * (hessian @ step) + SIGMA * np.diagonal(hessian)) / (step * step + SIGMA) * v
+    else:
+        _add_diagonal(linear_sum, snapshot, i, scale, step, v, out)
+
+
+@compiled_form(of=add_diagonal)
+def _add_diagonal(
+    linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
+) -> None:
+    rows = linear_sum.rows
+    factor = scale * snapshot.curvatures[i]
+    along = rows.dot(i, step)
+    start = rows.first(i)
+    for k in range(start, start + rows.n_stored(i)):
+        j, x = rows.column(i, k), rows.entry(i, k)
+        out[j] += factor * (step[j] * x * along + SIGMA * x * x) / (step[j] * step[j] + SIGMA) * v[j]
+    for j in range(linear_sum.n_penalised, v.size):
+        out[j] += factor * (step[j] * along + SIGMA) / (step[j] * step[j] + SIGMA) * v[j]
+
+
+def whole_hessian(problem: AnySum, snapshot: Snapshot) -> Curvature:
     """Return H and its largest eigenvalue, NaN where a run has diverged and H is not finite."""
     dim = problem.dim
-    whole = hessian_of(problem, snapshot.curvatures)
+    if isinstance(problem, Problem):
+        whole = hessian_of(problem, snapshot.curvatures)
+    else:
+        whole = problem.hessian(snapshot.point)
     triangle = symmetric.allocate(dim)
     triangle[:dim, :dim] = np.tril(whole)
     largest = math.nan
@@ -46,54 +107,36 @@ def whole_hessian(problem: Problem, snapshot: Snapshot) -> Curvature:
     return Curvature(triangle, largest, NO_VECTOR, NO_VECTOR, NO_MATRIX, NO_MATRIX)
 
 
-@kernel_part
-def add_diagonal(linear_sum: LinearSum, i: int, scale: float, way: Vector, out: Vector, v: Vector) -> None:
-    """Add scale (s * z (z's) + sigma z * z) / (s * s + sigma) * v to out: a row's share of A v."""
-    rows = linear_sum.rows
-    along = rows.dot(i, way)
-    start = rows.first(i)
-    for k in range(start, start + rows.n_stored(i)):
-        j, z = rows.column(i, k), rows.entry(i, k)
-        out[j] += scale * (way[j] * z * along + SIGMA * z * z) / (way[j] * way[j] + SIGMA) * v[j]
-    for j in range(linear_sum.n_penalised, v.size):
-        out[j] += scale * (way[j] * along + SIGMA) / (way[j] * way[j] + SIGMA) * v[j]
-
-
 @kernel
-def _diagonal_of(linear_sum: LinearSum, curvatures: Vector, way: Vector, ones: Vector, out: Vector) -> None:
+def _diagonal_of(linear_sum: LinearSum, snapshot: Snapshot, step: Vector, ones: Vector, out: Vector) -> None:
     """Add the diagonal A, without the penalty, to out."""
     for i in range(linear_sum.rows.n_rows):
-        add_diagonal(linear_sum, i, linear_sum.weights[i] * curvatures[i], way, out, ones)
+        add_diagonal(linear_sum, snapshot, i, linear_sum.weights[i], step, ones, out)
 
 
-def diagonal_hessian(problem: Problem, snapshot: Snapshot, way: Vector) -> Curvature:
+def diagonal_hessian(problem: AnySum, snapshot: Snapshot, step: Vector) -> Curvature:
     """Return the diagonal (s * H s + sigma diag H) / (s * s + sigma), which for s = 0 is diag H."""
     diagonal = np.zeros(problem.dim)
-    _diagonal_of(problem.view, snapshot.curvatures, way, np.ones(problem.dim), diagonal)
-    return Curvature(NO_MATRIX, 0.0, way, diagonal, NO_MATRIX, NO_MATRIX)
+    _diagonal_of(problem.view, snapshot, step, np.ones(problem.dim), diagonal)
+    return Curvature(NO_MATRIX, 0.0, step, diagonal, NO_MATRIX, NO_MATRIX)
 
 
 @kernel
-def _times_hessian(linear_sum: LinearSum, curvatures: Vector, vectors: Matrix, out: Matrix) -> None:
-    """Write H v for each row v of `vectors` to the rows of out."""
-    for k in range(vectors.shape[0]):
-        for j in range(vectors.shape[1]):
-            out[k, j] = linear_sum.penalty.ridge() * vectors[k, j] if j < linear_sum.n_penalised else 0.0
+def _add_hessian_products(linear_sum: LinearSum, snapshot: Snapshot, vectors: Matrix, out: Matrix) -> None:
+    """Add H v, without the penalty, to a row of out for each row v of `vectors`."""
     for i in range(linear_sum.rows.n_rows):
-        scale = linear_sum.weights[i] * curvatures[i]
-        for k in range(vectors.shape[0]):
-            linear_sum.rows.add_to(i, scale * linear_sum.rows.dot(i, vectors[k]), out[k])
+        add_curvature_products(linear_sum, snapshot, i, linear_sum.weights[i], vectors, out)
 
 
-def sketched_hessian(problem: Problem, snapshot: Snapshot, columns: Matrix) -> Curvature:
+def sketched_hessian(problem: AnySum, snapshot: Snapshot, columns: Matrix) -> Curvature:
     """Return R and H R for the columns S, given as rows; directions that S hardly has, or that H ignores, are left out.
 
     The approximations depend on the span of S only, so that an orthonormal basis of it serves as well, and better.
     """
     _, sizes, basis = svd(columns, full_matrices=False, check_finite=False)
     basis = np.ascontiguousarray(basis[sizes > 1e-8 * sizes[0]])
-    image = np.empty_like(basis)
-    _times_hessian(problem.view, snapshot.curvatures, basis, image)
+    image = problem.term.quadratic * basis
+    _add_hessian_products(problem.view, snapshot, basis, image)
     values, vectors = eigh(basis @ image.T, check_finite=False)
     kept = values > 1e-12 * values[-1]
     root = np.ascontiguousarray((vectors[:, kept] / np.sqrt(values[kept])).T)

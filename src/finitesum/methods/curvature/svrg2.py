@@ -1,16 +1,16 @@
 """SVRG2: SVRG whose snapshot knows second derivatives, whole or in part.
 
-At a snapshot w, with g and H the gradient and Hessian of the smooth part of F there, and for each component j an
-approximation A_j of its Hessian H_j at w whose mean over the components is A, a visit of component j does [1]
+At a snapshot z, with g and H the gradient and Hessian of the smooth part of F there, and for each component j an
+approximation A_j of its Hessian H_j at z whose mean over the components is A, a visit of component j does [1]
 
-    v = x - w,    x <- prox(x - step (nabla f_j(x) - nabla f_j(w) - A_j v + g + A v))
+    v = w - z,    w <- prox(w - step (nabla f_j(w) - nabla f_j(z) - A_j v + g + A v))
 
-and after a pass of visits the last x becomes the snapshot. What A_j leaves of H_j is the noise. The approximations:
+and after a pass of visits the last w becomes the snapshot. What A_j leaves of H_j is the noise. The approximations:
 
 ======= ======================================================================== ================== ==================
 full    H_j                                                                       d^2 a visit        d^2 memory
 2D      diag H_j                                                                  d                  d
-2Dsec   (s * H_j s + sigma diag H_j) / (s * s + sigma), s the way from the last   d                  d
+2Dsec   (s * H_j s + sigma diag H_j) / (s * s + sigma), s the step from the last  d                  d
         snapshot, sigma = 0.01; products and quotients entry by entry
 CM      curvature matching: H S (S'HS)^-1 (S'H_j S) (S'HS)^-1 S'H                 d k                d k
 AM      action matching: with R = S (S'HS)^-1/2 and Q = H R,                      d k                d k
@@ -20,10 +20,13 @@ AM      action matching: with R = S (S'HS)^-1/2 and Q = H R,                    
 S has k columns: Gaussian numbers, a function of the seed and the number of the snapshot ("gauss"), or the mean directions
 of k stretches of the last epoch ("prev"; the first time "gauss"). A visit costs O(d) at least, on sparse rows too.
 
-Slopes and curvatures at w are kept (2n numbers), so that a visit evaluates one component gradient and no Hessian; a
-snapshot evaluates m of each. Step "auto": the rule of `finitesum.methods.snapshot`; "full" begins at 1 / lambda_max(H),
-follows lambda_max from snapshot to snapshot and never exceeds its inverse. Deviations: components come in the given
-order; the quadratic penalty enters exactly, but for S'HS.
+Slopes and curvatures at z are kept (2n numbers), so that a visit evaluates one component gradient and no Hessian; a
+snapshot evaluates m of each. Of components given as functions the gradients are kept (n d numbers) and the Hessians are
+not: a visit evaluates one again, and is charged for it.
+
+Step "auto": the rule of `finitesum.methods.snapshot`; "full" begins at 1 / lambda_max(H), follows lambda_max from snapshot
+to snapshot and never exceeds its inverse. Deviations: components come in the given order; the quadratic penalty enters
+exactly, but for S'HS.
 
 References
 ----------
@@ -34,25 +37,28 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from finitesum.core import symmetric
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import kernel, kernel_part, reassociated_part
-from finitesum.methods.base import Auto, Card, check_choice, check_count, check_positive, with_general_form
+from finitesum.core.jit import compiled_form, kernel, kernel_part, reassociated_part
+from finitesum.core.vectors import add_products, axpy, copy, fill, is_finite
+from finitesum.methods.base import Card, SumMethod
 from finitesum.methods.curvature.snapshot_curvature import (
     Curvature,
+    add_curvature_products,
     add_diagonal,
     diagonal_hessian,
     sketched_hessian,
+    times_curvature,
     whole_hessian,
 )
-from finitesum.methods.general.snapshots import SVRG2Form
-from finitesum.methods.snapshot import Snapshot, end_of_epoch, first_step, take_snapshot
+from finitesum.methods.parameters import Count, StepSize, check_seed
+from finitesum.methods.snapshot import Snapshot, end_of_epoch, expected_smoothness, smooth_gradient, take_snapshot
+from finitesum.methods.visits import AnySum, add_gradient_change, descend
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
-from finitesum.problems.term import prox_in_place
 
 
 class SVRG2State(NamedTuple):
@@ -67,37 +73,45 @@ class SVRG2State(NamedTuple):
 
 
 @kernel_part
-def _step(linear_sum: LinearSum, x: Vector, direction: Vector, step_size: float) -> None:
-    for j in range(x.size):
-        x[j] -= step_size * direction[j]
-    prox_in_place(linear_sum, x, step_size)
+def _add_error(
+    linear_sum: LinearSum, component: int, w: Vector, v: Vector, snapshot: Snapshot, direction: Vector
+) -> bool:
+    """Add nabla f_j(w) less its Taylor model at the snapshot to the direction; return whether all is finite."""
+    finite = True
+    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+        if linear_sum.weights[i] == 0.0:
+            continue
+        prediction = linear_sum.rows.dot(i, w) + linear_sum.offsets[i]
+        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        finite = finite and is_finite(slope)
+        error = slope - snapshot.slopes[i] - times_curvature(linear_sum, snapshot, i, v)
+        linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * error, direction)
+    return finite
 
 
 @kernel
 def _full_visits(
-    linear_sum: LinearSum, order: Indices, x: Vector, snapshot: Snapshot, hessian: Matrix, step_size: float
+    linear_sum: LinearSum,
+    order: Indices,
+    w: Vector,
+    snapshot: Snapshot,
+    gradient: Vector,
+    hessian: Matrix,
+    step_size: float,
 ) -> int:
-    """Visit the components of `order` with A_j = H_j, in place; return how many were visited (fewer on divergence)."""
-    loss, point, gradient = linear_sum.loss, snapshot.point, snapshot.gradient
-    slopes, curvatures = snapshot.slopes, snapshot.curvatures
+    """Visit the components of `order` with A_j = H_j, in place; return how many were visited (fewer on divergence).
+
+    `gradient` is that of the whole smooth part at the snapshot.
+    """
     v, direction = np.zeros(hessian.shape[1]), np.zeros(hessian.shape[1])
     n_visits = 0
     for component in order:
-        for j in range(x.size):
-            v[j] = x[j] - point[j]
+        copy(w, v)
+        axpy(-1.0, snapshot.point, v)
         symmetric.multiply(hessian, v, direction)
-        for j in range(x.size):
-            ridge = linear_sum.penalty.ridge() if j < linear_sum.n_penalised else 0.0
-            direction[j] += gradient[j] + ridge * point[j]
-        finite = True
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            if linear_sum.weights[i] == 0.0:
-                continue
-            slope = loss.d1(linear_sum.rows.dot(i, x) + linear_sum.offsets[i], linear_sum.targets[i])
-            finite = finite and np.isfinite(slope)
-            error = slope - slopes[i] - curvatures[i] * linear_sum.rows.dot(i, v)
-            linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * error, direction)
-        _step(linear_sum, x, direction, step_size)
+        axpy(1.0, gradient, direction)
+        finite = _add_error(linear_sum, component, w, v, snapshot, direction)
+        descend(linear_sum, w, direction, step_size)
         n_visits += 1
         if not finite:
             break
@@ -108,36 +122,37 @@ def _full_visits(
 def _diagonal_visits(
     linear_sum: LinearSum,
     order: Indices,
-    x: Vector,
+    w: Vector,
     snapshot: Snapshot,
-    way: Vector,
+    step: Vector,
     diagonal: Vector,
+    quadratic: Vector,
     step_size: float,
 ) -> int:
     """Visit the components of `order` with diagonal A_j, in place; return how many were visited (fewer on divergence)."""
-    loss, point, gradient = linear_sum.loss, snapshot.point, snapshot.gradient
-    slopes, curvatures = snapshot.slopes, snapshot.curvatures
-    v, direction = np.empty(x.size), np.empty(x.size)
+    m = float(linear_sum.n_components)
+    v, direction = np.empty(w.size), np.empty(w.size)
     n_visits = 0
     for component in order:
-        for j in range(x.size):
-            ridge = linear_sum.penalty.ridge() if j < linear_sum.n_penalised else 0.0
-            v[j] = x[j] - point[j]
-            direction[j] = gradient[j] + diagonal[j] * v[j] + ridge * x[j]
-        finite = True
+        copy(w, v)
+        axpy(-1.0, snapshot.point, v)
+        copy(snapshot.gradient, direction)
+        add_products(diagonal, v, direction)
+        add_products(quadratic, w, direction)
+        finite = add_gradient_change(linear_sum, component, w, snapshot.slopes, m, False, direction)
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            if linear_sum.weights[i] == 0.0:
-                continue
-            slope = loss.d1(linear_sum.rows.dot(i, x) + linear_sum.offsets[i], linear_sum.targets[i])
-            finite = finite and np.isfinite(slope)
-            scale = linear_sum.n_components * linear_sum.weights[i]
-            linear_sum.rows.add_to(i, scale * (slope - slopes[i]), direction)
-            add_diagonal(linear_sum, i, -scale * curvatures[i], way, direction, v)
-        _step(linear_sum, x, direction, step_size)
+            if linear_sum.weights[i] > 0.0:
+                add_diagonal(linear_sum, snapshot, i, -m * linear_sum.weights[i], step, v, direction)
+        descend(linear_sum, w, direction, step_size)
         n_visits += 1
         if not finite:
             break
     return n_visits
+
+
+def _products(rows: Matrix, v: Vector, out: Vector) -> None:
+    """Write the products of some rows with v to out."""
+    out[:] = rows @ v
 
 
 @reassociated_part
@@ -148,55 +163,28 @@ def _inner(a: Vector, b: Vector) -> float:
     return total
 
 
-@kernel_part
-def _add(vector: Vector, scale: float, out: Vector) -> None:
-    """Add scale v to out."""
-    for j in range(out.size):
-        out[j] += scale * vector[j]
+@compiled_form(of=_products)
+def _compiled_products(rows: Matrix, v: Vector, out: Vector) -> None:
+    for k in range(out.size):
+        out[k] = _inner(rows[k], v)
 
 
 @kernel_part
 def _combine(rows: Matrix, coefficients: Vector, out: Vector) -> None:
     """Add sum_k coefficients[k] rows[k] to out."""
     for k in range(coefficients.size):
-        _add(rows[k], coefficients[k], out)
-
-
-@kernel_part
-def _add_component(
-    linear_sum: LinearSum,
-    component: int,
-    x: Vector,
-    snapshot: Snapshot,
-    inside: Vector,
-    outside: Vector,
-    direction: Vector,
-    acted_inside: Vector,
-    acted_outside: Vector,
-) -> bool:
-    """Add nabla f_j(x) - nabla f_j(w) to the direction and H_j times two vectors to two others; penalty left out."""
-    finite = True
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        if linear_sum.weights[i] == 0.0:
-            continue
-        slope = linear_sum.loss.d1(linear_sum.rows.dot(i, x) + linear_sum.offsets[i], linear_sum.targets[i])
-        finite = finite and np.isfinite(slope)
-        scale = linear_sum.n_components * linear_sum.weights[i]
-        linear_sum.rows.add_to(i, scale * (slope - snapshot.slopes[i]), direction)
-        scale *= snapshot.curvatures[i]
-        linear_sum.rows.add_to(i, scale * linear_sum.rows.dot(i, inside), acted_inside)
-        linear_sum.rows.add_to(i, scale * linear_sum.rows.dot(i, outside), acted_outside)
-    return finite
+        axpy(coefficients[k], rows[k], out)
 
 
 @kernel
 def _sketched_visits(
     linear_sum: LinearSum,
     order: Indices,
-    x: Vector,
+    w: Vector,
     snapshot: Snapshot,
     sketch: Matrix,
     image: Matrix,
+    quadratic: Vector,
     directions: Matrix,
     matches_action: bool,
     step_size: float,
@@ -205,46 +193,46 @@ def _sketched_visits(
 
     With t = Q'v and r = R t, A v = Q t and A_j v = Q R'H_j r (CM) or Q R'H_j (v - r) + H_j r (AM).
     """
-    rank, point, gradient = sketch.shape[0], snapshot.point, snapshot.gradient
-    inside, outside, direction = np.empty(x.size), np.empty(x.size), np.empty(x.size)
-    acted_inside, acted_outside = np.empty(x.size), np.empty(x.size)
+    rank, m = sketch.shape[0], float(linear_sum.n_components)
+    parts, products, direction = np.empty((2, w.size)), np.empty((2, w.size)), np.empty(w.size)
+    inside, outside = parts[0], parts[1]  # r and v - r
     t, back = np.empty(rank), np.empty(rank)
     n_visits = 0
     for component in order:
-        for j in range(x.size):
-            inside[j] = 0.0
-            outside[j] = x[j] - point[j]
-        for k in range(rank):
-            t[k] = _inner(image[k], outside)
+        copy(w, outside)
+        axpy(-1.0, snapshot.point, outside)
+        _products(image, outside, t)
+        fill(inside, 0.0)
         _combine(sketch, t, inside)
-        for j in range(x.size):
-            outside[j] -= inside[j]
-            ridge = linear_sum.penalty.ridge() if j < linear_sum.n_penalised else 0.0
-            direction[j] = gradient[j] + ridge * x[j]
-            acted_inside[j] = ridge * inside[j]
-            acted_outside[j] = ridge * outside[j]
-        finite = _add_component(
-            linear_sum, component, x, snapshot, inside, outside, direction, acted_inside, acted_outside
-        )
+        axpy(-1.0, inside, outside)
+        copy(snapshot.gradient, direction)
+        add_products(quadratic, w, direction)
+        for k in range(2):
+            fill(products[k], 0.0)
+            add_products(quadratic, parts[k], products[k])
+        finite = add_gradient_change(linear_sum, component, w, snapshot.slopes, m, False, direction)
+        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+            if linear_sum.weights[i] > 0.0:
+                add_curvature_products(linear_sum, snapshot, i, m * linear_sum.weights[i], parts, products)
+        _products(sketch, products[1] if matches_action else products[0], back)
         for k in range(rank):
-            back[k] = t[k] - _inner(sketch[k], acted_outside if matches_action else acted_inside)
+            back[k] = t[k] - back[k]
         _combine(image, back, direction)
         if matches_action:
-            _add(acted_inside, -1.0, direction)
-        _add(direction, 1.0, directions[n_visits * directions.shape[0] // order.size])
-        _step(linear_sum, x, direction, step_size)
+            axpy(-1.0, products[0], direction)
+        axpy(1.0, direction, directions[n_visits * directions.shape[0] // order.size])
+        descend(linear_sum, w, direction, step_size)
         n_visits += 1
         if not finite:
             break
     return n_visits
 
 
-@with_general_form
 @dataclass(frozen=True)
-class SVRG2:
+class SVRG2(SumMethod):
     """SVRG that tracks gradients by second derivatives at the snapshot.
 
-    x+ = prox(x - step (nabla f_j(x) - nabla f_j(w) - A_j (x - w) + grad F(w) + A (x - w)))    [1]
+    w+ = prox(w - step (nabla f_j(w) - nabla f_j(z) - A_j (w - z) + grad F(z) + A (w - z)))    [1]
 
     Parameters
     ----------
@@ -281,16 +269,15 @@ class SVRG2:
        stochastic methods", AISTATS 2018.
     """
 
-    hessian: str = "full"
-    step_size: float | Auto = "auto"
-    rank: int = 10
-    sketch: str = "gauss"
-    seed: int = 0
+    hessian: Literal["full", "2D", "2Dsec", "CM", "AM"] = "full"
+    step_size: StepSize = "auto"
+    rank: Count = 10
+    sketch: Literal["gauss", "prev"] = "gauss"
+    seed: Annotated[int, check_seed] = 0
 
     name: ClassVar[str] = "svrg2"
     state_type: ClassVar[type[SVRG2State]] = SVRG2State
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups"})
-    default_sampling: ClassVar[str] = "shuffled"
+    handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
     card: ClassVar[Card] = Card(
         "SVRG with second derivatives",
         "d^2; m + d^2 as built",
@@ -300,20 +287,17 @@ class SVRG2:
         "Gower, Le Roux, Bach 2018",
     )
 
-    def __post_init__(self) -> None:
-        check_choice("hessian", self.hessian, ("full", "2D", "2Dsec", "CM", "AM"))
-        check_positive("step_size", self.step_size)
-        check_count("rank", self.rank)
-        check_choice("sketch", self.sketch, ("gauss", "prev"))
-        if self.seed < 0 or self.seed != int(self.seed):
-            raise ValueError(f"seed must be a whole number >= 0, got {self.seed!r}.")
+    @property
+    def needs_hessians(self) -> bool:
+        """True: at the snapshot."""
+        return True
 
-    def _curvature(self, problem: Problem, snapshot: Snapshot, way: Vector, directions: Matrix, k: int) -> Curvature:
+    def _curvature(self, problem: AnySum, snapshot: Snapshot, step: Vector, directions: Matrix, k: int) -> Curvature:
         """Return what snapshot k knows of H."""
         if self.hessian == "full":
             return whole_hessian(problem, snapshot)
         if self.hessian in ("2D", "2Dsec"):
-            return diagonal_hessian(problem, snapshot, way if self.hessian == "2Dsec" else np.zeros(problem.dim))
+            return diagonal_hessian(problem, snapshot, step if self.hessian == "2Dsec" else np.zeros(problem.dim))
         if self.sketch == "prev" and directions.any():
             return sketched_hessian(problem, snapshot, directions)
         generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, k])))
@@ -321,34 +305,34 @@ class SVRG2:
             problem, snapshot, generator.standard_normal((min(self.rank, problem.dim), problem.dim))
         )
 
-    def general(self) -> SVRG2Form:
-        """Return the method for components that are objects or callables."""
-        return SVRG2Form(self.hessian, self.step_size)
-
-    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> SVRG2State:
+    def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SVRG2State:
         """Return the state before the first visit: a snapshot at the start."""
         m, dim = problem.n_components, problem.dim
         snapshot = take_snapshot(problem, x0)
         directions = np.zeros((min(self.rank, dim), dim) if self.hessian in ("CM", "AM") else (0, 0))
         curvature = self._curvature(problem, snapshot, np.zeros(dim), directions, 0)
-        if self.step_size != "auto":
+        n_gradients = n_hessians = m
+        if not isinstance(self.step_size, str):
             step_size = float(self.step_size)
         elif curvature.eigenvalue > 0.0:
             step_size = 1.0 / curvature.eigenvalue
         else:
-            step_size = first_step(problem, snapshot)
-        return SVRG2State(x0.copy(), snapshot, curvature, directions, step_size, 1, m, m)
+            smoothness, _, more_gradients, more_hessians = expected_smoothness(problem, snapshot)
+            step_size, n_gradients, n_hessians = 1.0 / smoothness, m + more_gradients, m + more_hessians
+        return SVRG2State(x0.copy(), snapshot, curvature, directions, step_size, 1, n_gradients, n_hessians)
 
-    def run_pass(self, problem: Problem, state: SVRG2State, order: Indices) -> SVRG2State:
+    def run_pass(self, problem: AnySum, state: SVRG2State, order: Indices) -> SVRG2State:
         """Return the state after an epoch: the visits of `order`, and a new snapshot."""
-        x, directions = state.x.copy(), np.zeros_like(state.directions)
-        n_visits = self._visits(problem, state, order, x, directions)
-        adapt = self.step_size == "auto"
-        snapshot, step_size = end_of_epoch(problem, state.snapshot, x, state.step_size, adapt=adapt)
+        w, directions = state.x.copy(), np.zeros_like(state.directions)
+        n_visits = self._visits(problem, state, order, w, directions)
+        adapt, is_linear = self.step_size == "auto", isinstance(problem, Problem)
+        snapshot, step_size = end_of_epoch(problem, state.snapshot, w, state.step_size, adapt=adapt)
         curvature, m = state.curvature, problem.n_components
-        if snapshot is not state.snapshot:  # the epoch was not undone
-            way = snapshot.point - state.snapshot.point
-            curvature = self._curvature(problem, snapshot, way, directions, state.n_snapshots)
+        n_hessians = state.n_hessians + (0 if is_linear else n_visits)  # of functions, those at the snapshot again
+        is_new = snapshot is not state.snapshot and bool(np.isfinite(snapshot.point).all())  # neither undone nor lost
+        if is_new:
+            step = snapshot.point - state.snapshot.point
+            curvature = self._curvature(problem, snapshot, step, directions, state.n_snapshots)
             if adapt and curvature.eigenvalue > 0.0:
                 followed = step_size * state.curvature.eigenvalue / curvature.eigenvalue
                 step_size = min(followed, 1.0 / curvature.eigenvalue)
@@ -360,22 +344,24 @@ class SVRG2:
             step_size,
             state.n_snapshots + 1,
             state.n_gradients + n_visits + m,
-            state.n_hessians + m,
+            n_hessians + (m if is_linear or is_new else 0),
         )
 
-    def _visits(self, problem: Problem, state: SVRG2State, order: Indices, x: Vector, directions: Matrix) -> int:
-        view, snapshot, curvature, step_size = problem.view, state.snapshot, state.curvature, state.step_size
+    def _visits(self, problem: AnySum, state: SVRG2State, order: Indices, w: Vector, directions: Matrix) -> int:
+        snapshot, curvature, step_size, quadratic = (
+            state.snapshot,
+            state.curvature,
+            state.step_size,
+            problem.term.quadratic,
+        )
+        given = problem.view, order, w, snapshot
         if self.hessian == "full":
-            return _full_visits(view, order, x, snapshot, curvature.hessian, step_size)
+            return _full_visits(*given, smooth_gradient(problem, snapshot), curvature.hessian, step_size)
         if self.hessian in ("2D", "2Dsec"):
-            return _diagonal_visits(view, order, x, snapshot, curvature.way, curvature.diagonal, step_size)
-        sketch, image, acts = curvature.sketch, curvature.image, self.hessian == "AM"
-        return _sketched_visits(view, order, x, snapshot, sketch, image, directions, acts, step_size)
+            return _diagonal_visits(*given, curvature.step, curvature.diagonal, quadratic, step_size)
+        acts = self.hessian == "AM"
+        return _sketched_visits(*given, curvature.sketch, curvature.image, quadratic, directions, acts, step_size)
 
-    def estimate(self, problem: Problem, state: SVRG2State) -> float:
+    def estimate(self, problem: AnySum, state: SVRG2State) -> float:
         """Return the optimality of the last snapshot."""
         return state.snapshot.optimality
-
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return 1."""
-        return 1

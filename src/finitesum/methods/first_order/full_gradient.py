@@ -1,16 +1,19 @@
 """FG and AFG: the full gradient method and Nesterov's acceleration of it.
 
-    FG    x+ = prox(x - step grad f(x))
-    AFG   y = x + momentum (x - x_previous),   x+ = prox(y - step grad f(y))
+    FG    w+ = prox(w - step grad f(w))
+    AFG   y = w + momentum (w - w_previous),   w+ = prox(y - step grad f(y))
 
 One step a pass, O(nnz) work, O(d) memory. With "auto": FG steps 2/(mu + L) on smooth strongly convex problems and 1/L
 else; AFG steps 1/L and its momentum follows Nesterov's sequence (t - 1)/t+ below (1 - sqrt(mu step))/(1 + sqrt(mu step)),
-and starts anew when the step and the gradient disagree (gradient restart). A number for `momentum` is used as it is.
+and restarts when the step and the gradient disagree (gradient restart). A number for `momentum` is used as it is.
 
-References
-----------
-.. [1] Y. Nesterov, "Introductory lectures on convex optimization", 2004, section 2.2.
-.. [2] B. O'Donoghue, E. Candes, "Adaptive restart for accelerated gradient schemes", Found. Comput. Math. 15 (2015).
+Where components are functions of which the caller knows no L, "auto" backtracks: with v = w+ - y, a step is halved while
+
+    <grad f(w+) - grad f(y), v>  >  ||v||^2 / step
+
+or f is not finite at w+ (FG: or F has risen), and FG's step grows by a tenth after each pass. The first step is the inverse
+of the curvature along the gradient at the start. Each trial is a full gradient, and charged: FG keeps that of the trial
+that is taken for the next step, so that a pass without halving costs what it costs with a known L; AFG pays two.
 """
 
 from __future__ import annotations
@@ -22,25 +25,72 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.optimality import evaluate
-from finitesum.evaluation.smoothness import counted_smoothness, momentum_limit, strong_convexity
-from finitesum.methods.base import Auto, Card, check_fraction, check_positive, with_general_form
-from finitesum.methods.general.steps import AFGForm, FGForm
-from finitesum.problems.linear import Problem
+from finitesum.evaluation.optimality import Measures, evaluate
+from finitesum.evaluation.smoothness import momentum_limit
+from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.constants import (
+    Constant,
+    curvature_between,
+    difference_width,
+    smoothness_at,
+    strong_convexity,
+)
+from finitesum.methods.parameters import Fraction, StepSize
+from finitesum.methods.visits import AnySum
+from finitesum.problems.finite_sum import FiniteSum
+
+#: What backtracking does to a step that was too long, at most this often in a pass, and to one that was not.
+SHORTER, MOST_HALVINGS, LONGER = 0.5, 60, 1.1
+
+
+def _knows_smoothness(problem: AnySum) -> bool:
+    return not isinstance(problem, FiniteSum) or problem.smoothness is not None or problem.mean_smoothness is not None
+
+
+def _first_step(problem: AnySum, w: Vector, here: Measures) -> float:
+    """Return the inverse of the curvature along the gradient at w, at the price of a pass."""
+    size = float(np.linalg.norm(here.gradient))
+    if not 0.0 < size < math.inf:
+        return 1.0
+    step = difference_width(w) / size * here.gradient
+    curvature = curvature_between(evaluate(problem, w + step).gradient - here.gradient, step, w)
+    return 1.0 / curvature if 0.0 < curvature < math.inf else 1.0
+
+
+def _is_short_enough(here: Measures, there: Measures, step: Vector, step_size: float) -> bool:
+    """Return whether the curvature along a step was at most the inverse of the step size."""
+    if not (math.isfinite(there.objective) and np.isfinite(there.gradient).all()):
+        return False
+    rise = float((there.gradient - here.gradient) @ step)
+    rounding = 1e-14 * float(np.linalg.norm(here.gradient) * np.linalg.norm(step))
+    return rise <= float(step @ step) / step_size * (1.0 + 1e-9) + rounding
+
+
+class _FullGradient(SumMethod):
+    """What the two have alike: components play no role."""
+
+    step_size: float | str
+
+    handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
+    default_sampling: ClassVar[str] = "cyclic"
+
+    def _searches(self, problem: AnySum) -> bool:
+        return self.step_size == "auto" and not _knows_smoothness(problem)
 
 
 class FGState(NamedTuple):
     x: Vector  # iterate
+    gradient: Vector  # of the smooth part at x, under backtracking; else empty
+    objective: float  # F(x), under backtracking; else NaN
     step_size: float
-    last_optimality: float  # at the iterate before
+    last_optimality: float  # at the iterate before; at x under backtracking
     n_gradients: int
     n_hessians: int
 
 
-@with_general_form
 @dataclass(frozen=True)
-class FG:
-    """The full (proximal) gradient method: x+ = prox(x - step grad f(x)).
+class FG(_FullGradient):
+    """The full (proximal) gradient method: w+ = prox(w - step grad f(w)).
 
     Parameters
     ----------
@@ -66,12 +116,11 @@ class FG:
     .. [1] Y. Nesterov, "Introductory lectures on convex optimization", 2004, section 2.1.
     """
 
-    step_size: float | Auto = "auto"
+    step_size: StepSize = "auto"
 
     name: ClassVar[str] = "fg"
+    handles: ClassVar[frozenset[str]] = _FullGradient.handles | {"nonconvex"}
     state_type: ClassVar[type[FGState]] = FGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups", "nonconvex"})
-    default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "full gradient",
         "d",
@@ -81,36 +130,43 @@ class FG:
         "Nesterov 2004",
     )
 
-    def __post_init__(self) -> None:
-        check_positive("step_size", self.step_size)
-
-    def general(self) -> FGForm:
-        """Return the method for components that are objects or callables."""
-        return FGForm(self.step_size)
-
-    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> FGState:
+    def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> FGState:
         """Return the state before the first step."""
-        step_size, n_gradients = self.step_size, 0
-        if step_size == "auto":
-            (smoothness, n_gradients), mu = counted_smoothness(problem), strong_convexity(problem)
+        if self._searches(problem):
+            here, n = evaluate(problem, x0), problem.n_components
+            step_size = _first_step(problem, x0, here)
+            return FGState(x0.copy(), here.gradient, here.objective, step_size, here.optimality, 2 * n, 0)
+        n_gradients = 0
+        if isinstance(self.step_size, str):
+            (smoothness, _, n_gradients, _), mu = smoothness_at(problem, x0, Constant.MEAN), strong_convexity(problem)
             step_size = 2.0 / (mu + smoothness) if mu > 0.0 and problem.is_smooth else 1.0 / smoothness
-        return FGState(x0.copy(), float(step_size), math.nan, n_gradients, 0)
+        else:
+            step_size = float(self.step_size)
+        return FGState(x0.copy(), np.empty(0), math.nan, step_size, math.nan, n_gradients, 0)
 
-    def run_pass(self, problem: Problem, state: FGState, order: Indices) -> FGState:
+    def run_pass(self, problem: AnySum, state: FGState, order: Indices) -> FGState:
         """Return the state after one step."""
-        measures = evaluate(problem, state.x)
-        x = problem.term.prox_step(state.x, measures.gradient, state.step_size)
-        return state._replace(
-            x=x, last_optimality=measures.optimality, n_gradients=state.n_gradients + problem.n_components
-        )
+        if self._searches(problem):
+            return _backtracked(problem, state)
+        here = evaluate(problem, state.x)
+        w = problem.term.prox_step(state.x, here.gradient, state.step_size)
+        n_gradients = state.n_gradients + problem.n_components
+        return state._replace(x=w, last_optimality=here.optimality, n_gradients=n_gradients)
 
-    def estimate(self, problem: Problem, state: FGState) -> float:
-        """Return the optimality of the iterate before the last step."""
-        return state.last_optimality
 
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return 1: components play no role."""
-        return 1
+def _backtracked(problem: AnySum, state: FGState) -> FGState:
+    here = Measures(state.objective, state.last_optimality, state.gradient)
+    step_size, n_gradients = state.step_size, state.n_gradients
+    for _ in range(MOST_HALVINGS):
+        w = problem.term.prox_step(state.x, here.gradient, step_size)
+        there = evaluate(problem, w)
+        n_gradients += problem.n_components
+        rounding = 1e-14 * abs(here.objective)
+        if there.objective <= here.objective + rounding and _is_short_enough(here, there, w - state.x, step_size):
+            break
+        step_size *= SHORTER
+    measures = there.gradient, there.objective, LONGER * step_size, there.optimality
+    return FGState(w, *measures, n_gradients, state.n_hessians)
 
 
 class AFGState(NamedTuple):
@@ -118,18 +174,16 @@ class AFGState(NamedTuple):
     previous: Vector  # the iterate before
     t: float  # of Nesterov's sequence
     step_size: float
-    momentum_limit: float
     last_optimality: float  # at the last extrapolated point
     n_gradients: int
     n_hessians: int
 
 
-@with_general_form
 @dataclass(frozen=True)
-class AFG:
+class AFG(_FullGradient):
     """Nesterov's accelerated (proximal) gradient method.
 
-    y = x + momentum (x - x_previous), x+ = prox(y - step grad f(y))
+    y = w + momentum (w - w_previous), w+ = prox(y - step grad f(y))
 
     Parameters
     ----------
@@ -155,13 +209,11 @@ class AFG:
     .. [1] Y. Nesterov, "Introductory lectures on convex optimization", 2004, section 2.2.
     """
 
-    step_size: float | Auto = "auto"
-    momentum: float | Auto = "auto"
+    step_size: StepSize = "auto"
+    momentum: Fraction = "auto"
 
     name: ClassVar[str] = "afg"
     state_type: ClassVar[type[AFGState]] = AFGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups"})
-    default_sampling: ClassVar[str] = "cyclic"
     card: ClassVar[Card] = Card(
         "accelerated full gradient",
         "d",
@@ -171,50 +223,42 @@ class AFG:
         "Nesterov 2004",
     )
 
-    def __post_init__(self) -> None:
-        check_positive("step_size", self.step_size)
-        check_fraction("momentum", self.momentum)
-
-    def general(self) -> AFGForm:
-        """Return the method for components that are objects or callables."""
-        return AFGForm(self.step_size, self.momentum)
-
-    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> AFGState:
+    def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> AFGState:
         """Return the state before the first step."""
-        step_size, n_gradients = self.step_size, 0
-        if step_size == "auto":
-            smoothness, n_gradients = counted_smoothness(problem)
+        n_gradients = 0
+        if self._searches(problem):
+            step_size, n_gradients = _first_step(problem, x0, evaluate(problem, x0)), 2 * problem.n_components
+        elif isinstance(self.step_size, str):
+            smoothness, _, n_gradients, _ = smoothness_at(problem, x0, Constant.MEAN)
             step_size = 1.0 / smoothness
-        if self.momentum == "auto":
-            limit = momentum_limit(strong_convexity(problem), float(step_size))
         else:
-            limit = float(self.momentum)
-        return AFGState(x0.copy(), x0.copy(), 1.0, float(step_size), limit, math.nan, n_gradients, 0)
+            step_size = float(self.step_size)
+        return AFGState(x0.copy(), x0.copy(), 1.0, step_size, math.nan, n_gradients, 0)
 
-    def run_pass(self, problem: Problem, state: AFGState, order: Indices) -> AFGState:
+    def run_pass(self, problem: AnySum, state: AFGState, order: Indices) -> AFGState:
         """Return the state after one step."""
-        t, momentum = state.t, state.momentum_limit
-        if self.momentum == "auto":
+        t, restarts = state.t, isinstance(self.momentum, str)
+        if isinstance(self.momentum, str):
             t = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.t**2))
-            momentum = min((state.t - 1.0) / t, momentum)
+            momentum = min((state.t - 1.0) / t, momentum_limit(strong_convexity(problem), state.step_size))
+        else:
+            momentum = self.momentum
         y = state.x + momentum * (state.x - state.previous)
-        measures = evaluate(problem, y)
-        x = problem.term.prox_step(y, measures.gradient, state.step_size)
+        here = evaluate(problem, y)
+        w, step_size, n_trials = self._step(problem, y, here, state.step_size)
         previous = state.x
-        if self.momentum == "auto" and np.dot(y - x, x - state.x) > 0.0:
-            t, previous = 1.0, x
-        return state._replace(
-            x=x,
-            previous=previous,
-            t=t,
-            last_optimality=measures.optimality,
-            n_gradients=state.n_gradients + problem.n_components,
-        )
+        if restarts and np.dot(y - w, w - state.x) > 0.0:
+            t, previous = 1.0, w
+        n_gradients = state.n_gradients + (1 + n_trials) * problem.n_components
+        return AFGState(w, previous, t, step_size, here.optimality, n_gradients, state.n_hessians)
 
-    def estimate(self, problem: Problem, state: AFGState) -> float:
-        """Return the optimality of the last extrapolated point."""
-        return state.last_optimality
-
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return 1: components play no role."""
-        return 1
+    def _step(self, problem: AnySum, y: Vector, here: Measures, step_size: float) -> tuple[Vector, float, int]:
+        """Return the next iterate, the step size that led there, and the full gradients that finding it took."""
+        w, n_trials = problem.term.prox_step(y, here.gradient, step_size), 0
+        while self._searches(problem) and n_trials < MOST_HALVINGS:
+            n_trials += 1
+            if _is_short_enough(here, evaluate(problem, w), w - y, step_size):
+                break
+            step_size *= SHORTER
+            w = problem.term.prox_step(y, here.gradient, step_size)
+        return w, step_size, n_trials

@@ -1,30 +1,27 @@
 """IG: one component gradient a visit, with a decreasing step (SGD where the order is drawn with replacement).
 
-    x <- prox(x - step_e (nabla loss_j(x) + l2 x)),    step_e = step_0 / e in pass e = 1, 2, ...
+    w <- prox(w - step_e (nabla f_j(w) + l2 w)),    step_e = step_0 / e in pass e = 1, 2, ...
 
 Nothing is remembered but the pass. It never reaches high accuracy: with a constant step it stops at a ball around the
 optimum, with the decreasing one it slows down. It is here because every other method is measured against it.
-Sparse rows: the visit is O(d), for the penalty moves every coordinate.
-
-References
-----------
-.. [1] A. Nedic, D. Bertsekas, "Convergence rate of incremental subgradient algorithms", 2001.
+Sparse rows: the visit is O(d), because the penalty moves every coordinate.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
-from finitesum.evaluation.smoothness import component_smoothness
-from finitesum.methods.base import Auto, Card, check_choice, check_positive, with_general_form
-from finitesum.methods.general.steps import IGForm
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
-from finitesum.problems.term import prox_in_place
+from finitesum.core.vectors import fill
+from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.constants import Constant, smoothness_at
+from finitesum.methods.parameters import StepSize
+from finitesum.methods.visits import AnySum, add_component_gradient, step_along
+from finitesum.problems.linear import LinearSum
 
 
 class IGState(NamedTuple):
@@ -36,30 +33,21 @@ class IGState(NamedTuple):
 
 
 @kernel
-def _visits(linear_sum: LinearSum, order: Indices, x: Vector, step_size: float) -> int:
-    gradient = np.zeros(x.size)
-    ridge = linear_sum.penalty.ridge()
+def _visits(linear_sum: LinearSum, order: Indices, w: Vector, step_size: float) -> int:
+    gradient = np.zeros(w.size)
     n_visits = 0
     for component in order:
-        gradient[:] = 0.0
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            if linear_sum.weights[i] == 0.0:
-                continue
-            prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-            slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
-            linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * slope, gradient)
-        for j in range(x.size):
-            x[j] -= step_size * (gradient[j] + (ridge * x[j] if j < linear_sum.n_penalised else 0.0))
-        prox_in_place(linear_sum, x, step_size)
+        add_component_gradient(linear_sum, component, w, float(linear_sum.n_components), gradient)
+        step_along(linear_sum, w, gradient, step_size)
+        fill(gradient, 0.0)
         n_visits += 1
-        if not np.isfinite(np.sum(x)):
+        if not np.isfinite(np.sum(w)):
             break
     return n_visits
 
 
-@with_general_form
 @dataclass(frozen=True)
-class IG:
+class IG(SumMethod):
     """The incremental (proximal) gradient method with step step_0 / e in pass e.
 
     Parameters
@@ -87,13 +75,12 @@ class IG:
     .. [1] A. Nedic, D. Bertsekas, "Convergence rate of incremental subgradient algorithms", 2001.
     """
 
-    step_size: float | Auto = "auto"
-    decay: str = "1/pass"
+    step_size: StepSize = "auto"
+    decay: Literal["1/pass", "constant"] = "1/pass"
 
     name: ClassVar[str] = "ig"
+    handles: ClassVar[frozenset[str]] = SumMethod.handles | {"groups"}
     state_type: ClassVar[type[IGState]] = IGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "prox", "groups"})
-    default_sampling: ClassVar[str] = "shuffled"
     card: ClassVar[Card] = Card(
         "incremental gradient",
         "d",
@@ -103,22 +90,16 @@ class IG:
         "Nedic, Bertsekas 2001",
     )
 
-    def __post_init__(self) -> None:
-        check_positive("step_size", self.step_size)
-        check_choice("decay", self.decay, ("1/pass", "constant"))
-
-    def general(self) -> IGForm:
-        """Return the method for components that are objects or callables."""
-        return IGForm(self.step_size, decays=self.decay == "1/pass")
-
-    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> IGState:
+    def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> IGState:
         """Return the state before the first visit."""
-        step_size = 1.0 / component_smoothness(problem) if self.step_size == "auto" else float(self.step_size)
-        return IGState(x0.copy(), step_size, 0, 0, 0)
+        if not isinstance(self.step_size, str):
+            return IGState(x0.copy(), float(self.step_size), 0, 0, 0)
+        smoothness, _, n_gradients, n_hessians = smoothness_at(problem, x0, Constant.LARGEST)
+        return IGState(x0.copy(), 1.0 / smoothness, 0, n_gradients, n_hessians)
 
     @property
     def stall_advice(self) -> str:
-        """What to do where nothing is gained any more."""
+        """What to do where passes bring no progress."""
         if self.decay == "constant":
             return (
                 "With a constant step this method comes near the minimum and no nearer: "
@@ -128,17 +109,9 @@ class IG:
             "With falling steps this method comes ever more slowly to the minimum: use one such as saga, or loosen tol."
         )
 
-    def run_pass(self, problem: Problem, state: IGState, order: Indices) -> IGState:
+    def run_pass(self, problem: AnySum, state: IGState, order: Indices) -> IGState:
         """Return the state after the visits of `order`."""
-        x = state.x.copy()
+        w = state.x.copy()
         step_size = state.step_size / (state.n_passes + 1) if self.decay == "1/pass" else state.step_size
-        n_visits = _visits(problem.view, order, x, step_size)
-        return state._replace(x=x, n_passes=state.n_passes + 1, n_gradients=state.n_gradients + n_visits)
-
-    def estimate(self, problem: Problem, state: IGState) -> float:
-        """Return NaN: nothing is known of the full gradient."""
-        return float("nan")
-
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return 1."""
-        return 1
+        n_visits = _visits(problem.view, order, w, step_size)
+        return state._replace(x=w, n_passes=state.n_passes + 1, n_gradients=state.n_gradients + n_visits)

@@ -1,0 +1,100 @@
+"""SARAH: component gradients that correct the direction of the step before.
+
+A pass begins with a step along the full gradient, v the gradient of the mean loss; a visit of component j, at w with w' the
+iterate before, then does ([1, Algorithm 1], with the prox of [2, eq. 6])
+
+    v <- nabla f_j(w) - nabla f_j(w') + v,    w <- prox(w - step (v + l2 w)).
+
+v is a biased estimate of the gradient, whose variance vanishes as the iterates come to rest. Memory 3d; a visit costs two
+component gradients and O(d), on sparse rows too. Deviations: the quadratic penalty is no part of v and enters exactly;
+components come in the given order; the last iterate of a pass goes on, not a random one.
+
+References
+----------
+.. [1] L. Nguyen et al., "SARAH: a novel method for machine learning problems using stochastic recursive gradient", 2017.
+.. [2] N. Pham et al., "ProxSARAH: an efficient framework for stochastic composite nonconvex optimization", 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from finitesum.core.arrays import Indices, Vector
+from finitesum.core.jit import kernel
+from finitesum.core.vectors import copy
+from finitesum.evaluation.optimality import evaluate
+from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.constants import Constant, smoothness_at
+from finitesum.methods.parameters import StepSize
+from finitesum.methods.visits import AnySum, add_component_gradient, step_along
+from finitesum.problems.linear import LinearSum
+
+
+class SARAHState(NamedTuple):
+    x: Vector  # iterate
+    step_size: float
+    last_optimality: float  # at the beginning of the last pass
+    n_gradients: int
+    n_hessians: int
+
+
+@kernel
+def _visits(linear_sum: LinearSum, order: Indices, w: Vector, previous: Vector, v: Vector, step_size: float) -> int:
+    m = float(linear_sum.n_components)
+    for k in range(order.size):
+        finite = add_component_gradient(linear_sum, order[k], w, m, v)
+        add_component_gradient(linear_sum, order[k], previous, -m, v)
+        copy(w, previous)
+        step_along(linear_sum, w, v, step_size)
+        if not finite:
+            return k + 1
+    return order.size
+
+
+@dataclass(frozen=True)
+class SARAH(SumMethod):
+    """The stochastic recursive gradient method: v <- nabla f_j(w) - nabla f_j(w') + v, w <- prox(w - step v).
+
+    Parameters
+    ----------
+    step_size : float > 0 or "auto"
+        "auto" is 1 / (2 L_max), with L_max the largest smoothness of a component.
+
+    Examples
+    --------
+    >>> from finitesum import Problem, minimize
+    >>> minimize(Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared"), method="sarah").x.round(6)
+    array([1.])
+    """
+
+    step_size: StepSize = "auto"
+
+    name: ClassVar[str] = "sarah"
+    state_type: ClassVar[type[SARAHState]] = SARAHState
+    handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
+    card: ClassVar[Card] = Card(
+        "stochastic recursive gradient",
+        "d",
+        "d",
+        "(m + kappa_max) log 1/eps, expected",
+        "smooth, strongly convex",
+        "Nguyen et al. 2017; prox: Pham et al. 2020",
+    )
+
+    def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SARAHState:
+        """Return the state before the first pass."""
+        if not isinstance(self.step_size, str):
+            return SARAHState(x0.copy(), float(self.step_size), math.nan, 0, 0)
+        smoothness, _, n_gradients, n_hessians = smoothness_at(problem, x0, Constant.LARGEST)
+        return SARAHState(x0.copy(), 0.5 / smoothness, math.nan, n_gradients, n_hessians)
+
+    def run_pass(self, problem: AnySum, state: SARAHState, order: Indices) -> SARAHState:
+        """Return the state after a step along the full gradient and the visits of `order`."""
+        measures = evaluate(problem, state.x)
+        v = measures.gradient - problem.term.quadratic * state.x
+        w = problem.term.prox_step(state.x, measures.gradient, state.step_size)
+        n_visits = _visits(problem.view, order, w, state.x.copy(), v, state.step_size)
+        n_gradients = state.n_gradients + problem.n_components + 2 * n_visits
+        return state._replace(x=w, last_optimality=measures.optimality, n_gradients=n_gradients)
