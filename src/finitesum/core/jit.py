@@ -249,7 +249,8 @@ def _compile_for_kernels(
         return _bare(function)
 
     implementation.__signature__ = inspect.signature(_bare(function))  # type: ignore[attr-defined]
-    options = {"_nrt": False, **AS_WRITTEN, "fastmath": fastmath}
+    # Inlined always: a call passes each member of a tuple by itself, a hundred numbers for a problem and its memory.
+    options = {"_nrt": False, "forceinline": True, **AS_WRITTEN, "fastmath": fastmath}
     overload(of, inline=inline, jit_options=options)(implementation)
 
 

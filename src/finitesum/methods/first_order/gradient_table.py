@@ -33,6 +33,7 @@ from finitesum.methods.first_order.lagged_updates import (
 )
 from finitesum.methods.visits import AnySum, add_gradient_change, slopes_of_rows, step_along
 from finitesum.problems.linear import LinearSum, first_row, last_row
+from finitesum.problems.term import prox_in_place
 
 
 class GradientTable(NamedTuple):
@@ -117,18 +118,17 @@ def _step_all(
 def _compiled_step_all(
     linear_sum: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
+    # Loops of one line each, and the values of tuples outside of them: so they become SIMD code whatever stands around them.
     innovation, step_size, decay = rule.innovation, lagged.step_size, lagged.decay
+    for j in range(linear_sum.n_penalised):
+        w[j] = decay * w[j] - step_size * (mean_gradient[j] + innovation * change[j])
+    if linear_sum.penalty.has_prox():
+        prox_in_place(linear_sum, w, step_size)
     if rule.records():
         for j in range(linear_sum.n_penalised):
-            drift = step_size * (mean_gradient[j] + innovation * change[j])
-            w[j] = one_step(linear_sum, j, w[j], drift, decay, step_size)
             mean_gradient[j] += change[j]
-            change[j] = 0.0
-    else:
-        for j in range(linear_sum.n_penalised):
-            drift = step_size * (mean_gradient[j] + innovation * change[j])
-            w[j] = one_step(linear_sum, j, w[j], drift, decay, step_size)
-            change[j] = 0.0
+    for j in range(linear_sum.n_penalised):
+        change[j] = 0.0
     _step_intercept(linear_sum, lagged, w, mean_gradient, change, rule)
 
 
