@@ -118,7 +118,7 @@ def _step_all(
 def _compiled_step_all(
     linear_sum: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
-    # Loops of one line each, and the values of tuples outside of them: so they become SIMD code whatever stands around them.
+    # Loops of one line each, with the values of tuples read before them, become SIMD code whatever stands around them.
     innovation, step_size, decay = rule.innovation, lagged.step_size, lagged.decay
     for j in range(linear_sum.n_penalised):
         w[j] = decay * w[j] - step_size * (mean_gradient[j] + innovation * change[j])
