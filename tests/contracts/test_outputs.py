@@ -30,6 +30,7 @@ ORACLES = {
     "a-ciag": ({"step_size": 0.2, "extrapolation": 0.5}, lambda F, w, orders: oracles.ciag(F, w, orders, 0.2, 0.5)),
     "svrg": ({"step_size": 0.07}, lambda F, w, orders: svrg.svrg(F, w, orders, 0.07)),
     "acc-svrg": ({"step_size": 0.07, "momentum": 0.6}, lambda F, w, orders: svrg.acc_svrg(F, w, orders, 0.07, 0.6)),
+    "sarah": ({"step_size": 0.1}, lambda F, w, orders: oracles.sarah(F, w, orders, 0.1)),
     "svrg2": ({"step_size": 0.1}, lambda F, w, orders: svrg2.svrg2(F, w, orders, 0.1, "full")),
     "nim": (
         {"step_size": 0.8, "solver": "exact", "warm_start_method": "full"},
@@ -151,12 +152,16 @@ def test_dense_and_sparse_rows_of_either_precision_make_the_same_iterates(name):
     np.testing.assert_allclose(ends[2], ends[0], rtol=1e-4, atol=1e-5)  # its entries were not rounded
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_makes_the_iterates_of_the_same_sum_of_functions(name):
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [(name, {}) for name in ALL] + [("svrg2", {"hessian": kind}) for kind in ("2D", "2Dsec", "CM", "AM")],
+    ids=ident,
+)
+def test_makes_the_iterates_of_the_same_sum_of_functions(name, more):
     problem, _ = make_pair(intercept=True, weighted=True, loss="squared" if name in DRIFTING else "multinomial")
     general = FiniteSum.from_linear(problem)
     assert general.check(start(problem)).success
-    options = ORACLES[name][0]
+    options = ORACLES[name][0] | more
     for state, expected in zip(
         run(METHODS[name](**options), problem, start(problem), orders_of(problem)),
         run(METHODS[name](**options), general, start(problem), orders_of(problem)),

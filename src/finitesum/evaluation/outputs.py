@@ -77,10 +77,15 @@ def objective_at(problem: Problem, scores: Matrix, w: Vector) -> float:
     return mean_loss(problem, scores) + problem.term.value(w)
 
 
+def weighted_slopes(problem: Problem, scores: Matrix) -> Matrix:
+    """Return p_i times the gradient of row i's loss in its scores, shape (n, K)."""
+    slopes: Matrix = weighted(loss_of(problem).d1(scores, problem.targets), problem.weights)
+    return slopes
+
+
 def mean_gradient(problem: Problem, scores: Matrix) -> Vector:
     """Return the gradient of the mean loss, given the scores."""
-    slopes = weighted(loss_of(problem).d1(scores, problem.targets), problem.weights)
-    return sum_of_rows(problem, slopes).reshape(-1)
+    return sum_of_rows(problem, weighted_slopes(problem, scores)).reshape(-1)
 
 
 def measure(problem: Problem, w: Vector) -> tuple[float, Vector]:

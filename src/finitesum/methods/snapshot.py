@@ -28,10 +28,12 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel
+from finitesum.evaluation.outputs import mean_loss, scores_at, sum_of_rows, weighted_slopes
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.methods.constants import Constant, Smoothness, smoothness_at
 from finitesum.methods.visits import AnySum, optimality_of
 from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.outputs import in_blocks
 
 GROW, SHRINK, RETREAT = 1.25, 0.8, 0.25
 
@@ -40,8 +42,8 @@ class Snapshot(NamedTuple):
     """What one exact pass at a point found."""
 
     point: Vector  # (d,)  w
-    slopes: Vector  # (n,)  phi'_i at w; (n, d), gradients, of components given as functions
-    curvatures: Vector  # (n,)  phi''_i at w; empty for functions, whose Hessians would need n d^2 numbers
+    slopes: Vector  # (n,)  phi'_i at w; (m, b, K) of K outputs; (n, d), gradients, of components given as functions
+    curvatures: Vector  # (n,)  phi''_i at w; empty for functions and several outputs: n d^2 and n K^2 numbers
     gradient: Vector  # (d,)  of the mean loss, without the penalty
     objective: float
     optimality: float
@@ -49,6 +51,11 @@ class Snapshot(NamedTuple):
 
 def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float]:
     """Return slopes and curvatures of the rows, gradient and value of the mean loss."""
+    if isinstance(problem, Problem) and problem.n_outputs > 1:
+        scores = scores_at(problem, w)
+        slopes = weighted_slopes(problem, scores)
+        gradient, value = sum_of_rows(problem, slopes).reshape(-1), mean_loss(problem, scores)
+        return in_blocks(problem.n_components * slopes, problem.batch_size or 1), np.empty(0), gradient, value
     if isinstance(problem, Problem):
         slopes, curvatures = np.empty(problem.n_rows), np.empty(problem.n_rows)
         gradient, _, value = loss_sums(problem, w, slopes=slopes, curvatures=curvatures)
@@ -99,8 +106,9 @@ def expected_smoothness(problem: AnySum, start: Snapshot) -> Smoothness:
     if not isinstance(problem, Problem):
         return smoothness_at(problem, start.point, Constant.LARGEST)
     bound = problem.loss.curvature_bound()
+    view = problem.one_output.view
     curvatures = np.full(problem.n_rows, bound) if math.isfinite(bound) else start.curvatures
-    trace, largest = _trace_and_largest(problem.view, curvatures)
+    trace, largest = _trace_and_largest(view, curvatures)
     fraction = problem.n_components / problem.n_rows
     smoothness = (1.0 - fraction) * trace + fraction * largest + problem.penalty.ridge()
     return Smoothness(float(smoothness) if smoothness > 0.0 else 1.0, np.empty(0), 0, 0)

@@ -74,7 +74,7 @@ class RowBlocks(Interpreted):
 
     def dot(self, i: int, x: Vector) -> Matrix:
         """Return the scores of a block without offsets, shape (b, K)."""
-        table, block = x.reshape(self.n_outputs, -1), self._block(i)
+        table, block = x[: self.dim()].reshape(self.n_outputs, -1), self._block(i)
         scores = np.zeros((self._batch_size, self.n_outputs))
         with np.errstate(all="ignore"):  # after a divergence
             scores[: block.shape[0]] = block @ table[:, : self.n_columns].T
@@ -84,7 +84,7 @@ class RowBlocks(Interpreted):
 
     def add_to(self, i: int, scale: Matrix, out: Vector) -> None:
         """Add sum_i s_ik x_i to the row k of out, for scales of shape (b, K)."""
-        table, block = out.reshape(self.n_outputs, -1), self._block(i)
+        table, block = out[: self.dim()].reshape(self.n_outputs, -1), self._block(i)
         scales = scale[: block.shape[0]]
         with np.errstate(all="ignore"):
             table[:, : self.n_columns] += (block.T @ scales).T
@@ -129,10 +129,10 @@ class BlockLoss(Interpreted):
         """Return slopes and curvatures."""
         return self.d1(prediction, target), self.d2(prediction, target)
 
-    def curvature_product(self, prediction: Matrix, target: float, changes: Matrix) -> Matrix:
+    def d2_times(self, prediction: Matrix, target: float, v: Matrix) -> Matrix:
         """Return the curvatures' product with changes of the scores, shape (b, K)."""
         with np.errstate(all="ignore"):
-            product = self._loss.curvature_product(self._loss.curvatures(prediction), changes)
+            product = self._loss.curvature_product(self._loss.curvatures(prediction), v)
         return cast(Matrix, weighted(product, self._weights[int(target)]))
 
     def majorant(self, prediction: Matrix, target: float) -> float:

@@ -12,6 +12,7 @@ from finitesum.core import symmetric
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import compiled_form, kernel
 from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
 from finitesum.methods.snapshot import Snapshot
 from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum, Problem
@@ -34,10 +35,24 @@ class Curvature(NamedTuple):
 NO_MATRIX, NO_VECTOR = np.empty((0, 0)), np.empty(0)
 
 
+def _prediction(linear_sum: LinearSum, snapshot: Snapshot, i: int) -> Any:
+    """Return what the loss takes at the snapshot: scores of a block of rows, or the point for a function."""
+    return linear_sum.rows.dot(i, snapshot.point) + linear_sum.offsets[i]
+
+
+def _hessian(linear_sum: LinearSum, snapshot: Snapshot, i: int) -> Matrix:
+    """Return the Hessian at the snapshot, shape (d, d), of a block of rows or a function."""
+    lower = np.zeros((linear_sum.rows.dim(), linear_sum.rows.dim()))
+    linear_sum.rows.gram_add(i, linear_sum.loss.d2(_prediction(linear_sum, snapshot, i), linear_sum.targets[i]), lower)
+    whole: Matrix = lower + np.tril(lower, -1).T
+    return whole
+
+
 def times_curvature(linear_sum: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> Any:
     """Return phi''_i x_i'v at the snapshot; of a function, its Hessian times v, evaluated again."""
     if snapshot.curvatures.size == 0:
-        return cast(Any, linear_sum.loss).d2_times(snapshot.point, linear_sum.targets[i], linear_sum.rows.dot(i, v))
+        change, loss = linear_sum.rows.dot(i, v), cast(Any, linear_sum.loss)
+        return loss.d2_times(_prediction(linear_sum, snapshot, i), linear_sum.targets[i], change)
     return snapshot.curvatures[i] * linear_sum.rows.dot(i, v)
 
 
@@ -51,7 +66,7 @@ def add_curvature_products(
 ) -> None:
     """Add scale phi''_i (x_i'v) x_i to a row of out for each row v of `vectors`; of a function, scale H_i v."""
     if snapshot.curvatures.size == 0:
-        out += scale * (vectors @ cast(Any, linear_sum.loss).d2(snapshot.point, linear_sum.targets[i]))
+        out += scale * (vectors @ _hessian(linear_sum, snapshot, i))
     else:
         _add_curvature_products(linear_sum, snapshot, i, scale, vectors, out)
 
@@ -70,7 +85,7 @@ def add_diagonal(
 ) -> None:
     """Add scale (s * H_i s + sigma diag H_i) / (s * s + sigma) * v to out, H_i = phi''_i x_i x_i': a row's share of A v."""
     if snapshot.curvatures.size == 0:
-        hessian = cast(Any, linear_sum.loss).d2(snapshot.point, linear_sum.targets[i])
+        hessian = _hessian(linear_sum, snapshot, i)
         out += scale * (step * (hessian @ step) + SIGMA * np.diagonal(hessian)) / (step * step + SIGMA) * v
     else:
         _add_diagonal(linear_sum, snapshot, i, scale, step, v, out)
@@ -94,7 +109,9 @@ def _add_diagonal(
 def whole_hessian(problem: AnySum, snapshot: Snapshot) -> Curvature:
     """Return H and its largest eigenvalue, NaN where a run has diverged and H is not finite."""
     dim = problem.dim
-    if isinstance(problem, Problem):
+    if isinstance(problem, Problem) and problem.n_outputs > 1:
+        whole = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, snapshot.point)))
+    elif isinstance(problem, Problem):
         whole = hessian_of(problem, snapshot.curvatures)
     else:
         whole = problem.hessian(snapshot.point)

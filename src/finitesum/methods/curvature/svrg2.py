@@ -58,7 +58,7 @@ from finitesum.methods.curvature.snapshot_curvature import (
 from finitesum.methods.parameters import Count, StepSize, check_seed
 from finitesum.methods.snapshot import Snapshot, end_of_epoch, expected_smoothness, smooth_gradient, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, descend
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.linear import LinearSum, first_row, last_row
 
 
 class SVRG2State(NamedTuple):
@@ -325,7 +325,7 @@ class SVRG2(SumMethod):
         """Return the state after an epoch: the visits of `order`, and a new snapshot."""
         w, directions = state.x.copy(), np.zeros_like(state.directions)
         n_visits = self._visits(problem, state, order, w, directions)
-        adapt, is_linear = self.step_size == "auto", isinstance(problem, Problem)
+        adapt, is_linear = self.step_size == "auto", state.snapshot.curvatures.size > 0
         snapshot, step_size = end_of_epoch(problem, state.snapshot, w, state.step_size, adapt=adapt)
         curvature, m = state.curvature, problem.n_components
         n_hessians = state.n_hessians + (0 if is_linear else n_visits)  # of functions, those at the snapshot again
