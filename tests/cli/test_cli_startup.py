@@ -46,5 +46,5 @@ def test_a_shell_completes_names():
         return [item.value for item in completion.get_completions(list(args), begun)]
 
     assert complete(begun="com") == ["compare"]
-    assert complete("fit", "--solver", begun="sa") == ["sag", "saga"]
+    assert complete("fit", "--solver", begun="sa") == ["sag", "saga", "sarah"]
     assert complete("fit", "--loss", begun="squ") == ["squared", "squared-hinge"]

@@ -137,7 +137,7 @@ def start(problem, seed=5):
     return np.random.default_rng(seed).standard_normal(problem.dim)
 
 
-#: (format, problem): the common problems in every format, the others in one each, since every pair is compiled anew.
+#: (format, problem): the common problems in every format, the others in one each, since every pair is compiled again.
 SETTINGS = [
     *((form, {}) for form in FORMATS),
     *((form, {"batch_size": 4, "intercept": True, "weighted": True}) for form in FORMATS),

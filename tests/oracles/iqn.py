@@ -1,4 +1,4 @@
-"""IQN from its equations, with every matrix inverted afresh; F is an `oracles.sums.Sum`, smooth."""
+"""IQN from its equations, with every matrix inverted again; F is an `oracles.sums.Sum`, smooth."""
 
 import numpy as np
 from oracles.newton_type import majorant

@@ -1,6 +1,6 @@
 """NIM, IQN and Newton's method from their equations; F is an `oracles.sums.Sum`.
 
-Each function yields the iterate after every pass. Models are summed afresh from stored anchors at each visit.
+Each function yields the iterate after every pass. Models are summed again from stored anchors at each visit.
 """
 
 import numpy as np

@@ -19,7 +19,7 @@ elementwise work then goes through `finitesum.core.vectors`, whose functions are
 
 Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
 the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
-stamp of all kernel sources, and where no folder is writable kernels are compiled anew in each process, with one warning.
+stamp of all kernel sources, and where no folder is writable kernels are compiled again in each process, with one warning.
 A kernel that meets a tuple class from outside this package (a loss of the user's) is never kept on disk, because nothing
 would notice when that class changes.
 
@@ -99,7 +99,7 @@ def cache_folder() -> Path | None:
         except OSError:
             continue
     warnings.warn(
-        "No folder is writable for compiled kernels, so each process compiles them anew (seconds). "
+        "No folder is writable for compiled kernels, so each process compiles them again (seconds). "
         "Set NUMBA_CACHE_DIR to a writable folder.",
         RuntimeWarning,
         stacklevel=2,

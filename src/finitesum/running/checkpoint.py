@@ -68,7 +68,7 @@ def unflatten(state_type: type[Any], arrays: dict[str, Any], prefix: str = "stat
             values.append(unflatten(kind, arrays, key))
             continue
         if key not in arrays:
-            raise CheckpointError(f"the checkpoint lacks {key}. It was written by another version; start afresh.")
+            raise CheckpointError(f"the checkpoint lacks {key}. It was written by another version; start again.")
         values.append(kind(arrays[key].item()) if kind in (int, float, bool) else arrays[key])
     return state_type(*values)
 
@@ -112,7 +112,7 @@ def prepare(path: Path, *, resume: bool) -> bool:
     if path.exists() and not resume:
         raise CheckpointError(
             f"{path} holds an earlier run, which would be lost. Give resume=True to go on with it, or remove or rename "
-            "the file to start afresh."
+            "the file to start again."
         )
     return path.exists()
 
@@ -149,9 +149,9 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
     except Exception as error:  # damaged bytes raise a dozen kinds, out of zipfile, zlib, numpy and json
-        raise CheckpointError(f"{path} is damaged or no checkpoint ({error}). Delete it and start afresh.") from error
+        raise CheckpointError(f"{path} is damaged or no checkpoint ({error}). Delete it and start again.") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is no checkpoint of this version ({FORMAT}). Delete it and start afresh.")
+        raise CheckpointError(f"{path} is no checkpoint of this version ({FORMAT}). Delete it and start again.")
     return Checkpoint(header, arrays)
 
 

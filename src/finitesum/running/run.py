@@ -102,7 +102,7 @@ class Run:
         self._begin(check=check)
 
     def go_on(self, earlier: Result) -> None:
-        """Take the state at the end of an earlier run, and check it; the counts begin anew."""
+        """Take the state at the end of an earlier run, and check it; the counts begin again."""
         self.state, self.seed = self._with_tol(earlier.state), earlier.seed
         k = earlier.next_pass
         self._before = Before(k, int(self.state.n_gradients), float(self.state.n_hessians))
@@ -136,7 +136,7 @@ class Run:
             self.best = checkpoints.unflatten(Best, arrays, "best")
         except (KeyError, TypeError) as error:
             raise checkpoints.CheckpointError(
-                f"{self.checkpoint} lacks a part ({error}). It was written by another version; start afresh."
+                f"{self.checkpoint} lacks a part ({error}). It was written by another version; start again."
             ) from error
         if self.certificate is not None:
             self.certificate = checkpoints.unflatten(Certificate, arrays, "certificate")

@@ -28,7 +28,7 @@ class Loop:
 
 
 class Before(NamedTuple):
-    """What an earlier run has done that this one goes on from; its counts begin anew."""
+    """What an earlier run has done that this one goes on from; its counts begin again."""
 
     k: int = 0  # passes
     n_gradients: int = 0  # of components

@@ -2,7 +2,7 @@
 
 The step is factor / lambda, where lambda bounds lambda_max of the current H: a warm power iteration, and between its runs
 the trace of every increase of H, so no step can blow up on the model. The momentum follows Nesterov's sequence below
-(1 - sqrt(mu/lambda)) / (1 + sqrt(mu/lambda)) and starts anew when step and gradient disagree. Between two visits A-CIAG
+(1 - sqrt(mu/lambda)) / (1 + sqrt(mu/lambda)) and restarts when step and gradient disagree. Between two visits A-CIAG
 takes r = ceil(8 sqrt(lambda/mu) / m) such steps on the model, which read no data: they make up for few, large components.
 """
 
@@ -121,7 +121,7 @@ def _model_step(
     gradient: Vector,
     step_size: float,
 ) -> bool:
-    """Step from y on the model; return whether step and move disagree, so that the momentum should start anew."""
+    """Step from y on the model; return whether step and move disagree, so that the momentum should restart."""
     surrogate_gradient(surrogate, pending, y, gradient)
     for j in range(x.size):
         previous[j] = x[j]

@@ -16,7 +16,7 @@ is proven of it and what is only measured.
 Step "auto" needs no constant at all: see `finitesum.methods.curvature.automatic_steps`. The theory's constants are had by
 ``step_size="theory"``: CIAG 2 / (mu + L), A-CIAG 1 / (2 L) with the extrapolation of eq. 31. The paper's two ways to a
 start that its theory likes, restarts with a longer step and a warm start by SAG, are options beside a constant step:
-see `finitesum.methods.curvature.schedules`. b and H are summed afresh from the anchors every 50 passes, against
+see `finitesum.methods.curvature.schedules`. b and H are summed again from the anchors every 50 passes, against
 rounding errors.
 
 References
@@ -84,7 +84,7 @@ class CIAGState(NamedTuple):
     n_hessians: int
 
 
-#: Passes after which b and H are summed afresh.
+#: Passes after which b and H are summed again.
 REBUILD_EVERY = 50
 
 
@@ -159,7 +159,7 @@ class CIAG:
         "auto" is 1 for CIAG and ceil(8 sqrt(kappa) / m) for A-CIAG.
     restart : int >= 0
         Passes after which a constant step is reconsidered: doubled where the models proved good, at most to the step of
-        "theory" (or the one given, if longer), halved where they failed; the momentum then starts anew. 0: never.
+        "theory" (or the one given, if longer), halved where they failed; the momentum then restarts. 0: never.
     warm_start_method : {"none", "full", "sag"}
         How the memory fills: "none", components join at their first visit; "full", all at the start, by one full pass;
         "sag", components join at their first visit, and the steps of the first pass are SAG's.

@@ -9,7 +9,7 @@ mean model and updates one component there [1, eqs. 13-21]; D is the inverse of 
     D   <- the inverse of the new mean, by two Sherman-Morrison formulas
 
 Memory m d^2: the reason why it does not scale; O(d^2) work a visit. An update is skipped where y's <= 1e-12 ||s||^2. q and
-the mean matrix are kept up beside D, so that rounding errors in D cost steps, not accuracy; D is computed afresh at the
+the mean matrix are kept up beside D, so that rounding errors in D cost steps, not accuracy; D is computed again at the
 head of each pass. The penalty's quadratic part belongs to every component.
 
 Deviations: the mean, not the sum. B_i starts not as I but as the component's Hessian at the start, with the loss's

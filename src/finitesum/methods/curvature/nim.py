@@ -13,11 +13,11 @@ inexact    smooth: conjugate gradients from x, at least one and at most d steps,
            until it is at most 1. O(d^2) a step. Else: as "exact", to the same tolerance.
 exact      smooth: the Cholesky factor of H at each visit, O(d^3). Else: see `methods.subproblems.quadratic_models`.
 inverse    smooth, one row to a component: B = H^-1 is kept up, O(d^2) a visit: with v = B z_i and the row's rise in
-           curvature c, B <- B - c / (1 + c z_i'v) v v'. B is computed afresh at the head of each pass.
+           curvature c, B <- B - c / (1 + c z_i'v) v v'. B is computed again at the head of each pass.
 ========== ====================================================================================================
 
 Step "auto": damping 1, and the guard of `finitesum.methods.curvature.trust`, which begins with majorants. A number is
-the damping, with second derivatives throughout, as in the paper, which converges locally. b and H are summed afresh
+the damping, with second derivatives throughout, as in the paper, which converges locally. b and H are summed again
 every 50 passes, and when H has shrunk to a tenth, because sums remember the rounding errors of their largest terms.
 
 Deviations: H starts as l2 I (paper: a full pass, to be had by warm_start_method="full"); the tolerance rests on the model
@@ -52,7 +52,7 @@ from finitesum.methods.curvature.trust import Guard, copy_guard, error_estimate,
 from finitesum.methods.general.surrogates import NIMForm
 from finitesum.problems.linear import Problem
 
-#: Passes after which b and H are summed afresh.
+#: Passes after which b and H are summed again.
 REBUILD_EVERY = 50
 
 
@@ -60,7 +60,7 @@ class NIMState(NamedTuple):
     x: Vector  # iterate
     surrogate: Surrogate
     guard: Guard
-    peak: float  # the largest diagonal entry of H since b and H were summed afresh
+    peak: float  # the largest diagonal entry of H since b and H were summed again
     n_gradients: int
     n_hessians: int
 
@@ -173,7 +173,7 @@ class NIM:
     def _finished(
         self, problem: Problem, state: NIMState, x: Vector, surrogate: Surrogate, guard: Guard, n_visits: int
     ) -> NIMState:
-        """Return the state after a pass, b and H summed afresh where they need it."""
+        """Return the state after a pass, b and H summed again where they need it."""
         n_gradients = state.n_gradients + n_visits
         size = float(np.diagonal(surrogate.hessian).max())
         peak = max(state.peak, size)

@@ -199,7 +199,7 @@ def _aggregate(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending) ->
 
 
 def rebuilt(problem: Problem, surrogate: Surrogate) -> Surrogate:
-    """Return the memory with b and H summed afresh from the anchors: rounding errors of many visits are gone."""
+    """Return the memory with b and H summed again from the anchors: rounding errors of many visits are gone."""
     fresh = empty_surrogate(problem)
     fresh = surrogate._replace(linear=fresh.linear, hessian=fresh.hessian)
     _aggregate(problem.view, fresh, new_pending(problem))

@@ -13,7 +13,7 @@ coordinate: give it components large enough to pay for that.
 
 Step "auto": the rule of `finitesum.methods.snapshot`, which compares consecutive snapshots and needs no constant. A
 number is used as it is, and may diverge. Momentum "auto": (1 - sqrt(mu step)) / (1 + sqrt(mu step)) [2], at most (T -
-1) / (T + 3) with T visits to an epoch, for it starts anew with each of them.
+1) / (T + 3) with T visits to an epoch, for it restarts with each of them.
 
 Deviations from the papers: components come in the given order (a permutation by default), not with replacement; the
 penalty is no part of the components; AccSVRG's mini-batches are fixed sets of rows.

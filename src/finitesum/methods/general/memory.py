@@ -93,7 +93,7 @@ def full_memory(problem: FiniteSum, x: Vector) -> Memory:
 
 
 def rebuilt(problem: FiniteSum, memory: Memory) -> tuple[Memory, int]:
-    """Return the memory with b and H summed afresh, which rids them of rounding errors, and the Hessians it took."""
+    """Return the memory with b and H summed again, which rids them of rounding errors, and the Hessians it took."""
     fresh = empty_memory(problem)
     fresh = memory._replace(linear=fresh.linear, hessian=fresh.hessian)
     n, n_hessians = problem.n_components, 0

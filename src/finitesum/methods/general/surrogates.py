@@ -7,7 +7,7 @@ A visit of component j at y = x + extrapolation (x - x_previous) moves its model
     NIM             x+ = x + damping (argmin_v b'v + 1/2 v'H v + r(v) - x),    with y = x
 
 Step "auto": CIAG and A-CIAG by `finitesum.methods.general.control`; NIM jumps all the way, as far as
-the same guard lets it. b and H are summed afresh every 50 passes.
+the same guard lets it. b and H are summed again every 50 passes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from finitesum.methods.general.points import moved
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.finite_sum import FiniteSum
 
-#: Passes after which b and H are summed afresh.
+#: Passes after which b and H are summed again.
 REBUILD_EVERY = 50
 
 
@@ -165,7 +165,7 @@ class NIMState(NamedTuple):
     failure: Vector  # (d,)  E delta
     movement: Vector  # (d,)  E pi
     guard: Guard
-    peak: float  # the largest diagonal entry of H since b and H were summed afresh
+    peak: float  # the largest diagonal entry of H since b and H were summed again
     n_passes: int
     n_gradients: int
     n_hessians: int
@@ -220,7 +220,7 @@ class NIMForm:
         )
 
     def _finished(self, problem: FiniteSum, state: NIMState) -> NIMState:
-        """Return the state after a pass, b and H summed afresh where they need it."""
+        """Return the state after a pass, b and H summed again where they need it."""
         size = float(np.diagonal(state.memory.hessian).max())
         peak = max(state.peak, size)
         if not (size < 0.1 * peak or state.n_passes % REBUILD_EVERY == 0):
