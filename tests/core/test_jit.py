@@ -30,13 +30,13 @@ with warnings.catch_warnings(record=True) as caught:
     import numpy as np
     from finitesum import Problem, minimize
     from finitesum.core import jit
-    from finitesum.evaluation import optimality
+    from finitesum.evaluation import row_sums
     problem = Problem.linear(np.array([[1.0, 0.5], [0.0, 2.0], [1.5, -1.0]]), [0.5, -1.0, 2.0], loss="squared", alpha=0.1)
     result = minimize(problem, method="fg", tol=1e-8)
 print(json.dumps({
     "success": bool(result.success),
     "x": result.x.tobytes().hex(),
-    "hits": optimality._add_rows.cache_hits,
+    "hits": row_sums._add_losses.cache_hits,
     "folder": None if jit.cache_folder() is None else str(jit.cache_folder()),
     "stamp": jit.source_stamp(),
     "warnings": [[warning.category.__name__, str(warning.message)] for warning in caught],

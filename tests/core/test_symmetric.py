@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from finitesum.core import symmetric
-from finitesum.core.jit import kernel_part
+from finitesum.core.jit import kernel
 from finitesum.core.symmetric import RANK, add_outer_products, multiply
 
 DIMS = [1, 2, 3, 4, 5, 31, 32, 33, 64, 70]
 
 
-@kernel_part
+@kernel
 def _multiply(matrix, y, out):
     multiply(matrix, y, out)
 
 
-@kernel_part
+@kernel
 def _add_outer_products(matrix, vectors, weights):
     add_outer_products(matrix, vectors, weights)
 
