@@ -134,7 +134,7 @@ class MCP(NamedTuple):
     >>> penalty = MCP(alpha=1.0, gamma=3.0)
     >>> [penalty.penalty_value(w) for w in (1.0, 3.0, 9.0)]
     [0.8333333333333334, 1.5, 1.5]
-    >>> [penalty.prox_at(v, 1.0) for v in (0.5, 2.0, 9.0)]
+    >>> [round(penalty.prox_at(v, 1.0), 9) for v in (0.5, 2.0, 9.0)]
     [0.0, 1.5, 9.0]
     """
 

@@ -169,6 +169,7 @@ def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any
 
     Examples
     --------
+    >>> from finitesum.problems.penalties import MCP
     >>> as_penalty(MCP(1), 2)
     Separable(base=MCP(alpha=1.0, gamma=3.0), weights=array([1., 1.]))
     """
