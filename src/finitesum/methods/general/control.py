@@ -23,9 +23,9 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.smoothness import momentum_limit
+from finitesum.methods.constants import Constant, smoothness_from, strong_convexity
 from finitesum.methods.curvature.accelerated_steps import MOST_MODEL_STEPS, SLOWEST_FALL
 from finitesum.methods.curvature.automatic_steps import DISTRUSTED, TRUSTED, comparison_window, with_revisits
-from finitesum.methods.general.constants import full_smoothness, strong_convexity
 from finitesum.methods.general.memory import Memory, look, model_gradient, move
 from finitesum.methods.general.points import moved
 from finitesum.problems.finite_sum import FiniteSum
@@ -211,7 +211,7 @@ class ControlledPass:
         smoothness, n_steps = self.problem.smoothness, self.model_steps
         step_size = (1.0 if self.is_accelerated else 1.8) / self.eigenvalue
         if self.guard.doubted and smoothness is not None:
-            step_size, n_steps = 1.0 / max(self.eigenvalue, full_smoothness(self.problem, smoothness)), 1
+            step_size, n_steps = 1.0 / max(self.eigenvalue, smoothness_from(self.problem, smoothness, Constant.MEAN)), 1
         elif n_steps == 0:
             kappa = self.eigenvalue / max(self.mu, 1e-10 * self.eigenvalue)
             n_steps = min(max(1, math.ceil(8.0 * math.sqrt(kappa) / self.problem.n_components)), MOST_MODEL_STEPS)

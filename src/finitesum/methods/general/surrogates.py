@@ -20,8 +20,8 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.smoothness import momentum_limit
+from finitesum.methods.constants import Constant, bounds_at, smoothness_from, strong_convexity
 from finitesum.methods.curvature.automatic_steps import comparison_window
-from finitesum.methods.general.constants import constants_at, full_smoothness, strong_convexity
 from finitesum.methods.general.control import (
     Control,
     ControlledPass,
@@ -83,7 +83,7 @@ class CIAGForm:
         if self.step_size != "auto":
             bounds, more_gradients, more_hessians = np.empty(0), 0, 0
             if self.step_size == "theory":
-                bounds, more_gradients, more_hessians = constants_at(problem, x0)
+                bounds, more_gradients, more_hessians = bounds_at(problem, x0)
             step_size, extrapolation = self._constants(problem, bounds)
             n_gradients, n_hessians = n_gradients + more_gradients, n_hessians + more_hessians
         control = new_control(problem, x0)
@@ -97,9 +97,9 @@ class CIAGForm:
         if not isinstance(self.step_size, str):
             step_size = float(self.step_size)
         elif self.extrapolation == 0.0:
-            step_size = 2.0 / (mu + full_smoothness(problem, bounds))
+            step_size = 2.0 / (mu + smoothness_from(problem, bounds, Constant.MEAN))
         else:
-            step_size = 0.5 / full_smoothness(problem, bounds)
+            step_size = 0.5 / smoothness_from(problem, bounds, Constant.MEAN)
         if isinstance(self.extrapolation, str):
             return step_size, momentum_limit(mu, step_size)
         return step_size, float(self.extrapolation)
