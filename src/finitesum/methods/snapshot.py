@@ -26,9 +26,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel
-from finitesum.evaluation.outputs import mean_loss, scores_at, sum_of_rows, weighted_slopes
+from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss, scores_at, sum_of_rows, weighted_slopes
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.methods.constants import Constant, Smoothness, smoothness_at
 from finitesum.methods.visits import AnySum, optimality_of
@@ -79,6 +80,15 @@ def smooth_gradient(problem: AnySum, snapshot: Snapshot) -> Vector:
     """Return the gradient at a snapshot, that of the quadratic penalty included."""
     gradient: Vector = snapshot.gradient + problem.term.quadratic * snapshot.point
     return gradient
+
+
+def smooth_hessian(problem: AnySum, snapshot: Snapshot) -> Matrix:
+    """Return the Hessian at a snapshot, that of the quadratic penalty included, shape (d, d)."""
+    if not isinstance(problem, Problem):
+        return problem.hessian(snapshot.point)
+    if problem.n_outputs > 1:
+        return full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, snapshot.point)))
+    return hessian_of(problem, snapshot.curvatures)
 
 
 @kernel

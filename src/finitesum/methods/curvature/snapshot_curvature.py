@@ -11,11 +11,9 @@ from scipy.linalg import eigh, eigvalsh, svd
 from finitesum.core import symmetric
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import compiled_form, kernel
-from finitesum.evaluation.hessian import hessian_of
-from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
-from finitesum.methods.snapshot import Snapshot
+from finitesum.methods.snapshot import Snapshot, smooth_hessian
 from finitesum.methods.visits import AnySum
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import LinearSum
 
 #: The weight of the diagonal in "2Dsec".
 SIGMA = 0.01
@@ -108,13 +106,7 @@ def _add_diagonal(
 
 def whole_hessian(problem: AnySum, snapshot: Snapshot) -> Curvature:
     """Return H and its largest eigenvalue, NaN where a run has diverged and H is not finite."""
-    dim = problem.dim
-    if isinstance(problem, Problem) and problem.n_outputs > 1:
-        whole = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, snapshot.point)))
-    elif isinstance(problem, Problem):
-        whole = hessian_of(problem, snapshot.curvatures)
-    else:
-        whole = problem.hessian(snapshot.point)
+    dim, whole = problem.dim, smooth_hessian(problem, snapshot)
     triangle = symmetric.allocate(dim)
     triangle[:dim, :dim] = np.tril(whole)
     largest = math.nan

@@ -24,7 +24,7 @@ def is_enough(before: float, after: float, predicted: float, n_terms: int) -> bo
     .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
     """
     rounding = n_terms * float(np.finfo(np.float64).eps) * abs(before)
-    return after <= before + DECREASE * predicted + rounding
+    return math.isfinite(after) and after <= before + DECREASE * predicted + rounding
 
 
 def halved(
