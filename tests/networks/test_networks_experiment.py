@@ -46,7 +46,7 @@ def test_figures_tables_and_claims(context):
     table, rows = outcome.tables
     assert [line[:2] for line in table.rows] == [["digits-cnn", m] for m in ("AdaHB", "Adam", "Adam / √epoch")]
     assert "*" in table.rows[0][2]  # an end of the grid
-    assert len(rows.rows) == SMALL.n_runs * 2
+    assert len(rows.rows) == len(SMALL.methods) * len(SMALL.alphas) * len(SMALL.seeds) * 2
     assert not rows.on_page
     assert len(outcome.verdicts) == 3 + 2
     assert list(outcome.values) == ["final training loss, AdaHB, digits-cnn"]

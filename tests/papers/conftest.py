@@ -1,5 +1,7 @@
 """What the tests of the experiments share: a runner of the command line, and a small experiment."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -7,8 +9,9 @@ from click.testing import CliRunner
 from finitesum.cli import main
 from finitesum.core.jit import cache_folder
 from finitesum.papers import registry
-from finitesum.papers.drawing import Line, Panel, panels_figure
-from finitesum.papers.experiment import Drawing, Experiment, Finding, Outcome, Table, Unit, Value, Verdict
+from finitesum.papers.claims import Finding, Verdict
+from finitesum.papers.experiment import Drawing, Experiment, Outcome, Table, Unit, Value
+from finitesum.reporting.plots import Line, Panel, panels_figure
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +49,7 @@ class Squares:
         return {"square": k * k}
 
     def run(self, context):
-        results = context.complete([Unit(f"n={k}", {"k": k}, lambda k=k: self.square(k)) for k in (1, 2, 3)])
+        results = context.complete([Unit(f"n={k}", partial(self.square, k)) for k in (1, 2, 3)])
         x = np.array([1.0, 2.0, 3.0])
         y = np.array([results[f"n={k}"]["square"] for k in (1, 2, 3)], dtype=float)
         figure = panels_figure([Panel("squares", "k", "k^2", [Line("k <^2>", x, y)])])

@@ -14,9 +14,9 @@ from finitesum.methods import AFG, CIAG, FG
 from finitesum.papers import which_method
 from finitesum.papers.adahb import fig1 as hinge_figure
 from finitesum.papers.adahb import fig6, networks
-from finitesum.papers.ciag import claims, fig1, real_data, table2, theory
+from finitesum.papers.ciag import fig1, real_data, table2, theory
 from finitesum.papers.experiment import Context
-from finitesum.papers.runs import Trial, as_run, find_minimum, follow, gap_curve, run_trial
+from finitesum.papers.runs import Trial, as_run, find_minimum, follow, run_trial
 
 
 def test_psg_on_harveys_function_has_its_closed_form():
@@ -43,8 +43,9 @@ def test_the_points_of_a_trajectory_are_those_of_longer_ones():
 
 def test_a_trial_counts_passes_and_ends_at_tol():
     problem = fig1.problem_of(60, 5, 0)
-    found = as_run(run_trial(problem, Trial("x", "a-ciag", {}, 3), max_passes=40, tol=1e-8))
-    assert found.batch_size == 3
+    figures = run_trial(problem, Trial("a-ciag", {}, 3), max_passes=40, tol=1e-8)
+    found = as_run(figures)
+    assert figures["batch_size"] == 3
     assert found.columns["largest"][-1] <= 1e-8 < found.columns["largest"][-2]
     assert found.columns["passes"][0] == 0.0
     assert found.first("largest", 1e-8) == found.columns["passes"][-1]
@@ -55,9 +56,7 @@ def test_a_trial_counts_passes_and_ends_at_tol():
 def test_what_finding_constants_costs_is_counted_or_not():
     problem = fig1.problem_of(60, 5, 0)
     first = {
-        counts: as_run(
-            run_trial(problem, Trial("x", "ciag", {"step_size": "theory"}, 1, counts_start=counts), max_passes=1)
-        )
+        counts: as_run(run_trial(problem, Trial("ciag", {"step_size": "theory"}, 1, counts_start=counts), max_passes=1))
         for counts in (True, False)
     }
     assert first[False].columns["passes"].tolist() == [0.0, 1.0]
@@ -67,10 +66,10 @@ def test_what_finding_constants_costs_is_counted_or_not():
 
 def test_a_trial_that_diverges_ends():
     problem = Problem.linear([[1.0], [2.0]], [0.0, 1.0], loss="squared", batch_size=1)
-    found = as_run(run_trial(problem, Trial("x", "fg", {"step_size": 100.0}), max_passes=1000))
+    found = as_run(run_trial(problem, Trial("fg", {"step_size": 100.0}), max_passes=1000))
     assert found.columns["passes"][-1] < 20
     assert found.diverged
-    good = as_run(run_trial(problem, Trial("x", "fg"), max_passes=3))
+    good = as_run(run_trial(problem, Trial("fg"), max_passes=3))
     assert not good.diverged
 
 
@@ -78,10 +77,10 @@ def test_gaps_end_at_rounding_errors():
     problem = fig1.problem_of(60, 5, 0)
     minimum = find_minimum(problem)
     assert minimum["optimality"] < 1e-14
-    found = as_run(run_trial(problem, Trial("x", "newton"), max_passes=30))
-    curve = gap_curve(found, minimum["minimum"])
-    assert curve.optimality[-1] <= 1e-15 < curve.optimality[-2]
-    assert curve.n_passes.size == curve.optimality.size < found.columns["passes"].size
+    found = as_run(run_trial(problem, Trial("newton"), max_passes=30), minimum["minimum"])
+    passes, gaps = found.gap_curve()
+    assert gaps[-1] <= 1e-15 < gaps[-2]
+    assert passes.size == gaps.size < found.columns["passes"].size
 
 
 @pytest.mark.slow
@@ -94,9 +93,7 @@ def test_quick_experiments_agree_with_recorded_values(run, tmp_path, name):
 def test_a_run_in_parts_is_the_run_in_whole():
     problem = fig1.problem_of(60, 5, 0)
     for name in ("a-ciag", "ciag", "nim", "sag"):
-        whole, parts = (
-            as_run(run_trial(problem, Trial(name, name, {}, 3, parts=k), max_passes=6.0)).columns for k in (1, 4)
-        )
+        whole, parts = (as_run(run_trial(problem, Trial(name, {}, 3, parts=k), max_passes=6.0)).columns for k in (1, 4))
         assert parts["passes"][1] == whole["passes"][1]
         ends = parts["objective"][1::4]
         np.testing.assert_allclose(ends, whole["objective"][1 : 1 + ends.size], atol=1e-12)
@@ -112,9 +109,9 @@ def test_following_a_run_counts_visits_and_measures_distances():
 
 
 def test_the_condition_of_theorem_1_allows_longer_steps_nearer_to_the_optimum():
-    shares = [theory.allowed_factor(distance) for distance in (1e-1, 1e-3, 1e-6)]
-    assert shares == sorted(shares)
-    assert all(theory.promised(d, c) < 1.0 for d, c in zip((1e-1, 1e-3, 1e-6), shares, strict=True))
+    factors = [theory.allowed_factor(distance) for distance in (1e-1, 1e-3, 1e-6)]
+    assert factors == sorted(factors)
+    assert all(theory.promised(d, c) < 1.0 for d, c in zip((1e-1, 1e-3, 1e-6), factors, strict=True))
 
 
 def test_asymptotic_rates_are_those_of_the_gradient_methods():
@@ -158,7 +155,7 @@ def test_figure_1_takes_the_whole_of_rcv1_where_it_is(monkeypatch):
     for name in hinge_figure.IN_PAPER:
         runs = [unit for unit in units if unit.name.startswith(f"{name}-tuned-PSG, last-")]
         assert len(runs) == 5
-        assert runs[0].settings["step"] > 0.0
+        assert runs[0].work.args[3] > 0.0
     assert "Steps for real-sim are those of rcv1.subset" in hinge_figure._notes(hinge_figure.IN_PAPER, 5)[0]
 
 
@@ -171,7 +168,7 @@ def test_networks_without_torch_are_skipped_with_a_sentence(run, tmp_path, monke
 
 def test_a_stand_in_takes_the_place_of_absent_data_and_of_no_other():
     entry = next(entry for entry in table2.SETS if entry.name == "SUSY")
-    assert table2.title_of(entry, True, None) == "SUSY stand-in (50,000 rows)"
+    assert entry.title(True, None) == "SUSY stand-in (50,000 rows)"
     problem = real_data.problem_of(entry, True, None)
     assert (problem.n_rows, problem.dim) == (50_000, 18)
     assert problem.penalty.ridge() == pytest.approx(1 / 50_000)
@@ -182,8 +179,8 @@ def test_trace_bound_of_the_authors_program():
     X = np.random.default_rng(0).standard_normal((30, 4))
     problem = Problem.linear(X, np.sign(X[:, 0]), alpha=0.1)
     found = real_data.smoothness_of(problem)
-    assert found.trace == pytest.approx(0.25 * np.mean(np.sum(X**2, axis=1)) + 0.1)
-    assert found.tight == pytest.approx(0.25 * np.linalg.eigvalsh(X.T @ X / 30)[-1] + 0.1, rel=0.02)
+    assert found["trace"] == pytest.approx(0.25 * np.mean(np.sum(X**2, axis=1)) + 0.1)
+    assert found["tight"] == pytest.approx(0.25 * np.linalg.eigvalsh(X.T @ X / 30)[-1] + 0.1, rel=0.02)
 
 
 def test_columns_are_scaled_to_one():
@@ -195,7 +192,7 @@ def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_
     lacking = run("reproduce", "which-method", "--quick", "--out", tmp_path)
     assert lacking.exit_code == 0, lacking.output
     assert "finitesum reproduce ciag/table2 --quick" in lacking.stderr
-    labels = claims.LABELS[claims.AUTOMATIC]
+    labels = real_data.LABELS[real_data.AUTOMATIC]
     folder = tmp_path / "ciag-table2"
     folder.mkdir()
     seconds = {label: 1.0 + k for k, label in enumerate(reversed(labels))}  # lazy Newton first
@@ -206,7 +203,7 @@ def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_
         "values": {f"passes, {label}, toy, automatic": None if label == "IAG" else 5.0 for label in labels},
         "timings": {
             f"seconds to {level:.0e}, {label}, toy, automatic": s
-            for level in (claims.MODERATE, claims.TOL)
+            for level in (real_data.MODERATE, real_data.TOL)
             for label, s in seconds.items()
         },
     }
@@ -221,7 +218,7 @@ def test_which_method_names_what_it_lacks_and_draws_from_what_is_there(run, tmp_
 
 
 def test_which_method_compares_no_count_of_data_sets_where_some_are_absent(run, tmp_path):
-    labels = claims.LABELS[claims.AUTOMATIC]
+    labels = real_data.LABELS[real_data.AUTOMATIC]
     seconds = {f"seconds to {level:.0e}, {label}, toy, automatic": 1.0 for level in (1e-3, 1e-10) for label in labels}
     content = {"size": "quick", "verdicts": [], "absent": {"a9a": "Get it."}, "timings": seconds}
     content["values"] = {f"passes, {label}, toy, automatic": 5.0 for label in labels}

@@ -4,13 +4,16 @@ import csv
 import json
 import math
 import re
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from finitesum.papers import references, registry
-from finitesum.papers.experiment import Context, Finding, Outcome, Table, Unit, Value, Verdict, outcome_of
+from finitesum.papers.claims import Finding, Verdict, outcome_of, tally
+from finitesum.papers.experiment import Context, Outcome, Table, Unit, Value
 from finitesum.papers.references import agrees, check, record, recorded
-from finitesum.papers.runner import classes_of, tally
+from finitesum.papers.runner import classes_of
 
 
 def references_are(monkeypatch, values, verdicts=None):
@@ -18,23 +21,28 @@ def references_are(monkeypatch, values, verdicts=None):
     monkeypatch.setattr("finitesum.papers.runner.recorded", lambda name, size: known)
 
 
-def test_a_unit_is_computed_once_and_again_with_other_settings(tmp_path):
+def test_a_unit_is_computed_once_and_again_with_other_arguments(tmp_path):
     calls = []
 
-    def unit(name, settings):
-        return Unit(name, settings, lambda: calls.append(settings) or {"value": settings["k"] + 0.1})
+    def compute(folder, k, at=0):
+        calls.append(k)
+        return {"value": k + at + 0.1}
+
+    def unit(name, k, folder="here", **options):
+        return Unit(name, partial(compute, Path(folder), k, **options))
 
     context = Context("quick", tmp_path)
-    first = context.complete([unit("a", {"k": 1}), unit("b/c d", {"k": 2})])
+    first = context.complete([unit("a", 1), unit("b/c d", 2)])
     assert first == {"a": {"value": 1.1}, "b/c d": {"value": 2.1}}
-    assert context.complete([unit("a", {"k": 1}), unit("b/c d", {"k": 2})]) == first
+    assert context.complete([unit("a", 1, folder="there"), unit("b/c d", 2)]) == first
     assert len(calls) == 2
-    assert context.complete([unit("a", {"k": 3})]) == {"a": {"value": 3.1}}
-    assert len(calls) == 3
+    assert context.complete([unit("a", 3)]) == {"a": {"value": 3.1}}
+    assert context.complete([unit("a", 3, at=1)]) == {"a": {"value": 4.1}}
+    assert len(calls) == 4
 
 
 def test_a_damaged_unit_is_computed_again(tmp_path):
-    context, unit = Context("quick", tmp_path), Unit("a", {}, lambda: {"value": math.nan})
+    context, unit = Context("quick", tmp_path), Unit("a", partial(dict, value=math.nan))
     context.complete([unit])
     (file,) = (tmp_path / "units").iterdir()
     file.write_text(file.read_text()[:5])

@@ -121,7 +121,7 @@ def _report(console: Console, finished: Finished) -> None:
 
 
 def _line(finished: Finished) -> str:
-    from finitesum.papers.runner import tally
+    from finitesum.papers.claims import tally
 
     claims = tally(finished.outcome.verdicts)
     return f"{finished.experiment.name:<16} {claims or finished.experiment.title}"

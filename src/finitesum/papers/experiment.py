@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from finitesum import __version__
+from finitesum.papers.claims import Verdict
 from finitesum.reporting.files import write_text
 from finitesum.running.observers import Report, steps
 
@@ -40,24 +42,22 @@ class Unit(NamedTuple):
     ----------
     name
         Its file's name and its key among the results.
-    settings
-        All that its figures depend on: with other settings it is another unit.
-    compute
-        Does it and returns what JSON can hold: a function, or one that makes a generator, which also yields what it
-        has reached, in words.
+    work
+        Returns what JSON can hold; or returns a generator, which also yields what it has reached, in words. Its figures
+        depend on its arguments, but for functions and paths: with other arguments it is another unit.
     checkpoint
         A file where unfinished work may be kept, which is removed when the figures are.
     """
 
     name: str
-    settings: Mapping[str, Any]
-    compute: Callable[[], dict[str, Any] | Generator[str, None, dict[str, Any]]]
+    work: partial[dict[str, Any]] | partial[Generator[str, None, dict[str, Any]]]
     checkpoint: Path | None = None
 
     @property
     def file_name(self) -> str:
         """A name that differs between units whose figures may differ."""
-        known = json.dumps([__version__, self.name, self.settings], sort_keys=True, default=repr)
+        given = [arg for arg in (*self.work.args, self.work.keywords) if not (isinstance(arg, Path) or callable(arg))]
+        known = json.dumps([__version__, self.name, given], sort_keys=True, default=repr)
         plain = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
         return f"{plain[:80]}-{hashlib.blake2b(known.encode(), digest_size=4).hexdigest()}.json"
 
@@ -78,77 +78,6 @@ class Table(NamedTuple):
     header: tuple[str, ...]
     rows: Sequence[Sequence[str | float | int]]
     on_page: bool = True
-
-
-class Finding(NamedTuple):
-    """What became of a claim in one case."""
-
-    case: str
-    holds: bool | None  # None: undecided
-    evidence: str  # the figures behind it
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A claim as a measured statement.
-
-    Parameters
-    ----------
-    claim
-        A sentence.
-    findings
-        What became of it, case by case.
-    of_paper
-        Whether the paper makes it; else it is ours.
-    noisy
-        Whether it rests on seconds, or on runs that depend on rounding errors: on another machine it may differ.
-    """
-
-    claim: str
-    findings: tuple[Finding, ...]
-    of_paper: bool = True
-    noisy: bool = False
-
-    @property
-    def outcome(self) -> str:
-        """ "holds", "does not hold", "holds only for ...", or "undecided"."""
-        return outcome_of((finding.case, finding.holds) for finding in self.findings)
-
-
-def verdict(
-    claim: str,
-    cases: Iterable[str],
-    holds: Callable[[str], bool | None],
-    evidence: Callable[[str], str],
-    *,
-    of_paper: bool = True,
-    noisy: bool = False,
-) -> Verdict:
-    """Return a claim with what became of it in each case."""
-    findings = tuple(Finding(case, holds(case), evidence(case)) for case in cases)
-    return Verdict(claim, findings, of_paper, noisy)
-
-
-def outcome_of(findings: Iterable[tuple[str, bool | None]]) -> str:
-    """Return in words what became of a claim, given cases and whether it holds there.
-
-    Examples
-    --------
-    >>> outcome_of([("a9a", True), ("w8a", False)])
-    'holds only for a9a (not for w8a)'
-    >>> outcome_of([("a9a", None), ("w8a", None)])
-    'undecided'
-    """
-    known = list(findings)
-    yes, no, open_ = ([case for case, holds in known if holds is kind] for kind in (True, False, None))
-    if not no and not open_:
-        return "holds" if yes else "undecided"
-    if not yes and not open_:
-        return "does not hold"
-    if not yes:
-        return f"does not hold for {', '.join(no)}, undecided for {', '.join(open_)}" if no else "undecided"
-    rest = "; ".join(f"{word} for {', '.join(cases)}" for word, cases in (("not", no), ("undecided", open_)) if cases)
-    return f"holds only for {', '.join(yes)} ({rest})"
 
 
 class Value(NamedTuple):
@@ -243,7 +172,7 @@ class Context:
 
 def _figures(unit: Unit, report: Report) -> dict[str, Any]:
     """Return the figures of a unit; what it has reached meanwhile is shown."""
-    work = unit.compute()
+    work = unit.work()
     if not isinstance(work, Generator):
         return work
     while True:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from finitesum.papers.experiment import Context, Experiment, Outcome, Size, Table, Verdict
+from finitesum.papers.claims import tally
+from finitesum.papers.experiment import Context, Experiment, Outcome, Size, Table
 from finitesum.papers.references import Check, check, record, recorded
 from finitesum.reporting.files import write_bytes, write_csv, write_text
 from finitesum.reporting.plots import to_png, to_svg
@@ -31,25 +31,13 @@ _NUMBER = re.compile(r"[-–<>≈\d]")
 
 @dataclass(frozen=True)
 class Finished:
-    """An experiment that was run.
-
-    Parameters
-    ----------
-    experiment, outcome
-        What was run, and what came out.
-    folder
-        Where its files are.
-    files
-        Their names.
-    check
-        How it compares with recorded values; None where that was not asked for.
-    """
+    """An experiment that was run."""
 
     experiment: Experiment
     outcome: Outcome
-    folder: Path
-    files: tuple[str, ...]
-    check: Check | None = None
+    folder: Path  # of its files
+    files: tuple[str, ...]  # their names
+    check: Check | None = None  # how it compares with recorded values, where that was asked for
 
 
 def run_experiments(
@@ -92,7 +80,10 @@ def run_experiments(
         if record_to is not None:
             record(record_to, experiment.name, size, outcome)
         done.append(Finished(experiment, outcome, folder, _write_files(folder, size, outcome), compared))
-        write_text(out / PAGE, _page(done, size, command))
+        title = "The experiments of both papers" if len(done) > 1 else experiment.name
+        sections = [{"done": finished, "drawings": _drawings(finished)} for finished in done]
+        content = {"title": title, "intro": INTRO[size], "sections": sections, "command": command}
+        write_text(out / PAGE, render("papers.html.j2", **content, tally=tally, classes_of=classes_of))
         if on_done is not None:
             on_done(done[-1])
     return done
@@ -128,75 +119,17 @@ def _or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _page(done: Sequence[Finished], size: Size, command: str) -> str:
-    title = "The experiments of both papers" if len(done) > 1 else f"{done[0].experiment.name}"
-    sections = [_section(finished) for finished in done]
-    return render("papers.html.j2", title=title, intro=INTRO[size], sections=sections, command=command)
-
-
-def _section(finished: Finished) -> dict[str, Any]:
-    experiment, outcome = finished.experiment, finished.outcome
-    return {
-        "slug": experiment.slug,
-        "name": experiment.name,
-        "title": experiment.title,
-        "source": ". ".join(part for part in (experiment.source, experiment.section) if part),
-        "setting": experiment.setting,
-        "notes": outcome.notes,
-        "absent": outcome.absent,
-        "tally": tally(outcome.verdicts),
-        "drawings": [
-            {
-                "svg": to_svg(drawing.figure, f"{experiment.name}: {drawing.caption}"),
-                "caption": drawing.caption,
-                "width": round(
-                    100.0 * drawing.figure.get_figwidth()
-                ),  # in pixels, so that all have letters of one size
-            }
-            for drawing in outcome.drawings
-        ],
-        "tables": [
-            {"caption": table.caption, "header": table.header, "rows": table.rows, "classes": classes_of(table)}
-            for table in outcome.tables
-            if table.on_page
-        ],
-        "verdicts": [_verdict(verdict) for verdict in outcome.verdicts],
-        "check": "" if finished.check is None else finished.check.sentence,
-        "folder": finished.folder.name,
-        "files": finished.files,
-    }
-
-
-def _verdict(verdict: Verdict) -> Mapping[str, Any]:
-    mood = {"holds": "good", "does not hold": "bad"}.get(verdict.outcome, "mixed")
-    return {
-        "claim": verdict.claim,
-        "outcome": verdict.outcome,
-        "findings": verdict.findings,
-        "of_paper": verdict.of_paper,
-        "mood": mood,
-    }
-
-
-def tally(verdicts: Sequence[Verdict]) -> str:
-    """Return in a few words how many of the paper's claims hold; empty where it makes none.
-
-    Examples
-    --------
-    >>> tally([Verdict("a", ()), Verdict("b", ()), Verdict("c", (), of_paper=False)])
-    '2 claims: 2 hold in part or are undecided'
-    """
-    claims = [verdict for verdict in verdicts if verdict.of_paper]
-    if not claims:
-        return ""
-    words = {
-        "holds": ("holds", "hold"),
-        "does not hold": ("does not hold", "do not hold"),
-        "": ("holds in part or is undecided", "hold in part or are undecided"),
-    }
-    kinds = Counter(v.outcome if v.outcome in words else "" for v in claims)
-    counts = ", ".join(f"{kinds[kind]} {several[kinds[kind] > 1]}" for kind, several in words.items() if kinds[kind])
-    return f"{len(claims)} claim{'s' if len(claims) > 1 else ''}: {counts}"
+def _drawings(finished: Finished) -> list[dict[str, Any]]:
+    """Return figures as the page shows them: as SVG, with widths in pixels, so that all have letters of one size."""
+    name = finished.experiment.name
+    return [
+        {
+            "svg": to_svg(drawing.figure, f"{name}: {drawing.caption}"),
+            "caption": drawing.caption,
+            "width": round(100.0 * drawing.figure.get_figwidth()),
+        }
+        for drawing in finished.outcome.drawings
+    ]
 
 
 def classes_of(table: Table) -> list[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,8 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods import as_method
 from finitesum.methods.base import Method
 from finitesum.methods.curvature.taylor_model import rebuilt
+from finitesum.papers.experiment import Context, Table, Unit
 from finitesum.problems.linear import Problem
-from finitesum.reporting.plots import Curve
 from finitesum.reporting.report import small_like
 from finitesum.running.driver import minimize
 from finitesum.running.sampling import order_of_pass
@@ -32,6 +33,9 @@ COLUMNS = ("passes", "hessian_passes", "seconds", "objective", "optimality", "la
 #: A run whose optimality has grown so much has diverged.
 DIVERGED = 1e8
 
+#: F - F* at which rounding errors are all that is left.
+ROUNDING = 1e-15
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -39,8 +43,6 @@ class Trial:
 
     Parameters
     ----------
-    label
-        Its name in figures and tables.
     method
         A name of `finitesum.methods.METHODS`.
     options
@@ -58,7 +60,6 @@ class Trial:
         Whether passes are counted that a method takes for its constants, before the first visit.
     """
 
-    label: str
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int | None = None
@@ -67,22 +68,16 @@ class Trial:
     whole_first: bool = True
     counts_start: bool = True
 
-    def settings(self) -> dict[str, Any]:
-        """Return all that its figures depend on."""
-        return {**asdict(self), "options": dict(self.options)}
 
+class Run(NamedTuple):
+    """The figures of a run, a row for the start and one after each pass; "gap" is the objective less the minimum."""
 
-@dataclass(frozen=True)
-class Run:
-    """The figures of a run, a row for the start and one after each pass."""
-
-    label: str
     columns: Mapping[str, Vector]
-    batch_size: int
+    options: Mapping[str, Any]  # the method's numbers
 
-    def first(self, column: str, level: float, gives: str = "passes", minimum: float = 0.0) -> float:
-        """Return the passes (or another column) at which a column, less a minimum, first was at most a level; else NaN."""
-        reached = np.flatnonzero(self.columns[column] - minimum <= level)
+    def first(self, column: str, level: float, gives: str = "passes") -> float:
+        """Return the passes (or another column) at which a column first was at most a level; else NaN."""
+        reached = np.flatnonzero(self.columns[column] <= level)
         return float(self.columns[gives][reached[0]]) if reached.size else math.nan
 
     @property
@@ -91,19 +86,91 @@ class Run:
         largest = self.columns["largest"]
         return largest.size == 1 or not largest[-1] <= max(10.0 * largest[0], 1.0)
 
-    def best(self, column: str) -> float:
-        """Return the smallest entry of a column."""
-        return float(np.min(self.columns[column]))
+    def gap_curve(self) -> tuple[Vector, Vector]:
+        """Return passes and F - F* until rounding errors are all that is left of it."""
+        gap = np.maximum(self.columns["gap"], 0.1 * ROUNDING)
+        below = np.flatnonzero(gap <= ROUNDING)
+        end = int(below[0]) + 1 if below.size else gap.size
+        return self.columns["passes"][:end], gap[:end]
+
+
+#: Runs by the title of the case, the kind of settings and the label of the method.
+Runs = dict[tuple[str, str, str], Run]
+
+
+class Plan(NamedTuple):
+    """Runs of several methods on several problems.
+
+    Parameters
+    ----------
+    cases
+        By title: what the following functions are given.
+    labels
+        The labels of the methods, by kind of settings.
+    problem
+        Returns the problem of a case.
+    trial
+        Returns a trial for a case, its problem, a kind of settings and a label.
+    limit
+        Returns the effective passes of a run at most, for a case and a label.
+    facts
+        Returns what is to be known of a problem beside its runs, such as its minimum.
+    start
+        Returns the start of a case and its problem; None for 0.
+    seed
+        Returns the seed of the order of visits of a case.
+    tol
+        As for `run_trial`.
+    """
+
+    cases: Mapping[str, Any]
+    labels: Mapping[str, Sequence[str]]
+    problem: Callable[[Any], Problem]
+    trial: Callable[[Any, Problem, str, str], Trial]
+    limit: Callable[[Any, str], float]
+    facts: Callable[[Problem], dict[str, Any]]
+    start: Callable[[Any, Problem], Vector | None] = lambda _case, _problem: None
+    seed: Callable[[Any], int] = lambda _case: 0
+    tol: float = 0.0
+
+    def run(self, context: Context) -> tuple[Runs, dict[str, dict[str, Any]]]:
+        """Return all runs, and the facts of each problem by its title; each is a unit of work."""
+        units: dict[tuple[str, ...], Unit] = {}
+        for title, case in self.cases.items():
+            units[(title,)] = Unit(f"{title}-facts", partial(self._facts, case))
+            for kind, label in ((kind, label) for kind, labels in self.labels.items() for label in labels):
+                work = partial(self._run, case, kind, label, self.limit(case, label), self.tol)
+                units[title, kind, label] = Unit(f"{title}-{kind}-{label}", work)
+        results = context.complete(list(units.values()))
+        found = {key: results[unit.name] for key, unit in units.items()}
+        facts = {title: found[(title,)] for title in self.cases}
+        runs = {
+            (key[0], key[1], key[2]): as_run(figures, facts[key[0]].get("minimum", 0.0))
+            for key, figures in found.items()
+            if len(key) == 3
+        }
+        return runs, facts
+
+    def _facts(self, case: Any) -> dict[str, Any]:
+        return self.facts(self.problem(case))
+
+    def _run(self, case: Any, kind: str, label: str, max_passes: float, tol: float) -> dict[str, Any]:
+        problem = self.problem(case)
+        trial, x0 = self.trial(case, problem, kind, label), self.start(case, problem)
+        return run_trial(problem, trial, max_passes=max_passes, tol=tol, seed=self.seed(case), x0=x0)
+
+
+def curves_table(name: str, header: tuple[str, ...], runs: Runs, column: str) -> Table:
+    """Return key, passes, seconds and another column of runs, by the measurement."""
+    rows: list[list[str | float]] = []
+    for key, run in runs.items():
+        other = np.maximum(run.columns[column], 0.0)
+        rows += [[*key, *row] for row in zip(run.columns["passes"], run.columns["seconds"], other, strict=True)]
+    return Table(name, "", header, rows, on_page=False)
 
 
 def run_trial(
-    problem: Problem,
-    trial: Trial,
-    *,
-    max_passes: float,
-    tol: float = 0.0,
-    seed: int = 0,
-    x0: Vector | None = None,
+    problem: Problem, trial: Trial, *, max_passes: float, tol: float = 0.0, seed: int = 0, x0: Vector | None = None
 ) -> dict[str, Any]:
     """Return the figures of a run, as JSON can hold them.
 
@@ -124,14 +191,13 @@ def run_trial(
     """
     method = as_method(trial.method, dict(trial.options))
     problem = problem.batched(trial.batch_size or method.default_batch_size(problem))
-    sampling = trial.sampling or method.default_sampling
     _load_kernels(problem, method)
     start = time.perf_counter()
     state = method.init(problem, np.zeros(problem.dim) if x0 is None else x0)
     seconds = time.perf_counter() - start
     free = 0 if trial.counts_start else state.n_gradients
     rows = [_row(problem, state, seconds, state.n_gradients)]  # what counts of it does so from the first pass on
-    orders = _orders(trial, sampling, seed, problem.n_components)
+    orders = _orders(trial, trial.sampling or method.default_sampling, seed, problem.n_components)
     limit = DIVERGED * max(rows[0][-1], 1e-300)
     while rows[-1][0] < max_passes and tol < rows[-1][-1] < limit:
         order = next(orders)
@@ -142,7 +208,8 @@ def run_trial(
             break
         rows.append(_row(problem, state, seconds, free))
     columns = {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
-    return {"label": trial.label, "batch_size": problem.batch_size, "columns": columns}
+    numbers = {name: value for name, value in trial.options.items() if isinstance(value, float)}
+    return {"batch_size": problem.batch_size, "columns": columns, "options": numbers}
 
 
 def _orders(trial: Trial, sampling: str, seed: int, m: int) -> Iterator[Indices]:
@@ -151,12 +218,6 @@ def _orders(trial: Trial, sampling: str, seed: int, m: int) -> Iterator[Indices]
         order = order_of_pass(sampling, seed, k, m)
         parts = 1 if k == 0 and trial.whole_first else min(trial.parts, m)
         yield from np.array_split(order, parts)
-
-
-def as_run(figures: Mapping[str, Any]) -> Run:
-    """Return the run of figures."""
-    columns = {name: np.array(values, dtype=np.float64) for name, values in figures["columns"].items()}
-    return Run(str(figures["label"]), columns, int(figures["batch_size"]))
 
 
 def _load_kernels(problem: Problem, method: Method) -> None:
@@ -174,6 +235,12 @@ def _row(problem: Problem, state: Any, seconds: float, free: int) -> tuple[float
     hessians = state.n_hessians / problem.n_components
     largest = float(np.abs(measures.gradient).max())
     return (float(spent), float(hessians), seconds, measures.objective, measures.optimality, largest)
+
+
+def as_run(figures: Mapping[str, Any], minimum: float = 0.0) -> Run:
+    """Return the run of figures, and of the minimum of the objective."""
+    columns = {name: np.array(values, dtype=np.float64) for name, values in figures["columns"].items()}
+    return Run({**columns, "gap": columns["objective"] - minimum}, figures.get("options", {}))
 
 
 def find_minimum(problem: Problem) -> dict[str, Any]:
@@ -214,52 +281,6 @@ def follow(
     return np.array(visits, dtype=np.float64), np.array(distances)
 
 
-def gap_curve(run: Run, minimum: float, floor: float = 1e-15) -> Curve:
-    """Return F - F* over the passes of a run, until rounding errors are all that is left of it."""
-    gap = np.maximum(run.columns["objective"] - minimum, 0.1 * floor)
-    below = np.flatnonzero(gap <= floor)
-    end = int(below[0]) + 1 if below.size else gap.size
-    return Curve(run.label, run.columns["passes"][:end], run.columns["seconds"][:end], gap[:end])
-
-
 def slope(x: Vector, y: Vector) -> float:
     """Return the slope of the least-squares line."""
     return float(np.polyfit(x, y, 1)[0])
-
-
-def or_inf(value: float) -> float:
-    """Return a number, and infinity in place of NaN: what was not reached is worse than all that was."""
-    return value if math.isfinite(value) else math.inf
-
-
-def listed(numbers: Mapping[str, float], unit: str = "") -> str:
-    """Return labels with their numbers as evidence, the unit behind the first number.
-
-    Examples
-    --------
-    >>> listed({"A-CIAG": 4.1, "NIM, exact": 3.4, "IAG": math.inf}, "passes")
-    'A-CIAG 4.1 passes, NIM exact 3.4, IAG not reached'
-    """
-    first = next((label for label, number in numbers.items() if math.isfinite(number)), None)
-    parts = []
-    for label, number in numbers.items():
-        count = show(number) if math.isfinite(number) else "not reached"
-        parts.append(f"{label.replace(', ', ' ')} {count}{f' {unit}' if unit and label == first else ''}")
-    return ", ".join(parts)
-
-
-def against(mine: float, theirs: float, unit: str = "passes") -> str:
-    """Return two numbers as evidence.
-
-    Examples
-    --------
-    >>> against(4.0, 5.5), against(44.0, math.inf)
-    ('4 passes against 5.5', '44 passes against not reached')
-    """
-    words = [show(number) if math.isfinite(number) else "not reached" for number in (mine, theirs)]
-    return f"{words[0]}{f' {unit}' if unit and math.isfinite(mine) else ''} against {words[1]}"
-
-
-def show(value: float, digits: int = 3) -> str:
-    """Return a number as tables show it: a dash where there is none."""
-    return f"{value:.{digits}g}" if math.isfinite(value) else "–"

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS
-from finitesum.papers.ciag.claims import AUTOMATIC, LABELS, MODERATE, TOL
-from finitesum.papers.experiment import Context, Experiment, Finding, Outcome, Table, Value, Verdict
-from finitesum.papers.runs import show
+from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, TOL
+from finitesum.papers.claims import Finding, Verdict, show
+from finitesum.papers.experiment import Context, Experiment, Outcome, Table, Value
 
 #: The experiments that it is drawn from, and their folders.
 SOURCES = {

@@ -1,4 +1,4 @@
-"""Figures: optimality against passes and against seconds. The only module that imports matplotlib, when it draws.
+"""Figures of curves in panels under one legend. The only module that imports matplotlib, when it draws.
 
 Nothing here touches pyplot or its global state: figures are made on the Agg and SVG canvases, and no display is needed.
 """
@@ -10,6 +10,7 @@ import html
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Horizontal = Literal["n_passes", "seconds"]
+Scale = Literal["linear", "log"]
 
 AXIS_NAMES: dict[Horizontal, str] = {
     "n_passes": "effective passes over the data",
@@ -65,6 +67,12 @@ _SPARE = tuple(
     for color in (_BLUE, _RED, _GREEN, _PURPLE, _AMBER, _BLACK, _SKY, _GREY)
 )
 
+#: What is no method but a bound or a guide to the eye.
+GUIDES = {
+    "guide": Style("#555555", (0, (2, 2)), ""),
+    "guide-2": Style("#555555", (0, (6, 2, 1, 2)), ""),
+}
+
 #: Fonts, axes and grid of every figure.
 LOOKS: Any = {
     "font.size": 9.5,
@@ -84,13 +92,35 @@ LOOKS: Any = {
 }
 
 
-class Curve(NamedTuple):
-    """One method's optimality over its run."""
+class Line(NamedTuple):
+    """A curve; points that are not finite, or not positive on a log scale, are left out."""
 
-    name: str
-    n_passes: Vector
-    seconds: Vector
-    optimality: Vector
+    label: str  # in the legend
+    x: Vector
+    y: Vector
+    style: str | Style = ""  # a style or the name that has it, by default the label; "guide" or "guide-2" for a bound
+    low: Vector | None = None  # with `high`, a band around the curve
+    high: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    x_scale: Scale = "linear"
+    y_scale: Scale = "log"
+    x_limits: tuple[float | None, float | None] = (None, None)
+    y_limits: tuple[float | None, float | None] = (None, None)
+
+    def points(self, line: Line) -> Any:
+        """Return which points of a line are shown."""
+        kept = np.isfinite(line.x) & np.isfinite(line.y)
+        kept &= (line.y > 0.0) | (self.y_scale == "linear")
+        return kept & ((line.x > 0.0) | (self.x_scale == "linear"))
 
 
 def styles_of(names: Sequence[str]) -> dict[str, Style]:
@@ -103,6 +133,120 @@ def styles_of(names: Sequence[str]) -> dict[str, Style]:
     """
     spare = iter(_SPARE * (1 + len(names) // len(_SPARE)))
     return {name: STYLES[name] if name in STYLES else next(spare) for name in names}
+
+
+def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float = 2.9, width: float = 3.9) -> Figure:
+    """Return a figure of panels, row by row, with one legend to the right of the first row.
+
+    All sizes are known beforehand: matplotlib's own layout would take longer than all the drawing.
+
+    Parameters
+    ----------
+    panels
+        At least one.
+    n_columns
+        Panels in a row.
+    height, width
+        Of a panel with its labels, in inches.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    n_columns = min(n_columns, len(panels))
+    n_rows = -(-len(panels) // n_columns)
+    labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
+    names = dict.fromkeys(_style_name(line) for panel in panels for line in panel.lines)
+    styles = {**styles_of([name for name in names if name and name not in GUIDES]), **GUIDES}
+    with matplotlib.rc_context(LOOKS):
+        legend = 0.8 + 0.075 * max((len(label) for label in labels), default=9)
+        total, tall = width * n_columns + legend, height * n_rows + 0.1
+        figure = Figure(figsize=(total, tall))
+        axes = figure.subplots(n_rows, n_columns, squeeze=False)
+        left, gap, below, above = 0.84, 0.9, 0.5, 0.3
+        figure.subplots_adjust(
+            left=left / total,
+            right=1.0 - legend / total,
+            bottom=below / tall,
+            top=1.0 - above / tall,
+            wspace=gap / (width - gap),
+            hspace=(below + above) / (height - below - above),
+        )
+        handles: dict[str, Any] = {}
+        for place, panel in zip(axes.flat, panels, strict=False):
+            _draw(place, panel, styles, handles)
+        for place in axes.flat[len(panels) :]:
+            place.set_visible(False)
+        shown = [label for label in labels if label in handles]
+        look = {"loc": "upper left", "borderaxespad": 0.0, "frameon": False, "handlelength": 3.2}
+        if shown:
+            axes[0, -1].legend([handles[label] for label in shown], shown, bbox_to_anchor=(1.02, 1.0), **look)
+    return figure
+
+
+def _style_name(line: Line) -> str:
+    """Return the name whose style a line has; none where it brings its own."""
+    return "" if isinstance(line.style, Style) else line.style or line.label
+
+
+def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, Any]) -> None:
+    axes.set_yscale(panel.y_scale)
+    axes.set_xscale(panel.x_scale)
+    for line in panel.lines:
+        style = line.style if isinstance(line.style, Style) else styles[_style_name(line)]
+        kept = panel.points(line)
+        if not kept.any():
+            continue
+        guide = _style_name(line) in GUIDES
+        look = {
+            "label": line.label,
+            "color": style.color,
+            "linestyle": style.dashes,
+            "linewidth": 1.2 if guide else 1.5,
+            "zorder": 1 if guide else 2,
+            "marker": style.marker or None,
+            "markersize": 4.5,
+            "markerfacecolor": "white",
+            "markeredgewidth": 1.1,
+            "markevery": max(1, int(kept.sum()) // 10),
+        }
+        handles.setdefault(line.label, axes.plot(line.x[kept], line.y[kept], **look)[0])
+        if line.low is not None and line.high is not None:
+            band = line.low[kept], line.high[kept]
+            axes.fill_between(line.x[kept], *band, color=style.color, alpha=0.13, linewidth=0.0)
+    axes.set_xlim(*panel.x_limits)
+    axes.set_ylim(*panel.y_limits)
+    axes.set_title(panel.title, loc="left", fontsize=10, color="#222222")
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    _set_ticks(axes, panel)
+
+
+def _set_ticks(axes: Any, panel: Panel) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+    if panel.x_scale == "linear" and all(np.all(line.x % 1.0 == 0.0) for line in panel.lines):  # epochs, visits
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+    for axis, scale in ((axes.yaxis, panel.y_scale), (axes.xaxis, panel.x_scale)):
+        if scale == "log":
+            low, high = axis.get_view_interval()
+            axis.set_minor_locator(NullLocator())
+            if high > 200.0 * max(low, 1e-300):
+                axis.set_major_locator(LogLocator(base=10, numticks=8))
+            else:
+                axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+                axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+# -- optimality of methods
+
+
+class Curve(NamedTuple):
+    """One method's optimality over its run."""
+
+    name: str
+    n_passes: Vector
+    seconds: Vector
+    optimality: Vector
 
 
 def optimality_figure(
@@ -121,103 +265,37 @@ def optimality_figure(
     title
         Stands above the figure.
     """
-    import matplotlib
-
-    with matplotlib.rc_context(LOOKS):
-        panels, figure = _panels(len(against), max((len(curve.name) for curve in curves), default=0), bool(title))
-        styles = styles_of([curve.name for curve in curves])
-        for axes, horizontal in zip(panels, against, strict=True):
-            for curve in curves:
-                x, y = _points(curve, horizontal)
-                if x.size:
-                    draw_curve(axes, x, y, curve.name, styles[curve.name])
-            _set_axes(axes, curves, horizontal)
-        _set_heights(panels, curves, tol or None)
-        panels[0].set_ylabel("optimality")
-        if title:
-            panels[0].set_title(title, loc="left", fontsize=10.5, color="#222222")
-        if panels[0].get_legend_handles_labels()[0]:
-            panels[-1].legend(
-                loc="upper left", bbox_to_anchor=(1.02, 1.0), borderaxespad=0.0, frameon=False, handlelength=3.2
-            )
+    panels = [_optimality_panel(curves, horizontal) for horizontal in against]
+    heights = [y for y in (c.optimality[np.isfinite(c.optimality) & (c.optimality > 0.0)] for c in curves) if y.size]
+    level = None
+    if heights:  # what was reached, and what was asked for unless it is far below; what diverges leaves the picture
+        lowest, start = min(float(y.min()) for y in heights), max(float(y[0]) for y in heights)
+        level = tol if tol and tol >= 1e-4 * lowest else None
+        highest = min(max(float(y.max()) for y in heights), 1e3 * start)
+        limits = (0.4 * min(lowest, level or lowest), 2.0 * highest)
+        panels = [replace(panel, y_limits=limits) for panel in panels]
+    panels[0] = replace(panels[0], y_label="optimality", title=title)
+    figure = panels_figure(panels, n_columns=len(panels), height=4.0, width=5.1)
+    if level is not None:
+        for axes in figure.axes:
+            axes.axhline(level, color="#666666", linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
+        text, place = f" tol {level:.0e}", ("axes fraction", "data")
+        figure.axes[-1].annotate(text, (1.0, level), xycoords=place, va="center", fontsize=8, color="#777777")
     return figure
 
 
-def _panels(n_panels: int, n_letters: int, has_title: bool) -> tuple[Any, Figure]:
-    """Return axes side by side, with room for a legend to their right, and their figure.
-
-    The sizes are in inches and known beforehand: matplotlib's own layout would take longer than all the drawing.
-    """
-    from matplotlib.figure import Figure
-
-    width, height, left, gap, below = 4.4, 3.25, 0.72, 0.25, 0.5
-    legend = 0.75 + 0.075 * max(n_letters, 9)
-    above = 0.32 if has_title else 0.12
-    total, tall = left + n_panels * width + (n_panels - 1) * gap + legend, below + height + above
-    figure = Figure(figsize=(total, tall))
-    panels = figure.subplots(1, n_panels, sharey=True, squeeze=False)[0]
-    right, top = 1.0 - legend / total, 1.0 - above / tall
-    figure.subplots_adjust(left=left / total, right=right, bottom=below / tall, top=top, wspace=gap / width)
-    return panels, figure
-
-
-def _points(curve: Curve, against: Horizontal) -> tuple[Vector, Vector]:
-    horizontal = curve.n_passes if against == "n_passes" else curve.seconds
-    shown = np.isfinite(horizontal) & np.isfinite(curve.optimality) & (curve.optimality > 0.0)
-    return horizontal[shown], curve.optimality[shown]
-
-
-def draw_curve(axes: Any, x: Vector, y: Vector, label: str, style: Style, **options: Any) -> Any:
-    """Return a curve, drawn with some ten markers in the style of a method; options are those of matplotlib's lines."""
-    look = {
-        "label": label,
-        "color": style.color,
-        "linestyle": style.dashes,
-        "linewidth": 1.5,
-        "marker": style.marker or None,
-        "markersize": 4.5,
-        "markerfacecolor": "white",
-        "markeredgewidth": 1.1,
-        "markevery": max(1, x.size // 12),
-    }
-    return axes.plot(x, y, **{**look, **options})[0]
-
-
-def _set_axes(axes: Any, curves: Sequence[Curve], against: Horizontal) -> None:
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=9))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(AXIS_NAMES[against])
-    ends = [x[-1] for x, _ in (_points(curve, against) for curve in curves) if x.size]
+def _optimality_panel(curves: Sequence[Curve], against: Horizontal) -> Panel:
+    lines = [Line(c.name, c.n_passes if against == "n_passes" else c.seconds, c.optimality) for c in curves]
+    panel = Panel("", AXIS_NAMES[against], "", lines, x_limits=(0.0, None))
+    shown = [x for x in (line.x[panel.points(line)] for line in lines) if x.size]
+    ends = [float(x[-1]) for x in shown]
     if against == "seconds" and ends and max(ends) > 20.0 * max(min(ends), 1e-9):
-        axes.set_xscale("log")
-        first = [x[1] for x, _ in (_points(curve, against) for curve in curves) if x.size > 1 and x[1] > 0.0]
-        axes.set_xlim(left=0.5 * min(first, default=1e-3))
-    elif ends:
-        axes.set_xlim(left=0.0)
+        first = [float(x[1]) for x in shown if x.size > 1 and x[1] > 0.0]
+        return replace(panel, x_scale="log", x_limits=(0.5 * min(first, default=1e-3), None))
+    return panel
 
 
-def _set_heights(panels: Sequence[Any], curves: Sequence[Curve], tol: float | None) -> None:
-    """Show what was reached, and what was asked for unless it is far below; a method that diverges leaves the picture."""
-    heights = [y for _, y in (_points(curve, "n_passes") for curve in curves) if y.size]
-    if not heights:
-        return
-    lowest, start = min(float(y.min()) for y in heights), max(float(y[0]) for y in heights)
-    if tol is not None and tol >= 1e-4 * lowest:
-        lowest = min(lowest, tol)
-        _mark_tol(panels, tol)
-    highest = min(max(float(y.max()) for y in heights), 1e3 * start)
-    panels[0].set_ylim(0.4 * lowest, 2.0 * highest)
-
-
-def _mark_tol(panels: Sequence[Any], tol: float) -> None:
-    for axes in panels:
-        axes.axhline(tol, color="#666666", linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
-    panels[-1].annotate(
-        f" tol {tol:.0e}", (1.0, tol), xycoords=("axes fraction", "data"), va="center", fontsize=8, color="#777777"
-    )
+# -- files
 
 
 def to_png(figure: Figure, dpi: int = 150) -> bytes:

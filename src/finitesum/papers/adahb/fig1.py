@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,22 +10,13 @@ from typing import Any
 import numpy as np
 
 from finitesum.datasets import find
-from finitesum.papers.adahb.hinge import LIKE, RUNS, last_problem, minimum, setting_of, tuned_steps, values
+from finitesum.papers.adahb import hinge
+from finitesum.papers.adahb.hinge import LIKE, RUNS, last_problem, setting_of, tuned_steps
+from finitesum.papers.claims import Verdict, compared, show, verdict
 from finitesum.papers.data import missing
-from finitesum.papers.drawing import Line, Panel, panels_figure
-from finitesum.papers.experiment import (
-    HEAVY_BALL_PAPER,
-    Context,
-    Drawing,
-    Experiment,
-    Outcome,
-    Table,
-    Unit,
-    Value,
-    Verdict,
-    verdict,
-)
-from finitesum.papers.runs import listed, show, slope
+from finitesum.papers.experiment import HEAVY_BALL_PAPER, Context, Drawing, Experiment, Outcome, Table, Unit, Value
+from finitesum.papers.runs import slope
+from finitesum.reporting.plots import Line, Panel, panels_figure
 
 IN_PAPER = ("a9a", "w8a", "covtype.binary.scale", "ijcnn1", "rcv1", "real-sim")
 QUICK = ("a9a", "ijcnn1")
@@ -56,31 +46,28 @@ _STYLES = {
 CHAOTIC = ("HB, displacement", "AdaHB, displacement", AS_PRINTED, "NAG")
 
 
-def _do(name: str, data_dir: Path | None, label: str, step: float | str, n_passes: int, seed: int) -> dict[str, Any]:
-    objectives, used = values(last_problem(name, data_dir), label, step, n_passes, seed)
-    return {"objective": objectives, "step_size": used}
-
-
-def _minimum(name: str, data_dir: Path | None) -> dict[str, float]:
-    return minimum(last_problem(name, data_dir))
-
-
-def _n_passes(name: str, size: str) -> int:
-    return min(setting_of(name).n_passes, N_PASSES[size])
-
-
 def _units(names: Sequence[str], context: Context) -> Iterator[Unit]:
+    place = context.data_dir
     for name in names:
-        n_passes = _n_passes(name, context.size)
-        yield Unit(f"minimum-{name}", {"radius": setting_of(name).radius}, partial(_minimum, name, context.data_dir))
+        radius, most, *_ = setting_of(name)
+        n_passes = min(most, N_PASSES[context.size])
+        yield Unit(f"minimum-{name}", partial(_minimum, name, place, radius))
         for label in RUNS:
             for kind, step in ((TUNED_STEPS, tuned_steps(name)[label]), (AUTOMATIC, "auto")):
                 for seed in range(N_SEEDS[context.size]):
-                    yield Unit(
-                        f"{name}-{kind}-{label}-{seed}",
-                        {"radius": setting_of(name).radius, "step": step, "passes": n_passes, "run": RUNS[label][:2]},
-                        partial(_do, name, context.data_dir, label, step, n_passes, seed),
-                    )
+                    work = partial(_do, name, place, label, step, n_passes, seed, radius)
+                    yield Unit(f"{name}-{kind}-{label}-{seed}", work)
+
+
+def _do(
+    name: str, place: Path | None, label: str, step: float | str, n_passes: int, seed: int, _radius: float
+) -> dict[str, Any]:
+    objectives, used = hinge.values(last_problem(name, place), label, step, n_passes, seed)
+    return {"objective": objectives, "step_size": used}
+
+
+def _minimum(name: str, place: Path | None, _radius: float) -> dict[str, float]:
+    return hinge.minimum(last_problem(name, place))
 
 
 def _in_full(data_dir: Path | None) -> tuple[str, ...]:
@@ -98,28 +85,30 @@ def run(context: Context) -> Outcome:
         return Outcome(absent=absent)
     results = context.complete(list(_units(names, context)))
     last_problem.cache_clear()
+    n_seeds = N_SEEDS[context.size]
     gaps = {
-        (name, kind, label): _gaps(results, name, kind, label, N_SEEDS[context.size])
+        (name, kind, label): _gaps(results, name, kind, label, n_seeds)
         for name in names
         for kind in (TUNED_STEPS, AUTOMATIC)
         for label in RUNS
     }
-    drawings = [
-        Drawing(
-            "fig1", "Figure 1: F − F* by epochs, steps tuned; means over the repeats.", _figure(gaps, names, FIGURE)
-        ),
-        Drawing(
-            "fig1-more", "The same with more methods and forms; bands: least and largest.", _figure(gaps, names, MORE)
-        ),
-        Drawing("fig1-automatic", "With automatic steps.", _figure(gaps, names, MORE, AUTOMATIC)),
-    ]
-    recorded = {
-        f"F - F*, {label}, {name}, {kind}": Value(float(found[:, -1].mean()), 0.7 if label in CHAOTIC else 0.02)
-        for (name, kind, label), found in gaps.items()
-    }
-    tables = [_table(gaps, results, names), _curves(gaps)]
-    notes, is_usual = _notes(names, N_SEEDS[context.size]), "rcv1" not in names
-    return Outcome(drawings, tables, _verdicts(gaps, names), recorded, notes, absent, is_usual)
+    figures = (
+        ("fig1", "Figure 1: F − F* by epochs, steps tuned; means over the repeats.", FIGURE, TUNED_STEPS),
+        ("fig1-more", "The same with more methods and forms; bands: least and largest.", MORE, TUNED_STEPS),
+        ("fig1-automatic", "With automatic steps.", MORE, AUTOMATIC),
+    )
+    return Outcome(
+        [Drawing(name, caption, _figure(gaps, names, labels, kind)) for name, caption, labels, kind in figures],
+        [_table(gaps, results, names), _curves(gaps)],
+        _verdicts(gaps, names),
+        {
+            f"F - F*, {label}, {name}, {kind}": Value(float(found[:, -1].mean()), 0.7 if label in CHAOTIC else 0.02)
+            for (name, kind, label), found in gaps.items()
+        },
+        _notes(names, n_seeds),
+        absent,
+        is_usual="rcv1" not in names,
+    )
 
 
 def _gaps(results: Mapping[str, Any], name: str, kind: str, label: str, n_seeds: int) -> Any:
@@ -129,16 +118,15 @@ def _gaps(results: Mapping[str, Any], name: str, kind: str, label: str, n_seeds:
     return np.maximum(np.array(rows) - low, 1e-16)
 
 
-def _figure(gaps: Mapping[Any, Any], names: Sequence[str], labels: Sequence[str], kind: str = TUNED_STEPS) -> Any:
+def _figure(gaps: Mapping[Any, Any], names: Sequence[str], labels: Sequence[str], kind: str) -> Any:
     panels = []
     for name in names:
         lines = []
         for label in labels:
-            found = gaps.get((name, kind, label))
-            if found is not None:
-                epochs = np.arange(1.0, found.shape[1] + 1.0)
-                band = (found.min(axis=0), found.max(axis=0)) if len(labels) > len(FIGURE) else (None, None)
-                lines.append(Line(label, epochs, found.mean(axis=0), _STYLES[label], *band))
+            found = gaps[name, kind, label]
+            epochs = np.arange(1.0, found.shape[1] + 1.0)
+            band = (found.min(axis=0), found.max(axis=0)) if labels == MORE else (None, None)
+            lines.append(Line(label, epochs, found.mean(axis=0), _STYLES[label], *band))
         panels.append(Panel(name.partition(".binary")[0], "epochs", "F − F*", lines))
     return panels_figure(panels, n_columns=2, height=3.1)
 
@@ -178,50 +166,43 @@ def _curves(gaps: Mapping[Any, Any]) -> Table:
 
 
 def _verdicts(gaps: Mapping[Any, Any], names: Sequence[str]) -> list[Verdict]:
-    def end(name: str, label: str, kind: str = TUNED_STEPS) -> float:
-        found = gaps.get((name, kind, label))
-        return float(found[:, -1].mean()) if found is not None else math.nan
+    ends = {name: {label: float(gaps[name, TUNED_STEPS, label][:, -1].mean()) for label in RUNS} for name in names}
+    rates = {name: _rate(gaps[name, TUNED_STEPS, LAST[0]]) for name in names}
 
-    def compared(claim: str, test: Callable[[str], bool], labels: Sequence[str], of_paper: bool = True) -> Verdict:
-        def evidence(name: str) -> str:
-            return listed({label: end(name, label) for label in labels})
-
-        return verdict(claim, names, test, evidence, of_paper=of_paper, noisy=True)
-
-    def rate(name: str, label: str) -> float:
-        return _rate(gaps[name, TUNED_STEPS, label])
+    def claim(
+        sentence: str, shown: Sequence[str], holds: Callable[[Mapping[str, float]], bool], of_paper: bool = False
+    ) -> Verdict:
+        return compared(sentence, ends, shown, holds, "", of_paper=of_paper, noisy=True)
 
     return [
-        compared(
+        claim(
             "AdaHB's last iterate behaves like PSG's average and the last iterates of HB and NAG (all four within a "
             "factor of 4)",
-            lambda n: max(end(n, label) for label in LAST) <= 4.0 * min(end(n, label) for label in LAST),
             LAST,
+            lambda row: max(row[label] for label in LAST) <= 4.0 * min(row[label] for label in LAST),
+            of_paper=True,
         ),
         verdict(
             "AdaHB's last iterate comes down like 1/√t, or faster (slope at most -0.4)",
             names,
-            lambda n: rate(n, LAST[0]) <= -0.4,
-            lambda n: f"slope {rate(n, LAST[0]):.2f}, by epochs",
+            lambda name: rates[name] <= -0.4,
+            lambda name: f"slope {rates[name]:.2f}, by epochs",
             noisy=True,
         ),
-        compared(
+        claim(
             "AdaHB as printed, with the Euclidean projection, comes as far as in its own metric (within a factor of 2)",
-            lambda n: end(n, AS_PRINTED) <= 2.0 * end(n, LAST[0]),
             (AS_PRINTED, LAST[0]),
-            of_paper=False,
+            lambda row: row[AS_PRINTED] <= 2.0 * row[LAST[0]],
         ),
-        compared(
+        claim(
             "PSG's last iterate is worse than its average",
-            lambda n: end(n, "PSG, last") > end(n, "PSG, average"),
             ("PSG, last", "PSG, average"),
-            of_paper=False,
+            lambda row: row["PSG, last"] > row["PSG, average"],
         ),
-        compared(
+        claim(
             "PSG with linear decay, which must know the number of epochs, is better than all of the paper's methods",
-            lambda n: end(n, "PSG, linear decay") < min(end(n, label) for label in FIGURE),
             ("PSG, linear decay", *FIGURE),
-            of_paper=False,
+            lambda row: row["PSG, linear decay"] < min(row[label] for label in FIGURE),
         ),
     ]
 

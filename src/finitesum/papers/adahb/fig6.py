@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -10,21 +11,11 @@ from typing import Any
 import numpy as np
 
 from finitesum.methods import METHODS
-from finitesum.papers.drawing import Line, Panel, panels_figure
-from finitesum.papers.experiment import (
-    HEAVY_BALL_PAPER,
-    Context,
-    Drawing,
-    Experiment,
-    Finding,
-    Outcome,
-    Table,
-    Unit,
-    Value,
-    Verdict,
-)
-from finitesum.papers.runs import against, slope
+from finitesum.papers.claims import Finding, Verdict, against
+from finitesum.papers.experiment import HEAVY_BALL_PAPER, Context, Drawing, Experiment, Outcome, Table, Unit, Value
+from finitesum.papers.runs import slope
 from finitesum.problems.callables import SubgradientProblem, harvey
+from finitesum.reporting.plots import Line, Panel, panels_figure
 
 #: The paper's constants: c of the function and of PSG's step c / sqrt(t), alpha 8 for HB and 0.08 for AdaHB, gamma 0.9.
 C = 2.0
@@ -64,6 +55,8 @@ IN_PAPER, ADDED = (
 PSG_HAS_A_LOGARITHM = "PSG's last iterate has the extra factor log T, and stays above its lower bound"
 HB_HAS_NO_LOGARITHM = "HB's last iterate has no extra factor log T (f(w_T) √T rises by less than a tenth)"
 
+#: The methods that are run for other T.
+GROWING = (PSG, HB, ADAHB, MEAN)
 STEPS = (1000, 5000)
 GROWTH = {"quick": (125, 250, 500, 1000, 2000, 4000), "full": (125, 250, 500, 1000, 2000, 4000, 8000, 16000)}
 N_POINTS = 100
@@ -109,16 +102,13 @@ def lower_bound(n_steps: int) -> float:
 
 
 def _units(size: str) -> Iterator[Unit]:
-    for n_steps in STEPS:
-        for label in RUNS:
-            settings = {"points": N_POINTS, "run": RUNS[label]}
-            yield Unit(f"{label}-{n_steps}", settings, partial(trajectory, label, n_steps, N_POINTS))
-    for n_steps in GROWTH[size]:
-        for label in (PSG, HB, ADAHB, MEAN):
-            yield Unit(f"growth-{label}-{n_steps}", {"run": RUNS[label]}, partial(trajectory, label, n_steps, 1))
+    for label, n_steps in itertools.product(RUNS, STEPS):
+        yield Unit(f"{label}-{n_steps}", partial(trajectory, label, n_steps, N_POINTS))
+    for label, n_steps in itertools.product(GROWING, GROWTH[size]):
+        yield Unit(f"growth-{label}-{n_steps}", partial(trajectory, label, n_steps, 1))
 
 
-def trajectory_end(results: Mapping[str, Any], label: str, n_steps: int) -> float:
+def _end(results: Mapping[str, Any], label: str, n_steps: int) -> float:
     """Return f(w_T)."""
     return float(results[f"{label}-{n_steps}"]["value"][-1])
 
@@ -128,35 +118,36 @@ def run(context: Context) -> Outcome:
     results = context.complete(list(_units(context.size)))
     grown = _grown(results, GROWTH[context.size])
     values = {
-        f"f(w_T), {label}, T={n}": Value(trajectory_end(results, label, n), relative=0.05 if "AdaHB" in label else 1e-6)
+        f"f(w_T), {label}, T={n}": Value(_end(results, label, n), relative=0.05 if "AdaHB" in label else 1e-6)
         for n in STEPS
         for label in RUNS
     }
     values["growth of f(w_T) sqrt(T) by log T, PSG"] = Value(_log_slope(*grown[PSG]), relative=0.01)
+    panels = [*_panels(results, (*IN_PAPER, *ADDED)), _growth_panel(grown)]
     drawings = [
         Drawing(
             "fig6",
             "Figure 6: f(w_t) from the minimiser, f* = 0. Dashed, without marks: the lower bound for PSG.",
-            _figure(results),
+            panels_figure(_panels(results, IN_PAPER), height=3.3),
         ),
         Drawing(
             "fig6-more",
             "The same with other forms and methods, and f(w_T) √T for other T: a constant means the optimal rate, "
             "a rising line the extra log T.",
-            _more(results, grown),
+            panels_figure(panels, n_columns=3, height=3.2, width=3.3),
         ),
     ]
     return Outcome(drawings, [_table(results), _curves(results)], _verdicts(results, grown), values, _NOTES)
 
 
 def _grown(results: Mapping[str, Any], sizes: Sequence[int]) -> dict[str, tuple[Any, Any]]:
-    """Return T and f(w_T) sqrt(T) for four methods."""
+    """Return T and f(w_T) sqrt(T) for some methods."""
     return {
         label: (
             np.array(sizes, dtype=np.float64),
-            np.array([results[f"growth-{label}-{n}"]["value"][-1] * math.sqrt(n) for n in sizes]),
+            np.array([_end(results, f"growth-{label}", n) * math.sqrt(n) for n in sizes]),
         )
-        for label in (PSG, HB, ADAHB, MEAN)
+        for label in GROWING
     }
 
 
@@ -178,14 +169,9 @@ def _panels(results: Mapping[str, Any], labels: Sequence[str]) -> list[Panel]:
     return panels
 
 
-def _figure(results: Mapping[str, Any]) -> Any:
-    return panels_figure(_panels(results, IN_PAPER), height=3.3)
-
-
-def _more(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> Any:
+def _growth_panel(grown: Mapping[str, tuple[Any, Any]]) -> Panel:
     lines = [Line(_shown(label), x, y, style=_STYLES[label]) for label, (x, y) in grown.items()]
-    growth = Panel("growth with T", "T", "f(w_T) √T", lines, x_scale="log", y_scale="linear", y_limits=(0.0, None))
-    return panels_figure([*_panels(results, (*IN_PAPER, *ADDED)), growth], n_columns=3, height=3.2, width=3.3)
+    return Panel("growth with T", "T", "f(w_T) √T", lines, x_scale="log", y_scale="linear", y_limits=(0.0, None))
 
 
 def _shown(label: str) -> str:
@@ -214,9 +200,11 @@ def _curves(results: Mapping[str, Any]) -> Table:
 
 
 def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> list[Verdict]:
-    def below(mine: str, theirs: str) -> tuple[Finding, ...]:
-        pairs = {n: (trajectory_end(results, mine, n), trajectory_end(results, theirs, n)) for n in STEPS}
-        return tuple(Finding(f"T = {n}", a < b, against(a, b, "")) for n, (a, b) in pairs.items())
+    def below(claim: str, mine: str, theirs: str, of_paper: bool = True) -> Verdict:
+        pairs = {n: (_end(results, mine, n), _end(results, theirs, n)) for n in STEPS}
+        return Verdict(
+            claim, tuple(Finding(f"T = {n}", a < b, against(a, b, "")) for n, (a, b) in pairs.items()), of_paper
+        )
 
     sizes, psg = grown[PSG]
     _, hb = grown[HB]
@@ -224,29 +212,22 @@ def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) 
     span = f"T = {sizes[0]:.0f} to {sizes[-1]:.0f}"
     straight = float(np.corrcoef(np.log(sizes), psg)[0, 1])
     above = all(results[f"{PSG}-{n}"]["after"] >= lower_bound(n) for n in STEPS)
+    rises = f"f(w_T) √T rises by {psg_slope:.4f} for a unit of log T (correlation {straight:.4f}), {span}"
     return [
-        Verdict("HB ends below PSG", below(HB, PSG)),
-        Verdict("AdaHB ends below PSG", below(ADAHB, PSG)),
-        Verdict(
-            PSG_HAS_A_LOGARITHM,
-            (
-                Finding(
-                    "",
-                    psg_slope > 0.0 and straight > 0.99 and above,
-                    f"f(w_T) √T rises by {psg_slope:.4f} for a unit of log T (correlation {straight:.4f}), {span}",
-                ),
-            ),
-        ),
+        below("HB ends below PSG", HB, PSG),
+        below("AdaHB ends below PSG", ADAHB, PSG),
+        Verdict(PSG_HAS_A_LOGARITHM, (Finding("", psg_slope > 0.0 and straight > 0.99 and above, rises),)),
         Verdict(
             HB_HAS_NO_LOGARITHM,
             (Finding("", hb_rise < 0.1, f"f(w_T) √T rises by {100.0 * hb_rise:.1f} %, {span}"),),
         ),
-        Verdict(
+        below(
             "The order of the curves does not depend on the constants: PSG with half its step stays above HB",
-            below(HB, "PSG 1/sqrt(t), last"),
+            HB,
+            "PSG 1/sqrt(t), last",
             of_paper=False,
         ),
-        Verdict("HB's last iterate is better than PSG's average", below(HB, MEAN), of_paper=False),
+        below("HB's last iterate is better than PSG's average", HB, MEAN, of_paper=False),
     ]
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from finitesum.papers.experiment import Verdict, verdict
-from finitesum.papers.runs import Run, listed, or_inf, show
+from finitesum.papers.ciag.real_data import (
+    AUTOMATIC,
+    LABELS,
+    LAZY,
+    METHODS,
+    MODERATE,
+    PROGRAM_STEPS,
+    TOL,
+    TUNED_STEPS,
+)
+from finitesum.papers.claims import Verdict, compared, or_inf, show
+from finitesum.papers.runs import Run, Runs
 
-#: The largest entry of the gradient that runs end at, and what counts as a moderate accuracy.
-TOL, MODERATE = 1e-10, 1e-3
-
-PROGRAM_STEPS, TUNED_STEPS, AUTOMATIC = "the program's step", "tuned", "automatic"
-KINDS = (TUNED_STEPS, AUTOMATIC, PROGRAM_STEPS)
-METHODS = ("A-CIAG", "CIAG", "NIM, inexact", "NIM, exact", "SAG", "IAG")
-LAZY = "Lazy Newton"
-LABELS = {TUNED_STEPS: METHODS, AUTOMATIC: (*METHODS, LAZY), PROGRAM_STEPS: METHODS[:2]}
-
-#: Runs by data set, kind of step and label of the method.
-Runs = dict[tuple[str, str, str], Run]
+Numbers = dict[str, dict[str, float]]
 
 
 def passes_to(found: Run, level: float = TOL, gives: str = "passes") -> float:
@@ -29,81 +29,94 @@ def passes_to(found: Run, level: float = TOL, gives: str = "passes") -> float:
 def verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
     """Return what became of the paper's claims, and of ours."""
 
-    def of(title: str, label: str, kind: str = TUNED_STEPS, gives: str = "passes", level: float = TOL) -> float:
-        if label == "NIM":  # the better of its two solvers
-            return min(of(title, f"NIM, {solver}", kind, gives, level) for solver in ("inexact", "exact"))
-        return or_inf(passes_to(runs[title, kind, label], level, gives))
+    def numbers(kind: str, gives: str = "passes", level: float = TOL) -> Numbers:
+        """Return what each method needs on each data set, and as "NIM" the better of its two solvers."""
+        found = {t: {m: or_inf(passes_to(runs[t, kind, m], level, gives)) for m in LABELS[kind]} for t in titles}
+        return {
+            t: row | {"NIM": min(row.get(f"NIM, {s}", math.inf) for s in ("inexact", "exact"))}
+            for t, row in found.items()
+        }
 
+    def joined(labels: Sequence[str], gives: str) -> Numbers:
+        """Return what methods need with tuned and with automatic steps."""
+        kinds = {kind: numbers(kind, gives) for kind in (TUNED_STEPS, AUTOMATIC)}
+        return {t: {f"{m}, {kind}": row[t][m] for m in labels for kind, row in kinds.items()} for t in titles}
+
+    passes, seconds = numbers(TUNED_STEPS), numbers(TUNED_STEPS, "seconds")
     slow = ("CIAG", "SAG", "IAG")
-    return [
-        verdict(
+    mnist = {title: row for title, row in passes.items() if title == "mnist"}
+    steps = {
+        title: {"automatic": row["A-CIAG"], "tuned": passes[title]["A-CIAG"]}
+        for title, row in numbers(AUTOMATIC).items()
+    }
+    times = joined(("A-CIAG", "NIM"), "seconds")
+    with_lazy = {
+        title: {LAZY: row[LAZY], **times[title], "best": min(joined(METHODS, "seconds")[title].values())}
+        for title, row in numbers(AUTOMATIC, "seconds").items()
+    }
+    found = [
+        compared(
             "A-CIAG needs about as many passes as NIM (within a factor of 1.5)",
-            titles,
-            lambda t: of(t, "A-CIAG") <= 1.5 * of(t, "NIM") < math.inf,
-            lambda t: listed({"A-CIAG": of(t, "A-CIAG"), "NIM": of(t, "NIM")}, "passes"),
+            passes,
+            ("A-CIAG", "NIM"),
+            lambda row: row["A-CIAG"] <= 1.5 * row["NIM"] < math.inf,
         ),
-        verdict(
+        compared(
             "A-CIAG needs no more passes than CIAG (within half a pass)",
-            titles,
-            lambda t: of(t, "A-CIAG") <= of(t, "CIAG") + 0.5,
-            lambda t: listed({m: of(t, m) for m in ("A-CIAG", "CIAG")}, "passes"),
+            passes,
+            ("A-CIAG", "CIAG"),
+            lambda row: row["A-CIAG"] <= row["CIAG"] + 0.5,
         ),
-        verdict(
+        compared(
             "A-CIAG takes the least time of all",
-            titles,
-            lambda t: of(t, "A-CIAG", gives="seconds") <= min(of(t, m, gives="seconds") for m in METHODS[1:]),
-            lambda t: listed({m: of(t, m, gives="seconds") for m in METHODS}, "s"),
+            seconds,
+            METHODS,
+            lambda row: row["A-CIAG"] <= min(row[m] for m in METHODS),
+            "s",
             noisy=True,
         ),
-        verdict(
+        compared(
             f"SAG reaches {show(MODERATE)} in less time than A-CIAG",
-            titles,
-            lambda t: of(t, "SAG", gives="seconds", level=MODERATE) < of(t, "A-CIAG", gives="seconds", level=MODERATE),
-            lambda t: listed({m: of(t, m, gives="seconds", level=MODERATE) for m in ("SAG", "A-CIAG")}, "s"),
+            numbers(TUNED_STEPS, "seconds", MODERATE),
+            ("SAG", "A-CIAG"),
+            lambda row: row["SAG"] < row["A-CIAG"],
+            "s",
             noisy=True,
         ),
-        verdict(
+        compared(
             "A-CIAG needs fewer passes to 1e-10 than SAG and IAG",
-            titles,
-            lambda t: of(t, "A-CIAG") < min(of(t, "SAG"), of(t, "IAG")),
-            lambda t: listed({m: of(t, m) for m in ("A-CIAG", "SAG", "IAG")}, "passes"),
+            passes,
+            ("A-CIAG", "SAG", "IAG"),
+            lambda row: row["A-CIAG"] < min(row["SAG"], row["IAG"]),
         ),
-        *[
-            verdict(
-                "On mnist CIAG, SAG and IAG are slow (more than twice A-CIAG's passes)",
-                [title],
-                lambda t: min(of(t, m) for m in slow) > 2.0 * of(t, "A-CIAG"),
-                lambda t: listed({m: of(t, m) for m in ("A-CIAG", *slow)}, "passes"),
-            )
-            for title in titles
-            if title == "mnist"
-        ],
-        verdict(
+        compared(
+            "On mnist CIAG, SAG and IAG are slow (more than twice A-CIAG's passes)",
+            mnist,
+            ("A-CIAG", *slow),
+            lambda row: min(row[m] for m in slow) > 2.0 * row["A-CIAG"],
+        ),
+        compared(
             "A-CIAG with its automatic step needs at most one pass more than with the best tuned one",
-            titles,
-            lambda t: of(t, "A-CIAG", AUTOMATIC) <= of(t, "A-CIAG") + 1.1,
-            lambda t: listed({"automatic": of(t, "A-CIAG", AUTOMATIC), "tuned": of(t, "A-CIAG")}, "passes"),
+            steps,
+            ("automatic", "tuned"),
+            lambda row: row["automatic"] <= row["tuned"] + 1.1,
             of_paper=False,
         ),
-        verdict(
+        compared(
             "Lazy Newton, which is ours, takes less time than the fastest of the paper's methods, tuned or automatic",
-            titles,
-            lambda t: (
-                of(t, LAZY, AUTOMATIC, "seconds") < min(of(t, m, k, "seconds") for m in METHODS for k in KINDS[:2])
-            ),
-            lambda t: listed(
-                {LAZY: of(t, LAZY, AUTOMATIC, "seconds")}
-                | {f"{m}, {k}": of(t, m, k, "seconds") for m in ("A-CIAG", "NIM") for k in KINDS[:2]},
-                "s",
-            ),
+            with_lazy,
+            (LAZY, *next(iter(times.values()))),
+            lambda row: row[LAZY] < row["best"],
+            "s",
             of_paper=False,
             noisy=True,
         ),
-        verdict(
+        compared(
             "A-CIAG converges with the default of the authors' program",
-            titles,
-            lambda t: of(t, "A-CIAG", PROGRAM_STEPS) < math.inf,
-            lambda t: listed({"A-CIAG": of(t, "A-CIAG", PROGRAM_STEPS)}, "passes"),
+            numbers(PROGRAM_STEPS),
+            ("A-CIAG",),
+            lambda row: row["A-CIAG"] < math.inf,
             of_paper=False,
         ),
     ]
+    return [verdict for verdict in found if verdict.findings]

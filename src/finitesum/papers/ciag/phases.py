@@ -12,38 +12,17 @@ import numpy as np
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods import ACIAG, CIAG
-from finitesum.papers.ciag.theory import (
-    ALPHA,
-    CONDITION,
-    D,
-    M,
-    allowed_factor,
-    asymptotic_rate,
-    bound,
-    constants,
-    problem_of,
-    promised,
-)
-from finitesum.papers.drawing import Line, Panel, panels_figure
-from finitesum.papers.experiment import (
-    CURVATURE_PAPER,
-    Context,
-    Drawing,
-    Experiment,
-    Finding,
-    Outcome,
-    Size,
-    Table,
-    Unit,
-    Value,
-    Verdict,
-    verdict,
-)
+from finitesum.papers.ciag import theory
+from finitesum.papers.ciag.theory import ALPHA, D, M, allowed_factor, asymptotic_rate, bound, constants
+from finitesum.papers.claims import Finding, Verdict, show, verdict
+from finitesum.papers.experiment import CURVATURE_PAPER, Context, Drawing, Experiment, Outcome, Size, Table, Unit, Value
 from finitesum.papers.runs import follow, slope
+from finitesum.reporting.plots import Line, Panel, panels_figure
 
 #: Distances of the start from the optimum; those of the runs with the step that the theorem's condition allows.
 STARTS = (1e-4, 1e-1, 1.0, 10.0)
 NEAR = (1e-1, 1e-3, 1e-6)
+METHODS = ("CIAG", "A-CIAG")
 #: Visits of a run; where V(k) is so small, rounding errors begin.
 N_VISITS = {"quick": 12_000, "full": 40_000}
 ROUNDING = 1e-26
@@ -75,7 +54,7 @@ def trajectory(name: str, distance: float, factor: float, n_visits: int, every: 
         method = ACIAG(step_size=step, extrapolation=momentum_limit(mu, step), warm_start_method="full")
     start = optimum + distance * np.ones(D) / math.sqrt(D)
     visits, found = follow(
-        problem_of(), method, start, optimum, every=every, max_visits=n_visits, until=ROUNDING * 1e-3
+        theory.problem_of(), method, start, optimum, every=every, max_visits=n_visits, until=ROUNDING * 1e-3
     )
     return {"visits": visits.tolist(), "squared": found.tolist()}
 
@@ -94,26 +73,24 @@ def rates(found: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _units(size: Size) -> Iterator[Unit]:
-    n_visits = N_VISITS[size]
-    settings = {"m": M, "d": D, "alpha": ALPHA, "condition": CONDITION, "visits": n_visits}
-    for name in ("CIAG", "A-CIAG"):
+    n = N_VISITS[size]
+    for name in METHODS:
         for distance in STARTS:
-            yield Unit(f"{name}-{distance:g}", settings, partial(trajectory, name, distance, 1.0, n_visits))
+            yield Unit(f"{name}-{distance:g}", partial(trajectory, name, distance, 1.0, n))
     for distance in NEAR:
         factor = allowed_factor(distance)
-        many = {**settings, "visits": 10 * n_visits, "factor": factor, "every": SPARSE}
-        yield Unit(f"allowed-{distance:g}", many, partial(trajectory, "CIAG", distance, factor, 10 * n_visits, SPARSE))
+        yield Unit(f"allowed-{distance:g}", partial(trajectory, "CIAG", distance, factor, 10 * n, SPARSE))
 
 
 def run(context: Context) -> Outcome:
     """Follow CIAG and A-CIAG from several starts, visit by visit."""
     results = context.complete(list(_units(context.size)))
-    values: dict[str, Value] = {}
-    for name in ("CIAG", "A-CIAG"):
-        late = [rates(results[f"{name}-{distance:g}"])[1] for distance in STARTS]
-        values |= {
-            f"late rate, {name}, start {d:g}": Value(v, absolute=2e-3) for d, v in zip(STARTS, late, strict=True)
-        }
+    measured = {name: rates(found) for name, found in results.items()}
+    values = {
+        f"late rate, {name}, start {distance:g}": Value(measured[f"{name}-{distance:g}"][1], absolute=2e-3)
+        for name in METHODS
+        for distance in STARTS
+    }
     drawings = [
         Drawing(
             "phases",
@@ -123,7 +100,7 @@ def run(context: Context) -> Outcome:
         ),
         Drawing("allowed", "CIAG with the step that the condition of Theorem 1 allows.", _allowed_figure(results)),
     ]
-    return Outcome(drawings, [_table(results)], _verdicts(results), values, _notes())
+    return Outcome(drawings, [_table(measured)], _verdicts(results, measured), values, _notes())
 
 
 def _thinned(found: Mapping[str, Any], floor: float = 0.0) -> tuple[Vector, Vector]:
@@ -138,7 +115,7 @@ def _thinned(found: Mapping[str, Any], floor: float = 0.0) -> tuple[Vector, Vect
 def _figure(results: Mapping[str, Any]) -> Any:
     panels = []
     styles = dict(zip(STARTS, ("ciag", "iag", "saga", "a-ciag"), strict=True))
-    for name in ("CIAG", "A-CIAG"):
+    for name in METHODS:
         lines = [Line(f"start at {d:g}", *_thinned(results[f"{name}-{d:g}"]), style=styles[d]) for d in STARTS]
         right = max(float(line.x[-1]) for line in lines)
         guide = np.linspace(0.0, right, 50)
@@ -157,19 +134,15 @@ def _allowed_figure(results: Mapping[str, Any]) -> Any:
     return panels_figure([panel], height=3.0, width=5.0)
 
 
-def _table(results: Mapping[str, Any]) -> Table:
+def _table(measured: Mapping[str, tuple[float, float]]) -> Table:
+    runs = [(name, distance, 1.0, f"{name}-{distance:g}") for name in METHODS for distance in STARTS]
+    runs += [("CIAG", distance, allowed_factor(distance), f"allowed-{distance:g}") for distance in NEAR]
+    rows = [
+        [name, f"{distance:g}", f"{factor:.2g}"]
+        + [_rate(rate) for rate in (*measured[key], asymptotic_rate(name, factor), bound(name, factor))]
+        for name, distance, factor, key in runs
+    ]
     header = ("method", "start at", "c", "rate, first pass", "rate, late", "of full gradients", "bound of the theorem")
-    rows: list[list[str]] = []
-    for name in ("CIAG", "A-CIAG"):
-        for distance in STARTS:
-            early, late = rates(results[f"{name}-{distance:g}"])
-            shown = [_rate(early), _rate(late), _rate(asymptotic_rate(name)), _rate(bound(name))]
-            rows.append([name, f"{distance:g}", "1", *shown])
-    for distance in NEAR:
-        factor = allowed_factor(distance)
-        early, late = rates(results[f"allowed-{distance:g}"])
-        shown = [_rate(early), _rate(late), _rate(asymptotic_rate("CIAG", factor)), _rate(bound("CIAG", factor))]
-        rows.append(["CIAG", f"{distance:g}", f"{factor:.2g}", *shown])
     caption = (
         "By how much V(k) shrinks in a visit: measured in the first pass and late, the rate of the full gradient "
         "method with the same step at the optimum's curvature, and the theorem's bound. A dash: too few visits for a "
@@ -179,46 +152,52 @@ def _table(results: Mapping[str, Any]) -> Table:
 
 
 def _rate(value: float) -> str:
-    return f"{value:.5f}" if math.isfinite(value) else "–"
+    return show(value, ".5f")
 
 
-def _verdicts(results: Mapping[str, Any]) -> list[Verdict]:
-    starts = {f"start at {distance:g}": distance for distance in STARTS}
-
-    def late(claim: str, name: str, test: Callable[[float], bool], expected: str = "") -> Verdict:
-        found = {case: rates(results[f"{name}-{distance:g}"])[1] for case, distance in starts.items()}
+def _verdicts(results: Mapping[str, Any], measured: Mapping[str, tuple[float, float]]) -> list[Verdict]:
+    def by_rates(
+        claim: str,
+        name: str,
+        holds: Callable[[float, float], bool],
+        evidence: Callable[[float, float], str],
+        starts: Sequence[float] = STARTS,
+    ) -> Verdict:
+        """Return a claim about the rates of the two phases, undecided where there is no late one."""
+        found = {f"start at {distance:g}": measured[f"{name}-{distance:g}"] for distance in starts}
         return verdict(
             claim,
             found,
-            lambda case: None if math.isnan(found[case]) else bool(test(found[case])),
-            lambda case: f"late rate {_rate(found[case])}{expected}",
+            lambda case: None if math.isnan(found[case][1]) else bool(holds(*found[case])),
+            lambda case: evidence(*found[case]),
         )
 
+    def theorem(k: int, name: str) -> Verdict:
+        claim, most = f"Theorem {k}: {name}'s late rate is at most {bound(name):.5f}", bound(name) + 1e-6
+        return by_rates(claim, name, lambda _, late: late <= most, lambda _, late: f"late rate {_rate(late)}")
+
     def two_phases(name: str) -> Verdict:
-        found = {
-            case: rates(results[f"{name}-{distance:g}"]) for case, distance in starts.items() if distance > STARTS[0]
-        }
-        return verdict(
+        return by_rates(
             f"{name}: the first pass is slower than the late phase",
-            found,
-            lambda case: found[case][0] > found[case][1] if math.isfinite(found[case][1]) else None,
-            lambda case: f"V(k) times {_rate(found[case][0])} a visit, then {_rate(found[case][1])}",
+            name,
+            lambda first, late: first > late,
+            lambda first, late: f"V(k) times {_rate(first)} a visit, then {_rate(late)}",
+            STARTS[1:],
         )
 
     def as_full_gradients(claim: str, name: str, within: float) -> Verdict:
         rate = asymptotic_rate(name)
-        return late(claim, name, lambda r: abs(math.log(r) / math.log(rate) - 1.0) <= within, f" against {_rate(rate)}")
+        return by_rates(
+            claim,
+            name,
+            lambda _, late: abs(math.log(late) / math.log(rate) - 1.0) <= within,
+            lambda _, late: f"late rate {_rate(late)} against {_rate(rate)}",
+        )
 
     return [
         Verdict("Theorem 1: CIAG's V(k) stays below δ^⌈k/(2K+1)⌉ V(1)", _promise(results)),
-        *(
-            late(
-                f"Theorem {k}: {name}'s late rate is at most {bound(name):.5f}",
-                name,
-                lambda r, name=name: r <= bound(name) + 1e-6,  # type: ignore[misc]
-            )
-            for k, name in ((1, "CIAG"), (2, "A-CIAG"))
-        ),
+        theorem(1, "CIAG"),
+        theorem(2, "A-CIAG"),
         two_phases("CIAG"),
         two_phases("A-CIAG"),
         as_full_gradients(
@@ -239,7 +218,7 @@ def _promise(results: Mapping[str, Any]) -> tuple[Finding, ...]:
     findings = []
     for distance in NEAR:
         factor = allowed_factor(distance)
-        delta = promised(distance, factor)
+        delta = theory.promised(distance, factor)
         found = results[f"allowed-{distance:g}"]
         visits, squared = np.array(found["visits"]), np.array(found["squared"])
         limit = delta ** np.ceil(visits / (2 * M + 1)) * squared[0] + ROUNDING

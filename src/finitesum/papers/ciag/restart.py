@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,22 +11,12 @@ import numpy as np
 
 from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import full_smoothness, strong_convexity
+from finitesum.papers.claims import Verdict, no_more, or_inf, show
 from finitesum.papers.data import load, missing
-from finitesum.papers.drawing import Line, Panel, panels_figure
-from finitesum.papers.experiment import (
-    CURVATURE_PAPER,
-    Context,
-    Drawing,
-    Experiment,
-    Outcome,
-    Table,
-    Unit,
-    Value,
-    Verdict,
-    verdict,
-)
-from finitesum.papers.runs import Trial, against, as_run, find_minimum, gap_curve, or_inf, run_trial, show
+from finitesum.papers.experiment import CURVATURE_PAPER, Context, Drawing, Experiment, Outcome, Table, Value
+from finitesum.papers.runs import Plan, Runs, Trial, find_minimum
 from finitesum.problems.linear import Problem
+from finitesum.reporting.plots import Line, Panel, panels_figure
 
 #: What the tables ask for, the part of the theory's step that the schedule begins with, and its length in passes.
 LEVEL, SHORT, LENGTH = 1e-10, 1.0 / 64.0, 1
@@ -60,8 +49,7 @@ SHORT_STEP, THEORY, RESTARTED, WARM, BOTH, AUTOMATIC = (
     "restarts and warm start",
     "automatic",
 )
-KINDS = (SHORT_STEP, THEORY, RESTARTED, WARM, BOTH, AUTOMATIC)
-_STYLES = dict(zip(KINDS, ("fg", "ciag", "a-ciag", "iag", "sag", "nim"), strict=True))
+_STYLES = {SHORT_STEP: "fg", THEORY: "ciag", RESTARTED: "a-ciag", WARM: "iag", BOTH: "sag", AUTOMATIC: "nim"}
 
 
 @lru_cache(maxsize=2)
@@ -76,116 +64,77 @@ def start_of(case: Case, problem: Problem) -> Any:
     return case.scale * np.random.default_rng(0).standard_normal(problem.dim)
 
 
-def trial_of(label: str, kind: str, problem: Problem) -> Trial:
+def trial_of(_case: Case, problem: Problem, kind: str, label: str) -> Trial:
     """Return a method with one of the schedules."""
     smoothness, mu = full_smoothness(problem), strong_convexity(problem)
     longest = 2.0 / (mu + smoothness) if label == "CIAG" else 0.5 / smoothness
-    known: dict[str, dict[str, Any]] = {
-        SHORT_STEP: {"step_size": SHORT * longest},
-        THEORY: {"step_size": "theory"},
-        RESTARTED: {"step_size": SHORT * longest, "restart": LENGTH},
-        WARM: {"step_size": "theory", "warm_start_method": "sag"},
-        BOTH: {"step_size": SHORT * longest, "restart": LENGTH, "warm_start_method": "sag"},
-        AUTOMATIC: {},
-    }
-    extrapolation = {} if label == "CIAG" else {"extrapolation": "auto"}
-    return Trial(
-        f"{label}, {kind}", METHODS[label], {**known[kind], **extrapolation}, problem.batch_size, counts_start=False
-    )
-
-
-def _do(case: Case, data_dir: Path | None, label: str, kind: str, max_passes: int) -> dict[str, Any]:
-    problem = problem_of(case, data_dir)
-    return run_trial(problem, trial_of(label, kind, problem), max_passes=max_passes, x0=start_of(case, problem))
-
-
-def _minimum(case: Case, data_dir: Path | None) -> dict[str, Any]:
-    return find_minimum(problem_of(case, data_dir))
-
-
-def _units(cases: Sequence[Case], context: Context) -> Iterator[Unit]:
-    limit = MAX_PASSES[context.size]
-    for case in cases:
-        yield Unit(f"minimum-{case.title}", case._asdict(), partial(_minimum, case, context.data_dir))
-        for label in METHODS:
-            for kind in KINDS:
-                settings = {
-                    **case._asdict(),
-                    "max_passes": limit,
-                    "short": SHORT,
-                    "length": LENGTH,
-                    "counts_start": False,
-                }
-                work = partial(_do, case, context.data_dir, label, kind, limit)
-                yield Unit(f"{label}-{kind}-{case.title}", settings, work)
+    options: dict[str, Any] = {} if label == "CIAG" else {"extrapolation": "auto"}
+    if kind in (THEORY, WARM):
+        options["step_size"] = "theory"
+    elif kind != AUTOMATIC:
+        options["step_size"] = SHORT * longest
+    if kind in (RESTARTED, BOTH):
+        options["restart"] = LENGTH
+    if kind in (WARM, BOTH):
+        options["warm_start_method"] = "sag"
+    return Trial(METHODS[label], options, problem.batch_size, counts_start=False)
 
 
 def run(context: Context) -> Outcome:
     """Run CIAG and A-CIAG with all schedules."""
     absent = missing([case.data for case in CASES if case.data], context.data_dir)
-    cases = [case for case in CASES if case.data not in absent]
-    results = context.complete(list(_units(cases, context)))
-    needed = {
-        (case.title, label, kind): as_run(results[f"{label}-{kind}-{case.title}"]).first(
-            "objective", LEVEL, minimum=results[f"minimum-{case.title}"]["minimum"]
-        )
-        for case in cases
-        for label in METHODS
-        for kind in KINDS
-    }
-    titles = [case.title for case in cases]
     limit = MAX_PASSES[context.size]
+    runs, _ = Plan(
+        cases={case.title: case for case in CASES if case.data not in absent},
+        labels=dict.fromkeys(_STYLES, tuple(METHODS)),
+        problem=lambda case: problem_of(case, context.data_dir),
+        trial=trial_of,
+        limit=lambda _case, _label: limit,
+        facts=find_minimum,
+        start=start_of,
+    ).run(context)
+    needed = {key: found.first("gap", LEVEL) for key, found in runs.items()}
+    titles = list(dict.fromkeys(title for title, _, _ in runs))
     values = {
         f"passes, {label}, {kind}, {title}": Value(passes, relative=0.1, absolute=1.01)
-        for (title, label, kind), passes in needed.items()
+        for (title, kind, label), passes in needed.items()
     }
-    caption = "F − F* by effective passes, with each schedule."
-    return Outcome(
-        [Drawing("restart", caption, _figure(results, titles, limit))],
-        [_table(needed, titles)],
-        _verdicts(needed, titles),
-        values,
-        _NOTES,
-        absent,
-    )
+    drawing = Drawing("restart", "F − F* by effective passes, with each schedule.", _figure(runs, titles, limit))
+    return Outcome([drawing], [_table(needed, titles)], _verdicts(needed, titles), values, _NOTES, absent)
 
 
-def _figure(results: Mapping[str, Any], titles: Sequence[str], limit: int) -> Any:
+def _figure(runs: Runs, titles: Sequence[str], limit: int) -> Any:
     panels = []
     for title in titles:
-        minimum = results[f"minimum-{title}"]["minimum"]
         for label in METHODS:
-            lines = []
-            for kind in KINDS:
-                curve = gap_curve(as_run(results[f"{label}-{kind}-{title}"]), minimum)
-                lines.append(Line(kind, curve.n_passes, curve.optimality, _STYLES[kind]))
-            limits = {"x_limits": (0.0, min(limit, 60)), "y_limits": (1e-15, 1e2)}
-            panels.append(Panel(f"{label}: {title}", "effective passes", "F − F*", lines, **limits))  # type: ignore[arg-type]
+            lines = [Line(kind, *runs[title, kind, label].gap_curve(), style) for kind, style in _STYLES.items()]
+            name, axis, right = f"{label}: {title}", "effective passes", min(limit, 60)
+            panels.append(Panel(name, axis, "F − F*", lines, x_limits=(0.0, right), y_limits=(1e-15, 1e2)))
     return panels_figure(panels, n_columns=2, height=2.7)
 
 
 def _table(needed: Mapping[Any, float], titles: Sequence[str]) -> Table:
     header = ("method", "schedule", *titles)
     rows = [
-        [label, kind, *(show(needed[title, label, kind]) for title in titles)] for label in METHODS for kind in KINDS
+        [label, kind, *(show(needed[title, kind, label]) for title in titles)] for label in METHODS for kind in _STYLES
     ]
     return Table("passes", f"Effective passes to F − F* ≤ {LEVEL:.0e}. A dash: not reached.", header, rows)
 
 
 def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdict]:
-    cases = {f"{label} on {title}": (title, label) for label in METHODS for title in titles}
-
     def faster(claim: str, mine: str, theirs: Sequence[str], slack: float = 1.0, of_paper: bool = True) -> Verdict:
-        def pair(case: str) -> tuple[float, float]:
-            return or_inf(needed[*cases[case], mine]), min(or_inf(needed[*cases[case], kind]) for kind in theirs)
-
-        def holds(case: str) -> bool | None:
-            a, b = pair(case)
-            return None if math.isinf(a) and math.isinf(b) else a <= slack * b
-
+        pairs = {
+            f"{label} on {title}": (
+                or_inf(needed[title, mine, label]),
+                min(or_inf(needed[title, kind, label]) for kind in theirs),
+            )
+            for label in METHODS
+            for title in titles
+        }
         # Noisy: whole passes are counted, where one more or less changes the outcome.
-        return verdict(claim, cases, holds, lambda case: against(*pair(case)), of_paper=of_paper, noisy=True)
+        return no_more(claim, pairs, slack, of_paper=of_paper, noisy=True)
 
+    schedules = [kind for kind in _STYLES if kind != AUTOMATIC]
     return [
         faster("Restarts with a longer step need no more passes than the short step alone", RESTARTED, [SHORT_STEP]),
         faster(
@@ -195,7 +144,7 @@ def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdic
         faster(
             "The automatic step needs no more passes than the best schedule (within 5 %)",
             AUTOMATIC,
-            KINDS[:-1],
+            schedules,
             1.05,
             of_paper=False,
         ),

@@ -12,68 +12,44 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.datasets import make_logistic
-from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import as_method
-from finitesum.methods.snapshot import take_snapshot
-from finitesum.papers.drawing import Line, Panel, panels_figure
-from finitesum.papers.experiment import (
-    CURVATURE_PAPER,
-    Context,
-    Drawing,
-    Experiment,
-    Finding,
-    Outcome,
-    Size,
-    Table,
-    Unit,
-    Value,
-    Verdict,
-)
+from finitesum.papers.claims import Finding, Verdict, show
+from finitesum.papers.experiment import CURVATURE_PAPER, Context, Drawing, Experiment, Outcome, Size, Table, Unit, Value
 from finitesum.papers.runs import find_minimum, follow, slope
 from finitesum.problems.linear import Problem
+from finitesum.reporting.plots import Line, Panel, panels_figure
 from finitesum.running.checkpoint import flatten
 from finitesum.running.sampling import order_of_pass
 
-#: Labels by the names of the methods, in the order of the table; FG and Newton's method for comparison.
-LABELS = {
-    "iag": "IAG",
-    "sag": "SAG",
-    "saga": "SAGA",
-    "svrg": "SVRG",
-    "acc-svrg": "AccSVRG",
-    "svrg2": "SVRG2",
-    "iqn": "IQN",
-    "nim": "NIM",
-    "ciag": "CIAG",
-    "a-ciag": "A-CIAG",
-}
 
-#: What Table 1 says of storage for linear models, with the exponents of m and d of its largest term.
-STORAGE = {
-    "iag": ("m", 1, 0),
-    "sag": ("m", 1, 0),
-    "saga": ("m", 1, 0),
-    "svrg": ("d", 0, 1),
-    "acc-svrg": ("d", 0, 1),
-    "svrg2": ("d²", 0, 2),
-    "iqn": ("m d²", 1, 2),
-    "nim": ("m + d²", 0, 2),
-    "ciag": ("m + d²", 0, 2),
-    "a-ciag": ("m + d²", 0, 2),
-}
-WORK = {name: ("d²", 2) if name in ("svrg2", "iqn", "nim", "ciag", "a-ciag") else ("d", 1) for name in LABELS}
-ITERATIONS = {
-    "iag": "κ m log 1/ε",
-    "sag": "(m + κ_max) log 1/ε",
-    "saga": "(m + κ_max) log 1/ε",
-    "svrg": "(m + κ_max) log 1/ε",
-    "acc-svrg": "(m + m κ_max / (m + √κ_max)) log 1/ε",
-    "svrg2": "κ log 1/ε at best",
-    "iqn": "o(log 1/ε)",
-    "nim": "o(log 1/ε)",
-    "ciag": "κ log 1/ε for small ε",
-    "a-ciag": "√κ log 1/ε for small ε",
+class Formulas(NamedTuple):
+    """What Table 1 says of a method for linear models."""
+
+    label: str
+    storage: str
+    of_m: int  # exponent of m in the largest term of the storage
+    of_d: int  # exponent of d there, and in the work of a visit for methods with curvature
+    iterations: str
+
+    @property
+    def work(self) -> tuple[str, int]:
+        """The work of a visit, and its exponent of d."""
+        return ("d²", 2) if self.of_d == 2 else ("d", 1)
+
+
+METHODS = {
+    "iag": Formulas("IAG", "m", 1, 0, "κ m log 1/ε"),
+    "sag": Formulas("SAG", "m", 1, 0, "(m + κ_max) log 1/ε"),
+    "saga": Formulas("SAGA", "m", 1, 0, "(m + κ_max) log 1/ε"),
+    "svrg": Formulas("SVRG", "d", 0, 1, "(m + κ_max) log 1/ε"),
+    "acc-svrg": Formulas("AccSVRG", "d", 0, 1, "(m + m κ_max / (m + √κ_max)) log 1/ε"),
+    "svrg2": Formulas("SVRG2", "d²", 0, 2, "κ log 1/ε at best"),
+    "iqn": Formulas("IQN", "m d²", 1, 2, "o(log 1/ε)"),
+    "nim": Formulas("NIM", "m + d²", 0, 2, "o(log 1/ε)"),
+    "ciag": Formulas("CIAG", "m + d²", 0, 2, "κ log 1/ε for small ε"),
+    "a-ciag": Formulas("A-CIAG", "m + d²", 0, 2, "√κ log 1/ε for small ε"),
 }
 
 #: Rows and columns at which storage is counted.
@@ -146,24 +122,20 @@ def _near(condition: float) -> _Near:
     data = make_logistic(KAPPA_M, KAPPA_D, condition=condition, noise=0.2, seed=1)
     problem = Problem.linear(data.rows, data.targets(), alpha=1e-6, batch_size=1)
     optimum = np.array(find_minimum(problem)["x"])
-    curvatures = take_snapshot(problem, optimum).curvatures
-    mu = float(np.linalg.eigvalsh(hessian_of(problem, curvatures))[0])
+    mu = float(np.linalg.eigvalsh(hessian_at(problem, optimum))[0])
     return _Near(problem, optimum, mu, full_smoothness(problem))
 
 
 def grow(name: str, condition: float, max_passes: int) -> dict[str, float]:
     """Return kappa, and the visits that bring the squared distance to a millionth, from a start close to the optimum."""
     near = _near(condition)
+    step = 0.5 / near.smoothness
     known: dict[str, dict[str, Any]] = {
-        "ciag": {"step_size": 2.0 / (near.mu + near.smoothness), "warm_start_method": "full"},
-        "a-ciag": {
-            "step_size": 0.5 / near.smoothness,
-            "extrapolation": momentum_limit(near.mu, 0.5 / near.smoothness),
-            "warm_start_method": "full",
-        },
-        "nim": {"step_size": 1.0, "solver": "inverse", "warm_start_method": "full"},
+        "ciag": {"step_size": 2.0 / (near.mu + near.smoothness)},
+        "a-ciag": {"step_size": step, "extrapolation": momentum_limit(near.mu, step)},
+        "nim": {"step_size": 1.0, "solver": "inverse"},
     }
-    method = as_method(name, known.get(name))
+    method = as_method(name, {**known[name], "warm_start_method": "full"} if name in known else None)
     start = near.optimum + START * np.cos(np.arange(near.problem.dim))
     until = DECREASE * float(np.sum((start - near.optimum) ** 2))
     every = 5 if name in known else KAPPA_M
@@ -176,13 +148,11 @@ def grow(name: str, condition: float, max_passes: int) -> dict[str, float]:
 
 
 def _units(size: Size) -> Iterator[Unit]:
-    for name in LABELS:
-        yield Unit(f"count-{name}", {"m": M, "d": D}, partial(count, name))
-        yield Unit(f"time-{name}", {"d": TIMED_D, "visits": TIMED_VISITS}, partial(time_visits, name))
+    for name in METHODS:
+        yield Unit(f"count-{name}", partial(count, name))
+        yield Unit(f"time-{name}", partial(time_visits, name))
     for name, condition in itertools.product(GROWN, CONDITIONS[size]):
-        limit = MAX_PASSES[size]
-        settings = {"max_passes": limit, "m": KAPPA_M, "d": KAPPA_D, "decrease": DECREASE, "start": START}
-        yield Unit(f"kappa-{name}-{condition:g}", settings, partial(grow, name, condition, limit))
+        yield Unit(f"kappa-{name}-{condition:g}", partial(grow, name, condition, MAX_PASSES[size]))
 
 
 def run(context: Context) -> Outcome:
@@ -190,10 +160,11 @@ def run(context: Context) -> Outcome:
     results = context.complete(list(_units(context.size)))
     grown = {name: _grown(results, name, CONDITIONS[context.size]) for name in GROWN}
     values = {  # a few single numbers more or less, such as counters, are no matter of the table
-        f"numbers stored, {LABELS[name]}": Value(results[f"count-{name}"]["base"], absolute=10.0) for name in LABELS
+        f"numbers stored, {method.label}": Value(results[f"count-{name}"]["base"], absolute=10.0)
+        for name, method in METHODS.items()
     }
     values |= {
-        f"exponent of kappa, {LABELS[n]}": Value(_exponent(*grown[n]), absolute=0.1) for n in grown if n != "nim"
+        f"exponent of kappa, {METHODS[n].label}": Value(_exponent(*grown[n]), absolute=0.1) for n in grown if n != "nim"
     }
     drawing = Drawing(
         "kappa", "Visits that bring the squared distance to the optimum to a millionth, near it, by κ.", _figure(grown)
@@ -213,7 +184,7 @@ def _exponent(kappa: Any, visits: Any) -> float:
 
 
 def _figure(grown: Mapping[str, tuple[Any, Any]]) -> Any:
-    lines = [Line(LABELS[name], kappa, visits, style=name) for name, (kappa, visits) in grown.items()]
+    lines = [Line(METHODS[name].label, kappa, visits, style=name) for name, (kappa, visits) in grown.items()]
     kappa, visits = grown["ciag"]
     for text, power in (("∝ κ", 1.0), ("∝ √κ", 0.5)):
         base, style = (visits[0], "guide") if power == 1.0 else (grown["a-ciag"][1][0], "guide-2")
@@ -234,19 +205,18 @@ def _table(results: Mapping[str, Any]) -> Table:
         "iterations",
     )
     rows = []
-    for name, label in LABELS.items():
+    for name, method in METHODS.items():
         counted, times = results[f"count-{name}"], results[f"time-{name}"]
         rows.append(
             [
-                label,
-                STORAGE[name][0],
+                method.label,
+                method.storage,
                 f"{counted['base']:,}",
-                f"{counted['rows'] / counted['base']:.2f}",
-                f"{counted['columns'] / counted['base']:.2f}",
+                *(f"{counted[key] / counted['base']:.2f}" for key in ("rows", "columns")),
                 f"{counted['gradients']:.3g}, {counted['hessians']:.3g}",
-                WORK[name][0],
+                method.work[0],
                 *(f"{times[str(d)]:.3g}" for d in TIMED_D),
-                ITERATIONS[name],
+                method.iterations,
             ]
         )
     caption = (
@@ -260,7 +230,7 @@ def _growth_table(grown: Mapping[str, tuple[Any, Any]]) -> Table:
     kappas = next(iter(grown.values()))[0]
     header = ("method", *(f"κ = {kappa:.0f}" for kappa in kappas), "exponent of κ")
     rows = [
-        [LABELS[name], *(f"{v:.0f}" if math.isfinite(v) else "–" for v in visits), _power(_exponent(kappa, visits))]
+        [METHODS[name].label, *(show(v, ".0f") for v in visits), show(abs(_exponent(kappa, visits)), ".2f")]
         for name, (kappa, visits) in grown.items()
     ]
     caption = (
@@ -271,42 +241,37 @@ def _growth_table(grown: Mapping[str, tuple[Any, Any]]) -> Table:
     return Table("kappa", caption, header, rows)
 
 
-def _power(value: float) -> str:
-    return f"{abs(value):.2f}" if math.isfinite(value) else "–"
-
-
 def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> list[Verdict]:
     def storage(name: str) -> Finding:
-        counted = results[f"count-{name}"]
-        formula, of_m, of_d = STORAGE[name]
+        counted, formulas = results[f"count-{name}"], METHODS[name]
         rows, columns = (math.log2(counted[key] / counted["base"]) for key in ("rows", "columns"))
         if name in ("nim", "ciag", "a-ciag", "svrg2"):  # sums of two terms: each may not outgrow its own
             holds = rows <= 1.0 and columns <= 2.05
         else:
-            holds = abs(rows - of_m) < 0.25 and abs(columns - of_d) < 0.25
-        return Finding(LABELS[name], holds, f"{formula}: measured exponents {rows:.2f} of m, {columns:.2f} of d")
+            holds = abs(rows - formulas.of_m) < 0.25 and abs(columns - formulas.of_d) < 0.25
+        measured = f"measured exponents {rows:.2f} of m, {columns:.2f} of d"
+        return Finding(formulas.label, holds, f"{formulas.storage}: {measured}")
 
     def work(name: str) -> Finding:
         times = results[f"time-{name}"]
         power = slope(np.log(TIMED_D), np.log([times[str(d)] for d in TIMED_D]))
-        formula, expected = WORK[name]
-        return Finding(LABELS[name], power <= expected + 0.5, f"{formula}: measured exponent {power:.2f}")
+        formula, expected = METHODS[name].work
+        return Finding(METHODS[name].label, power <= expected + 0.5, f"{formula}: measured exponent {power:.2f}")
 
-    def exponent(name: str, limit: float) -> tuple[Finding, ...]:
+    def exponent(claim: str, name: str, limit: float) -> Verdict:
         power = _exponent(*grown[name])
-        return (Finding("", power <= limit, f"the visits grow like κ to the power {power:.2f}"),)
+        return Verdict(claim, (Finding("", power <= limit, f"the visits grow like κ to the power {power:.2f}"),))
 
-    fast, slow = grown["ciag"][1], grown["iag"][1]
-    ratio = float(np.nanmin(slow / fast))
+    ratio = float(np.nanmin(grown["iag"][1] / grown["ciag"][1]))
     return [
-        Verdict("Storage grows as the formulas say", tuple(storage(name) for name in LABELS)),
+        Verdict("Storage grows as the formulas say", tuple(map(storage, METHODS))),
         Verdict(
             "The time of a visit grows no faster with d than the formulas say (within half an exponent)",
-            tuple(map(work, LABELS)),
+            tuple(map(work, METHODS)),
             noisy=True,
         ),
-        Verdict("CIAG needs O(κ) visits near the optimum", exponent("ciag", 1.1)),
-        Verdict("A-CIAG needs O(√κ) visits near the optimum", exponent("a-ciag", 0.6)),
+        exponent("CIAG needs O(κ) visits near the optimum", "ciag", 1.1),
+        exponent("A-CIAG needs O(√κ) visits near the optimum", "a-ciag", 0.6),
         Verdict(
             "CIAG's visits are fewer than IAG's by a factor of the order of m",
             (Finding("", ratio > 0.1 * KAPPA_M, f"{ratio:.0f} times fewer at least; m = {KAPPA_M}"),),

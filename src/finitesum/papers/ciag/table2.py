@@ -3,180 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from finitesum.datasets import find
-from finitesum.papers.ciag.claims import (
+from finitesum.papers.ciag import real_data
+from finitesum.papers.ciag.claims import passes_to, verdicts
+from finitesum.papers.ciag.real_data import (
     AUTOMATIC,
-    KINDS,
     LABELS,
     LAZY,
     MODERATE,
+    NOISE,
     PROGRAM_STEPS,
+    SETS,
     TOL,
     TUNED_STEPS,
-    Runs,
-    passes_to,
-    verdicts,
-)
-from finitesum.papers.ciag.real_data import (
-    BATCH,
-    NIM_BATCH,
-    NOISE,
-    PARTS,
-    PROGRAM,
-    PROGRAM_DEFAULT,
-    SETS,
-    TUNED,
     DataSet,
-    automatic_trials,
     problem_of,
-    program_trials,
-    smoothness_of,
-    tuned_trials,
 )
+from finitesum.papers.claims import show
 from finitesum.papers.data import missing
-from finitesum.papers.drawing import Line, Panel, panels_figure
-from finitesum.papers.experiment import (
-    CURVATURE_PAPER,
-    Context,
-    Drawing,
-    Experiment,
-    Outcome,
-    Table,
-    Unit,
-    Value,
-)
-from finitesum.papers.runs import Run, Trial, as_run, run_trial, show
+from finitesum.papers.experiment import CURVATURE_PAPER, Context, Drawing, Experiment, Outcome, Table, Value
+from finitesum.papers.runs import Plan, Run, Runs, curves_table
+from finitesum.reporting.plots import Line, Panel, panels_figure
 
-_STYLES = {
-    "A-CIAG": "a-ciag",
-    "CIAG": "ciag",
-    "NIM, inexact": "nim",
-    "NIM, exact": "iqn",
-    "SAG": "sag",
-    "IAG": "iag",
-    LAZY: "lazy-newton",
-}
-
-
-class _Present(NamedTuple):
-    """The data sets that can be run, what is absent with where to get it, and what is said of stand-ins."""
-
-    entries: list[DataSet]
-    absent: dict[str, str]
-    replaced: list[str]
-
-
-def _present(context: Context) -> _Present:
-    wanted = [entry for entry in SETS if entry.is_quick or not context.is_quick]
-    lacking = missing((entry.name for entry in wanted), context.data_dir)
-    generated = [entry.name for entry in wanted if entry.has_stand_in and entry.name in lacking]
-    return _Present(
-        [entry for entry in wanted if entry.name not in lacking or entry.name in generated],
-        {name: how for name, how in lacking.items() if name not in generated},
-        [f"{name} is absent, and a generated problem takes its place. {lacking[name]}" for name in generated],
-    )
-
-
-def title_of(entry: DataSet, is_quick: bool, data_dir: Path | None) -> str:
-    """Return its name; a stand-in is called one, with its size."""
-    if find(entry.name, data_dir=data_dir) is not None:
-        return entry.slug
-    n = entry.quick_rows if is_quick else entry.n_rows
-    return f"{entry.slug} stand-in ({n:,} rows)"
-
-
-def _trials(entry: DataSet, is_quick: bool, data_dir: Path | None) -> dict[str, list[Trial]]:
-    problem = problem_of(entry, is_quick, data_dir)
-    return {
-        TUNED_STEPS: tuned_trials(entry, problem),
-        AUTOMATIC: automatic_trials(),
-        PROGRAM_STEPS: program_trials(entry, problem),
-    }
-
-
-def _do(entry: DataSet, is_quick: bool, data_dir: Path | None, kind: str, label: str) -> dict[str, Any]:
-    """Run one method on one data set."""
-    trial = next(t for t in _trials(entry, is_quick, data_dir)[kind] if t.label == label)
-    limit = entry.max_passes["CIAG" not in label and "NIM" not in label]
-    found = run_trial(problem_of(entry, is_quick, data_dir), trial, max_passes=limit, tol=TOL)
-    return {**found, "options": {k: v for k, v in trial.options.items() if isinstance(v, float)}}
-
-
-def _constants(entry: DataSet, is_quick: bool, data_dir: Path | None) -> dict[str, Any]:
-    found = smoothness_of(problem_of(entry, is_quick, data_dir))
-    return {"tight": found.tight, "trace": found.trace}
-
-
-def _units(entries: Sequence[DataSet], context: Context) -> Iterator[Unit]:
-    automatic = {trial.label: trial.settings() for trial in automatic_trials()}
-    for entry in entries:
-        where = title_of(entry, context.is_quick, context.data_dir)
-        place = (entry, context.is_quick, context.data_dir)
-        yield Unit(f"{where}-constants", {}, partial(_constants, *place))
-        for kind in KINDS:
-            for label in LABELS[kind]:
-                settings = {
-                    "steps": {
-                        TUNED_STEPS: TUNED[entry.name].get(label, ()),
-                        AUTOMATIC: automatic.get(label),
-                        PROGRAM_STEPS: PROGRAM.get(entry.name, PROGRAM_DEFAULT),
-                    }[kind],
-                    "measured": (BATCH, NIM_BATCH, PARTS, TOL, entry.max_passes),
-                }
-                yield Unit(f"{where}-{kind}-{label}", settings, partial(_do, *place, kind, label))
+_STYLES = {**real_data.NAMES, "NIM, exact": "iqn"}
 
 
 def run(context: Context) -> Outcome:
     """Run all methods on all data sets that are there."""
-    entries, absent, replaced = _present(context)
-    if not entries:
+    wanted = [entry for entry in SETS if entry.is_quick or not context.is_quick]
+    lacking = missing((entry.name for entry in wanted), context.data_dir)
+    generated = [entry.name for entry in wanted if entry.has_stand_in and entry.name in lacking]
+    absent = {name: how for name, how in lacking.items() if name not in generated}
+    replaced = [f"{name} is absent, and a generated problem takes its place. {lacking[name]}" for name in generated]
+    place = (context.is_quick, context.data_dir)
+    cases = {entry.title(*place): entry for entry in wanted if entry.name not in absent}
+    if not cases:
         return Outcome(absent=absent)
-    results = context.complete(list(_units(entries, context)))
+    runs, constants = Plan(
+        cases=cases,
+        labels=LABELS,
+        problem=lambda entry: problem_of(entry, *place),
+        trial=real_data.trial_of,
+        limit=lambda entry, label: entry.max_passes["CIAG" not in label and "NIM" not in label],
+        facts=real_data.smoothness_of,
+        tol=TOL,
+    ).run(context)
     problem_of.cache_clear()
-    titles = [title_of(entry, context.is_quick, context.data_dir) for entry in entries]
-    runs = {
-        (title, kind, label): as_run(results[f"{title}-{kind}-{label}"])
-        for title in titles
-        for kind in KINDS
-        for label in LABELS[kind]
-    }
-    values = {
-        f"passes, {label}, {title}, {kind}": Value(
-            passes_to(found), 0.05, 1.01 if label == LAZY else 0.51
-        )  # lazy Newton is measured at whole passes: a step more or less
-        for (title, kind, label), found in runs.items()
-    }
-    drawings = [
-        Drawing("fig2", "Figure 2, with tuned steps: the largest gradient entry.", _figure(runs, titles, TUNED_STEPS)),
-        Drawing(
-            "fig2-automatic",
-            "The same with automatic steps: nothing was tuned. IAG begins where it has found L.",
-            _figure(runs, titles, AUTOMATIC),
-        ),
-    ]
-    tables = [_table2(runs, titles), _table3(results, entries, titles), _curves(runs)]
-    timings = {
-        f"seconds to {level:.0e}, {label}, {title}, {kind}": passes_to(found, level, "seconds")
-        for (title, kind, label), found in runs.items()
-        for level in (MODERATE, TOL)
-    }
-    usual = not absent and len(replaced) == sum(entry.has_stand_in for entry in SETS)
-    return Outcome(drawings, tables, verdicts(runs, titles), values, [*_NOTES, *replaced], absent, usual, timings)
+    curves = ("data", "steps", "method", "passes", "seconds", "max |dF|")
+    return Outcome(
+        drawings=[
+            Drawing("fig2", "Figure 2, with tuned steps: the largest gradient entry.", _figure(runs, TUNED_STEPS)),
+            Drawing(
+                "fig2-automatic",
+                "The same with automatic steps: nothing was tuned. IAG begins where it has found L.",
+                _figure(runs, AUTOMATIC),
+            ),
+        ],
+        tables=[_table2(runs), _table3(runs, constants, cases), curves_table("fig2", curves, runs, "largest")],
+        verdicts=verdicts(runs, list(cases)),
+        values={  # lazy Newton is measured at whole passes: a step more or less
+            f"passes, {label}, {title}, {kind}": Value(passes_to(found), 0.05, 1.01 if label == LAZY else 0.51)
+            for (title, kind, label), found in runs.items()
+        },
+        notes=[*_NOTES, *replaced],
+        absent=absent,
+        is_usual=not absent and len(replaced) == sum(entry.has_stand_in for entry in SETS),
+        timings={
+            f"seconds to {level:.0e}, {label}, {title}, {kind}": passes_to(found, level, "seconds")
+            for (title, kind, label), found in runs.items()
+            for level in (MODERATE, TOL)
+        },
+    )
 
 
-def _figure(runs: Runs, titles: Sequence[str], kind: str) -> Any:
+def _figure(runs: Runs, kind: str) -> Any:
     panels = []
-    for title in titles:
+    for title in dict.fromkeys(title for title, _, _ in runs):
         for column, axis in (("passes", "effective passes"), ("seconds", "seconds, measuring not counted")):
-            lines = []
-            for label in LABELS[kind]:
-                columns = runs[title, kind, label].columns
-                lines.append(Line(label, columns[column], columns["largest"], style=_STYLES[label]))
+            columns = {label: runs[title, kind, label].columns for label in LABELS[kind]}
+            lines = [Line(label, c[column], c["largest"], _STYLES[label]) for label, c in columns.items()]
             panels.append(Panel(title, axis, "max |∂F|", lines, x_scale="log", y_limits=(0.3 * TOL, 3.0)))
     return panels_figure(panels, n_columns=2, height=2.6)
 
@@ -190,55 +97,41 @@ def _cell(found: Run | None) -> str:
         return f"{show(passes)} / {show(seconds)}"
     if found.diverged:
         return "diverges"
-    return f"> {show(found.columns['passes'][-1])} ({found.best('largest'):.0e})"
+    return f"> {show(found.columns['passes'][-1])} ({found.columns['largest'].min():.0e})"
 
 
-def _table2(runs: Runs, titles: Sequence[str]) -> Table:
+def _table2(runs: Runs) -> Table:
     labels = LABELS[AUTOMATIC]
-    header = ("data", "steps", *labels)
     rows = [
         [title, kind, *(_cell(runs.get((title, kind, label))) for label in labels)]
-        for title in titles
-        for kind in KINDS
+        for title, kind in dict.fromkeys(key[:2] for key in runs)
     ]
     caption = (
         f"Table 2: effective passes / seconds to a largest gradient entry of {TOL:.0e}. In brackets: how far a run "
         f"came that did not get there. Automatic CIAG and A-CIAG visit some components twice in the first pass, and "
         f"automatic IAG finds L by some twenty products with the data first: both are counted."
     )
-    return Table("table2", caption, header, rows)
+    return Table("table2", caption, ("data", "steps", *labels), rows)
 
 
-def _table3(results: Mapping[str, Any], entries: Sequence[DataSet], titles: Sequence[str]) -> Table:
-    header = (
-        "data",
-        "L",
-        "trace bound",
-        "A-CIAG: tuned",
-        "A-CIAG: program",
-        "CIAG: tuned",
-        "CIAG: program",
-        "IAG: tuned",
-    )
+def _table3(runs: Runs, constants: Mapping[str, Mapping[str, float]], cases: Mapping[str, DataSet]) -> Table:
+    steps = [(label, kind) for label in ("A-CIAG", "CIAG") for kind in (TUNED_STEPS, PROGRAM_STEPS)]
+    shown = [f"{label}: {'tuned' if kind == TUNED_STEPS else 'program'}" for label, kind in steps]
     rows = []
-    for entry, title in zip(entries, titles, strict=True):
-        constants = results[f"{title}-constants"]
-
-        def step(kind: str, label: str, title: str = title) -> str:
-            return f"{results[f'{title}-{kind}-{label}']['options']['step_size']:.3g}"
-
-        _, program_extrapolation = PROGRAM.get(entry.name, PROGRAM_DEFAULT)
-        (multiple, extrapolation), (slow,), (iag,) = (TUNED[entry.name][label] for label in ("A-CIAG", "CIAG", "IAG"))
+    for title, entry in cases.items():
+        tuned = [runs[title, TUNED_STEPS, label].options["step_size"] for label in ("A-CIAG", "CIAG", "IAG")]
+        program = [runs[title, PROGRAM_STEPS, label].options["step_size"] for label in ("A-CIAG", "CIAG")]
+        (multiple, extrapolation), (slow,), (iag,) = entry.tuned
         rows.append(
             [
                 title,
-                f"{constants['tight']:.4g}",
-                f"{constants['trace']:.4g}",
-                f"{step(TUNED_STEPS, 'A-CIAG')} = {multiple:g}/L, {extrapolation:g}",
-                f"{step(PROGRAM_STEPS, 'A-CIAG')}, {program_extrapolation:g}",
-                f"{step(TUNED_STEPS, 'CIAG')} = {slow:g}/L",
-                step(PROGRAM_STEPS, "CIAG"),
-                f"{step(TUNED_STEPS, 'IAG')} = {iag:g}/(mL)",
+                f"{constants[title]['tight']:.4g}",
+                f"{constants[title]['trace']:.4g}",
+                f"{tuned[0]:.3g} = {multiple:g}/L, {extrapolation:g}",
+                f"{program[0]:.3g}, {entry.program[1]:g}",
+                f"{tuned[1]:.3g} = {slow:g}/L",
+                f"{program[1]:.3g}",
+                f"{tuned[2]:.3g} = {iag:g}/(mL)",
             ]
         )
     caption = (
@@ -246,15 +139,7 @@ def _table3(results: Mapping[str, Any], entries: Sequence[DataSet], titles: Sequ
         "'Tuned' is the best of our grids, 'program' the default of the authors' program, or its example where it has "
         "one (a9a). NIM has step 1, SAG 1 / (trace bound); automatic steps need no entry."
     )
-    return Table("table3", caption, header, rows)
-
-
-def _curves(runs: Runs) -> Table:
-    rows: list[list[str | float]] = []
-    for (title, kind, label), found in runs.items():
-        c = found.columns
-        rows += [[title, kind, label, *row] for row in zip(c["passes"], c["seconds"], c["largest"], strict=True)]
-    return Table("fig2", "", ("data", "steps", "method", "passes", "seconds", "max |dF|"), rows, on_page=False)
+    return Table("table3", caption, ("data", "L", "trace bound", *shown, "IAG: tuned"), rows)
 
 
 _NOTES = (

@@ -10,11 +10,11 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.datasets import make_logistic
-from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
-from finitesum.methods.snapshot import take_snapshot
 from finitesum.papers.runs import find_minimum
 from finitesum.problems.linear import Problem
+from finitesum.problems.rows import to_matrix
 
 M, D, ALPHA, CONDITION = 40, 8, 2e-3, 30.0
 
@@ -46,10 +46,8 @@ def constants() -> Constants:
     """Return what the theorems need of the problem."""
     problem = problem_of()
     optimum = np.array(find_minimum(problem)["x"])
-    hessian = hessian_of(problem, take_snapshot(problem, optimum).curvatures)
-    curvatures = np.asarray(np.linalg.eigvalsh(hessian), dtype=np.float64)
-    rows = make_logistic(M, D, condition=CONDITION, noise=0.2, seed=0).rows
-    lipschitz = float(np.mean(np.linalg.norm(rows, axis=1) ** 3) / (6.0 * math.sqrt(3.0)))
+    curvatures = np.asarray(np.linalg.eigvalsh(hessian_at(problem, optimum)), dtype=np.float64)
+    lipschitz = float(np.mean(np.linalg.norm(to_matrix(problem.rows), axis=1) ** 3) / (6.0 * math.sqrt(3.0)))
     return Constants(ALPHA, full_smoothness(problem), lipschitz, curvatures, optimum)
 
 

@@ -1,7 +1,7 @@
 """Tunes steps by hand, as the paper did: python -m finitesum.papers.ciag.tuning [NAME ...] [--data DIR].
 
 For each data set: the multiple of 1 / L, and for A-CIAG the extrapolation, with the fewest passes to a largest gradient
-entry of 1e-10; where none gets there, the smallest entry at the end. What it prints is recorded in `real_data.TUNED`.
+entry of 1e-10; where none gets there, the smallest entry at the end. What it prints is recorded in `real_data.SETS`.
 Stand-ins are tuned in their quick size, for both sizes: multiples of 1 / L do not depend on it much.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from finitesum.papers.ciag.real_data import MAKERS, SETS, DataSet, problem_of
+from finitesum.papers.ciag.real_data import SETS, DataSet, problem_of, tuned_trial
 from finitesum.papers.runs import as_run, run_trial
 
 GRIDS: dict[str, list[tuple[float, ...]]] = {
@@ -33,7 +33,7 @@ def tune(entry: DataSet, data_dir: Path | None, tol: float = 1e-10) -> dict[str,
     for label, grid in GRIDS.items():
 
         def score(numbers: tuple[float, ...], label: str = label) -> tuple[float, float]:
-            trial = MAKERS[label](problem, *numbers)
+            trial = tuned_trial(problem, label, *numbers)
             run = as_run(run_trial(problem, trial, max_passes=PASSES[label], tol=tol))
             passes, end = run.first("largest", tol), float(run.columns["largest"][-1])
             click.echo(f"  {entry.name} {label} {numbers}: {passes:g} passes, {end:.1e}", err=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from finitesum.papers.experiment import Finding, Verdict
+from finitesum.papers.claims import Finding, Verdict
 from finitesum.papers.networks.methods import DECAYED, METHODS, OURS, OURS_BY_STEP, RIVALS
 from finitesum.papers.networks.results import By, Results, Row, best_alphas, final_rows
 

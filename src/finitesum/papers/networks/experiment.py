@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
 from statistics import fmean
@@ -14,7 +13,6 @@ from typing import Any
 import torch
 
 from finitesum.datasets import DataError
-from finitesum.papers.drawing import Line, Panel, panels_figure
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
 from finitesum.papers.networks.claims import verdicts
 from finitesum.papers.networks.data import Images, load_images
@@ -22,7 +20,7 @@ from finitesum.papers.networks.methods import DECAYED, METHODS, OURS, RIVALS
 from finitesum.papers.networks.results import Results, Row, band
 from finitesum.papers.networks.settings import Grid, Training
 from finitesum.papers.networks.training import Run, best_device, images_for, train
-from finitesum.reporting.plots import Style
+from finitesum.reporting.plots import Line, Panel, Style, panels_figure
 
 #: Checkpoints are this far apart: a run of a few seconds needs none.
 CHECKPOINT_SECONDS = 20.0
@@ -116,8 +114,7 @@ def _runs(grid: Grid) -> list[Run]:
 
 def _unit(run: Run, context: Context, device: torch.device) -> Unit:
     checkpoint = context.folder / "checkpoints" / f"{run.name}.pt"
-    settings = {**asdict(run), "device": device.type}
-    return Unit(run.name, settings, partial(_train, run, context.data_dir, device, checkpoint), checkpoint)
+    return Unit(run.name, partial(_train, run, context.data_dir, device, checkpoint), checkpoint)
 
 
 def _train(

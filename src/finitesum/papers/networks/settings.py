@@ -66,11 +66,6 @@ class Grid:
         """The name of its files."""
         return f"{self.training.data}-{self.training.model}"
 
-    @property
-    def n_runs(self) -> int:
-        """The number of runs."""
-        return len(self.methods) * len(self.alphas) * len(self.seeds)
-
 
 # With some hundred steps in all, statistics that move by a hundredth a step would still be those of the first batches.
 _FAST = 0.1
