@@ -81,7 +81,7 @@ def test_options_have_copies_of_their_own(tmp_path, parsed):
     assert len(entries(parsed)) == 4
 
 
-def test_a_changed_file_is_parsed_anew(file, parsed, readings):
+def test_a_changed_file_is_parsed_again(file, parsed, readings):
     load(file)
     file.write_text("-1 1:9\n+1 1:8\n")
     assert load(file).rows.toarray().tolist() == [[9], [8]]
@@ -156,7 +156,7 @@ DAMAGES = {
     "meta without data": _meta(lambda meta: meta["arrays"].pop("data")),
     "other version": _meta(lambda meta: meta.update(version=0)),
     "entries do not fit": lambda folder: np.save(folder / "indptr.npy", np.array([0, 2, 2, 2], dtype=np.int32)),
-    "labels do not fit": _meta(lambda meta: meta["arrays"]["labels"].update(shape=[2])),
+    "labels do not fit": _meta(lambda meta: meta["arrays"].update(labels=[[2], "<f8"])),
 }
 
 
@@ -189,7 +189,7 @@ def test_a_full_disk(file, parsed, monkeypatch, caplog):
     def full(self, array):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(collector._OnDisk, "_write", full)
+    monkeypatch.setattr(collector._Growing, "_write", full)
     with caplog.at_level(logging.WARNING, "finitesum"):
         check(load(file))
     assert "No space left on device" in caplog.text
@@ -251,7 +251,7 @@ def test_processes_at_the_same_time(tmp_path, parsed):
     assert len(list(parsed.iterdir())) == 1
 
 
-def test_what_killed_processes_leave_is_swept(file, parsed):
+def test_what_killed_processes_leave_is_removed(file, parsed):
     for name in (".new-dead", ".old-dead", ".new-alive"):
         (parsed / name).mkdir(parents=True)
     for name in (".new-dead", ".old-dead"):

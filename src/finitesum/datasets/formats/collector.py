@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,57 +46,42 @@ class Header:
     target_name: str | None = None
 
 
-class _Growing(Protocol):
-    """An array that grows along its first axis."""
+class _Growing:
+    """An array that grows along its first axis: in memory, or as a file in NumPy's format.
 
-    def append(self, array: Array) -> None: ...
+    The header of the file is written again at the end: NumPy pads it so that the first axis can grow without moving what
+    follows.
+    """
 
-    def finish(self, dtype: npt.DTypeLike | None = None) -> Array: ...
-
-
-class _InMemory:
-    """Grows as a list of arrays."""
-
-    def __init__(self) -> None:
-        self._parts: list[Array] = []
-
-    def append(self, array: Array) -> None:
-        self._parts.append(array)
-
-    def finish(self, dtype: npt.DTypeLike | None = None) -> Array:
-        whole = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
-        self._parts = []
-        return np.ascontiguousarray(whole, dtype=dtype)
-
-
-class _OnDisk:
-    """Grows as a file in NumPy's format, whose header is written again at the end."""
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._parts: list[Array] = []
         self._file: BinaryIO | None = None
         self._dtype: np.dtype[Any] = np.dtype(np.float64)
         self._tail: tuple[int, ...] = ()
         self._length = 0
 
     def append(self, array: Array) -> None:
-        try:
+        if self._path is None:
+            self._parts.append(array)
+            return
+        with _storage():
             if self._file is None:
-                self._open(array.dtype, array.shape[1:])
+                self._open(self._path, array.dtype, array.shape[1:])
             elif np.promote_types(self._dtype, array.dtype) != self._dtype:
-                self._recast(np.promote_types(self._dtype, array.dtype))
+                self._recast(self._path, np.promote_types(self._dtype, array.dtype))
             self._write(array)
-        except OSError as error:
-            raise StorageError(str(error)) from error
 
     def finish(self, dtype: npt.DTypeLike | None = None) -> Array:
-        try:
+        if self._path is None:
+            whole = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
+            self._parts = []
+            return np.ascontiguousarray(whole, dtype=dtype)
+        with _storage():
             if dtype is not None and np.dtype(dtype) != self._dtype:
-                self._recast(np.dtype(dtype))
+                self._recast(self._path, np.dtype(dtype))
             self.close()
             return np.load(self._path, mmap_mode="r")  # type: ignore[no-any-return]
-        except OSError as error:
-            raise StorageError(str(error)) from error
 
     def close(self) -> None:
         """Complete the header and close the file."""
@@ -104,34 +91,39 @@ class _OnDisk:
             self._file.close()
             self._file = None
 
-    def _open(self, dtype: np.dtype[Any], tail: tuple[int, ...]) -> None:
-        self._file, self._dtype, self._tail = self._path.open("wb"), dtype, tail
+    def _open(self, path: Path, dtype: np.dtype[Any], tail: tuple[int, ...]) -> None:
+        self._file, self._dtype, self._tail, self._length = path.open("wb"), dtype, tail, 0
         self._write_header()
 
     def _write_header(self) -> None:
-        # NumPy pads the header so that the first axis can grow without moving what follows.
-        if self._file is None:
-            raise StorageError(f"{self._path} is closed")
         descr = np.lib.format.dtype_to_descr(self._dtype)
         header = {"descr": descr, "fortran_order": False, "shape": (self._length, *self._tail)}
-        np.lib.format.write_array_header_1_0(self._file, header)
+        np.lib.format.write_array_header_1_0(self._file, header)  # type: ignore[arg-type]
 
     def _write(self, array: Array) -> None:
         np.ascontiguousarray(array, dtype=self._dtype).tofile(self._file)  # type: ignore[arg-type]
         self._length += len(array)
 
-    def _recast(self, dtype: np.dtype[Any]) -> None:
+    def _recast(self, path: Path, dtype: np.dtype[Any]) -> None:
         """Write the file again with entries of another type, a chunk at a time."""
         self.close()
-        narrow = self._path.with_suffix(".narrow")
-        self._path.replace(narrow)
+        narrow = path.with_suffix(".narrow")
+        path.replace(narrow)
         old = np.load(narrow, mmap_mode="r")
-        self._length = 0
-        self._open(dtype, self._tail)
+        self._open(path, dtype, self._tail)
         for start in range(0, len(old), CHUNK):
             self._write(old[start : start + CHUNK])
         del old
         narrow.unlink()
+
+
+@contextmanager
+def _storage() -> Iterator[None]:
+    """Raise StorageError where the disk fails."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(str(error)) from error
 
 
 @dataclass
@@ -160,8 +152,7 @@ class RowCollector:
     def close(self) -> None:
         """Close the files; needed only where nothing will be finished."""
         for growing in self._growing.values():
-            if isinstance(growing, _OnDisk):
-                growing.close()
+            growing.close()
 
     def add_dense(self, rows: Array, labels: Labels | None) -> None:
         """Add rows of shape (k, n_features), float32 or float64, with their labels."""
@@ -224,7 +215,7 @@ class RowCollector:
 
     def _append(self, name: str, array: Array) -> None:
         if name not in self._growing:
-            self._growing[name] = _InMemory() if self.folder is None else _OnDisk(self.folder / f"{name}.npy")
+            self._growing[name] = _Growing(self.folder and self.folder / f"{name}.npy")
         self._growing[name].append(array)
 
     def _add_labels(self, labels: Labels | None, n_rows: int) -> None:
@@ -236,8 +227,6 @@ class RowCollector:
 
     def _saved(self, name: str, array: Array) -> Array:
         if self.folder is not None:
-            try:
+            with _storage():
                 np.save(self.folder / f"{name}.npy", array)
-            except OSError as error:
-                raise StorageError(str(error)) from error
         return array
