@@ -11,15 +11,7 @@ import click
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import NOT_CONVERGED, InputError
 from finitesum.cli.inputs import make_problem, method_options, read_data, require_sampling, task_of
-from finitesum.cli.options import (
-    USUAL_SOLVERS,
-    DataSettings,
-    ProblemSettings,
-    RunSettings,
-    data_options,
-    problem_options,
-    run_options,
-)
+from finitesum.cli.options import FOLDER, USUAL_SOLVERS, Settings, data_options, problem_options, run_options, shown
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -29,21 +21,10 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run several methods on DATA and write a report.")
 @data_options()
-@click.option(
-    "--solvers",
-    default=",".join(USUAL_SOLVERS),
-    show_default=True,
-    help="Names of methods with commas between, or all.",
-)
+@shown("--solvers", ",".join(USUAL_SOLVERS), "Names of methods with commas between, or all.")
 @problem_options
 @run_options(tol=1e-10, max_iter=100)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="report",
-    show_default=True,
-    help="Folder for the report.",
-)
+@shown("--out", "report", "Folder for the report.", type=FOLDER)
 @click.option("--force", is_flag=True, help="Replace the report in the folder --out.")
 @click.option("--strict", is_flag=True, help="Exit with code 3 when a method has not converged.")
 @console_options
@@ -63,23 +44,21 @@ def compare(
     """Run several methods on DATA and write a report: a page that opens offline, PNG figures and CSV tables."""
     if (out / "report.html").exists() and not force:
         raise InputError(f"{out} already holds a report. Use --force to replace it, or another folder.")
-    source, asked, run = DataSettings.take(options), ProblemSettings.take(options), RunSettings.take(options)
-    names = _methods(solvers)
-    require_sampling(run)
+    asked, names = Settings(**options), _methods(solvers)
+    require_sampling(asked)
     from finitesum.core.threads import limited_blas
 
     with limited_blas(threads):
-        data = read_data(source, console, task=task_of(asked))
+        data = read_data(asked, console, task=task_of(asked))
         problem, _ = make_problem(asked, data)
-        comparison = run_comparison(data, problem, asked, run, names, console)
+        comparison = run_comparison(data, problem, asked, names, console)
 
     from finitesum.reporting.report import write_report
 
     page = write_report(out, [comparison], title=f"{data.name}: {comparison.title}")
     rows = [outcome.row() for outcome in comparison.outcomes]
-    settings = {**asdict(source), **asdict(asked), **asdict(run)}
     console.result(
-        {"report": str(page), "verdict": comparison.verdict(), "methods": rows, "settings": settings},
+        {"report": str(page), "verdict": comparison.verdict(), "methods": rows, "settings": asdict(asked)},
         f"{comparison.verdict()}\nwrote {page}",
     )
     if strict and not all(outcome.success for outcome in comparison.outcomes):
@@ -102,27 +81,20 @@ def _methods(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def run_comparison(
-    data: Dataset,
-    problem: Problem,
-    asked: ProblemSettings,
-    run: RunSettings,
-    names: list[str],
-    console: Console,
-) -> Comparison:
+def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list[str], console: Console) -> Comparison:
     """Return what methods did on a problem; each is reported on stderr when it is done."""
     from finitesum.reporting import report
 
-    if run.batch_size is not None:
-        problem = problem.batched(run.batch_size)
+    if asked.batch_size is not None:
+        problem = problem.batched(asked.batch_size)
     outcomes = report.compare(
         problem,
         names,
-        tol=run.tol,
-        max_iter=run.max_iter,
-        options=lambda _name: method_options(run),
-        sampling=run.sampling,
-        random_state=run.seed,
+        tol=asked.tol,
+        max_iter=asked.max_iter,
+        options=lambda _name: method_options(asked),
+        sampling=asked.sampling,
+        random_state=asked.seed,
         verbose=console.verbose,
         on_done=lambda outcome: console.note(outcome_line(outcome)),
     )
@@ -133,11 +105,11 @@ def run_comparison(
         "data": data_line(data),
         "objective": f"mean {asked.loss} loss, {penalty}, alpha = {asked.alpha} = "
         f"{problem.penalty.lasso() + problem.penalty.ridge():.6g}, {intercept}",
-        "stop": f"optimality at most {run.tol:g}, or {run.max_iter:g} effective passes",
-        "order of visits": f"{run.sampling or 'the default of each method'}, seed {run.seed}",
+        "stop": f"optimality at most {asked.tol:g}, or {asked.max_iter:g} effective passes",
+        "order of visits": f"{asked.sampling or 'the default of each method'}, seed {asked.seed}",
         "machine": machine_line(),
     }
-    return report.Comparison(title, run.tol, outcomes, facts)
+    return report.Comparison(title, asked.tol, outcomes, facts)
 
 
 def outcome_line(outcome: Outcome) -> str:

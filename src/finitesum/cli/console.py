@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from finitesum.cli.options import group_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -94,11 +96,9 @@ def console_options(command: F) -> F:
     def with_console(*args: Any, quiet: bool, verbose: int, as_json: bool, **options: Any) -> Any:
         return command(*args, console=_make_console(quiet, verbose, as_json), **options)
 
-    decorated: Any = with_console
-    for option in (
-        click.option("-v", "--verbose", count=True, help="Say more: a line for each pass."),
-        click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but warnings and errors."),
+    add: Any = group_of(
         click.option("--json", "as_json", is_flag=True, help="Give the result as one JSON object on stdout."),
-    ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+        click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but warnings and errors."),
+        click.option("-v", "--verbose", count=True, help="Say more: a line for each pass."),
+    )
+    return add(with_console)  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ from finitesum.cli.compare import run_comparison
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
 from finitesum.cli.inputs import make_problem
-from finitesum.cli.options import DEMO_SOLVER, USUAL_SOLVERS, ProblemSettings, RunSettings
+from finitesum.cli.options import DEMO_SOLVER, FOLDER, USUAL_SOLVERS, Settings, shown
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -23,18 +23,11 @@ if TYPE_CHECKING:
 #: How far the optimum may lie from scikit-learn's.
 AGREEMENT = 1e-8
 
-_ASKED = ProblemSettings(loss="logistic", alpha="1/n", l1_ratio=0.0, intercept=False)
-_RUN = RunSettings(tol=1e-12, max_iter=100, step_size="auto", batch_size=None, sampling=None, seed=0)
+_ASKED = Settings(intercept=False, tol=1e-12, max_iter=100)
 
 
 @click.command(short_help="See it work on small data: fits, a comparison, a report.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="finitesum-demo",
-    show_default=True,
-    help="Folder for the report.",
-)
+@shown("--out", "finitesum-demo", "Folder for the report.", type=FOLDER)
 @console_options
 @click.pass_context
 def demo(ctx: click.Context, /, *, console: Console, out: Path) -> None:
@@ -88,7 +81,7 @@ def _one(title: str, data: Dataset, console: Console) -> tuple[Comparison, dict[
     from dataclasses import replace
 
     problem, _ = make_problem(_ASKED, data)
-    comparison = run_comparison(data, problem, _ASKED, _RUN, list(USUAL_SOLVERS), console)
+    comparison = run_comparison(data, problem, _ASKED, list(USUAL_SOLVERS), console)
     best = next(outcome for outcome in comparison.outcomes if outcome.name == DEMO_SOLVER)
     reference = newton_cholesky(problem, data)
     row = {"data": data.name, **best.row(), **_differences(problem, best, reference)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -15,19 +16,8 @@ from finitesum import __version__
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
 
-_LIBRARIES = [
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "numba",
-    "threadpoolctl",
-    "click",
-    "rich",
-    "matplotlib",
-    "pooch",
-    "jinja2",
-]
-_EXTRAS = {"data": ("pyarrow",), "torch": ("torch",)}
+_LIBRARIES = ["numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "click", "rich", "matplotlib", "pooch", "jinja2"]
+_EXTRAS = {"data": "pyarrow", "torch": "torch"}
 
 
 @click.command(short_help="Check whether this installation works.")
@@ -73,8 +63,7 @@ def _extras(_problems: list[str]) -> dict[str, str | None]:
 
     return {
         f"{extra}: {name}": _version(name) if importlib.util.find_spec(name) else None
-        for extra, names in _EXTRAS.items()
-        for name in names
+        for extra, name in _EXTRAS.items()
     }
 
 
@@ -107,11 +96,18 @@ def _kernels(problems: list[str]) -> dict[str, Any]:
 
 
 def _data(problems: list[str]) -> dict[str, Any]:
+    import tempfile
+
     from finitesum.datasets import find, list_datasets
     from finitesum.datasets.home import home, search_folders
 
     root = home()
-    writable = root is not None and _is_writable(root)
+    writable = False
+    with contextlib.suppress(OSError):
+        if root is not None:
+            root.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=root).close()
+            writable = True
     if not writable:
         problems.append(f"{root or 'no home folder'} is not writable for data: set FINITESUM_HOME to a writable folder")
     known = list_datasets()
@@ -121,18 +117,6 @@ def _data(problems: list[str]) -> dict[str, Any]:
         "searched": [str(folder) for folder in search_folders()],
         "data sets here": f"{sum(find(entry.name) is not None for entry in known)} of {len(known)}",
     }
-
-
-def _is_writable(folder: Any) -> bool:
-    """Return whether files can be made in a folder, which is made if need be."""
-    import tempfile
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
 
 
 def _fit(problems: list[str]) -> dict[str, Any]:

@@ -31,12 +31,6 @@ def _usage_message(error: click.ClickException) -> str:
     return f"{message}. See '{context.command_path} --help'." if context is not None else f"{message}."
 
 
-def _os_error_message(error: OSError) -> str:
-    """Return a system error as a sentence that names the file."""
-    reason = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {reason}." if error.filename is not None else f"{reason}."
-
-
 class Program(click.Command):
     """A command that turns errors into messages and exit codes."""
 
@@ -79,8 +73,10 @@ def _exit_with(run: Callable[[], Any]) -> NoReturn:
 
 
 def _message(error: Exception) -> str:
+    """Return an error as a sentence; a system error with the name of the file."""
     if isinstance(error, OSError):
-        return _os_error_message(error)
+        reason = error.strerror or str(error) or type(error).__name__
+        return f"{error.filename}: {reason}." if error.filename is not None else f"{reason}."
     if isinstance(error, MemoryError):
         return f"not enough memory ({error or 'no figures known'}). --memmap leaves the rows on disk."
     return str(error)

@@ -13,15 +13,7 @@ from click.core import ParameterSource
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import INTERRUPTED, NOT_CONVERGED, InputError
 from finitesum.cli.inputs import make_method, make_problem, read_data, task_of
-from finitesum.cli.options import (
-    DataSettings,
-    ProblemSettings,
-    RunSettings,
-    data_options,
-    problem_options,
-    run_options,
-    solver_option,
-)
+from finitesum.cli.options import FOLDER, Settings, data_options, problem_options, run_options, shown, solver_option
 from finitesum.cli.runs import RunFolder, write_json
 
 if TYPE_CHECKING:
@@ -35,18 +27,16 @@ if TYPE_CHECKING:
 class Plan:
     """What one call of the command does."""
 
-    data: DataSettings
-    problem: ProblemSettings
-    run: RunSettings
+    settings: Settings
     solver: str
     folder: RunFolder | None
     goes_on: bool  # from a checkpoint, where there is one
     checkpoint_seconds: float
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def to_store(self) -> dict[str, Any]:
         """All that a later call needs to do the same."""
-        return {**asdict(self.data), **asdict(self.problem), **asdict(self.run), "solver": self.solver}
+        return {**asdict(self.settings), "solver": self.solver}
 
 
 @click.command(short_help="Fit a linear model to DATA and write it to a folder.")
@@ -54,15 +44,9 @@ class Plan:
 @problem_options
 @solver_option
 @run_options(tol=1e-6, max_iter=1000)
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the model and the checkpoint."
-)
-@click.option(
-    "--resume",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Go on with the fit of this folder, as it was set.",
-)
-@click.option("--checkpoint-seconds", type=click.FloatRange(min=0.0), default=30.0, show_default=True, help="At most.")
+@click.option("--out", type=FOLDER, help="Folder for the model and the checkpoint.")
+@click.option("--resume", type=FOLDER, help="Go on with the fit of this folder, as it was set.")
+@shown("--checkpoint-seconds", 30.0, "At most.", type=click.FloatRange(min=0.0))
 @click.option("--force", is_flag=True, help="Replace what the folder --out holds.")
 @click.option("--strict", is_flag=True, help="Exit with code 3 when the fit has not converged.")
 @console_options
@@ -88,12 +72,12 @@ def fit(
         return
     started = time.perf_counter()
     with limited_blas(threads):
-        method = make_method(plan.solver, plan.run)
-        data = read_data(plan.data, console, task=task_of(plan.problem))
-        problem, classes = make_problem(plan.problem, data)
+        method = make_method(plan.solver, plan.settings)
+        data = read_data(plan.settings, console, task=task_of(plan.settings))
+        problem, classes = make_problem(plan.settings, data)
         read_seconds = time.perf_counter() - started
         if plan.folder is not None:
-            plan.folder.begin(plan.settings, keep=plan.goes_on)
+            plan.folder.begin(plan.to_store, keep=plan.goes_on)
         try:
             result = _minimise(plan, problem, method, console)
         except KeyboardInterrupt:
@@ -125,17 +109,9 @@ def _plan(ctx: click.Context, options: dict[str, Any], force: bool) -> Plan:
         folder.require_free()
     if options["data"] is None:
         raise click.UsageError("Missing argument 'DATA'", ctx)
-    if Path(options["data"]).exists():
-        options["data"] = str(Path(options["data"]).absolute())
-    return Plan(
-        DataSettings.take(options),
-        ProblemSettings.take(options),
-        RunSettings.take(options),
-        options["solver"],
-        folder,
-        resume is not None,
-        checkpoint_seconds,
-    )
+    options["data"] = _absolute(options["data"])
+    solver = options.pop("solver")
+    return Plan(Settings(**options), solver, folder, resume is not None, checkpoint_seconds)
 
 
 def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> dict[str, Any]:
@@ -146,8 +122,8 @@ def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> 
             raise InputError(f"{folder.path} holds no fit to continue. Start one by --out {folder.path}.")
         return options
     given = {name: value for name, value in options.items() if _is_given(ctx, name)}
-    if given.get("data") is not None and Path(given["data"]).exists():
-        given["data"] = str(Path(given["data"]).absolute())
+    if "data" in given:
+        given["data"] = _absolute(given["data"])
     merged = {**{name: stored.get(name, value) for name, value in options.items()}, **given}
     if folder.is_finished and merged != {name: stored.get(name) for name in merged}:
         raise InputError(
@@ -155,6 +131,11 @@ def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> 
             f"Use --out {folder.path} --force to start again, or another folder."
         )
     return merged
+
+
+def _absolute(data: str) -> str:
+    """Return the whole path of a file; a name stays."""
+    return str(Path(data).absolute()) if Path(data).exists() else data
 
 
 def _is_given(ctx: click.Context, name: str) -> bool:
@@ -166,18 +147,18 @@ def _is_given(ctx: click.Context, name: str) -> bool:
 def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Result:
     from finitesum.running.driver import minimize
 
-    if plan.run.batch_size is not None:
-        problem = problem.batched(plan.run.batch_size)
+    if plan.settings.batch_size is not None:
+        problem = problem.batched(plan.settings.batch_size)
     checkpoint = None if plan.folder is None else plan.folder.checkpoint
     if plan.goes_on and checkpoint is not None and not checkpoint.exists():
         console.note(f"{checkpoint.parent} holds no checkpoint: the fit starts again.")
     return minimize(
         problem,
         method=method,
-        tol=plan.run.tol,
-        max_iter=plan.run.max_iter,
-        sampling=plan.run.sampling,
-        random_state=plan.run.seed,
+        tol=plan.settings.tol,
+        max_iter=plan.settings.max_iter,
+        sampling=plan.settings.sampling,
+        random_state=plan.settings.seed,
         verbose=console.verbose,
         checkpoint=checkpoint,
         checkpoint_seconds=plan.checkpoint_seconds,
@@ -196,18 +177,18 @@ def make_model(
     return LinearModel(
         coef=result.x[:n_features].copy(),
         intercept=float(result.x[-1]) if problem.has_intercept else 0.0,
-        loss=plan.problem.loss,
+        loss=plan.settings.loss,
         alpha=problem.penalty.lasso() + problem.penalty.ridge(),
-        l1_ratio=plan.problem.l1_ratio,
+        l1_ratio=plan.settings.l1_ratio,
         classes=classes,
         feature_names=data.feature_names,
         fit_intercept=problem.has_intercept,
         objective=float(result.fun),
         optimality=float(result.optimality),
-        tol=plan.run.tol,
+        tol=plan.settings.tol,
         n_passes=float(result.n_passes),
         method=repr(result.method),
-        seed=plan.run.seed,
+        seed=plan.settings.seed,
         n_rows=data.n_rows,
         version=__version__,
     )
@@ -223,7 +204,7 @@ def _report(plan: Plan, data: Dataset, result: Result, seconds: dict[str, float]
         "message": result.message,
         "objective": float(result.fun),
         "optimality": float(result.optimality),
-        "tol": plan.run.tol,
+        "tol": plan.settings.tol,
         "n_passes": float(result.n_passes),
         "n_hessian_passes": float(result.n_hessian_passes),
         "n_iter": int(result.nit),
@@ -231,7 +212,7 @@ def _report(plan: Plan, data: Dataset, result: Result, seconds: dict[str, float]
         "method": repr(result.method),
         "choice": result.choice,
         "batch_size": int(result.batch_size),
-        "settings": plan.settings,
+        "settings": plan.to_store,
         "data": data.summary(),
         "model": None if plan.folder is None else str(plan.folder.model),
         "version": __version__,
@@ -251,8 +232,8 @@ def _text(plan: Plan, data: Dataset, report: dict[str, Any]) -> str:
     """Return how a fit ended, as people read it."""
     lines = [
         report["message"],
-        f"{data.name}: {data.n_rows} rows, {data.n_features} features; {plan.problem.loss} loss, "
-        f"alpha {plan.problem.alpha}{', intercept' if plan.problem.intercept else ''}",
+        f"{data.name}: {data.n_rows} rows, {data.n_features} features; {plan.settings.loss} loss, "
+        f"alpha {plan.settings.alpha}{', intercept' if plan.settings.intercept else ''}",
         f"{plan.solver}: objective {report['objective']:.12g} in {report['seconds']['minimising']:.3g} s",
     ]
     if report["choice"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
-from finitesum.cli.options import DataSettings, ProblemSettings, RunSettings, resolve_alpha
+from finitesum.cli.options import Settings, resolve_alpha
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
 
 
-def read_data(settings: DataSettings, console: Console, *, task: str | None = None, labels: bool = True) -> Dataset:
+def read_data(settings: Settings, console: Console, *, task: str | None = None, labels: bool = True) -> Dataset:
     """Return the data set that was asked for: a file, or a name of the registry or of scikit-learn's own data.
 
     Parameters
@@ -72,7 +72,7 @@ def _as_target(text: str | None) -> str | int | None:
     return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else text
 
 
-def make_problem(settings: ProblemSettings, data: Dataset) -> tuple[Problem, tuple[Any, Any] | None]:
+def make_problem(settings: Settings, data: Dataset) -> tuple[Problem, tuple[Any, Any] | None]:
     """Return the problem, and the two labels behind -1 and +1 where there are classes."""
     from finitesum.losses import as_loss
     from finitesum.problems.linear import Problem
@@ -108,19 +108,19 @@ def _two_classes(data: Dataset, loss: str) -> tuple[Any, Any]:
     return known[0], known[1]
 
 
-def task_of(settings: ProblemSettings) -> str | None:
+def task_of(settings: Settings) -> str | None:
     """Return the task that a loss means, as readers name it."""
     from finitesum.losses import as_loss
 
     return None if as_loss(settings.loss).target_kind() == "sign" else "regression"
 
 
-def method_options(settings: RunSettings) -> dict[str, Any]:
+def method_options(settings: Settings) -> dict[str, Any]:
     """Return the parameters of a method that were given."""
     return {} if settings.step_size == "auto" else {"step_size": float(settings.step_size)}
 
 
-def require_sampling(settings: RunSettings) -> None:
+def require_sampling(settings: Settings) -> None:
     """Raise where the order of visits is unknown: before much time is spent on the data."""
     from finitesum.running.sampling import SAMPLINGS
 
@@ -128,7 +128,7 @@ def require_sampling(settings: RunSettings) -> None:
         raise InputError(f"--sampling must be one of {', '.join(SAMPLINGS)}, got {settings.sampling!r}.")
 
 
-def make_method(name: str, settings: RunSettings) -> Method | str:
+def make_method(name: str, settings: Settings) -> Method | str:
     """Return the method of a name, with its parameters, or "auto"; the order of visits is checked, too."""
     from finitesum.methods import as_method
 

@@ -10,7 +10,7 @@ import click
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import InputError
 from finitesum.cli.inputs import read_data
-from finitesum.cli.options import DataSettings, data_options
+from finitesum.cli.options import FILE, Settings, data_options
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @data_options()
 @click.option("--proba", is_flag=True, help="Give the probabilities of the two classes, too.")
 @click.option("--no-labels", is_flag=True, help="The file has no column of labels (CSV, Parquet, npz).")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File for the predictions, CSV.")
+@click.option("--out", type=FILE, help="File for the predictions, CSV.")
 @click.option("--force", is_flag=True, help="Replace the file --out.")
 @console_options
 def predict(
@@ -39,7 +39,7 @@ def predict(
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} exists. Use --force to replace it, or another file.")
     fitted = load_model(model)
-    data = _read(DataSettings.take(options), fitted, console, labels=not no_labels)
+    data = _read(Settings(**options), fitted, console, labels=not no_labels)
     columns: dict[str, Any] = {"prediction": fitted.predict(data.rows)}
     if proba:
         for label, probability in zip(fitted.classes or (), fitted.probabilities(data.rows).T, strict=True):
@@ -57,7 +57,7 @@ def predict(
         click.echo(table, nl=False)
 
 
-def _read(settings: DataSettings, model: LinearModel, console: Console, *, labels: bool) -> Dataset:
+def _read(settings: Settings, model: LinearModel, console: Console, *, labels: bool) -> Dataset:
     """Return the rows, which must fit the model."""
     data = read_data(settings, console, task=None if model.classes else "regression", labels=labels)
     wanted, found = model.n_features, data.n_features

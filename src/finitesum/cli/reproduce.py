@@ -9,6 +9,7 @@ import click
 
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
+from finitesum.cli.options import FILE, FOLDER, shown
 
 if TYPE_CHECKING:
     from finitesum.papers.experiment import Size
@@ -19,15 +20,14 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--quick", is_flag=True, help="A few minutes for all of them.")
 @click.option("--check", is_flag=True, help="Compare with recorded values; exit with code 1 on a difference.")
-@click.option(
+@shown(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="finitesum-papers",
-    show_default=True,
-    help="Folder for the page, figures and tables; an interrupted run continues there.",
+    "finitesum-papers",
+    "Folder for the page, figures and tables; an interrupted run continues there.",
+    type=FOLDER,
 )
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Folder of data, searched first.")
-@click.option("--record", type=click.Path(path_type=Path, dir_okay=False), hidden=True, help="Record the outcomes.")
+@click.option("--data", type=FOLDER, help="Folder of data, searched first.")
+@click.option("--record", type=FILE, hidden=True, help="Record the outcomes.")
 @console_options
 @click.pass_context
 def reproduce(
