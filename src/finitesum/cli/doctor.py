@@ -16,7 +16,18 @@ from finitesum import __version__
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
 
-_LIBRARIES = ["numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "click", "rich", "matplotlib", "pooch", "jinja2"]
+_LIBRARIES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "threadpoolctl",
+    "click",
+    "rich",
+    "matplotlib",
+    "pooch",
+    "jinja2",
+)
 _EXTRAS = {"data": "pyarrow", "torch": "torch"}
 
 
