@@ -13,9 +13,10 @@ TREATS = {
     "groups": "group lasso",
     "nonconvex": "MCP and SCAD",
     "constraint": "constraints",
-    "nonsmooth": "losses with kinks",
+    "nonsmooth": "nonsmooth losses",
     "callables": "callables that give subgradients",
     "components": "components given as functions",
+    "outputs": "several outputs",
 }
 LINES = {
     "What it is": "title",

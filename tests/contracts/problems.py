@@ -6,6 +6,7 @@ from oracles import projections
 from oracles.sums import Sum
 
 from finitesum.constraints import Box, L1Ball, L2Ball
+from finitesum.methods.cost_model import costs_of
 from finitesum.problems.linear import Problem
 
 #: Sets by name: the library's, and the projection in plain NumPy, in a metric.
@@ -80,4 +81,5 @@ def make_pair(
         batch_size=batch_size,
         project=None if constraint is None else CONSTRAINTS[constraint][1],
     )
+    oracle.loss_name, oracle.constraint, oracle.costs = loss, constraint, costs_of(problem)
     return problem, oracle

@@ -1,4 +1,4 @@
-"""Lower bounds, duality gaps, exact minima, and what the driver makes of problems with kinks."""
+"""Lower bounds, duality gaps, exact minima, and what the driver makes of nonsmooth problems."""
 
 import numpy as np
 import pytest
@@ -160,8 +160,8 @@ def test_measuring_changes_no_run_nonsmooth_and_a_resumed_one_ends_in_the_same_b
     assert (whole.optimality, whole.n_passes, whole.nit) == (resumed.optimality, resumed.n_passes, resumed.nit)
 
 
-def test_methods_for_smooth_functions_refuse_kinks_and_callables():
-    with pytest.raises(ValueError, match="saga cannot treat the kinks of Hinge"):
+def test_methods_for_smooth_functions_refuse_nonsmooth_losses_and_callables():
+    with pytest.raises(ValueError, match="saga cannot treat the nonsmooth loss Hinge"):
         minimize(hinge_problem(constraint=None), method="saga")
     with pytest.raises(ValueError, match="fg cannot treat functions given as callables"):
         minimize(harvey(5), method="fg")

@@ -59,9 +59,9 @@ def threshold(F, loss, h, held, prices, digits, n_idle):
     return best
 
 
-def lazy_newton(F, loss, x, n_passes, prices, target=1e-10):
-    """Yield x after the first look and after each step."""
-    g, h, held = gradient(F, x), curvatures(F, loss, x, 1), np.zeros(F.n)
+def lazy_newton(F, loss, x, n_passes, prices, target=1e-10, first_doubt=1):
+    """Yield x after the first evaluation and after each step."""
+    g, h, held = gradient(F, x), curvatures(F, loss, x, first_doubt), np.zeros(F.n)
     pairs, inverse, n_idle, doubt, n_refreshed = [], None, 0, 1, 0
     yield x, n_refreshed
     for _ in range(n_passes - 1):
@@ -105,28 +105,29 @@ def search(F, x, way, first):
 
 
 def conjugate_gradients(H, right, accuracy, diagonal):
-    """Textbook conjugate gradients, preconditioned by a diagonal."""
-    solution, residual, way, size = np.zeros_like(right), right, 0.0, None
+    """Textbook conjugate gradients, preconditioned by a diagonal; and the number of products."""
+    solution, residual, way, size, n_products = np.zeros_like(right), right, 0.0, None, 0
     start = right @ (right / diagonal)
     while residual @ (residual / diagonal) > accuracy**2 * start:
         scaled = residual / diagonal
         way = scaled if size is None else scaled + (residual @ scaled) / size * way
         size = residual @ scaled
         step = size / (way @ H @ way)
-        solution, residual = solution + step * way, residual - step * H @ way
-    return solution
+        solution, residual, n_products = solution + step * way, residual - step * H @ way, n_products + 1
+    return solution, n_products
 
 
-def newton_cg(F, loss, x, n_passes):
-    """Yield x after the first look and after each step."""
+def newton_cg(F, loss, x, n_passes, target=1e-10):
+    """Yield x after the first evaluation and after each step, and the products with H that the step took."""
     g, h, doubt = gradient(F, x), curvatures(F, loss, x, 1), 1
     steepness, diagonal = np.linalg.norm(g), None
-    yield x
+    yield x, 0
     for _ in range(n_passes - 1):
         H = (F.Z.T * (F.p * h)) @ F.Z + np.diag(F.l2)
         diagonal = np.diag(H) if diagonal is None else diagonal
         size = np.linalg.norm(g)
-        way = conjugate_gradients(H, -g, min(0.25, max(np.sqrt(size / steepness), 0.6e-10 / size)), diagonal)
+        accuracy = min(0.25, max(np.sqrt(size / steepness), 0.6 * target / size))
+        way, n_products = conjugate_gradients(H, -g, accuracy, diagonal)
         first, t, end = g @ way, 1.0, gradient(F, x + way)
         slope = end @ way
         fine = slope <= 0 or (slope <= 0.5 * abs(first) and np.linalg.norm(end) < 0.9 * size)
@@ -136,4 +137,26 @@ def newton_cg(F, loss, x, n_passes):
         g, h = gradient(F, x), curvatures(F, loss, x, 2 if t < 1 else doubt)
         left = np.linalg.norm(g) / size
         doubt = 2 if t < 0.5 or left > 1 else int(left > 0.5)
+        yield x, n_products
+
+
+def working_set_newton(F, loss, x, prices, target):
+    """Lazy Newton on all columns until a tenth of the gradient is left, read again, and so on: x after every pass."""
+    while True:
         yield x
+        enough = 0.1 * np.linalg.norm(gradient(F, x))
+        steps = lazy_newton(F, loss, x, 32, prices, max(enough, 0.5 * target), 0)
+        next(steps)
+        for x, _ in steps:
+            yield x
+            if np.linalg.norm(gradient(F, x)) <= enough:
+                break
+
+
+def by_passes(steps):
+    """Return x after every pass, where each product with H is one, too."""
+    last = None
+    for x, n_products in steps:
+        yield from [last] * n_products
+        yield x
+        last = x

@@ -132,11 +132,26 @@ def newton(F, x0, n_passes, damping=None):
     x = x0.copy()
     for _ in range(n_passes):
         gradient = F.gradient(x)
-        way = minimise(F, gradient, F.hessian(x), x) - x
-        predicted = gradient @ way + F.l1 @ (np.abs(x + way) - np.abs(x))
-        rounding = F.n * np.finfo(float).eps * abs(F.objective(x))
-        t = 1.0 if damping is None else damping
-        while damping is None and not F.objective(x + t * way) <= F.objective(x) + 1e-4 * t * predicted + rounding:
-            t /= 2
-        x = x + t * way
+        direction = minimise(F, gradient, F.hessian(x), x) - x
+        x = x + (searched(F, x, gradient, direction) if damping is None else damping) * direction
         yield x
+
+
+def newton_of_outputs(F, x0, n_passes):
+    """The shortest of Newton's steps, where shifts of all outputs change nothing and H has no inverse."""
+    x = x0.copy()
+    for _ in range(n_passes):
+        gradient = F.gradient(x)
+        direction = -np.linalg.pinv(F.hessian(x), rcond=1e-12, hermitian=True) @ gradient
+        x = x + searched(F, x, gradient, direction) * direction
+        yield x
+
+
+def searched(F, x, gradient, direction):
+    """The first of 1, 1/2, 1/4, ... that brings F down enough."""
+    predicted = gradient @ direction + F.l1 @ (np.abs(x + direction) - np.abs(x))
+    rounding = F.n * np.finfo(float).eps * abs(F.objective(x))
+    t = 1.0
+    while not F.objective(x + t * direction) <= F.objective(x) + 1e-4 * t * predicted + rounding:
+        t /= 2
+    return t

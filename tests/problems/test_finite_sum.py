@@ -93,9 +93,9 @@ def test_a_linear_model_taken_apart_has_the_same_measures():
         assert np.linalg.eigvalsh(oracle.loss_hessian(j, x))[-1] <= general.smoothness[j]
 
 
-def test_kinks_cannot_be_components():
+def test_nonsmooth_losses_cannot_be_components():
     problem, _ = make_pair(loss="hinge")
-    with pytest.raises(ValueError, match="Hinge has kinks"):
+    with pytest.raises(ValueError, match="Hinge is nonsmooth"):
         FiniteSum.from_linear(problem)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run several methods on DATA and write a report.")
 @data_options()
-@shown("--solvers", ",".join(USUAL_SOLVERS), "Names of methods with commas between, or all.")
+@shown("--solvers", ",".join(USUAL_SOLVERS), "Names of methods with commas between, or all that treat the problem.")
 @problem_options
 @run_options(tol=1e-10, max_iter=100)
 @shown("--out", "report", "Folder for the report.", type=FOLDER)
@@ -51,6 +51,7 @@ def compare(
     with limited_blas(threads):
         data = read_data(asked, console, task=task_of(asked))
         problem, _ = make_problem(asked, data)
+        names = _suited(names, problem) if solvers.strip() == "all" else names
         comparison = run_comparison(data, problem, asked, names, console)
 
     from finitesum.reporting.report import write_report
@@ -79,6 +80,14 @@ def _methods(text: str) -> list[str]:
             f"--solvers must be names of methods with commas between, got {text!r}. They are: {', '.join(METHODS)}."
         )
     return list(dict.fromkeys(names))
+
+
+def _suited(names: list[str], problem: Problem) -> list[str]:
+    """Return the names of the methods that can treat a problem."""
+    from finitesum.methods import METHODS
+    from finitesum.methods.base import is_suited
+
+    return [name for name in names if is_suited(METHODS[name], problem)]
 
 
 def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list[str], console: Console) -> Comparison:

@@ -12,17 +12,8 @@ from typing import Any
 
 from finitesum.methods import METHODS
 from finitesum.methods.auto import choose
-from finitesum.methods.base import Method, require_suited
-from finitesum.methods.newton.interior_point import InteriorPoint, suits_interior_points
-from finitesum.methods.newton.linear_program import LinearProgram, suits_linear_program
-from finitesum.methods.newton.multinomial_newton import MultinomialNewton
+from finitesum.methods.base import Method, is_suited, require_suited
 from finitesum.problems.linear import Problem
-
-#: Methods for one kind of problem, which are not in the table of methods.
-SPECIAL = {
-    "interior-point": (InteriorPoint, suits_interior_points),
-    "linear-program": (LinearProgram, suits_linear_program),
-}
 
 
 def as_solver(
@@ -88,7 +79,7 @@ def offered(problem: Problem) -> list[str]:
     >>> offered(Problem.linear([[0.0], [1.0]], [0, 1], loss="hinge", alpha=0.1))[0]
     'interior-point'
     """
-    return [name for name in (*SPECIAL, *METHODS) if _is_offered(name, problem)]
+    return [name for name in METHODS if _is_offered(name, problem)]
 
 
 def _refusal(solver: str, problem: Problem) -> str:
@@ -100,21 +91,12 @@ def _refusal(solver: str, problem: Problem) -> str:
 
 
 def _is_offered(name: str, problem: Problem) -> bool:
-    if name in SPECIAL:
-        return SPECIAL[name][1](problem)
     if name not in METHODS or name == "ig":
         return False
     cls = METHODS[name]
-    if "nonsmooth" in cls.handles and problem.loss.is_smooth():
-        return False
-    try:
-        require_suited(cls, problem)  # type: ignore[arg-type]
-    except ValueError:
-        return False
-    return True
+    approaches_slowly = "nonsmooth" in cls.handles and problem.loss.is_smooth()
+    return not approaches_slowly and is_suited(cls, problem)
 
 
 def _class(name: str, problem: Problem) -> Any:
-    if name == "newton" and problem.n_outputs > 1 and problem.is_smooth:
-        return MultinomialNewton
-    return SPECIAL[name][0] if name in SPECIAL else METHODS[name]
+    return METHODS["multinomial-newton" if name == "newton" and problem.n_outputs > 1 and problem.is_smooth else name]

@@ -10,7 +10,7 @@ solution is less so, and lazy Newton goes on to more columns of dense rows; beyo
 conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to
 A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes
 have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program
-on an l1 ball or a box, up to some thousand columns or rows; other losses with kinks, and functions that give
+on an l1 ball or a box, up to some thousand columns or rows; other nonsmooth losses, and functions that give
 subgradients, to the adaptive heavy ball. Penalties that are known by their prox go to full proximal gradients.
 """
 
@@ -22,11 +22,8 @@ from typing import Any, NamedTuple
 from finitesum.constraints import L1Ball
 from finitesum.losses import SquaredHinge
 from finitesum.methods import as_method
-from finitesum.methods.base import Method
+from finitesum.methods.base import Method, is_suited
 from finitesum.methods.cost_model import costs_of, hessian_sample
-from finitesum.methods.newton.interior_point import InteriorPoint, suits_interior_points
-from finitesum.methods.newton.linear_program import LinearProgram, suits_linear_program
-from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
@@ -37,7 +34,7 @@ MOST_BYTES = 4e9
 #: Passes, Hessians and factors that lazy Newton needs, and passes that methods without a Hessian do: typical of real data.
 NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 120.0
 
-#: Columns (with kinks: or rows) up to which a matrix of that size is factored without asking for its price, and the numbers
+#: Columns (of nonsmooth losses: or rows) up to which a matrix of that size is factored whatever it costs, and the numbers
 #: that such a matrix may hold.
 MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
 
@@ -60,16 +57,13 @@ class Choice(NamedTuple):
 
 
 def _for_nonsmooth(problem: Problem) -> Choice:
-    name = type(problem.loss).__name__
-    if (
-        min(problem.dim, problem.n_rows) <= MATRIX_UP_TO
-        and problem.dim * min(problem.dim, problem.n_rows) <= MOST_NUMBERS
-    ):
-        if suits_interior_points(problem):
-            return Choice(InteriorPoint(), f"{name} with an l2 penalty is a quadratic program")
-        if suits_linear_program(problem):
-            return Choice(LinearProgram(), f"{name} on this set is a linear program")
-    return Choice(as_method("adahb"), f"{name} has kinks")
+    name, smaller = type(problem.loss).__name__, min(problem.dim, problem.n_rows)
+    if smaller <= MATRIX_UP_TO and problem.dim * smaller <= MOST_NUMBERS:
+        if is_suited(interior_point := as_method("interior-point"), problem):
+            return Choice(interior_point, f"{name} with an l2 penalty is a quadratic program")
+        if is_suited(linear_program := as_method("linear-program"), problem):
+            return Choice(linear_program, f"{name} on this set is a linear program")
+    return Choice(as_method("adahb"), f"{name} is nonsmooth")
 
 
 def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choice:
@@ -153,7 +147,7 @@ def _for_outputs(problem: Problem) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
     if problem.is_smooth:
-        return Choice(MultinomialNewton(), what)
+        return Choice(as_method("multinomial-newton"), what)
     if not problem.term.is_elastic_net:
         return Choice(as_method("saga"), f"{what}, and a penalty that is known by its prox")
     if problem.dim <= ALL_COLUMNS:

@@ -52,8 +52,9 @@ class Method(Protocol):
     A method whose passes end with the exact gradient at their iterate may say so by one more function,
     ``exact_measures(problem, state) -> Measures | None``: the check of its result is then not charged a second time. Where
     such a method's estimate is NaN, a pass ended within a step: nothing is checked then, and no progress is expected.
-    Two attributes may be there, too: `patience`, the passes without progress after which a run is taken for stuck (100 when
-    left out; None: never), and `minorant(problem, state)`, of a method with dual variables, which bounds the minimum.
+    Other attributes may be there: `patience`, the passes without progress after which a run is taken for stuck (100 when
+    left out; None: never), `minorant(problem, state)`, of a method with dual variables, which bounds the minimum, and
+    `refusal(problem)`, of a method for some linear models alone: why this one is none of them, in a sentence, or "".
     """
 
     name: ClassVar[str]
@@ -217,7 +218,7 @@ def require_suited(method: Method, problem: AnyProblem) -> None:
     Raises
     ------
     ValueError
-        The problem has an l1 penalty, a constraint, a loss with kinks, components or callables that the method knows
+        The problem has an l1 penalty, a constraint, a nonsmooth loss, components or callables that the method knows
         nothing of, or components without the second derivatives that it needs.
     """
     for name, (what, instead) in _demands(problem).items():
@@ -226,10 +227,22 @@ def require_suited(method: Method, problem: AnyProblem) -> None:
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."
             )
+    refusal = getattr(method, "refusal", None)
+    if refusal is not None and (sentence := refusal(problem)):
+        raise ValueError(sentence)
     if isinstance(problem, FiniteSum):  # a linear model may be asked about with a class in the place of its method
         form: Any = method.general() if hasattr(method, "general") else method
         if form.needs_hessians:
             problem.require_hessians(method.name)
+
+
+def is_suited(method: Method | type[Any], problem: AnyProblem) -> bool:
+    """Return whether a method, or one of a class with its defaults, can treat a problem."""
+    try:
+        require_suited(method() if isinstance(method, type) else method, problem)
+    except ValueError:
+        return False
+    return True
 
 
 #: Components that a problem with several outputs is divided into where nothing else is asked for: a visit costs two matrix
@@ -257,5 +270,5 @@ def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
         what = "classes" if problem.loss.target_kind() == "class" else "targets"
         demands["outputs"] = (f"several {what} at once", "one output at a time")
     if not problem.loss.is_smooth():
-        demands["nonsmooth"] = (f"the kinks of {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
+        demands["nonsmooth"] = (f"the nonsmooth loss {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
     return demands

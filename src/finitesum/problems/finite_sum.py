@@ -131,7 +131,7 @@ class FiniteSum:
         Raises
         ------
         ValueError
-            The loss has kinks.
+            The loss is nonsmooth.
 
         Examples
         --------
@@ -141,7 +141,7 @@ class FiniteSum:
         """
         if not problem.loss.is_smooth():
             raise ValueError(
-                f'{type(problem.loss).__name__} has kinks, which components must not: see "smoothed-hinge".'
+                f'{type(problem.loss).__name__} is nonsmooth, and components must be smooth: see "smoothed-hinge".'
             )
         if not problem.term.is_elastic_net:
             raise ValueError(f"components go with alpha and l1_ratio, but the problem has {problem.penalty!r}.")

@@ -7,7 +7,7 @@ estimate is at most tol, one exact full pass confirms it, or the run goes on; th
 without an estimate are checked exactly at passes that grow by a tenth. So `success` always means that the exact
 optimality was seen to be at most tol. Measuring for the trace is not charged, and the clock stops for it.
 
-Problems with kinks. There the optimality is the duality gap F(x) - (the best lower bound that the checks so far gave), see
+Nonsmooth losses. There the optimality is the duality gap F(x) - (the best lower bound that the checks so far gave), see
 `finitesum.evaluation.certificates`; the checks come at passes that grow by a half. Where there is no bound the
 optimality is NaN, no check is charged, and a run ends at max_iter, never with `success`.
 """
@@ -149,7 +149,7 @@ def minimize(
         Hyperparameters for a method given by name.
     tol : float >= 0
         Converged means: the 2-norm of grad F, or of the prox-gradient mapping x - prox(x - grad f(x)), is at most tol,
-        by one exact full pass. The same for every method. For losses with kinks and for callables: a duality gap is.
+        by one exact full pass. The same for every method. For nonsmooth losses and for callables: a duality gap is.
     max_iter : float >= 1
         Effective passes: component gradients evaluated / number of components. Products with the data that a method's
         own step size takes ("auto" of fg, afg and iag, "theory" of ciag and a-ciag: some twenty to fifty) count as what

@@ -39,7 +39,7 @@ def test_each_step_is_the_oracle_s(form, loss, more):
     method = NewtonCG(first_rows=problem.n_rows)
     x0 = 2.0 * np.random.default_rng(1).standard_normal(problem.dim) * (loss != "poisson")
     state = method.init(problem, x0, 1e-10)
-    for expected in oracle.newton_cg(F, loss, x0, 9):
+    for expected, _ in oracle.newton_cg(F, loss, x0, 9):
         state = step_of(method, problem, state)
         np.testing.assert_allclose(state.x, expected, rtol=1e-6, atol=1e-7)
         assert state.optimality == pytest.approx(F.optimality(state.x), rel=1e-6)

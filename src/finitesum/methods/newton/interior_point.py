@@ -37,7 +37,7 @@ from finitesum.evaluation.certificates import Minorant, dual_minorant
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.row_products import combination, predictions
 from finitesum.losses import Hinge
-from finitesum.methods.base import Card
+from finitesum.methods.base import Card, SumMethod
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
 
@@ -66,13 +66,10 @@ class _Centre(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InteriorPoint:
-    """Interior points for the hinge loss with an l2 penalty.
+class InteriorPoint(SumMethod):
+    """Interior points for the hinge loss with an l2 penalty: support vector machines to the last digits.
 
-    Raises
-    ------
-    ValueError
-        From `init`: the loss is not the hinge, there is no l2 penalty, or there is an l1 penalty or a constraint.
+    w+ = w + t dw,   (l2 I + sum_i c_i theta_i x_i x_i') dw = sum_i c_i (a_i + rho_i) y_i x_i - l2 w    [1, 2]
 
     Examples
     --------
@@ -81,6 +78,12 @@ class InteriorPoint:
     >>> result = minimize(problem, method=InteriorPoint(), tol=1e-12)
     >>> result.success, result.x.round(6)
     (True, array([ 0.666667, -1.      ]))
+
+    References
+    ----------
+    .. [1] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2 (1992).
+    .. [2] M. C. Ferris, T. S. Munson, "Interior-point methods for massive support vector machines", SIAM J. Optim. 13
+       (2002).
     """
 
     name: ClassVar[str] = "interior-point"
@@ -90,20 +93,25 @@ class InteriorPoint:
     patience: ClassVar[int] = 10
     card: ClassVar[Card] = Card(
         "primal-dual interior points",
-        "4m + d^2",
-        "m d^2 + d^3 a step",
-        "about 15 to 40 m",
-        "hinge, l2",
+        "4m; 4m and d^2 while a step is made",
+        "d^2, and d^3 a pass",
+        "about 15 to 40 m, as measured",
+        "the hinge loss with an l2 penalty",
         "Mehrotra 1992",
     )
 
+    @staticmethod
+    def refusal(problem: Problem) -> str:
+        """Return what is missing where the problem has not the hinge loss and an l2 penalty."""
+        if isinstance(problem.loss, Hinge) and problem.penalty.ridge() > 0.0:
+            return ""
+        return (
+            f"interior points need the hinge loss and an l2 penalty, got {problem.loss!r} with {problem.penalty!r}. "
+            "Set alpha > 0 and l1_ratio = 0, or choose another method."
+        )
+
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
         """Return the state before the first step: slacks so that nothing is tight, multipliers 1/2."""
-        if not isinstance(problem.loss, Hinge) or problem.penalty.ridge() == 0.0:
-            raise ValueError(
-                f"interior points need the hinge loss and an l2 penalty, got {problem.loss!r} with {problem.penalty!r}. "
-                "Set alpha > 0 and l1_ratio = 0, or choose another method."
-            )
         x, (basis, coordinates) = x0.copy(), _span(problem)
         if basis.size:
             d = problem.rows.n_columns
@@ -120,7 +128,7 @@ class InteriorPoint:
         n_gradients = state.n_gradients + 2 * problem.n_components
         n_hessians = state.n_hessians + problem.n_components
         centre = _centre(problem, state)
-        if centre is None:  # the numbers are at the end of what a float64 can tell apart
+        if centre is None:  # the equations are solved to rounding errors
             return state._replace(x=state.x.copy(), n_gradients=n_gradients, n_hessians=n_hessians)
         n_used = int(used.sum())
         products = state.multipliers * state.gaps + state.complements * state.slacks
@@ -164,10 +172,6 @@ class InteriorPoint:
         """Return the minorant of the mean loss that the multipliers make."""
         return dual_minorant(problem, np.clip(state.multipliers, 0.0, 1.0))
 
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return 1: components play no role."""
-        return 1
-
 
 def _span(problem: Problem) -> tuple[Matrix, Matrix]:
     """Return an orthonormal basis of the rows' span and their coordinates in it, where that has fewer dimensions."""
@@ -189,12 +193,6 @@ def _small_hessian(problem: Problem, coordinates: Matrix, curvatures: Vector) ->
     inside = np.arange(coordinates.shape[1])
     matrix[inside, inside] += problem.penalty.ridge()
     return matrix
-
-
-def suits_interior_points(problem: Problem) -> bool:
-    """Return whether a problem is one for `InteriorPoint`."""
-    plain = problem.term.is_smooth
-    return isinstance(problem.loss, Hinge) and problem.penalty.ridge() > 0.0 and plain
 
 
 def _margins(problem: Problem, x: Vector) -> Vector:

@@ -1,7 +1,17 @@
 """A linear program as a method of one step: the hinge loss on an l1 ball or a box, solved exactly.
 
-The step hands the problem to HiGHS (`finitesum.methods.subproblems.hinge_lp`); its dual variables prove what was found.
-It is counted as one pass over the data, which says little of its work.
+With weights p_i, scale c, margins m_i = y_i (x_i'w + b + o_i) and slacks xi_i the problem is
+
+    min c sum_i p_i xi_i    over    xi_i >= 1 - m_i,    xi_i >= 0,    w in the set
+
+A pass is one call of HiGHS, its interior point method with crossover [1] (`finitesum.methods.subproblems.hinge_lp`):
+callbacks, checkpoints and limits act before and after it alone. It is charged as one pass of component gradients, which
+says little of its work: some 10 to 50 steps, each with a sparse factor of order d. Its dual variables a_i make a lower
+bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), which proves what was found.
+
+References
+----------
+.. [1] Q. Huangfu, J. A. J. Hall, "Parallelizing the dual revised simplex method", Math. Program. Comput. 10 (2018): HiGHS.
 """
 
 from __future__ import annotations
@@ -15,7 +25,7 @@ from finitesum.constraints import Box, L1Ball, LInfBall
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.certificates import Minorant, dual_minorant
 from finitesum.losses import Hinge
-from finitesum.methods.base import Card
+from finitesum.methods.base import Card, SumMethod
 from finitesum.problems.linear import Problem
 
 
@@ -27,13 +37,10 @@ class ProgramState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinearProgram:
-    """The exact minimiser of a hinge loss on an l1 ball or a box, without a penalty.
+class LinearProgram(SumMethod):
+    """The exact minimiser of the hinge loss on an l1 ball or a box, by one call of HiGHS.
 
-    Raises
-    ------
-    ValueError
-        From the first step: another loss, a penalty, or another set.
+    min c sum_i p_i xi_i   over   xi_i >= 1 - y_i (x_i'w + b + o_i),   xi_i >= 0,   w in the set
 
     Examples
     --------
@@ -51,8 +58,25 @@ class LinearProgram:
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 1
     card: ClassVar[Card] = Card(
-        "linear program", "n d", "that of HiGHS", "one step", "hinge on an l1 ball or a box", "Huangfu, Hall 2018"
+        "linear program",
+        "m; n d while it is solved",
+        "that of HiGHS",
+        "m: one pass, whatever its work",
+        "the hinge loss on an l1 ball or a box, no penalty",
+        "Huangfu, Hall 2018",
     )
+
+    @staticmethod
+    def refusal(problem: Problem) -> str:
+        """Return what is missing where the problem is no linear program."""
+        is_polyhedral = isinstance(problem.constraint, L1Ball | Box | LInfBall)
+        has_penalty = problem.penalty.ridge() > 0.0 or problem.penalty.lasso() > 0.0
+        if isinstance(problem.loss, Hinge) and is_polyhedral and not has_penalty:
+            return ""
+        return (
+            f"a linear program needs the hinge loss on an l1 ball or a box, and no penalty, got {problem.loss!r} with "
+            f"{problem.penalty!r} on {problem.constraint!r}. Set alpha = 0 and the constraint, or choose another method."
+        )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> ProgramState:
         """Return the state before the step."""
@@ -72,15 +96,3 @@ class LinearProgram:
     def minorant(self, problem: Problem, state: ProgramState) -> Minorant:
         """Return the minorant of the mean loss that the dual variables make."""
         return dual_minorant(problem, state.multipliers)
-
-    def default_batch_size(self, problem: Problem) -> int:
-        """Return 1: components play no role."""
-        return 1
-
-
-def suits_linear_program(problem: Problem) -> bool:
-    """Return whether a problem is one for `LinearProgram`."""
-    has_penalty = problem.penalty.ridge() > 0.0 or problem.penalty.lasso() > 0.0
-    return (
-        isinstance(problem.loss, Hinge) and not has_penalty and isinstance(problem.constraint, L1Ball | Box | LInfBall)
-    )

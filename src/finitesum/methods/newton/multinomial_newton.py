@@ -1,16 +1,18 @@
 """Newton's method for several outputs (classes or targets): exact for small K d, else by conjugate gradients.
 
-At x, with g and H the gradient and Hessian of F, a step is x+ = x - t p with H p = g. t is the first of 1, 1/2, 1/4, ...
-with F(x+) <= F(x) - t/10^4 g'p, up to rounding [1]; trials cost no data, because the scores are linear in t.
+At w, with g and H the gradient and Hessian of F, a step is w+ = w - t p with H p = g. t is the first of 1, 1/2, 1/4, ...
+with F(w+) <= F(w) - t/10^4 g'p, up to rounding [1]; trials cost no data, because the scores are linear in t.
 
-exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m component Hessians a step
-cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||)) ||g|| [2]; a product with H reads the data
-        twice and is counted as a pass of component gradients. The preconditioner of class k is the Cholesky factor of
+exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m component Hessians a step, which is a pass
+cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||)) ||g|| [2]. A product with H reads the data
+        twice, is charged as a pass of component gradients, and is a pass of the run; the end of a step is another. The
+        preconditioner of class k is the Cholesky factor of
 
-            sum_{i in I_k} c_ik z_i z_i' + diag(sum_{i not in I_k} c_ik z_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
+            sum_{i in I_k} c_ik x_i x_i' + diag(sum_{i not in I_k} c_ik x_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
 
         with I_k the 3 dim rows of largest curvature c_ik: near the optimum few rows have any. I_k is empty, which leaves a
-        diagonal, for the first products, as many as the factors cost, and with more than 2000 columns.
+        diagonal, for the first products, as many as the factors cost, and with more than 2000 columns. While a step is
+        solved its state holds the curvatures, n K numbers, and the preconditioner, K d or K d^2.
 
 Intercepts, and coefficients without a penalty, are determined up to one number for all classes; the exact solver pins
 it by a term that no gradient sees, and steps keep the mean over the classes.
@@ -25,9 +27,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
@@ -43,9 +46,9 @@ from finitesum.evaluation.outputs import (
     scores_at,
     weighted_gram,
 )
-from finitesum.methods.base import Card, check_choice
+from finitesum.methods.base import Card, SumMethod
 from finitesum.methods.subproblems.active_set import solve_spd
-from finitesum.methods.subproblems.conjugate_gradients import advanced, begun, redirected
+from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, no_run, redirected
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import DenseRows
@@ -59,19 +62,28 @@ PLAIN_PRODUCTS = 10
 #: Columns up to which the preconditioner has Cholesky factors.
 FACTORED_UP_TO = 2000
 
+#: Diagonals of the outputs' blocks, shape (K, dim), or their Cholesky factors, (K, dim, dim), lower triangles.
+Preconditioner = npt.NDArray[np.float64]
+
 
 class MultinomialState(NamedTuple):
     x: Vector  # iterate, (K dim,)
     scores: Matrix  # (n, K)
     gradient: Vector
     objective: float
+    curvatures: Matrix  # (n, K)  at x, while conjugate gradients run; this and what follows is empty between steps
+    preconditioner: Preconditioner
+    direction: Vector  # of the step, as far as the run with the diagonal preconditioner has found it
+    cg: ConjugateGradients  # for the rest of the direction
     n_gradients: int
     n_hessians: int
 
 
 @dataclass(frozen=True)
-class MultinomialNewton:
+class MultinomialNewton(SumMethod):
     """Newton's method for linear models with several outputs: classes, or targets of the squared loss.
+
+    w+ = w - t p,   H p = grad F(w)
 
     Parameters
     ----------
@@ -93,9 +105,9 @@ class MultinomialNewton:
     (True, array([-0.757493,  0.182097,  0.575396]))
     """
 
-    solver: str = "auto"
+    solver: Literal["auto", "exact", "cg"] = "auto"
 
-    name: ClassVar[str] = "newton"
+    name: ClassVar[str] = "multinomial-newton"
     state_type: ClassVar[type[MultinomialState]] = MultinomialState
     handles: ClassVar[frozenset[str]] = frozenset({"outputs"})
     default_sampling: ClassVar[str] = "cyclic"
@@ -103,61 +115,97 @@ class MultinomialNewton:
     card: ClassVar[Card] = Card(
         "Newton's method for several outputs",
         "m K + (K d)^2 or K d^2",
-        "m (K d)^2 / 2 + (K d)^3 / 3 a step, or m K d a product",
-        "quadratic near the optimum",
-        "several outputs",
+        "(K d)^2 / 2, and (K d)^3 / 3 a step; K d a product",
+        "m log log 1/eps near the optimum (quadratic), worst case",
+        "several outputs, smooth, strongly convex",
         "classical",
     )
 
-    def __post_init__(self) -> None:
-        check_choice("solver", self.solver, ("auto", "exact", "cg"))
+    @staticmethod
+    def refusal(problem: Problem) -> str:
+        """Return what is missing where the problem has one output."""
+        if problem.n_outputs > 1:
+            return ""
+        return 'multinomial-newton is for several outputs, got one. Use method="newton".'
 
-    def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> MultinomialState:
-        """Return the state before the first step: scores and gradient at the start.
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> MultinomialState:
+        """Return the state before the first step: scores and gradient at the start."""
+        return _state_at(problem, x0.copy(), problem.n_components, 0)
 
-        Raises
-        ------
-        ValueError
-            The problem has one output.
-        """
-        if problem.n_outputs == 1:
-            raise ValueError('this Newton\'s method is for several outputs, got one. Use method="newton".')
-        return _state_at(problem, x0.copy(), scores_at(problem, x0), problem.n_components, 0)
+    def run_pass(self, problem: Problem, state: MultinomialState, order: Indices) -> MultinomialState:
+        """Return the state after a step; by conjugate gradients, after a product or the end of a step."""
+        if self.solver == "exact" or (self.solver == "auto" and problem.dim <= EXACT_UP_TO):
+            direction = -_exact_step(problem, loss_of(problem).curvatures(state.scores), state.gradient)
+            return _stepped(problem, state, direction, problem.n_components)
+        if state.cg.residual.size == 0:
+            state = _begun(problem, state)
+        if _is_solved(problem, state):
+            direction = state.direction + state.cg.solution
+            return _stepped(problem, state, direction if direction.any() else state.cg.direction, 0)
+        return _multiplied(problem, state)
 
-    def run_pass(self, problem: Any, state: MultinomialState, order: Indices) -> MultinomialState:
-        """Return the state after one step."""
-        curvatures = loss_of(problem).curvatures(state.scores)
-        exact = self.solver == "exact" or (self.solver == "auto" and problem.dim <= EXACT_UP_TO)
-        if exact:
-            direction, n_products = -_exact_step(problem, curvatures, state.gradient), 0
-        else:
-            direction, n_products = _cg_step(problem, curvatures, state.gradient)
-        direction = _kept_mean(problem, direction)
-        changes = score_changes(problem, direction)
-        t = _step_size(problem, state, direction, changes)
-        n_gradients = state.n_gradients + (n_products + 1) * problem.n_components
-        n_hessians = state.n_hessians + (problem.n_components if exact else 0)
-        x = state.x + t * direction
-        return _state_at(problem, x, scores_at(problem, x), n_gradients, n_hessians)
+    def estimate(self, problem: Problem, state: MultinomialState) -> float:
+        """Return the optimality at the end of a step, where it is known exactly; NaN within one."""
+        return math.nan if state.cg.residual.size > 0 else float(np.linalg.norm(state.gradient))
 
-    def estimate(self, problem: Any, state: MultinomialState) -> float:
-        """Return the optimality at the iterate, which is known exactly."""
-        return float(np.linalg.norm(state.gradient))
-
-    def exact_measures(self, problem: Any, state: MultinomialState) -> Measures:
-        """Return what the last pass found at its end, which is exact."""
+    def exact_measures(self, problem: Problem, state: MultinomialState) -> Measures:
+        """Return what the last step found at its end, which is exact."""
         return Measures(state.objective, float(np.linalg.norm(state.gradient)), state.gradient.copy())
 
-    def default_batch_size(self, problem: Any) -> int:
-        """Return 1: components play no role."""
-        return 1
 
-
-def _state_at(problem: Problem, x: Vector, scores: Matrix, n_gradients: int, n_hessians: int) -> MultinomialState:
+def _state_at(problem: Problem, w: Vector, n_gradients: int, n_hessians: int) -> MultinomialState:
+    """Return the state between two steps."""
+    no_matrix = np.zeros((0, 0))
     with np.errstate(all="ignore"):  # after a divergence
-        gradient = mean_gradient(problem, scores) + problem.term.quadratic * x
-        objective = objective_at(problem, scores, x)
-    return MultinomialState(x, scores, gradient, objective, n_gradients, n_hessians)
+        scores = scores_at(problem, w)
+        gradient = mean_gradient(problem, scores) + problem.term.quadratic * w
+        objective = objective_at(problem, scores, w)
+    nothing = no_matrix, no_matrix, np.zeros(0), no_run()
+    return MultinomialState(w, scores, gradient, objective, *nothing, n_gradients, n_hessians)
+
+
+def _begun(problem: Problem, state: MultinomialState) -> MultinomialState:
+    """Return the state with conjugate gradients begun for the next step, preconditioned by a diagonal."""
+    curvatures = loss_of(problem).curvatures(state.scores)
+    diagonals = _preconditioner(problem, curvatures, is_factored=False)
+    cg = begun(-state.gradient, _preconditioned(diagonals, -state.gradient))
+    return state._replace(curvatures=curvatures, preconditioner=diagonals, direction=np.zeros(problem.dim), cg=cg)
+
+
+def _is_solved(problem: Problem, state: MultinomialState) -> bool:
+    """Return whether H p = -g is solved to the accuracy that Newton's method needs here, or cannot be solved better."""
+    size = float(np.linalg.norm(state.gradient))
+    left = float(np.linalg.norm(state.cg.residual))
+    return state.cg.is_over or state.cg.n_products == problem.dim or left <= min(0.5, math.sqrt(size)) * size
+
+
+def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
+    """Return the state after a product with H; after some products the preconditioner is that with factors."""
+    cg = advanced(state.cg, hessian_product(problem, state.curvatures, state.cg.direction))
+    state = state._replace(cg=cg, n_gradients=state.n_gradients + problem.n_components)
+    if _is_solved(problem, state):
+        return state
+    dim = problem.rows.dim()
+    n_plain = PLAIN_PRODUCTS + int(0.3 * dim**2 / problem.n_rows)
+    if state.preconditioner.ndim == 2 and dim <= FACTORED_UP_TO and cg.n_products == n_plain:
+        factors = _preconditioner(problem, state.curvatures, is_factored=True)
+        rest = begun(cg.residual, _preconditioned(factors, cg.residual))
+        return state._replace(preconditioner=factors, direction=state.direction + cg.solution, cg=rest)
+    return state._replace(cg=redirected(cg, _preconditioned(state.preconditioner, cg.residual)))
+
+
+def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
+    """Return the state after a step along the direction: the first t = 1, 1/2, 1/4, ... that brings F down enough, or 0."""
+    direction = _kept_mean(problem, direction)
+    changes = score_changes(problem, direction)
+
+    def objective(t: float) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return objective_at(problem, state.scores + t * changes, state.x + t * direction)
+
+    t, _ = halved(objective, state.objective, float(state.gradient @ direction), problem.n_rows)
+    n_gradients = state.n_gradients + problem.n_components
+    return _state_at(problem, state.x + t * direction, n_gradients, state.n_hessians + n_hessians)
 
 
 def _kept_mean(problem: Problem, direction: Vector) -> Vector:
@@ -179,14 +227,12 @@ def _exact_step(problem: Problem, curvatures: Matrix, gradient: Vector) -> Vecto
     return solve_spd(hessian, gradient)
 
 
-def _preconditioner(problem: Problem, curvatures: Matrix, *, factored: bool) -> list[Any]:
-    """Return the factors of each class's block: a Cholesky factor or a diagonal."""
-    d, dim, ridge = problem.rows.n_columns, problem.rows.dim(), problem.penalty.ridge()
-    loss, outputs = loss_of(problem), range(problem.n_outputs)
+def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) -> Preconditioner:
+    """Return the diagonals of the outputs' blocks, or Cholesky factors that see some rows as they are."""
+    dim, loss, outputs = problem.rows.dim(), loss_of(problem), range(problem.n_outputs)
     diagonal = np.stack([problem.weights * loss.curvature_entry(curvatures, k, k) for k in outputs], axis=1)
-    penalty = np.zeros(dim)
-    penalty[:d] = ridge
-    n_chosen = min(3 * dim, problem.n_rows) if factored and dim <= FACTORED_UP_TO else 0
+    penalty = problem.term.quadratic[:dim]
+    n_chosen = min(3 * dim, problem.n_rows) if is_factored else 0
     rest = diagonal.copy()
     chosen = [np.argpartition(-diagonal[:, k], n_chosen - 1)[:n_chosen] for k in outputs if n_chosen]
     for k, rows in enumerate(chosen):
@@ -194,17 +240,17 @@ def _preconditioner(problem: Problem, curvatures: Matrix, *, factored: bool) -> 
     diagonals = _squares(problem, rest) + penalty
     floor = 1e-12 * float(diagonals.max()) or 1e-300
     if not chosen:
-        return list(np.maximum(diagonals, floor))
-    factors = []
+        return np.maximum(diagonals, floor)
+    factors = np.empty((problem.n_outputs, dim, dim))
     for k, rows in enumerate(chosen):
         gram = weighted_gram(problem, diagonal[:, k], np.sort(rows))
         gram[np.arange(dim), np.arange(dim)] += diagonals[k] + 1e-10 * float(np.diagonal(gram).max()) + floor
-        factors.append(cho_factor(gram, overwrite_a=True, check_finite=False))
+        factors[k] = cho_factor(gram, overwrite_a=True, check_finite=False)[0].T  # so that its rows lie one by one
     return factors
 
 
 def _squares(problem: Problem, curvatures: Matrix) -> Matrix:
-    """Return sum_i c_ik z_ij^2, shape (K, dim)."""
+    """Return sum_i c_ik x_ij^2, shape (K, dim)."""
     d = problem.rows.n_columns
     out = np.zeros((problem.n_outputs, problem.rows.dim()))
     for here, block in row_blocks(problem):
@@ -215,62 +261,12 @@ def _squares(problem: Problem, curvatures: Matrix) -> Matrix:
     return out
 
 
-def _preconditioned(factors: list[Any], residual: Vector) -> Vector:
-    rows = residual.reshape(len(factors), -1)
+def _preconditioned(preconditioner: Preconditioner, residual: Vector) -> Vector:
+    """Return M^-1 times a residual."""
+    rows = residual.reshape(preconditioner.shape[0], -1)
+    if preconditioner.ndim == 2:
+        return (rows / preconditioner).reshape(-1)
     solved = [
-        cho_solve(factor, row, check_finite=False) if isinstance(factor, tuple) else row / factor
-        for factor, row in zip(factors, rows, strict=True)
+        cho_solve((lower.T, False), row, check_finite=False) for lower, row in zip(preconditioner, rows, strict=True)
     ]
     return np.concatenate(solved)
-
-
-def _cg_step(problem: Problem, curvatures: Matrix, gradient: Vector) -> tuple[Vector, int]:
-    """Return p with H p = -g, to the accuracy that Newton's method needs here, and the products that it took."""
-    size = float(np.linalg.norm(gradient))
-    target = min(0.5, math.sqrt(size)) * size
-    n_plain = PLAIN_PRODUCTS + int(0.3 * problem.rows.dim() ** 2 / problem.n_rows)
-    step, n_products = np.zeros(problem.dim), 0
-    for factored, most in ((False, n_plain), (True, problem.dim)):
-        factors = _preconditioner(problem, curvatures, factored=factored)
-        step, n_more, is_over = _conjugate(problem, curvatures, gradient, factors, step, target, most)
-        n_products += n_more
-        if is_over:
-            break
-    return step, n_products
-
-
-def _conjugate(
-    problem: Problem,
-    curvatures: Matrix,
-    gradient: Vector,
-    factors: list[Any],
-    step: Vector,
-    target: float,
-    most: int,
-) -> tuple[Vector, int, bool]:
-    """Return the step after conjugate gradients from one, the products, and whether the target or a limit was met."""
-    residual, n_products = -gradient, 0
-    if step.any():
-        residual, n_products = residual - hessian_product(problem, curvatures, step), 1
-    run = begun(residual, _preconditioned(factors, residual))
-    first = run.direction
-    while n_products < most:
-        run = advanced(run, hessian_product(problem, curvatures, run.direction))
-        n_products += 1
-        if run.is_over:
-            found = step + run.solution
-            return (found if found.any() else first), n_products, True
-        if float(np.linalg.norm(run.residual)) <= target:
-            return step + run.solution, n_products, True
-        run = redirected(run, _preconditioned(factors, run.residual))
-    return step + run.solution, n_products, False
-
-
-def _step_size(problem: Problem, here: MultinomialState, direction: Vector, changes: Matrix) -> float:
-    """Return the first t = 1, 1/2, 1/4, ... that brings F down enough, 0 when none does."""
-
-    def objective(t: float) -> float:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return objective_at(problem, here.scores + t * changes, here.x + t * direction)
-
-    return halved(objective, here.objective, float(here.gradient @ direction), problem.n_rows)[0]
