@@ -114,7 +114,7 @@ OWN = {
     "interior-point": {"loss": "hinge", "alpha": 0.05},
     "linear-program": {"loss": "hinge", "alpha": 0.0, "constraint": "l1-ball"},
 }
-SAYS = {"interior-point": "interior points need the hinge", "linear-program": "a linear program needs the hinge"}
+SAYS = {"interior-point": "interior-point needs the hinge", "linear-program": "linear-program needs the hinge"}
 FITS = {
     "interior-point": lambda loss="logistic", alpha=0.05, **more: loss == "hinge" and alpha > 0.0,
     "linear-program": lambda loss="logistic", alpha=0.05, constraint=None, **more: (

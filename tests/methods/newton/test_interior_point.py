@@ -94,7 +94,7 @@ def test_offsets_and_no_intercept():
 def test_refuses_other_problems(setting):
     X, y, _ = data()
     problem = Problem.linear(X, y, **{"loss": "hinge", "alpha": 0.1, **setting})
-    with pytest.raises(ValueError, match="interior points need the hinge loss and an l2 penalty"):
+    with pytest.raises(ValueError, match="interior-point needs the hinge loss and an l2 penalty"):
         minimize(problem, method=InteriorPoint())
 
 

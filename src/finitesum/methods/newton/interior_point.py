@@ -106,7 +106,7 @@ class InteriorPoint(SumMethod):
         if isinstance(problem.loss, Hinge) and problem.penalty.ridge() > 0.0:
             return ""
         return (
-            f"interior points need the hinge loss and an l2 penalty, got {problem.loss!r} with {problem.penalty!r}. "
+            f"interior-point needs the hinge loss and an l2 penalty, got {problem.loss!r} with {problem.penalty!r}. "
             "Set alpha > 0 and l1_ratio = 0, or choose another method."
         )
 

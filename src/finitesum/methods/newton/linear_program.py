@@ -74,7 +74,7 @@ class LinearProgram(SumMethod):
         if isinstance(problem.loss, Hinge) and is_polyhedral and not has_penalty:
             return ""
         return (
-            f"a linear program needs the hinge loss on an l1 ball or a box, and no penalty, got {problem.loss!r} with "
+            f"linear-program needs the hinge loss on an l1 ball or a box, and no penalty, got {problem.loss!r} with "
             f"{problem.penalty!r} on {problem.constraint!r}. Set alpha = 0 and the constraint, or choose another method."
         )
 

@@ -126,7 +126,7 @@ class MultinomialNewton(SumMethod):
         """Return what is missing where the problem has one output."""
         if problem.n_outputs > 1:
             return ""
-        return 'multinomial-newton is for several outputs, got one. Use method="newton".'
+        return 'multinomial-newton needs several outputs, got one. Use method="newton".'
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> MultinomialState:
         """Return the state before the first step: scores and gradient at the start."""
