@@ -37,7 +37,7 @@ LOSSES = {
 
 
 class Sum:
-    """F(x) = sum_i p_i loss(y_i, z_i'x + o_i) + l1 |x| + l2/2 |x|^2 over the penalised coordinates; p sums to 1."""
+    """F(x) = sum_i p_i loss(y_i, x_i'x + o_i) + l1 |x| + l2/2 |x|^2 over the penalised coordinates; p sums to 1."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Sum:
         return self.m * (self.Z[block].T * curvature) @ self.Z[block]
 
     def largest_component_smoothness(self):
-        """m c sum_{i in B_j} p_i |z_i|^2 + l2 of the largest component, with c = 1/4 for the logistic loss."""
+        """m c sum_{i in B_j} p_i |x_i|^2 + l2 of the largest component, with c = 1/4 for the logistic loss."""
         squares = self.p * np.sum(self.Z**2, axis=1)
         return 0.25 * self.m * max(squares[block].sum() for block in self.blocks) + self.l2.max()
 

@@ -35,8 +35,8 @@ def acc_svrg(F, x0, orders, step, momentum, inner_passes=1):
 def first_step(F, bound):
     """1 / ((1 - 1/b) trace + L_row / b), with the bound on the loss's curvature."""
     squares = F.n * F.p * bound * (F.Z**2).sum(axis=1)
-    share = F.m / F.n
-    return 1.0 / ((1.0 - share) * squares.mean() + share * squares.max() + F.l2.max())
+    fraction = F.m / F.n
+    return 1.0 / ((1.0 - fraction) * squares.mean() + fraction * squares.max() + F.l2.max())
 
 
 def next_step(F, w, x, step):

@@ -8,7 +8,7 @@ def component_hessians(F, w):
     return [F.loss_hessian(j, w) + np.diag(F.l2) for j in range(F.m)]
 
 
-def approximations(F, w, kind, way=None, S=None):
+def approximations(F, w, kind, step_before=None, S=None):
     """(A_j for each j, A) at a snapshot w."""
     parts = component_hessians(F, w)
     H = sum(parts) / F.m
@@ -19,7 +19,7 @@ def approximations(F, w, kind, way=None, S=None):
     if kind == "2Dsec":
 
         def secant(M):
-            return np.diag((way * (M @ way) + 0.01 * np.diag(M)) / (way * way + 0.01))
+            return np.diag((step_before * (M @ step_before) + 0.01 * np.diag(M)) / (step_before * step_before + 0.01))
 
         return [secant(part) for part in parts], secant(H)
     C = np.linalg.inv(S.T @ H @ S)
@@ -39,10 +39,10 @@ def gaussian(F, seed, k, rank):
 
 def svrg2(F, x0, orders, step, kind, *, rank=3, sketch="gauss", seed=0):
     """Yields the iterate after every epoch, with a constant step."""
-    x, w, way, directions = x0.copy(), x0.copy(), np.zeros(F.dim), None
+    x, w, step_before, directions = x0.copy(), x0.copy(), np.zeros(F.dim), None
     for k, order in enumerate(orders):
         S = directions if sketch == "prev" and directions is not None else gaussian(F, seed, k, rank)
-        parts, A = approximations(F, w, kind, way, S)
+        parts, A = approximations(F, w, kind, step_before, S)
         full = F.gradient(w)
         directions = np.zeros((F.dim, rank))
         for n, j in enumerate(order):
@@ -50,5 +50,5 @@ def svrg2(F, x0, orders, step, kind, *, rank=3, sketch="gauss", seed=0):
             g = F.loss_gradient(j, x) - F.loss_gradient(j, w) + F.l2 * v - parts[j] @ v + full + A @ v
             directions[:, n * rank // len(order)] += g
             x = F.prox(x - step * g, step)
-        w, way = x, x - w
+        w, step_before = x, x - w
         yield x

@@ -27,7 +27,7 @@ def as_solver(
     step_size : float or "auto"
     problem : Problem
     tol : float >= 0
-        The optimality that will be asked for, at which "auto" and some methods look.
+        The optimality that will be asked for, on which the choice of "auto" depends.
     n_threads : int, optional
         Threads that the method may use.
 

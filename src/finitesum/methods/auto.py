@@ -6,7 +6,7 @@ few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-
 (few where it can begin with dual coordinate ascent).
 Both are estimated from the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the
 solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the
-solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix can be had for,
+solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for,
 conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to
 A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes
 have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program
@@ -38,14 +38,14 @@ NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 1
 #: that such a matrix may hold.
 MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
 
-#: Up to so many columns the solution's zeros are not worth looking for first; with an l2 penalty, which leaves fewer zeros,
-#: up to so many of dense rows. As measured, it is worth it where less than a third of the coefficients are nonzero.
+#: Columns up to which all are treated at once; with an l2 penalty, which leaves fewer zeros, columns of dense rows.
+#: As measured, working sets are faster where less than a third of the coefficients are nonzero.
 ALL_COLUMNS, ALL_RIDGE_COLUMNS = 500, 1000
 
-#: The share of the l2 penalty in the l1 penalty from which there are fewer zeros, and conjugate gradients are fast.
+#: The ratio of the l2 penalty to the l1 penalty from which there are fewer zeros, and conjugate gradients are fast.
 RIDGE_HELPS = 0.1
 
-#: Seconds that are not worth saving: Newton's steps end where other methods creep.
+#: Seconds that are not saved: below them Newton's steps, which end, are preferred to many slow ones.
 NEVER_MIND = 0.1
 
 

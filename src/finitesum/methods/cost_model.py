@@ -1,7 +1,7 @@
 """What reading rows costs: nanoseconds of a gradient, of a Hessian, of a factor, by the shape of the data.
 
-The figures were measured once, on one core of an x86-64 server; what is decided by them (how many rows a Hessian is summed
-over, which curvatures are worth refreshing) depends on their ratios, which vary little between machines, and never
+The figures were measured once, on one core of an x86-64 server; what is decided by them (the rows that a Hessian is summed
+over, the curvatures that are refreshed) depends on their ratios, which vary little between machines, and never
 changes what a run converges to. No clock is read, so that a run can be repeated to the bit.
 """
 
@@ -27,11 +27,11 @@ class Costs(NamedTuple):
     factor: float  # of one Cholesky factor, by which a Hessian becomes steps
 
 
-#: Rows of sparse data by which its columns are judged rare, and how many of them follow each other.
+#: Rows of sparse data in which the entries of columns are counted, and the length of a run of them.
 ROWS_SEEN, ROWS_TOGETHER = 2048, 128
 
-#: A Hessian's sample is to meet at least so many entries of a column; where it would not for more than such a share of the
-#: columns, all rows are taken, unless they cost so many times as much.
+#: Entries of a column that a Hessian's sample is to meet at least; the fraction of columns with fewer from which all rows
+#: are taken, unless they cost this many times as much.
 ENTRIES_WANTED, MOST_RARE, WORTH_A_RISK = 100.0, 0.08, 1.5
 
 
@@ -57,9 +57,10 @@ def hessian_sample(problem: Problem) -> int:
     """Return how many rows a Hessian is best summed over.
 
     A Hessian of K rows leaves an error of about e = sqrt(d / K) in each direction where rows are alike, and steps by its
-    factor, with secants, gain about that factor in a pass. K minimises 3 K hessian + n gradient (3 + DIGITS / log10(1/e)),
-    against 2.5 n hessian + 9 n gradient for all rows: constants as they were seen on dense data of 500 and 717 columns.
-    Where the rows turn out not to be alike, `is_sample_too_small` tells; where many columns have few entries, rows are not.
+    factor, with L-BFGS pairs, gain about that factor in a pass. K minimises
+    3 K hessian + n gradient (3 + DIGITS / log10(1/e)), against 2.5 n hessian + 9 n gradient for all rows: constants as
+    they were seen on dense data of 500 and 717 columns. Where the rows turn out not to be alike, `is_sample_too_small` says
+    so; where many columns have few entries, rows are not.
     """
     if "hessian_sample" not in problem.derived:
         n, costs = problem.n_rows, costs_of(problem)
@@ -83,9 +84,9 @@ def _cheapest_sample(n: int, dim: int, costs: Costs) -> tuple[int, float]:
 
 
 def _has_rare_columns(problem: Problem, n_sampled: int) -> bool:
-    """Return whether a sample of so many rows would meet too few entries of too many columns of sparse data.
+    """Return whether a sample of n_sampled rows would meet too few entries of too many columns of sparse data.
 
-    The rows that a sample was fitted to are those that tell least of such columns' curvature at other rows.
+    The rows of a sample, at which F was minimised, say least of such columns' curvature at other rows.
     """
     rows = problem.rows
     if not isinstance(rows, CSRRows):

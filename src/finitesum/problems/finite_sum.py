@@ -355,7 +355,7 @@ class FiniteSum:
                     )
 
     def check(self, x: Any, tolerance: float = 1e-5) -> DerivativeCheck:
-        """Compare the derivatives of every component with central differences, and tell which component is off.
+        """Compare the derivatives of every component with central differences.
 
         Gradients are compared in every coordinate, Hessians (or products with them) along a direction; that costs 2 d
         values and 3 gradients a component.

@@ -1,1 +1,1 @@
-"""Small problems that methods solve on the way: quadratic models, active sets, linear programs."""
+"""Small problems that methods solve within a pass: quadratic models, active sets, linear programs."""
