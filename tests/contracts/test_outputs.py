@@ -41,7 +41,6 @@ ORACLES = {
         lambda F, w, orders: (state[0] for state in iqn.iqn(F, w, orders, 0.7, 0.6)),
     ),
     "newton": ({"step_size": 0.7}, lambda F, w, orders: newton_type.newton(F, w, len(orders), 0.7)),
-    "multinomial-newton": ({}, lambda F, w, orders: newton_type.newton_of_outputs(F, w, len(orders))),
 }
 ALL = sorted(ORACLES)
 

@@ -29,7 +29,6 @@ OPTIONS = {
     "newton-cg": {"first_rows": 60},
     "epochs": {},
     "working-set-newton": {"first_columns": 3},
-    "multinomial-newton": {"solver": "cg"},
 }
 
 
