@@ -5,12 +5,16 @@ import pytest
 pytest.importorskip("torch.optim")
 
 from finitesum.papers.networks.claims import Claim, claims, find, verdicts
-from finitesum.papers.networks.results import Results, Row, band, best_alphas, final_rows
+from finitesum.papers.networks.results import Results, Row, band, best_rows
 from finitesum.papers.networks.settings import Grid, Training
 
 
 def row(method, alpha, seed, loss, accuracy, epoch=2):
     return Row("f", method, alpha, seed, epoch, loss, loss, accuracy, 1.0, "cpu", "2")
+
+
+def best_alphas(rows, *by):
+    return {key: best.alpha for key, best in best_rows(rows, *by).items()}
 
 
 def results(rows, name="mnist", n_test=1000):
@@ -24,7 +28,7 @@ ACCURACY = Claim("adam", "accuracy", "test_accuracy")
 
 def test_the_last_epoch_counts():
     rows = [row("adam", 0.1, 0, 0.5, 0.9, epoch=2), row("adam", 0.1, 0, 0.9, 0.99, epoch=1)]
-    assert final_rows(rows) == {("adam", 0.1, 0): rows[0]}
+    assert best_rows(rows) == {("adam", 0): rows[0]}
 
 
 def test_the_best_alpha_is_chosen_for_each_repeat():

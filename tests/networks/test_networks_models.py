@@ -7,7 +7,7 @@ pytest.importorskip("torch.optim")
 import torch
 from torch import nn
 
-from finitesum.papers.networks.models import cnn, kernel_penalty, n_parameters, resnet18, resnet20
+from finitesum.papers.networks.models import cnn, kernel_penalty, n_parameters, resnet20
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,3 @@ def test_the_penalty_has_the_gradient_of_keras_l2():
     assert network.dense.weight.grad is None
     assert network.conv.bias.grad is None
     assert kernel_penalty(cnn((1, 6, 6), 3)) is None
-
-
-def test_resnet18_for_small_images():
-    network = resnet18((3, 32, 32), 10)
-    assert n_parameters(network) == 11_173_962
-    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 10)

@@ -19,24 +19,12 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim as a measured statement.
+    """A claim as a measured statement."""
 
-    Parameters
-    ----------
-    claim
-        A sentence.
-    findings
-        What became of it, case by case.
-    of_paper
-        Whether the paper makes it; else it is ours.
-    noisy
-        Whether it rests on seconds, or on runs that depend on rounding errors: on another machine it may differ.
-    """
-
-    claim: str
+    claim: str  # a sentence
     findings: tuple[Finding, ...]
-    of_paper: bool = True
-    noisy: bool = False
+    of_paper: bool = True  # whether the paper makes it; else it is ours
+    noisy: bool = False  # whether it rests on seconds or rounding errors: on another machine it may differ
 
     @property
     def outcome(self) -> str:

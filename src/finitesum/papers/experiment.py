@@ -94,57 +94,27 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of an experiment.
-
-    Parameters
-    ----------
-    drawings, tables, verdicts
-        In the order of the page.
-    values
-        Numbers that `check` compares with recorded ones.
-    notes
-        Paragraphs: what was run, and where it differs from the paper.
-    absent
-        For each data set or library that is not on this machine, what was left out and where to get it.
-    is_usual
-        Whether the cases are those of the recorded values; else only values that both have are compared.
-    timings
-        Seconds and the like, which are kept, but not compared.
-    """
+    """What came out of an experiment, in the order of the page."""
 
     drawings: Sequence[Drawing] = ()
     tables: Sequence[Table] = ()
     verdicts: Sequence[Verdict] = ()
-    values: Mapping[str, Value] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    absent: Mapping[str, str] = field(default_factory=dict)
-    is_usual: bool = True
-    timings: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)  # what `check` compares with recorded ones
+    notes: Sequence[str] = ()  # paragraphs: what was run, and where it differs from the paper
+    absent: Mapping[str, str] = field(default_factory=dict)  # data sets and libraries, and where to get them
+    is_usual: bool = True  # whether the cases are those of the record; else only values that both have are compared
+    timings: Mapping[str, float] = field(default_factory=dict)  # seconds and the like, which are not compared
 
 
 @dataclass(frozen=True)
 class Context:
-    """What an experiment is run with.
+    """What an experiment is run with."""
 
-    Parameters
-    ----------
-    size
-        "quick" takes minutes for all experiments together; "full" is the paper's size.
-    folder
-        The experiment's own folder; its neighbours are those of the other experiments.
-    data_dir
-        A folder of data that is searched before the others.
-    verbose
-        As for `steps`.
-    label
-        What progress is headed with.
-    """
-
-    size: Size
-    folder: Path
-    data_dir: Path | None = None
-    verbose: int = 0
-    label: str = ""
+    size: Size  # "quick" takes minutes for all experiments together; "full" is the paper's size
+    folder: Path  # the experiment's own; its neighbours are those of the other experiments
+    data_dir: Path | None = None  # a folder of data that is searched before the others
+    verbose: int = 0  # as for `steps`
+    label: str = ""  # what progress is headed with
 
     @property
     def is_quick(self) -> bool:
@@ -192,33 +162,15 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure or table of a paper.
+    """A figure or table of a paper."""
 
-    Parameters
-    ----------
-    name
-        What users write, such as "ciag/fig1".
-    title
-        What is compared with what.
-    source
-        The paper; empty for a page of our own.
-    section
-        Where the paper has it.
-    setting
-        Paragraphs: the paper's setting, and what of it is not known.
-    data
-        Names of the data sets that it would use.
-    run
-        Runs it.
-    """
-
-    name: str
-    title: str
-    source: str
-    section: str
-    setting: tuple[str, ...]
+    name: str  # what users write, such as "ciag/fig1"
+    title: str  # what is compared with what
+    source: str  # the paper; empty for a page of our own
+    section: str  # where the paper has it
+    setting: tuple[str, ...]  # paragraphs: the paper's setting, and what of it is not known
     run: Callable[[Context], Outcome]
-    data: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()  # names of the data sets that it would use
 
     @property
     def slug(self) -> str:

@@ -19,21 +19,11 @@ from finitesum.reporting.files import write_text
 
 
 class Check(NamedTuple):
-    """What a comparison found.
+    """What a comparison found."""
 
-    Parameters
-    ----------
-    n_compared
-        Values and verdicts that have a recorded counterpart.
-    differences
-        A sentence for each that differs.
-    n_missing
-        Recorded ones that this run has not, because its data is not that of the record.
-    """
-
-    n_compared: int
-    differences: tuple[str, ...]
-    n_missing: int
+    n_compared: int  # values and verdicts that have a recorded counterpart
+    differences: tuple[str, ...]  # a sentence for each that differs
+    n_missing: int  # recorded ones that this run has not, because its data is not that of the record
 
     @property
     def sentence(self) -> str:

@@ -56,12 +56,10 @@ def run_experiments(
 
     Parameters
     ----------
-    experiments
-        Which.
+    experiments, size, data_dir, verbose
+        What is run; as for `Context`.
     out
         The folder: a folder for each experiment, and the page. Units of work that it holds are not done again.
-    size, data_dir, verbose
-        As for `Context`.
     checked
         Whether the outcomes are compared with recorded values.
     record_to

@@ -41,32 +41,18 @@ ROUNDING = 1e-15
 class Trial:
     """A method with its parameters, and how it is run.
 
-    Parameters
-    ----------
-    method
-        A name of `finitesum.methods.METHODS`.
-    options
-        Its parameters.
-    batch_size
-        Rows in a component; None for the method's own choice.
-    sampling
-        The order of visits; None for the method's own.
-    parts
-        Measurements in a pass. Methods with snapshots take a snapshot there; the others are not changed by it, but for
-        rounding errors.
-    whole_first
-        Whether the first pass is in one part: automatic steps plan it as a whole.
-    counts_start
-        Whether passes are counted that a method takes for its constants, before the first visit.
+    `parts` does not change methods without snapshots, but for rounding errors; the others take a snapshot in each part.
     """
 
-    method: str
+    method: str  # a name of `finitesum.methods.METHODS`
     options: Mapping[str, Any] = field(default_factory=dict)
-    batch_size: int | None = None
-    sampling: str | None = None
-    parts: int = 1
-    whole_first: bool = True
-    counts_start: bool = True
+    batch_size: int | None = None  # rows in a component; None for the method's own choice
+    sampling: str | None = None  # the order of visits; None for the method's own
+    parts: int = 1  # measurements in a pass
+    whole_first: bool = True  # whether the first pass is in one part: automatic steps plan it as a whole
+    counts_start: bool = (
+        True  # whether passes are counted that a method takes for its constants, before the first visit
+    )
 
 
 class Run(NamedTuple):
@@ -99,39 +85,17 @@ Runs = dict[tuple[str, str, str], Run]
 
 
 class Plan(NamedTuple):
-    """Runs of several methods on several problems.
+    """Runs of several methods on several problems."""
 
-    Parameters
-    ----------
-    cases
-        By title: what the following functions are given.
-    labels
-        The labels of the methods, by kind of settings.
-    problem
-        Returns the problem of a case.
-    trial
-        Returns a trial for a case, its problem, a kind of settings and a label.
-    limit
-        Returns the effective passes of a run at most, for a case and a label.
-    facts
-        Returns what is to be known of a problem beside its runs, such as its minimum.
-    start
-        Returns the start of a case and its problem; None for 0.
-    seed
-        Returns the seed of the order of visits of a case.
-    tol
-        As for `run_trial`.
-    """
-
-    cases: Mapping[str, Any]
-    labels: Mapping[str, Sequence[str]]
+    cases: Mapping[str, Any]  # by title: what the following functions are given
+    labels: Mapping[str, Sequence[str]]  # of the methods, by kind of settings
     problem: Callable[[Any], Problem]
-    trial: Callable[[Any, Problem, str, str], Trial]
-    limit: Callable[[Any, str], float]
-    facts: Callable[[Problem], dict[str, Any]]
-    start: Callable[[Any, Problem], Vector | None] = lambda _case, _problem: None
-    seed: Callable[[Any], int] = lambda _case: 0
-    tol: float = 0.0
+    trial: Callable[[Any, Problem, str, str], Trial]  # for a case, its problem, a kind of settings and a label
+    limit: Callable[[Any, str], float]  # effective passes at most, for a case and a label
+    facts: Callable[[Problem], dict[str, Any]]  # what is to be known beside the runs, such as the minimum
+    start: Callable[[Any, Problem], Vector | None] = lambda _case, _problem: None  # None: 0
+    seed: Callable[[Any], int] = lambda _case: 0  # of the order of visits
+    tol: float = 0.0  # as for `run_trial`
 
     def run(self, context: Context) -> tuple[Runs, dict[str, dict[str, Any]]]:
         """Return all runs, and the facts of each problem by its title; each is a unit of work."""

@@ -5,22 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS
 from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, TOL
-from finitesum.papers.claims import Finding, Verdict, show
+from finitesum.papers.claims import Verdict, show, verdict
 from finitesum.papers.experiment import Context, Experiment, Outcome, Table, Value
-
-#: The experiments that it is drawn from, and their folders.
-SOURCES = {
-    "ciag/table2": "ciag-table2",
-    "adahb/fig1": "adahb-fig1",
-    "adahb/fig6": "adahb-fig6",
-    "adahb/networks": "adahb-networks",
-}
 
 #: The commands behind the labels of Table 2.
 _METHODS = {
@@ -35,15 +28,14 @@ _METHODS = {
 
 
 class Ranking(NamedTuple):
-    """Methods on several data sets, by a number of which less is better.
+    """Methods on several data sets, by a number of which less is better."""
 
-    Parameters
-    ----------
-    numbers
-        By data set, then by method; infinite where a method did not get there.
-    """
+    numbers: Mapping[str, Mapping[str, float]]  # by data set, then by method; infinite where one did not get there
 
-    numbers: Mapping[str, Mapping[str, float]]
+    def without(self, word: str) -> Ranking:
+        """Return the ranking of the methods whose labels have no such word."""
+        rows = self.numbers.items()
+        return Ranking({data: {m: number for m, number in row.items() if word not in m} for data, row in rows})
 
     def ratios(self) -> dict[str, float]:
         """Return by method the geometric mean of its number over the best one's; infinite where it failed once."""
@@ -73,35 +65,35 @@ def _log_ratio(number: float, best: float) -> float:
     return math.log(number / best) if math.isfinite(number) and best > 0.0 else math.inf
 
 
+@dataclass
+class _Page:
+    """What the page is made of, as it grows."""
+
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+
+
 def run(context: Context) -> Outcome:
     """Read what the other experiments left beside this one's folder."""
-    found = {name: _read(context.folder.parent / slug / "result.json", context.size) for name, slug in SOURCES.items()}
-    quick = " --quick" if context.is_quick else ""
-    absent = {
-        name: f"'finitesum reproduce {name}{quick} --out {context.folder.parent}' makes its part of this page."
-        for name, result in found.items()
-        if result is None
-    }
-    known = {name: result for name, result in found.items() if result is not None}
-    tables, rows, verdicts, values = list[Table](), list[list[str]](), list[Verdict](), dict[str, Value]()
-    if "ciag/table2" in known:
-        _smooth(known["ciag/table2"], tables, rows, verdicts, values)
-    if "adahb/fig1" in known:
-        _nonsmooth(known["adahb/fig1"], tables, rows)
-    if "adahb/fig6" in known:
-        _worst_case(known["adahb/fig6"], rows)
-    if "adahb/networks" in known:
-        _networks(known["adahb/networks"], rows)
-    if rows:
+    parts = {"ciag/table2": _smooth, "adahb/fig1": _nonsmooth, "adahb/fig6": _worst_case, "adahb/networks": _networks}
+    folder, quick, page = context.folder.parent, " --quick" if context.is_quick else "", _Page()
+    absent, is_usual = dict[str, str](), True
+    for name, part in parts.items():
+        result = _read(folder / name.replace("/", "-") / "result.json", context.size)
+        if result is None:
+            absent[name] = f"'finitesum reproduce {name}{quick} --out {folder}' makes its part of this page."
+        else:
+            part(result, page)
+        is_usual = is_usual and result is not None and not result["absent"]
+    if page.rows:
         header = ("your problem", "take", "because")
         caption = (
             "The short answer. Names are those of method= and of --solver; every step is automatic where none is named."
         )
-        tables.insert(0, Table("which-method", caption, header, rows))
-    partly = any(result["absent"] for result in known.values())
-    return Outcome(
-        tables=tables, verdicts=verdicts, values=values, notes=_NOTES, absent=absent, is_usual=not absent and not partly
-    )
+        page.tables.insert(0, Table("which-method", caption, header, page.rows))
+    return Outcome((), page.tables, page.verdicts, page.values, _NOTES, absent, is_usual)
 
 
 def _read(file: Path, size: str) -> dict[str, Any] | None:
@@ -125,50 +117,39 @@ def _ranking(entries: Mapping[str, float | None], prefix: str, suffix: str, meth
     return Ranking({data: row for data, row in numbers.items() if len(row) == len(methods)})
 
 
-def _smooth(
-    result: Mapping[str, Any],
-    tables: list[Table],
-    rows: list[list[str]],
-    verdicts: list[Verdict],
-    values: dict[str, Value],
-) -> None:
+def _smooth(result: Mapping[str, Any], page: _Page) -> None:
     labels = LABELS[AUTOMATIC]
     passes = _ranking(result["values"], "passes", AUTOMATIC, labels)
-    exact = _ranking(result["timings"], f"seconds to {TOL:.0e}", AUTOMATIC, labels)
-    moderate = _ranking(result["timings"], f"seconds to {MODERATE:.0e}", AUTOMATIC, labels)
+    exact, moderate = (
+        _ranking(result["timings"], f"seconds to {level:.0e}", AUTOMATIC, labels) for level in (TOL, MODERATE)
+    )
     if not passes.numbers:
         return
+    frugal = Ranking({data: {m: row[m] for m in ("SAG", "IAG")} for data, row in moderate.numbers.items()})
+    roughly = f"smooth loss, a moderate accuracy ({show(MODERATE)})"
     situations = {
         f"smooth loss, the exact optimum ({TOL:.0e}), in the least time": exact,
-        f"smooth loss, a moderate accuracy ({show(MODERATE)}), in the least time": moderate,
+        f"{roughly}, in the least time": moderate,
         "smooth loss, the fewest passes over the data (rows on a disk)": passes,
+        f"{roughly}, d² numbers do not fit into the memory": frugal,
     }
-    for situation, ranking in situations.items():
-        rows.append([situation, _METHODS[ranking.best()], _reason(ranking)])
-    frugal = Ranking({data: {m: row[m] for m in ("SAG", "IAG")} for data, row in moderate.numbers.items()})
-    rows.append(
-        [
-            f"smooth loss, a moderate accuracy ({show(MODERATE)}), d² numbers do not fit into the memory",
-            _METHODS[frugal.best()],
-            _reason(frugal),
-        ]
-    )
+    page.rows += [(situation, _METHODS[r.best()], _reason(r)) for situation, r in situations.items()]
     header = ("data", *(f"{label}: passes / s" for label in labels))
-    cells = [
-        [data, *(_both(passes.numbers[data][m], exact.numbers[data][m]) for m in labels)] for data in passes.numbers
-    ]
+    cells = [[data, *(_both(row[m], exact.numbers[data][m]) for m in labels)] for data, row in passes.numbers.items()]
     caption = f"Logistic regression to a largest gradient entry of {TOL:.0e}, automatic steps. A dash: not reached."
-    tables.append(Table("smooth", caption, header, cells))
-    findings = tuple(
-        Finding(
-            data, row["A-CIAG"] <= 3.0 * min(row.values()), f"{show(row['A-CIAG'])}, best {show(min(row.values()))}"
+    page.tables.append(Table("smooth", caption, header, cells))
+    best = {data: (row["A-CIAG"], min(row.values())) for data, row in passes.numbers.items()}
+    page.verdicts.append(
+        verdict(
+            "A-CIAG with nothing set reaches the optimum in at most three times the passes of the best method",
+            best,
+            lambda data: best[data][0] <= 3.0 * best[data][1],
+            lambda data: f"{show(best[data][0])}, best {show(best[data][1])}",
+            of_paper=False,
         )
-        for data, row in passes.numbers.items()
     )
-    claim = "A-CIAG with nothing set reaches the optimum in at most three times the passes of the best method"
-    verdicts.append(Verdict(claim, findings, of_paper=False))
     if not result["absent"]:
-        values["data sets of smooth losses"] = Value(len(passes.numbers))
+        page.values["data sets of smooth losses"] = Value(len(passes.numbers))
 
 
 def _reason(ranking: Ranking) -> str:
@@ -190,25 +171,18 @@ def _both(passes: float, seconds: float) -> str:
     return f"{show(passes)} / {show(seconds)}" if math.isfinite(passes) else "–"
 
 
-def _nonsmooth(result: Mapping[str, Any], tables: list[Table], rows: list[list[str]]) -> None:
+def _nonsmooth(result: Mapping[str, Any], page: _Page) -> None:
     labels = [label for label in RUNS if "Euclidean" not in label]
     ranking = _ranking(result["values"], "F - F*", AUTOMATIC, labels)
     if not ranking.numbers:
         return
-    situation = "hinge loss on an l1 ball, the number of passes known in advance"
-    rows.append([situation, _by_label(ranking.best()), _reason(ranking)])
-    anytime = Ranking(
-        {
-            data: {label: value for label, value in row.items() if "linear decay" not in label}
-            for data, row in ranking.numbers.items()
-        }
-    )
-    rows.append(["the same, to be stopped at any time", _by_label(anytime.best()), _reason(anytime)])
-    header = ("data", *labels)
+    anytime = ranking.without("linear decay")
+    known = "hinge loss on an l1 ball, the number of passes known in advance"
+    page.rows.append((known, _by_label(ranking.best()), _reason(ranking)))
+    page.rows.append(("the same, to be stopped at any time", _by_label(anytime.best()), _reason(anytime)))
     cells = [[data, *(f"{row[label]:.1e}" for label in labels)] for data, row in ranking.numbers.items()]
-    tables.append(
-        Table("nonsmooth", "Hinge loss on an l1 ball: F − F* at the last epoch, automatic steps.", header, cells)
-    )
+    caption = "Hinge loss on an l1 ball: F − F* at the last epoch, automatic steps."
+    page.tables.append(Table("nonsmooth", caption, ("data", *labels), cells))
 
 
 def _by_label(label: str) -> str:
@@ -217,32 +191,23 @@ def _by_label(label: str) -> str:
     return f"{name} with {given}" if given else name
 
 
-def _worst_case(result: Mapping[str, Any], rows: list[list[str]]) -> None:
-    outcome = {verdict["claim"]: verdict for verdict in result["verdicts"]}
-    hb, psg = (
-        outcome[claim]["findings"][0]["evidence"] for claim in (fig6.HB_HAS_NO_LOGARITHM, fig6.PSG_HAS_A_LOGARITHM)
-    )
-    rows.append(
-        [
-            "nonsmooth loss, to be stopped at any time, and the last iterate must be good in the worst case",
-            "hb",
-            f"On Harvey's function HB keeps to the rate 1/√T: {hb}. PSG does not: {psg}",
-        ]
-    )
+def _worst_case(result: Mapping[str, Any], page: _Page) -> None:
+    found = {entry["claim"]: entry["findings"] for entry in result["verdicts"]}
+    hb, psg = (found[claim][0]["evidence"] for claim in (fig6.HB_HAS_NO_LOGARITHM, fig6.PSG_HAS_A_LOGARITHM))
+    situation = "nonsmooth loss, to be stopped at any time, and the last iterate must be good in the worst case"
+    page.rows.append((situation, "hb", f"On Harvey's function HB keeps to the rate 1/√T: {hb}. PSG does not: {psg}"))
 
 
-def _networks(result: Mapping[str, Any], rows: list[list[str]]) -> None:
-    claims = [v for v in result["verdicts"] if "lower training loss" in v["claim"] and "√epoch" not in v["claim"]]
-    control = [v for v in result["verdicts"] if "lower training loss" in v["claim"] and "√epoch" in v["claim"]]
-    won, fair = (sum(v["outcome"] == "holds" for v in group) for group in (claims, control))
-    rows.append(
-        [
-            "a small network, little time for tuning",
-            "finitesum.torch.AdaHB(lr=0.01, steps_per_epoch=len(loader))",
-            f"a lower training loss in {won} of {len(claims)} comparisons with constant steps, in {fair} of "
-            f"{len(control)} where the others get the same decay",
-        ]
+def _networks(result: Mapping[str, Any], page: _Page) -> None:
+    outcomes = {v["claim"]: v["outcome"] for v in result["verdicts"] if "lower training loss" in v["claim"]}
+    control, claims = ([o for c, o in outcomes.items() if ("√epoch" in c) is decays] for decays in (True, False))
+    won, fair = (sum(outcome == "holds" for outcome in group) for group in (claims, control))
+    reason = (
+        f"a lower training loss in {won} of {len(claims)} comparisons with constant steps, in {fair} of "
+        f"{len(control)} where the others get the same decay"
     )
+    take = "finitesum.torch.AdaHB(lr=0.01, steps_per_epoch=len(loader))"
+    page.rows.append(("a small network, little time for tuning", take, reason))
 
 
 _NOTES = (

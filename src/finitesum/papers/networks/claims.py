@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from finitesum.papers.claims import Finding, Verdict
+from finitesum.papers.claims import Finding, Verdict, or_inf
 from finitesum.papers.networks.methods import DECAYED, METHODS, OURS, OURS_BY_STEP, RIVALS
-from finitesum.papers.networks.results import By, Results, Row, best_alphas, final_rows
+from finitesum.papers.networks.results import By, Results, Row, best_rows
 
 Measure = Literal["loss", "accuracy"]
 
@@ -30,23 +30,11 @@ _BY: dict[By, str] = {"test_accuracy": "alpha by final test accuracy", "train_lo
 
 @dataclass(frozen=True)
 class Claim:
-    """Says that AdaHB is better than another method.
+    """Says that AdaHB is better than another method: has a lower training loss, or a test accuracy at least as good."""
 
-    Parameters
-    ----------
-    theirs
-        The name of the other method.
-    measure
-        "loss": a lower training loss. "accuracy": a test accuracy at least as good.
-    by
-        How both methods' alphas are chosen.
-    of_paper
-        Whether the paper makes it.
-    """
-
-    theirs: str
+    theirs: str  # the name of the other method
     measure: Measure
-    by: By
+    by: By  # how both methods' alphas are chosen
     of_paper: bool = False
 
     @property
@@ -83,9 +71,9 @@ def verdicts(results: Sequence[Results]) -> list[Verdict]:
 
 def find(claim: Claim, result: Results) -> Finding | None:
     """Return what became of a claim on one grid, or None where a method was not run."""
-    final, best = final_rows(result.rows), best_alphas(result.rows, claim.by)
+    best = best_rows(result.rows, claim.by)
     pairs = [
-        (final[OURS, best[OURS, seed], seed], final[claim.theirs, best[claim.theirs, seed], seed])
+        (best[OURS, seed], best[claim.theirs, seed])
         for seed in result.grid.seeds
         if (OURS, seed) in best and (claim.theirs, seed) in best
     ]
@@ -102,14 +90,10 @@ _Compared = tuple[bool | None, float, float, int]
 
 
 def _by_loss(pairs: list[tuple[Row, Row]], n_test: int) -> _Compared:
-    mine, theirs = ([_or_inf(pair[side].train_loss) for pair in pairs] for side in (0, 1))
+    mine, theirs = ([or_inf(pair[side].train_loss) for pair in pairs] for side in (0, 1))
     n_wins = sum(a < b for a, b in zip(mine, theirs, strict=True))
     holds = None if 0 < n_wins < len(pairs) else n_wins > 0
     return holds, fmean(mine), fmean(theirs), n_wins
-
-
-def _or_inf(loss: float) -> float:
-    return loss if math.isfinite(loss) else math.inf
 
 
 def _by_accuracy(pairs: list[tuple[Row, Row]], n_test: int) -> _Compared:

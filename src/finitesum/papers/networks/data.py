@@ -27,32 +27,15 @@ Folder = str | os.PathLike[str] | None
 #: The digits of scikit-learn are divided once and for all.
 _DIGITS_TRAIN = 1437
 
-_MNIST_FILES = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
+_MNIST_FILES = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 
 
 @dataclass(frozen=True)
 class Images:
-    """A training set and a test set of images.
-
-    Parameters
-    ----------
-    name
-        What they are called.
-    n_classes
-        Labels are 0, ..., n_classes - 1.
-    train_images, test_images : array of shape (n, channels, height, width), float32
-        In [0, 1], unless a mean was subtracted.
-    train_labels, test_labels : array of shape (n,), int64
-        Their classes.
-    """
+    """A training set and a test set of images, shape (n, channels, height, width), in [0, 1] unless less their mean."""
 
     name: str
-    n_classes: int
+    n_classes: int  # labels are 0, ..., n_classes - 1
     train_images: Pixels
     train_labels: Labels
     test_images: Pixels
@@ -72,10 +55,8 @@ class Images:
         DataError
             There are fewer.
         """
-        for argument, wanted, there in (
-            ("n_train", n_train, len(self.train_labels)),
-            ("n_test", n_test, len(self.test_labels)),
-        ):
+        sizes = {"n_train": (n_train, len(self.train_labels)), "n_test": (n_test, len(self.test_labels))}
+        for argument, (wanted, there) in sizes.items():
             if wanted is not None and not 1 <= wanted <= there:
                 raise DataError(f"{argument} must be in 1..{there} for {self.name}, got {wanted}.")
         return replace(
@@ -159,17 +140,16 @@ def _folder_of_mnist(data_dir: Folder) -> Path | None:
 def _cifar(
     name: str, n_classes: int, archive: str, parts: Mapping[str, tuple[str, ...]], n_label_bytes: int, data_dir: Folder
 ) -> Images:
-    source = None
-    for folder in search_folders(data_dir):
-        unpacked = folder / parts["test"][0]
-        source = folder if unpacked.is_file() else folder / archive if (folder / archive).is_file() else None
-        if source is not None:
-            break
+    folders = search_folders(data_dir)
+    places = {
+        place: source for f in folders for place, source in ((f / parts["test"][0], f), (f / archive, f / archive))
+    }
+    source = next((source for place, source in places.items() if place.is_file()), None)
     if source is None:
-        folders = " or ".join(str(folder) for folder in search_folders(data_dir)) or "the folder of --data"
+        where = " or ".join(map(str, folders)) or "the folder of --data"
         raise DataError(
             f"{name} is not on this machine. Get https://www.cs.toronto.edu/~kriz/{archive} and put it, packed or "
-            f"unpacked, into {folders}; or use {name}_subset."
+            f"unpacked, into {where}; or use {name}_subset."
         )
     train, test = (read_cifar(source, parts[part], n_label_bytes) for part in ("train", "test"))
     return _from_bytes(name, n_classes, *train, *test)

@@ -26,24 +26,12 @@ GAMMA, DELTA, EPSILON = 0.1, 1e-8, 1e-8
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the comparison.
+    """One row of the comparison."""
 
-    Parameters
-    ----------
-    name
-        As it stands in the results.
-    label
-        As it stands in figures and tables.
-    make
-        Makes the optimizer.
-    decays
-        Whether alpha is divided by the square root of the epoch's number, from outside.
-    """
-
-    name: str
-    label: str
+    name: str  # as it stands in the results
+    label: str  # as it stands in figures and tables
     make: Make
-    decays: bool = False
+    decays: bool = False  # whether alpha is divided by the square root of the epoch's number, from outside
 
     def alpha_in(self, epoch: int, alpha: float) -> float:
         """Return what alpha is in an epoch, counted from 1."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from finitesum.papers.networks.resnet import ResNet18, ResNet20
+from finitesum.papers.networks.resnet import ResNet20
 
 #: (channels, height, width) of an image.
 Shape = tuple[int, int, int]
@@ -81,13 +81,8 @@ def resnet20(image_shape: Shape, n_classes: int, bn_momentum: float = BN_MOMENTU
     return ResNet20(image_shape[0], n_classes, bn_momentum=bn_momentum, bn_epsilon=BN_EPSILON)
 
 
-def resnet18(image_shape: Shape, n_classes: int, bn_momentum: float = 0.1) -> nn.Module:
-    """Return the network of that name for small images, with 11 million parameters."""
-    return ResNet18(image_shape[0], n_classes, bn_momentum=bn_momentum)
-
-
 #: By name: makes a network from the images' shape, the number of classes and the batch normalisation's momentum.
-MODELS: dict[str, Callable[[Shape, int, float], nn.Module]] = {"cnn": cnn, "resnet20": resnet20, "resnet18": resnet18}
+MODELS: dict[str, Callable[[Shape, int, float], nn.Module]] = {"cnn": cnn, "resnet20": resnet20}
 
 
 def n_parameters(network: nn.Module) -> int:

@@ -1,4 +1,4 @@
-"""Residual networks: ResNet-20 v1 as the authors of the paper ran it, and ResNet-18 for small images."""
+"""The residual network of the paper: ResNet-20 v1, as the authors ran it."""
 
 from __future__ import annotations
 
@@ -93,67 +93,3 @@ class ResNet20(nn.Module):
         """Return the penalty of the convolution kernels; the dense layer has none."""
         kernels = [layer.weight for layer in self.modules() if isinstance(layer, nn.Conv2d)]
         return L2 * torch.stack([kernel.square().sum() for kernel in kernels]).sum()
-
-
-class _Block(nn.Module):
-    """Two convolutions beside a shortcut, all of them normalised and without biases."""
-
-    def __init__(self, n_in: int, n_out: int, stride: int, momentum: float) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride=stride, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(n_out, momentum=momentum)
-        self.conv2 = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(n_out, momentum=momentum)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or n_in != n_out:
-            projection = nn.Conv2d(n_in, n_out, 1, stride=stride, bias=False)
-            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(n_out, momentum=momentum))
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = torch.relu(self.norm1(self.conv1(x)))
-        return torch.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
-
-
-class ResNet18(nn.Module):
-    """ResNet-18 for images of 32 x 32 pixels: a first convolution of stride 1, no pooling before the last layer.
-
-    Four stages of two blocks with 64, 128, 256 and 512 channels. Kernels are He-normal by fan-out.
-
-    Parameters
-    ----------
-    channels
-        Of the images.
-    n_classes
-        The number of logits.
-    bn_momentum
-        Of the batch normalisation.
-
-    Examples
-    --------
-    >>> sum(parameter.numel() for parameter in ResNet18(3, 10).parameters())
-    11173962
-
-    References
-    ----------
-    .. [1] He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv 1512.03385.
-    """
-
-    def __init__(self, channels: int, n_classes: int, *, bn_momentum: float = 0.1) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(64, momentum=bn_momentum)
-        widths = [64, 64, 128, 256, 512]
-        blocks = []
-        for stage in range(4):
-            stride = 1 if stage == 0 else 2
-            blocks.append(_Block(widths[stage], widths[stage + 1], stride, bn_momentum))
-            blocks.append(_Block(widths[stage + 1], widths[stage + 1], 1, bn_momentum))
-        self.blocks = nn.Sequential(*blocks)
-        self.dense = nn.Linear(512, n_classes)
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.blocks(torch.relu(self.norm(self.conv(x))))
-        return self.dense(x.mean(dim=(-2, -1)))  # type: ignore[no-any-return]

@@ -13,9 +13,6 @@ from finitesum.papers.networks.settings import Grid
 #: What an alpha is chosen by, at the end of a run.
 By = Literal["test_accuracy", "train_loss"]
 
-#: A run within a grid: (method, alpha, seed).
-Key = tuple[str, float, int]
-
 
 class Row(NamedTuple):
     """An epoch of a run, as the CSV file has it."""
@@ -42,24 +39,11 @@ class Results(NamedTuple):
 
     def chosen(self, method: str, by: By = "test_accuracy") -> list[Row]:
         """Return the last epoch of a method at its best alpha, one row per repeat."""
-        final = final_rows(self.rows)
-        return [
-            final[name, alpha, seed] for (name, seed), alpha in best_alphas(self.rows, by).items() if name == method
-        ]
+        return [row for row in best_rows(self.rows, by).values() if row.method == method]
 
 
-def final_rows(rows: Iterable[Row]) -> dict[Key, Row]:
-    """Return the last epoch of each run."""
-    final: dict[Key, Row] = {}
-    for row in rows:
-        key = row[1:4]
-        if key not in final or row.epoch > final[key].epoch:
-            final[key] = row
-    return final
-
-
-def best_alphas(rows: Iterable[Row], by: By = "test_accuracy") -> dict[tuple[str, int], float]:
-    """Return the best alpha for each method and seed, by the last epoch.
+def best_rows(rows: Iterable[Row], by: By = "test_accuracy") -> dict[tuple[str, int], Row]:
+    """Return the last epoch of the run with the best alpha for each method and seed.
 
     Parameters
     ----------
@@ -70,12 +54,12 @@ def best_alphas(rows: Iterable[Row], by: By = "test_accuracy") -> dict[tuple[str
         with the lower training loss is taken. "train_loss" is the other rule that the paper names. A loss that is NaN
         is the worst.
     """
+    last = {row[1:4]: row for row in sorted(rows, key=lambda row: row.epoch)}
     best: dict[tuple[str, int], Row] = {}
-    for row in final_rows(rows).values():
+    for row in last.values():
         key = (row.method, row.seed)
-        if key not in best or _rank(row, by) < _rank(best[key], by):
-            best[key] = row
-    return {key: row.alpha for key, row in best.items()}
+        best[key] = min(best.get(key, row), row, key=lambda row: _rank(row, by))
+    return best
 
 
 def _rank(row: Row, by: By) -> tuple[float, float]:
@@ -94,19 +78,9 @@ class Band(NamedTuple):
 
 
 def band(rows: Sequence[Row], method: str, column: str) -> Band | None:
-    """Return a method's figures at the alphas with the best final test accuracy; None where it was not run.
-
-    Parameters
-    ----------
-    rows
-        Of one grid.
-    method
-        Its name.
-    column
-        "train_loss", "test_loss" or "test_accuracy".
-    """
-    best = best_alphas(rows)
-    chosen = [row for row in rows if row.method == method and best[method, row.seed] == row.alpha]
+    """Return a column of a method at the alphas with the best final test accuracy; None where it was not run."""
+    best = best_rows(rows)
+    chosen = [row for row in rows if row.method == method and best[method, row.seed].alpha == row.alpha]
     epochs = sorted({row.epoch for row in chosen})
     if not epochs:
         return None

@@ -17,29 +17,15 @@ ALPHAS = (0.1, 0.01, 0.001, 0.0001)
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained, for every method.
+    """How a network is trained, for every method."""
 
-    Parameters
-    ----------
-    data
-        A name of `data.IMAGES`.
-    model
-        A name of `models.MODELS`.
-    epochs, batch_size
-        The last, smaller batch of an epoch is used.
-    n_train, n_test
-        The number of images, the first ones; None for all.
-    bn_momentum
-        Weight of a new batch in the statistics that are used for testing; 0.01 is the published one.
-    """
-
-    data: str
-    model: str = "cnn"
+    data: str  # a name of `data.IMAGES`
+    model: str = "cnn"  # a name of `models.MODELS`
     epochs: int = 100
-    batch_size: int = 512
-    n_train: int | None = None
+    batch_size: int = 512  # the last, smaller batch of an epoch is used
+    n_train: int | None = None  # the number of images, the first ones; None for all
     n_test: int | None = None
-    bn_momentum: float = 0.01
+    bn_momentum: float = 0.01  # weight of a new batch in the statistics for testing; this is the published one
 
     def fingerprint(self) -> str:
         """Return a short text that differs between trainings that may differ in their figures.
