@@ -7,15 +7,28 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.constraints.base import TOLERANCE, Constraint, checked_number, checked_vector
+from finitesum.constraints.base import TOLERANCE, Constraint, checked_number, checked_positive, checked_vector
 from finitesum.constraints.projections import L1BallProjection, L2BallProjection, Projection, WeightedL1BallProjection
 from finitesum.core.arrays import Vector
 
-_RADIUS = "Give the largest norm that is allowed, as in {}(10.0)."
+
+class Ball(Constraint):
+    """Sets of vectors of a norm <= radius."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        advice = f"Give the largest norm that is allowed, as in {type(self).__name__}(10.0)."
+        object.__setattr__(self, "radius", checked_number("radius", self.radius, advice, positive=True))
+
+    def diameter(self, dim: int) -> float:
+        """Return the width: no two points are farther apart than some on an axis."""
+        self.check_dim(dim)
+        return self.width()
 
 
 @dataclass(frozen=True, eq=False)
-class L1Ball(Constraint):
+class L1Ball(Ball):
     """The l1 ball {y : sum_i c_i |y_i| <= radius}, c = weights.
 
     It makes sparse solutions. The projection of a point x outside of it in a metric s is ::
@@ -60,16 +73,11 @@ class L1Ball(Constraint):
     weights: Vector | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "radius", checked_number("radius", self.radius, _RADIUS.format("L1Ball"), positive=True)
-        )
+        super().__post_init__()
         if self.weights is not None:
             advice = "Give one positive number for each variable."
             weights = checked_vector("weights", self.weights, advice)
-            if not ((weights > 0.0) & (weights < np.inf)).all():
-                bad = weights[~((weights > 0.0) & (weights < np.inf))][0]
-                raise ValueError(f"weights must be > 0 and finite, got {bad}. {advice}")
-            object.__setattr__(self, "weights", weights)
+            object.__setattr__(self, "weights", checked_positive("weights", weights, advice))
 
     @property
     def compiled(self) -> Projection:
@@ -77,16 +85,6 @@ class L1Ball(Constraint):
         if self.weights is None:
             return L1BallProjection(self.radius)
         return WeightedL1BallProjection(self.radius, self.weights)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Always True."""
-        return True
-
-    @property
-    def dim(self) -> int | None:
-        """The number of weights; None without them."""
-        return None if self.weights is None else self.weights.size
 
     def support(self, direction: npt.ArrayLike) -> float:
         """Return radius max_i |g_i| / c_i."""
@@ -98,18 +96,13 @@ class L1Ball(Constraint):
         u = np.abs(self._point("x", x))
         return bool(np.sum(u if self.weights is None else u * self.weights) <= self.radius * (1.0 + tolerance))
 
-    def diameter(self, dim: int) -> float:
-        """Return 2 radius / min_i c_i."""
-        self.check_dim(dim)
-        return self.width()
-
     def width(self) -> float:
         """Return 2 radius / min_i c_i."""
         return 2.0 * self.radius / (1.0 if self.weights is None else float(np.min(self.weights)))
 
 
 @dataclass(frozen=True, eq=False)
-class L2Ball(Constraint):
+class L2Ball(Ball):
     """The Euclidean ball {y : ||y||_2 <= radius}.
 
     The projection of a point x outside of it is x radius / ||x||. In a metric s it is ::
@@ -147,20 +140,10 @@ class L2Ball(Constraint):
 
     radius: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "radius", checked_number("radius", self.radius, _RADIUS.format("L2Ball"), positive=True)
-        )
-
     @property
     def compiled(self) -> Projection:
         """The tuple that kernels take."""
         return L2BallProjection(self.radius)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Always True."""
-        return True
 
     def support(self, direction: npt.ArrayLike) -> float:
         """Return radius ||g||."""
@@ -169,11 +152,6 @@ class L2Ball(Constraint):
     def contains(self, x: npt.ArrayLike, tolerance: float = TOLERANCE) -> bool:
         """Return whether ||x|| <= radius (1 + tolerance)."""
         return bool(np.linalg.norm(self._point("x", x)) <= self.radius * (1.0 + tolerance))
-
-    def diameter(self, dim: int) -> float:
-        """Return 2 radius."""
-        self.check_dim(dim)
-        return 2.0 * self.radius
 
     def width(self) -> float:
         """Return 2 radius."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import fields, replace
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -40,14 +40,14 @@ class Constraint(ABC):
         """The tuple that kernels take: it has ``project_into(x, metric, out)``, ``project_euclidean_into(x, out)``."""
 
     @property
-    @abstractmethod
     def is_bounded(self) -> bool:
         """Whether the set is bounded."""
+        return math.isfinite(self.width())
 
     @property
     def dim(self) -> int | None:
-        """The number of variables that the set is made for; None where any number will do."""
-        return None
+        """The number of variables that the set is made for, one for each entry of its arrays; None without arrays."""
+        return next((value.size for value in self._values().values() if isinstance(value, np.ndarray)), None)
 
     @abstractmethod
     def support(self, direction: npt.ArrayLike) -> float:
@@ -86,8 +86,8 @@ class Constraint(ABC):
             x or metric is of the wrong shape or not finite, or the metric is not > 0.
         """
         point = self._point("x", x)
-        if not np.isfinite(point).all():
-            raise ValueError(f"x must be finite, got {_first_bad(point)}. The step that led to it was too long.")
+        if not (finite := np.isfinite(point)).all():
+            raise ValueError(f"x must be finite, got {point[~finite][0]}. The step that led to it was too long.")
         out = np.empty_like(point)
         if metric is None:
             project_euclidean(self.compiled, point, out)
@@ -116,11 +116,7 @@ class Constraint(ABC):
         ValueError
             A half-space without a point whose other coordinates are 0. Other sets do not check.
         """
-        chosen = {
-            field.name: value[columns]
-            for field in fields(self)  # type: ignore[arg-type]
-            if isinstance(value := getattr(self, field.name), np.ndarray)
-        }
+        chosen = {name: value[columns] for name, value in self._values().items() if isinstance(value, np.ndarray)}
         return replace(self, **chosen) if chosen else self  # type: ignore[type-var]
 
     def check_dim(self, dim: int) -> None:
@@ -141,8 +137,7 @@ class Constraint(ABC):
 
         Infinite bounds are written as the strings "inf" and "-inf", because JSON has no such numbers.
         """
-        values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
-        return {"type": type(self).__name__, **values}
+        return {"type": type(self).__name__} | {name: _plain(value) for name, value in self._values().items()}
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and isinstance(other, Constraint) and self.to_dict() == other.to_dict()
@@ -151,7 +146,10 @@ class Constraint(ABC):
         return hash(str(self.to_dict()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return type(self), tuple(self._values().values())
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in getattr(self, "__dataclass_fields__", {})}
 
     def _point(self, name: str, x: npt.ArrayLike) -> Vector:
         point = np.require(x, np.float64, ["C", "A", "W"])  # one kind of array, one compilation
@@ -164,14 +162,7 @@ class Constraint(ABC):
         values = np.require(metric, np.float64, ["C", "A", "W"])
         if values.shape != point.shape:
             raise ValueError(f"metric must have the shape {point.shape} of x, got {np.shape(metric)}.")
-        if not ((values > 0.0) & (values < np.inf)).all():
-            bad = values[~((values > 0.0) & (values < np.inf))][0]
-            raise ValueError(f"metric must be > 0 and finite, got {bad}. Add a small constant to it.")
-        return values
-
-
-def _first_bad(values: Vector) -> float:
-    return float(values[~np.isfinite(values)][0])
+        return checked_positive("metric", values, "Add a small constant to it.")
 
 
 def _plain(value: Any) -> Any:
@@ -217,3 +208,16 @@ def checked_vector(name: str, values: Any, advice: str) -> Vector:
     if np.isnan(vector).any():
         raise ValueError(f"{name} must not hold NaN, got it at index {int(np.isnan(vector).argmax())}. {advice}")
     return vector
+
+
+def checked_positive(name: str, values: Vector, advice: str) -> Vector:
+    """Return the values, which must all be > 0 and finite.
+
+    Raises
+    ------
+    ValueError
+        One is not.
+    """
+    if not (good := (values > 0.0) & (values < np.inf)).all():
+        raise ValueError(f"{name} must be > 0 and finite, got {values[~good][0]}. {advice}")
+    return values

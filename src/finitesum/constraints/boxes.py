@@ -37,17 +37,6 @@ class Intervals(Constraint):
             return BoxProjection(lower, upper)
         return IntervalProjection(float(lower), float(upper))
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether all bounds are finite."""
-        return math.isfinite(self.width())
-
-    @property
-    def dim(self) -> int | None:
-        """The number of bounds; None where they are the same for all variables."""
-        lower, _ = self.bounds()
-        return lower.size if isinstance(lower, np.ndarray) else None
-
     def support(self, direction: npt.ArrayLike) -> float:
         """Return sum_i max(lower_i g_i, upper_i g_i)."""
         g = self._point("direction", direction)

@@ -70,11 +70,6 @@ class Simplex(Constraint):
         """The tuple that kernels take."""
         return SimplexProjection(self.total)
 
-    @property
-    def is_bounded(self) -> bool:
-        """Always True."""
-        return True
-
     def support(self, direction: npt.ArrayLike) -> float:
         """Return total max_i g_i."""
         return self.total * float(np.max(self._point("direction", direction)))
@@ -148,16 +143,6 @@ class HalfSpace(Constraint):
     def compiled(self) -> Projection:
         """The tuple that kernels take."""
         return HalfSpaceProjection(self.normal, self.offset)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Always False."""
-        return False
-
-    @property
-    def dim(self) -> int | None:
-        """The length of the normal."""
-        return self.normal.size
 
     def on_columns(self, columns: Indices) -> Constraint:
         """Return the set of what some coordinates can be where the others are 0: all of R^k where the normal is 0 there.

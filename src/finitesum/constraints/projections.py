@@ -62,8 +62,7 @@ class IntervalProjection(NamedTuple):
     upper: float
 
     def project_into(self, x: Vector, metric: Vector, out: Vector) -> None:
-        for i in range(x.shape[0]):
-            out[i] = _clip(x[i], self.lower, self.upper)
+        self.project_euclidean_into(x, out)
 
     def project_euclidean_into(self, x: Vector, out: Vector) -> None:
         for i in range(x.shape[0]):
@@ -78,8 +77,7 @@ class BoxProjection(NamedTuple):
     upper: Vector
 
     def project_into(self, x: Vector, metric: Vector, out: Vector) -> None:
-        for i in range(x.shape[0]):
-            out[i] = _clip(x[i], self.lower[i], self.upper[i])
+        self.project_euclidean_into(x, out)
 
     def project_euclidean_into(self, x: Vector, out: Vector) -> None:
         for i in range(x.shape[0]):
@@ -221,11 +219,6 @@ def _norm(x: Vector) -> float:
 # The half-space: one step along normal / s.
 
 
-@kernel_part
-def _excess(x: Vector, normal: Vector, offset: float) -> float:
-    return _dot(x, normal) - offset
-
-
 @reassociated_part
 def _dot(x: Vector, normal: Vector) -> float:
     total = 0.0
@@ -249,7 +242,7 @@ def _slope_along(normal: Vector, metric: Vector, reading: Reading) -> float:
 
 @kernel_part
 def _onto_half_space(x: Vector, normal: Vector, offset: float, metric: Vector, reading: Reading, out: Vector) -> None:
-    excess = _excess(x, normal, offset)
+    excess = _dot(x, normal) - offset
     copy_into(x, out)
     if 0.0 < excess < np.inf:
         slope = _slope_along(normal, metric, reading)
@@ -257,7 +250,7 @@ def _onto_half_space(x: Vector, normal: Vector, offset: float, metric: Vector, r
             length = excess / slope
             for i in range(x.shape[0]):
                 out[i] -= length * _direction(normal, metric, reading, i)
-            excess = _excess(out, normal, offset)
+            excess = _dot(out, normal) - offset
 
 
 @compilable

@@ -359,8 +359,8 @@ def compilable(cls: T) -> T:
     fields = getattr(cls, "_fields", None)
     if not fields:
         raise TypeError(f"{cls.__name__} must be a NamedTuple with at least one field to be used in kernels.")
-    for name, member in vars(cls).items():
-        if name.startswith("_") or name in fields or not inspect.isfunction(member):
+    for name, member in inspect.getmembers(cls, inspect.isfunction):
+        if name.startswith("_") or name in fields:
             continue
         parameters = tuple(inspect.signature(member).parameters)
         known = _VERBS.get(name)

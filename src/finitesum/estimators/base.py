@@ -6,6 +6,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
@@ -32,8 +34,28 @@ X_CHECKS: dict[str, Any] = {
 }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
-    """A linear model fitted by `finitesum.minimize`; the classes below it say which problem."""
+    """A linear model fitted by `finitesum.minimize`; the classes below it say which problem.
+
+    Their fields are the parameters, unchecked before `fit` as scikit-learn asks for.
+    """
+
+    l1_ratio: float = 0.0
+    solver: str | Method = "auto"
+    step_size: float | str = "auto"
+    max_iter: float = 1000
+    tol: float = 1e-8
+    fit_intercept: bool = True
+    constraint: Constraint | None = None
+    random_state: Any = 0
+    verbose: int = 0
+    warm_start: bool = False
+    n_threads: int | None = None
+    callback: Any = None
+    measure_every: int = 0
+
+    standard_errors = False  # a parameter of some classes
 
     # -- what a class below adds
 
@@ -47,17 +69,11 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- input
 
-    def _set_parameters(self, given: dict[str, Any]) -> None:
-        """Set the parameters, unchecked as scikit-learn wants it, from the local variables of `__init__`."""
-        for name, value in given.items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
-
     def _check_parameters(self) -> None:
         """Raise a ValueError, as scikit-learn does, for parameters that neither the problem nor the run checks."""
         _check_count("n_threads", self.n_threads, optional=True)
         for name in ("fit_intercept", "warm_start", "standard_errors"):
-            if not isinstance(getattr(self, name, False), bool | np.bool_):
+            if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}.")  # noqa: TRY004
         if not isinstance(self.tol, Real) or not 0.0 <= float(self.tol) < math.inf:
             raise ValueError(f"tol must be a number >= 0 and finite, got {self.tol!r}.")
@@ -89,7 +105,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     ) -> list[Result]:
         """Solve the problems, set what is known of the runs, and warn of those that did not converge."""
         X, y, sample_weight = data
-        if getattr(self, "standard_errors", False):
+        if self.standard_errors:
             require_covariance(problems[0])
         tasks = FitTasks(self, X, y, sample_weight, len(problems))
         n_inside = self.n_threads if len(problems) == 1 else None

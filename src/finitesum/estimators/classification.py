@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.estimators.base import LinearEstimator, checked_weights, rows_and_intercepts
+from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights, rows_and_intercepts
+from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, Multinomial
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import as_rows
@@ -82,8 +85,38 @@ class LabelledData:
         return float(self.weights.sum())
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
     """Decisions u = x'w + b of one class against the rest, or of the second of two classes."""
+
+    tol: float = 1e-10
+    class_weight: Any = None
+
+    @abstractmethod
+    def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
+        """Return the problems of the classes, for a strength of the penalty."""
+
+    def _alpha(self, data: LabelledData) -> float:
+        return alpha_of_C(self.C, data.total_weight)
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        y : array_like, shape (n,)
+            Labels of any kind.
+        sample_weight : array_like, shape (n,), optional
+            Weights >= 0; weight 2 means the same as the row written twice.
+        """
+        data = self._labelled(X, y, sample_weight)
+        problems = self._problems(data, self._alpha(data))
+        results = self._run(problems, (data.X, y, sample_weight))
+        self._warn_if_separated(data, problems[0])
+        self._note_errors(problems[0], results[0], data.total_weight)
+        return self
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any) -> LabelledData:
         X, y = self._checked_data(X, y)
@@ -91,7 +124,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         self.classes_ = data.classes
         return data
 
-    def _problems(self, data: LabelledData, loss: str | Loss, alpha: float) -> list[Any]:
+    def _one_against_the_rest(self, data: LabelledData, loss: str | Loss, alpha: float) -> list[Any]:
         """Return the problem of the second class, or one for each of several."""
         rows = as_rows(data.X)
         n_classes = len(data.classes)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from finitesum.constraints import Constraint
-from finitesum.estimators.base import alpha_of_C
-from finitesum.estimators.classification import LinearClassifierMixin, sigmoid_columns
-from finitesum.estimators.tasks import with_callbacks
+from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
 from finitesum.losses import Logistic, Loss, as_loss
-from finitesum.methods.base import Method
-
-
-def _checked_loss(loss: str | Loss) -> Loss:
-    known = as_loss(loss)
-    if known.target_kind() != "sign":
-        raise ValueError(f"loss must be one for classification, such as logistic or squared-hinge, got {loss!r}.")
-    return known
 
 
 def _has_probabilities(estimator: Any) -> bool:
     return isinstance(as_loss(estimator.loss), Logistic)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearClassifier(LinearClassifierMixin):
     """A linear classifier with any loss, penalty and constraint.
 
@@ -102,46 +93,19 @@ class LinearClassifier(LinearClassifierMixin):
     (array([[0.5, 0. ]]), array(['b'], dtype='<U1'))
     """
 
-    def __init__(
-        self,
-        loss: str | Loss = "logistic",
-        *,
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.0,
-        solver: str | Method = "auto",
-        step_size: float | str = "auto",
-        max_iter: float = 1000,
-        tol: float = 1e-10,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        constraint: Constraint | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_threads: int | None = None,
-        callback: Any = None,
-        measure_every: int = 0,
-    ) -> None:
-        self._set_parameters(locals())
+    loss: str | Loss = field(default="logistic", kw_only=False)
+    alpha: float = 1e-4
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Fit the model.
+    def _alpha(self, data: LabelledData) -> float:
+        return self.alpha
 
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-            Labels of any kind.
-        sample_weight : array_like, shape (n,), optional
-            Weights >= 0; weight 2 means the same as the row written twice.
-        """
-        loss = _checked_loss(self.loss)
-        data = self._labelled(X, y, sample_weight)
-        problems = self._problems(data, loss, self.alpha)
-        self._run(problems, (data.X, y, sample_weight))
-        self._warn_if_separated(data, problems[0])
-        return self
+    def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
+        loss = as_loss(self.loss)
+        if loss.target_kind() != "sign":
+            raise ValueError(
+                f"loss must be one for classification, such as logistic or squared-hinge, got {self.loss!r}."
+            )
+        return self._one_against_the_rest(data, loss, alpha)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
@@ -157,6 +121,7 @@ class LinearClassifier(LinearClassifierMixin):
         return ratios / ratios.sum(axis=1, keepdims=True)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearSVC(LinearClassifierMixin):
     """A linear support vector machine.
 
@@ -190,44 +155,11 @@ warm_start, n_threads, callback, measure_every
     (array([[1.]]), array([-1.5]), True)
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        loss: str = "squared-hinge",
-        l1_ratio: float = 0.0,
-        solver: str | Method = "auto",
-        step_size: float | str = "auto",
-        max_iter: float = 1000,
-        tol: float = 1e-10,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        constraint: Constraint | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_threads: int | None = None,
-        callback: Any = None,
-        measure_every: int = 0,
-    ) -> None:
-        self._set_parameters(locals())
+    C: float = field(default=1.0, kw_only=False)
+    loss: str = "squared-hinge"
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-            Labels of any kind.
-        sample_weight : array_like, shape (n,), optional
-            Weights >= 0; weight 2 means the same as the row written twice.
-        """
+    def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
         name = str(self.loss).replace("_", "-")
         if name not in ("squared-hinge", "hinge"):
             raise ValueError(f'loss must be "squared-hinge" or "hinge", got {self.loss!r}.')
-        data = self._labelled(X, y, sample_weight)
-        problems = self._problems(data, name, alpha_of_C(self.C, data.total_weight))
-        self._run(problems, (data.X, y, sample_weight))
-        return self
+        return self._one_against_the_rest(data, name, alpha)

@@ -18,19 +18,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from finitesum.constraints import Constraint
 from finitesum.core.arrays import Vector
-from finitesum.estimators.regression import LinearRegressorMixin
+from finitesum.estimators.regressors import LinearRegressorMixin
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import FitTasks, with_callbacks
 from finitesum.losses import Huber
-from finitesum.methods.base import Method
 from finitesum.problems.penalties import elastic_net
 from finitesum.running.driver import Result, StopReason
 
@@ -38,6 +37,7 @@ from finitesum.running.driver import Result, StopReason
 MOST_SCALES, SMALLEST_SCALE = 60, 1e-6
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HuberRegressor(LinearRegressorMixin):
     """Linear regression that outliers cannot pull far.
 
@@ -81,27 +81,8 @@ n_threads, callback, measure_every
     array([False,  True, False, False, False])
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.35,
-        scale: float | str = 1.0,
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.0,
-        solver: str | Method = "auto",
-        step_size: float | str = "auto",
-        max_iter: float = 1000,
-        tol: float = 1e-8,
-        fit_intercept: bool = True,
-        constraint: Constraint | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_threads: int | None = None,
-        callback: Any = None,
-        measure_every: int = 0,
-    ) -> None:
-        self._set_parameters(locals())
+    epsilon: float = 1.35
+    scale: float | str = 1.0
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:

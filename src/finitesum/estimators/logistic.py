@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from finitesum.constraints import Constraint
 from finitesum.core.arrays import Vector
-from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
-from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses.classes import probabilities
-from finitesum.methods.base import Method
 from finitesum.problems.multinomial import MultinomialProblem
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegressionMixin(LinearClassifierMixin):
     """What a logistic model predicts, and the problem that it is the solution of."""
 
-    def _problems_of(self, data: LabelledData, alpha: float) -> list[Any]:
+    def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
         """Return the one problem: of two classes, or multinomial."""
         if len(data.classes) == 2:
-            return self._problems(data, "logistic", alpha)
+            return self._one_against_the_rest(data, "logistic", alpha)
         if self.constraint is not None:
             raise ValueError(
                 "a constraint is not treated with several classes. Leave constraint out, or use LinearClassifier, which "
@@ -76,6 +74,7 @@ class LogisticRegressionMixin(LinearClassifierMixin):
         return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(LogisticRegressionMixin):
     """Logistic regression, binary or multinomial, to a verified optimum.
 
@@ -123,43 +122,5 @@ n_threads, callback, measure_every
     (array([[0.6002]]), True)
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        l1_ratio: float = 0.0,
-        solver: str | Method = "auto",
-        step_size: float | str = "auto",
-        max_iter: float = 1000,
-        tol: float = 1e-10,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        constraint: Constraint | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_threads: int | None = None,
-        callback: Any = None,
-        measure_every: int = 0,
-        standard_errors: bool = False,
-    ) -> None:
-        self._set_parameters(locals())
-
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-            Labels of any kind.
-        sample_weight : array_like, shape (n,), optional
-            Weights >= 0; weight 2 means the same as the row written twice.
-        """
-        data = self._labelled(X, y, sample_weight)
-        problems = self._problems_of(data, alpha_of_C(self.C, data.total_weight))
-        (result,) = self._run(problems, (data.X, y, sample_weight))
-        self._warn_if_separated(data, problems[0])
-        self._note_errors(problems[0], result, data.total_weight)
-        return self
+    C: float = field(default=1.0, kw_only=False)
+    standard_errors: bool = False

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from finitesum.constraints import Constraint
 from finitesum.core.arrays import Vector
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.base import alpha_of_C
@@ -19,7 +19,6 @@ from finitesum.estimators.covariance import require_covariance
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.path import as_Cs, solve_path, with_alpha
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.methods.base import Method
 from finitesum.running.driver import Result
 
 
@@ -29,6 +28,7 @@ def _routing_is_on() -> bool:
     return bool(get_config().get("enable_metadata_routing", False))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegressionCV(LogisticRegressionMixin):
     """Logistic regression whose C is the one with the best mean score over the folds of a cross-validation.
 
@@ -74,29 +74,11 @@ solver_, cov_params_, standard_errors_
     (0.001, (3, 2))
     """
 
-    def __init__(
-        self,
-        Cs: Any = 10,
-        *,
-        cv: Any = None,
-        scoring: Any = None,
-        l1_ratio: float = 0.0,
-        solver: str | Method = "auto",
-        step_size: float | str = "auto",
-        max_iter: float = 1000,
-        tol: float = 1e-8,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        constraint: Constraint | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_threads: int | None = None,
-        callback: Any = None,
-        measure_every: int = 0,
-        standard_errors: bool = False,
-    ) -> None:
-        self._set_parameters(locals())
+    Cs: Any = field(default=10, kw_only=False)
+    cv: Any = None
+    scoring: Any = None
+    tol: float = 1e-8
+    standard_errors: bool = False
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
@@ -114,7 +96,7 @@ solver_, cov_params_, standard_errors_
         """
         self.Cs_ = as_Cs(self.Cs)
         data = self._labelled(X, y, sample_weight)
-        (problem,) = self._problems_of(data, alpha_of_C(float(self.Cs_[0]), data.total_weight))
+        (problem,) = self._problems(data, alpha_of_C(float(self.Cs_[0]), data.total_weight))
         if self.standard_errors:
             require_covariance(problem)  # before the folds are solved
         split_params, score_params = self._routed(data, sample_weight, params)

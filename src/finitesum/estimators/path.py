@@ -17,7 +17,7 @@ from finitesum.core.arrays import Vector
 from finitesum.core.threads import limited_blas
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
-from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
+from finitesum.estimators.logistic import LogisticRegression
 from finitesum.estimators.solvers import as_solver
 from finitesum.methods.newton.lazy_newton import LazyNewtonState, with_ridge
 from finitesum.problems.linear import Problem
@@ -80,7 +80,7 @@ def carried(problem: Any, last: Result) -> Result | None:
 def solve_path(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | None = None) -> list[Result]:
     """Return the results for rising inverse strengths."""
     results: list[Result] = []
-    first = _problem(estimator, data, float(Cs[0]))
+    (first,) = estimator._problems(data, alpha_of_C(float(Cs[0]), data.total_weight))
     method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol, n_threads=n_threads)
     for C in Cs:
         problem = with_alpha(first, alpha_of_C(float(C), data.total_weight), estimator.l1_ratio)
@@ -92,11 +92,6 @@ def solve_path(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | 
             results[-1].state = None  # a memory as large as the data, and of no more use
         results.append(result)
     return results
-
-
-def _problem(estimator: Any, data: LabelledData, C: float) -> Any:
-    (problem,) = LogisticRegressionMixin._problems_of(estimator, data, alpha_of_C(C, data.total_weight))
-    return problem
 
 
 def with_alpha(problem: Problem, alpha: float, l1_ratio: float) -> Any:

@@ -3,21 +3,67 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from finitesum.constraints import Constraint
 from finitesum.core.arrays import Vector
-from finitesum.estimators.base import checked_weights
-from finitesum.estimators.regression import LinearRegressorMixin
+from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Loss, Poisson, as_loss
-from finitesum.methods.base import Method
+from finitesum.problems.linear import Problem
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearRegressorMixin(RegressorMixin, LinearEstimator):
+    """A linear model u = x'w + b of numbers."""
+
+    alpha: float = 1e-4
+
+    def _problem(
+        self, X: Any, y: Any, weights: Vector | None, loss: Loss, offset: Any = None, *, alpha: float | None = None
+    ) -> Problem:
+        return Problem.linear(
+            X,
+            y,
+            loss=loss,
+            alpha=self.alpha if alpha is None else alpha,
+            l1_ratio=self.l1_ratio,
+            fit_intercept=self.fit_intercept,
+            sample_weight=weights,
+            offset=offset,
+            constraint=self.constraint,
+        )
+
+    def _checked_fit_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector | None]:
+        X, y = self._checked_data(X, y, y_numeric=True)
+        return X, y, checked_weights(sample_weight, X)
+
+    def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
+        point = points[0]
+        return (point[:-1], float(point[-1])) if self.fit_intercept else (point, 0.0)
+
+    def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
+        if np.shape(self.coef_) != (n_columns,):
+            return None
+        point = np.asarray(self.coef_, dtype=np.float64)
+        return [np.append(point, self.intercept_) if self.fit_intercept else point]
+
+    def predict(self, X: Any) -> Any:
+        """Return x'w + b for each row.
+
+        Parameters
+        ----------
+        X : array_like or sparse, shape (n, d)
+        """
+        return self._decision(X)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegressor(LinearRegressorMixin):
     """Linear regression with any loss, penalty and constraint.
 
@@ -57,27 +103,8 @@ callback, measure_every
     (array([2.]), 1.0)
     """
 
-    def __init__(
-        self,
-        loss: str | Loss = "squared",
-        *,
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.0,
-        solver: str | Method = "auto",
-        step_size: float | str = "auto",
-        max_iter: float = 1000,
-        tol: float = 1e-8,
-        fit_intercept: bool = True,
-        constraint: Constraint | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_threads: int | None = None,
-        callback: Any = None,
-        measure_every: int = 0,
-        standard_errors: bool = False,
-    ) -> None:
-        self._set_parameters(locals())
+    loss: str | Loss = field(default="squared", kw_only=False)
+    standard_errors: bool = False
 
     def _loss(self) -> Loss:
         known = as_loss(self.loss)
@@ -176,6 +203,7 @@ def poisson_start(targets: Vector, weights: Vector, offsets: Vector, dim: int) -
     return start
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PoissonRegressor(LinearRegressor):
     """Poisson regression with log link: counts y_i of mean exp(x_i'w + b + o_i).
 
@@ -207,29 +235,8 @@ standard_errors_
     (array([0.386294]), array([8.]))
     """
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 1.0,
-        l1_ratio: float = 0.0,
-        solver: str | Method = "auto",
-        step_size: float | str = "auto",
-        max_iter: float = 1000,
-        tol: float = 1e-8,
-        fit_intercept: bool = True,
-        constraint: Constraint | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_threads: int | None = None,
-        callback: Any = None,
-        measure_every: int = 0,
-        standard_errors: bool = False,
-    ) -> None:
-        self._set_parameters(locals())
-
-    def _loss(self) -> Loss:
-        return Poisson()
+    loss: str = field(default="poisson", init=False)
+    alpha: float = 1.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

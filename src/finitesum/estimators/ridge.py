@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import validate_data
 
-from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.base import X_CHECKS, checked_weights
 from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
-from finitesum.estimators.regression import LinearRegressorMixin
+from finitesum.estimators.regressors import LinearRegressorMixin
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Squared
-from finitesum.methods.base import Method
 from finitesum.methods.subproblems.active_set import solve_spd
 from finitesum.problems.penalties import elastic_net
 
@@ -80,6 +79,7 @@ def joined(one: Moments, other: Moments) -> Moments:
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Ridge(LinearRegressorMixin):
     """Least squares with an l2 penalty: one step of Newton's method, which is the normal equations.
 
@@ -113,26 +113,8 @@ standard_errors_
     (array([1.142857]), array([1.142857]))
     """
 
-    def __init__(
-        self,
-        alpha: float = 1e-3,
-        *,
-        l1_ratio: float = 0.0,
-        solver: str | Method = "auto",
-        step_size: float | str = "auto",
-        max_iter: float = 1000,
-        tol: float = 1e-8,
-        fit_intercept: bool = True,
-        constraint: Constraint | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_threads: int | None = None,
-        callback: Any = None,
-        measure_every: int = 0,
-        standard_errors: bool = False,
-    ) -> None:
-        self._set_parameters(locals())
+    alpha: float = field(default=1e-3, kw_only=False)
+    standard_errors: bool = False
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:

@@ -1,8 +1,9 @@
-"""What a loss is: the table in `finitesum.losses` as a protocol."""
+"""What a loss is: the table in `finitesum.losses` as a protocol, and what most of ours answer alike."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import math
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -18,3 +19,45 @@ class Loss(Protocol):
     def d2_lipschitz(self) -> float: ...
     def target_kind(self) -> str: ...
     def is_smooth(self) -> bool: ...
+
+
+class Scaled(NamedTuple):
+    """The field of most losses."""
+
+    scale: float = 1.0
+
+
+class Curved:
+    """The answers of a smooth loss with at most one bound on its curvature; a class overrides what it knows better."""
+
+    def majorant(self, prediction: Any, target: Any) -> float:
+        """Return the largest curvature."""
+        return self.curvature_bound()
+
+    def curvature_bound(self) -> float:
+        """Return infinity: no quadratic lies above the loss."""
+        return math.inf
+
+    def d2_lipschitz(self) -> float:
+        """Return infinity: the second derivative jumps, or grows without end."""
+        return math.inf
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return True
+
+
+class OfMargin(Curved):
+    """Losses of a margin y u."""
+
+    def target_kind(self) -> str:
+        """Return "sign"."""
+        return "sign"
+
+
+class OfResidual(Curved):
+    """Losses of a residual u - y."""
+
+    def target_kind(self) -> str:
+        """Return "real"."""
+        return "real"

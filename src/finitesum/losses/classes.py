@@ -15,11 +15,12 @@ shape (..., K, K). It is made of fewer numbers, the `curvatures` of shape (..., 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.losses.base import Curved, Scaled
 
 
 def probabilities(scores: Matrix) -> Matrix:
@@ -36,7 +37,13 @@ def probabilities(scores: Matrix) -> Matrix:
     return exponentials
 
 
-class Multinomial(NamedTuple):
+class _OfSeveral(Curved):
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        """Return both derivatives."""
+        return self.d1(prediction, target), self.d2(prediction, target)  # type: ignore[attr-defined]
+
+
+class Multinomial(Scaled, _OfSeveral):
     """logsumexp_k(u_k) - u_y for targets y in 0, ..., K - 1, shape (...) and of an integer type.
 
     With P the probabilities, the gradient is P - e_y and the second derivative diag(P) - P P'.
@@ -48,8 +55,6 @@ class Multinomial(NamedTuple):
     (array([0.693147]), array([[ 0.5, -0.5]]), array([[ 0.25, -0.25],
            [-0.25,  0.25]]))
     """
-
-    scale: float = 1.0
 
     def value(self, prediction: Any, target: Any) -> Any:
         """Return the losses, shape (...)."""
@@ -74,14 +79,6 @@ class Multinomial(NamedTuple):
         matrices[..., diagonal, diagonal] += chances
         return self.scale * matrices
 
-    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        """Return both derivatives."""
-        return self.d1(prediction, target), self.d2(prediction, target)
-
-    def majorant(self, prediction: Any, target: Any) -> float:
-        """Return 1/2, which bounds the eigenvalues of all second derivatives."""
-        return 0.5 * self.scale
-
     def curvature_bound(self) -> float:
         """Return 1/2, the largest eigenvalue of diag(P) - P P' over all P: at two classes of probability 1/2."""
         return 0.5 * self.scale
@@ -97,10 +94,6 @@ class Multinomial(NamedTuple):
     def target_kind(self) -> str:
         """Return "class"."""
         return "class"
-
-    def is_smooth(self) -> bool:
-        """Return True."""
-        return True
 
     def curvatures(self, prediction: Any) -> Any:
         """Return the probabilities P."""
@@ -122,7 +115,7 @@ class Multinomial(NamedTuple):
         return True
 
 
-class SquaredTargets(NamedTuple):
+class SquaredTargets(Scaled, _OfSeveral):
     """sum_k (u_k - y_k)^2 / 2 for targets of shape (..., K).
 
     Examples
@@ -131,8 +124,6 @@ class SquaredTargets(NamedTuple):
     >>> loss.value(predictions, np.zeros((1, 2))), loss.d1(predictions, np.zeros((1, 2)))
     (array([2.5]), array([[1., 2.]]))
     """
-
-    scale: float = 1.0
 
     def value(self, prediction: Any, target: Any) -> Any:
         """Return the losses, shape (...)."""
@@ -148,14 +139,6 @@ class SquaredTargets(NamedTuple):
         n_outputs = prediction.shape[-1]
         return np.broadcast_to(self.scale * np.eye(n_outputs), (*prediction.shape, n_outputs)).copy()
 
-    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        """Return both derivatives."""
-        return self.d1(prediction, target), self.d2(prediction, target)
-
-    def majorant(self, prediction: Any, target: Any) -> float:
-        """Return 1: the loss is its own upper bound."""
-        return self.scale
-
     def curvature_bound(self) -> float:
         """Return 1."""
         return self.scale
@@ -167,10 +150,6 @@ class SquaredTargets(NamedTuple):
     def target_kind(self) -> str:
         """Return "reals"."""
         return "reals"
-
-    def is_smooth(self) -> bool:
-        """Return True."""
-        return True
 
     def curvatures(self, prediction: Any) -> Any:
         """Return ones."""

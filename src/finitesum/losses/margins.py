@@ -6,11 +6,12 @@ import math
 from typing import NamedTuple
 
 from finitesum.core.jit import compilable
+from finitesum.losses.base import OfMargin, Scaled
 from finitesum.losses.exponential import exp, log1p
 
 
 @compilable
-class Logistic(NamedTuple):
+class Logistic(Scaled, OfMargin):
     """log(1 + exp(-y u)) for targets -1 and +1.
 
     Examples
@@ -18,8 +19,6 @@ class Logistic(NamedTuple):
     >>> round(Logistic().value(0.0, 1.0), 6), Logistic().d1(0.0, 1.0), Logistic().d2(0.0, 1.0)
     (0.693147, -0.5, 0.25)
     """
-
-    scale: float = 1.0
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
@@ -61,20 +60,10 @@ class Logistic(NamedTuple):
         """Return 1 / (6 sqrt 3)."""
         return self.scale / (6.0 * math.sqrt(3.0))
 
-    def target_kind(self) -> str:
-        """Return "sign"."""
-        return "sign"
-
-    def is_smooth(self) -> bool:
-        """Return whether the first derivative is continuous."""
-        return True
-
 
 @compilable
-class SquaredHinge(NamedTuple):
+class SquaredHinge(Scaled, OfMargin):
     """max(0, 1 - y u)^2 for targets -1 and +1; the second derivative jumps at margin 1."""
-
-    scale: float = 1.0
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
@@ -97,32 +86,14 @@ class SquaredHinge(NamedTuple):
             return 0.0, 0.0
         return -2.0 * self.scale * target * gap, 2.0 * self.scale
 
-    def majorant(self, prediction: float, target: float) -> float:
-        """Return 2, the largest curvature."""
-        return 2.0 * self.scale
-
     def curvature_bound(self) -> float:
         """Return 2."""
         return 2.0 * self.scale
 
-    def d2_lipschitz(self) -> float:
-        """Return infinity: the second derivative jumps."""
-        return math.inf
-
-    def target_kind(self) -> str:
-        """Return "sign"."""
-        return "sign"
-
-    def is_smooth(self) -> bool:
-        """Return whether the first derivative is continuous."""
-        return True
-
 
 @compilable
-class Hinge(NamedTuple):
+class Hinge(Scaled, OfMargin):
     """max(0, 1 - y u) for targets -1 and +1: not smooth, for the subgradient methods; d1 is 0 at margin 1."""
-
-    scale: float = 1.0
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
@@ -147,32 +118,18 @@ class Hinge(NamedTuple):
             return 0.0, 0.0
         return (-self.scale * target if gap > 0.0 else gap), 0.0
 
-    def majorant(self, prediction: float, target: float) -> float:
-        """Return infinity: no quadratic lies above a corner."""
-        return math.inf
-
-    def curvature_bound(self) -> float:
-        """Return infinity."""
-        return math.inf
-
-    def d2_lipschitz(self) -> float:
-        """Return infinity."""
-        return math.inf
-
-    def target_kind(self) -> str:
-        """Return "sign"."""
-        return "sign"
-
     def is_smooth(self) -> bool:
         """Return whether the first derivative is continuous."""
         return False
 
 
-@compilable
-class SmoothedHinge(NamedTuple):
-    """The hinge, rounded at its corner over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
-
+class _Rounded(NamedTuple):
     width: float = 1.0
+
+
+@compilable
+class SmoothedHinge(_Rounded, OfMargin):
+    """The hinge, rounded at its corner over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
@@ -201,22 +158,6 @@ class SmoothedHinge(NamedTuple):
             return -target, 0.0
         return -target * gap / self.width, 1.0 / self.width
 
-    def majorant(self, prediction: float, target: float) -> float:
-        """Return 1 / width, the largest curvature."""
-        return 1.0 / self.width
-
     def curvature_bound(self) -> float:
         """Return 1 / width."""
         return 1.0 / self.width
-
-    def d2_lipschitz(self) -> float:
-        """Return infinity: the second derivative jumps."""
-        return math.inf
-
-    def target_kind(self) -> str:
-        """Return "sign"."""
-        return "sign"
-
-    def is_smooth(self) -> bool:
-        """Return whether the first derivative is continuous."""
-        return True

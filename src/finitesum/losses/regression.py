@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from finitesum.core.jit import compilable
+from finitesum.losses.base import Curved, OfResidual, Scaled
 from finitesum.losses.exponential import exp
 
 #: Beyond it exp overflows a float64.
@@ -13,10 +14,8 @@ LARGEST_EXPONENT = 709.0
 
 
 @compilable
-class Squared(NamedTuple):
+class Squared(Scaled, OfResidual):
     """(u - y)^2 / 2."""
-
-    scale: float = 1.0
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
@@ -34,10 +33,6 @@ class Squared(NamedTuple):
         """Return both derivatives."""
         return self.scale * (prediction - target), self.scale
 
-    def majorant(self, prediction: float, target: float) -> float:
-        """Return 1: the loss is its own upper bound."""
-        return self.scale
-
     def curvature_bound(self) -> float:
         """Return 1."""
         return self.scale
@@ -46,20 +41,14 @@ class Squared(NamedTuple):
         """Return 0."""
         return 0.0
 
-    def target_kind(self) -> str:
-        """Return "real"."""
-        return "real"
 
-    def is_smooth(self) -> bool:
-        """Return whether the first derivative is continuous."""
-        return True
+class _Threshold(NamedTuple):
+    threshold: float = 1.35
 
 
 @compilable
-class Huber(NamedTuple):
+class Huber(_Threshold, OfResidual):
     """r^2 / 2 for a residual r = u - y of size <= threshold, threshold (|r| - threshold/2) beyond."""
-
-    threshold: float = 1.35
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
@@ -94,24 +83,10 @@ class Huber(NamedTuple):
         """Return 1."""
         return 1.0
 
-    def d2_lipschitz(self) -> float:
-        """Return infinity: the second derivative jumps."""
-        return math.inf
-
-    def target_kind(self) -> str:
-        """Return "real"."""
-        return "real"
-
-    def is_smooth(self) -> bool:
-        """Return whether the first derivative is continuous."""
-        return True
-
 
 @compilable
-class Poisson(NamedTuple):
+class Poisson(Scaled, Curved):
     """exp(u) - y u, the Poisson negative log-likelihood with log link, for targets >= 0 (infinite for u > 709)."""
-
-    scale: float = 1.0
 
     def value(self, prediction: float, target: float) -> float:
         """Return the loss."""
@@ -138,22 +113,6 @@ class Poisson(NamedTuple):
         mean = exp(prediction)
         return self.scale * (mean - target), self.scale * mean
 
-    def majorant(self, prediction: float, target: float) -> float:
-        """Return infinity: no quadratic lies above the exponential."""
-        return math.inf
-
-    def curvature_bound(self) -> float:
-        """Return infinity."""
-        return math.inf
-
-    def d2_lipschitz(self) -> float:
-        """Return infinity."""
-        return math.inf
-
     def target_kind(self) -> str:
         """Return "count"."""
         return "count"
-
-    def is_smooth(self) -> bool:
-        """Return whether the first derivative is continuous."""
-        return True
