@@ -17,7 +17,7 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods import CIAG, FG, SAGA
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.running.checkpoint import flatten
-from finitesum.running.driver import as_seed, passes
+from finitesum.running.driver import as_seed
 from finitesum.running.sampling import SAMPLINGS, order_of_pass
 
 INCREMENTAL = ["saga", "ciag"]
@@ -542,17 +542,7 @@ def test_a_divergence_is_reported_and_not_warned_of(problem):
         assert minimize(problem, method="fg", options={"step_size": 1e300}).reason is StopReason.DIVERGED
 
 
-# -- the bare loop
-
-
-def test_passes_go_on_from_any_pass(problem):
-    method = SAGA()
-    loop = {"sampling": "shuffled", "seed": 3}
-    states = passes(problem, method, method.init(problem, np.zeros(4)), **loop)
-    first = [next(states) for _ in range(5)]
-    again = passes(problem, method, first[2], first=3, **loop)
-    assert next(again).x.tobytes() == first[3].x.tobytes()
-    assert next(again).x.tobytes() == first[4].x.tobytes()
+# -- going on
 
 
 @pytest.mark.parametrize("name", ["a-ciag", "saga", "newton"])

@@ -120,13 +120,7 @@ class Constraint(ABC):
         return replace(self, **chosen) if chosen else self  # type: ignore[type-var]
 
     def check_dim(self, dim: int) -> None:
-        """Refuse a number of variables that the set is not made for.
-
-        Raises
-        ------
-        ValueError
-            The set holds an array of another length.
-        """
+        """Raise a ValueError for a number of variables that the set, with arrays of another length, is not made for."""
         if dim < 1:
             raise ValueError(f"There must be a variable at least, got {dim}.")
         if self.dim not in (None, dim):
@@ -172,15 +166,7 @@ def _plain(value: Any) -> Any:
 
 
 def checked_number(name: str, value: Any, advice: str, *, positive: bool = False) -> float:
-    """Return a finite float, > 0 if asked for.
-
-    Raises
-    ------
-    TypeError
-        The value is no number.
-    ValueError
-        It is NaN, infinite, or not positive.
-    """
+    """Return a number, which must be finite, and > 0 if asked for, as a float."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}. {advice}")
     number = float(value)
@@ -190,15 +176,7 @@ def checked_number(name: str, value: Any, advice: str, *, positive: bool = False
 
 
 def checked_vector(name: str, values: Any, advice: str) -> Vector:
-    """Return a float64 copy with one axis, at least one entry and no NaN.
-
-    Raises
-    ------
-    TypeError
-        The values are no numbers.
-    ValueError
-        Another shape, or NaN.
-    """
+    """Return a float64 copy of numbers, which must have one axis, at least one entry and no NaN."""
     try:
         vector = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -211,13 +189,7 @@ def checked_vector(name: str, values: Any, advice: str) -> Vector:
 
 
 def checked_positive(name: str, values: Vector, advice: str) -> Vector:
-    """Return the values, which must all be > 0 and finite.
-
-    Raises
-    ------
-    ValueError
-        One is not.
-    """
+    """Return the values, which must all be > 0 and finite."""
     if not (good := (values > 0.0) & (values < np.inf)).all():
         raise ValueError(f"{name} must be > 0 and finite, got {values[~good][0]}. {advice}")
     return values

@@ -98,10 +98,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     # -- the runs
 
     def _run(
-        self,
-        problems: list[Any],
-        data: tuple[Any, Any, Any],
-        starts: list[Vector | None] | None = None,
+        self, problems: list[Any], data: tuple[Any, Any, Any], starts: list[Vector | None] | None = None
     ) -> list[Result]:
         """Solve the problems, set what is known of the runs, and warn of those that did not converge."""
         X, y, sample_weight = data
@@ -250,12 +247,7 @@ def checked_weights(sample_weight: Any, X: Any) -> Vector | None:
 
 
 def alpha_of_C(C: Any, total_weight: float) -> float:
-    """Return 1 / (C S), the strength against the mean that C means against the sum; 0 for an infinite C.
-
-    Raises
-    ------
-    ValueError
-        C is not a number > 0.
+    """Return 1 / (C S), the strength against the mean that C > 0 means against the sum; 0 for an infinite C.
 
     Examples
     --------

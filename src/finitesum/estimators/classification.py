@@ -25,12 +25,7 @@ def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vect
     """Return the factor of each class.
 
     None is 1; "balanced" is S / (K S_k) with S_k the weight of class k, so that weights mean repetition here, too; a
-    mapping gives factors by label, 1 where a label is not in it.
-
-    Raises
-    ------
-    ValueError
-        It is none of these, a factor is negative, or it has labels that the data has not, and lacks some that it has.
+    mapping gives factors >= 0 by label, 1 where a label is not in it; one that lacks a label has no unknown ones.
 
     Examples
     --------

@@ -178,13 +178,7 @@ def covariance_at(problem: Problem, x: Vector, total_weight: float, objective: f
 
 
 def residual_variance(squares: float, total_weight: float, rank: int) -> float:
-    """Return the weighted sum of squared residuals, divided by S - rank.
-
-    Raises
-    ------
-    ValueError
-        S is not larger than the rank.
-    """
+    """Return the weighted sum of squared residuals, divided by S - rank, which must be > 0."""
     if total_weight <= rank:
         raise ValueError(
             f"standard errors need more than {rank} observations for {rank} variables, got {total_weight:.6g}. "
@@ -194,13 +188,7 @@ def residual_variance(squares: float, total_weight: float, rank: int) -> float:
 
 
 def require_covariance(problem: Problem) -> None:
-    """Raise unless the covariance matrix of a problem's solution is known.
-
-    Raises
-    ------
-    ValueError
-        The problem has a constraint, or a loss whose curvature says nothing about the estimate's error.
-    """
+    """Raise unless the covariance is known: not with a constraint, nor where the curvature says nothing of the error."""
     if problem.is_constrained:
         raise ValueError("standard errors are not known with a constraint. Leave constraint out.")
     if isinstance(problem.loss, Huber):

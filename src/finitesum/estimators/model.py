@@ -6,10 +6,7 @@ whole of it or nothing.
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,11 +14,9 @@ from typing import Any
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.running.checkpoint import write_atomically
+from finitesum.running.checkpoint import read_npz, write_npz
 
 FORMAT = "finitesum-model-1"
-
-_ARRAYS = ("coef",)
 
 
 class ModelError(ValueError):
@@ -136,13 +131,9 @@ class LinearModel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file."""
-        known = {name: value for name, value in asdict(self).items() if name not in _ARRAYS}
-        header = np.array(json.dumps({"format": FORMAT, **known}, ensure_ascii=False))
-
-        def write(file: Any) -> None:
-            np.savez(file, allow_pickle=False, header=header, coef=self.coef)
-
-        write_atomically(Path(path), write)
+        known = asdict(self)
+        arrays = {"coef": known.pop("coef")}
+        write_npz(path, {"format": FORMAT, **known}, arrays)
 
 
 def load_model(path: str | os.PathLike[str]) -> LinearModel:
@@ -157,12 +148,7 @@ def load_model(path: str | os.PathLike[str]) -> LinearModel:
     if file.is_dir():
         file = file / "model.npz"
     try:
-        with (
-            file.open("rb") as opened,
-            np.load(opened, allow_pickle=False) as archive,
-        ):  # NumPy leaves it open on errors
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(str(arrays["header"]))
+        header, arrays = read_npz(file)
         if header["format"] != FORMAT:
             raise ModelError(f"{file} is a model of another version ({header['format']}, not {FORMAT}). Fit it again.")
         return _from_header(header, arrays["coef"])
@@ -170,22 +156,12 @@ def load_model(path: str | os.PathLike[str]) -> LinearModel:
         raise ModelError(f"{file} does not exist. finitesum fit DATA --out FOLDER writes FOLDER/model.npz.") from None
     except ModelError:
         raise
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except Exception as error:
         raise ModelError(f"{file} is damaged or no model ({error}). Fit it again.") from error
 
 
 def _from_header(header: dict[str, Any], coef: Any) -> LinearModel:
-    known = {field.name: header[field.name] for field in fields(LinearModel) if field.name not in _ARRAYS}
+    known = {field.name: header[field.name] for field in fields(LinearModel) if field.name != "coef"}
     for name in ("classes", "feature_names"):
         known[name] = None if known[name] is None else tuple(known[name])
     if coef.ndim != 1 or coef.dtype != np.float64:

@@ -41,12 +41,7 @@ class LogisticPath(NamedTuple):
 
 
 def as_Cs(Cs: Any) -> Vector:
-    """Return inverse strengths in rising order: those given, or their number between 1e-4 and 1e4.
-
-    Raises
-    ------
-    ValueError
-        They are not positive numbers.
+    """Return inverse strengths > 0 in rising order: those given, or their number between 1e-4 and 1e4.
 
     Examples
     --------

@@ -164,12 +164,7 @@ callback, measure_every
 
 
 def checked_offset(offset: Any, n_rows: int) -> Vector:
-    """Return offsets as float64, one for each row, or raise what is wrong with them.
-
-    Raises
-    ------
-    ValueError
-        They are no finite numbers, or not one for each row.
+    """Return offsets as float64, which must be finite numbers, one for each row.
 
     Examples
     --------

@@ -78,12 +78,6 @@ def _checks_of(cls: type[Any]) -> dict[str, Check]:
 
 
 def check_parameters(method: Hashable) -> None:
-    """Raise unless each parameter of a method is what its annotation asks for.
-
-    Raises
-    ------
-    ValueError
-        One is not.
-    """
+    """Raise a ValueError unless each parameter of a method is what its annotation asks for."""
     for name, check in _checks_of(type(method)).items():
         check(name, getattr(method, name))

@@ -76,11 +76,7 @@ def adahb(
 
 
 def scale_by_adahb(
-    *,
-    steps_per_epoch: int,
-    gamma: float = 0.1,
-    delta: float = 1e-8,
-    learning_rate: float | optax.Schedule = 1.0,
+    *, steps_per_epoch: int, gamma: float = 0.1, delta: float = 1e-8, learning_rate: float | optax.Schedule = 1.0
 ) -> optax.GradientTransformation:
     """Return the transformation of gradients into displacements, for the end of an ``optax.chain``.
 

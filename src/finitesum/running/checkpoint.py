@@ -54,13 +54,7 @@ def flatten(state: Any, prefix: str = "state") -> dict[str, Any]:
 
 
 def unflatten(state_type: type[Any], arrays: dict[str, Any], prefix: str = "state") -> Any:
-    """Return the NamedTuple that `flatten` took apart.
-
-    Raises
-    ------
-    CheckpointError
-        A field is missing.
-    """
+    """Return the NamedTuple that `flatten` took apart, or raise a CheckpointError that names the missing field."""
     values = []
     for name, kind in get_type_hints(state_type).items():
         key = f"{prefix}.{name}"
@@ -117,14 +111,22 @@ def prepare(path: Path, *, resume: bool) -> bool:
     return path.exists()
 
 
+def write_npz(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write arrays, and a header as a line of JSON among them, atomically."""
+    line = np.array(json.dumps(header, ensure_ascii=False))
+    write_atomically(Path(path), lambda file: np.savez(file, allow_pickle=False, header=line, **arrays))
+
+
+def read_npz(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the header and the arrays of a file; damaged bytes raise a dozen kinds of errors, out of four libraries."""
+    with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:  # NumPy leaves it open on errors
+        arrays = {name: file[name] for name in file.files}
+    return json.loads(str(arrays.pop("header"))), arrays
+
+
 def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint atomically."""
-    header = np.array(json.dumps({"format": FORMAT, **checkpoint.header}))
-
-    def write(file: Any) -> None:
-        np.savez(file, allow_pickle=False, header=header, **checkpoint.arrays)
-
-    write_atomically(Path(path), write)
+    write_npz(path, {"format": FORMAT, **checkpoint.header}, checkpoint.arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Checkpoint:
@@ -138,17 +140,12 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         There is no such file.
     """
     try:
-        with (
-            Path(path).open("rb") as opened,
-            np.load(opened, allow_pickle=False) as file,
-        ):  # NumPy leaves it open on errors
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(str(arrays.pop("header")))
+        header, arrays = read_npz(path)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
-    except Exception as error:  # damaged bytes raise a dozen kinds, out of zipfile, zlib, numpy and json
+    except Exception as error:
         raise CheckpointError(f"{path} is damaged or no checkpoint ({error}). Delete it and start again.") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise CheckpointError(f"{path} is no checkpoint of this version ({FORMAT}). Delete it and start again.")
@@ -156,13 +153,7 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def require_match(path: str | os.PathLike[str], header: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Raise unless the checkpoint belongs to this problem, method, order and seed.
-
-    Raises
-    ------
-    CheckpointError
-        The first difference, named.
-    """
+    """Raise a CheckpointError that names the first difference between a checkpoint's run and this one."""
     for name, value in expected.items():
         if header.get(name) != value:
             raise CheckpointError(

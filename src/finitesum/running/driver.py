@@ -31,18 +31,16 @@ from finitesum.problems.finite_sum import AnyProblem
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.observers import print_line, progress
 from finitesum.running.results import Result, StopReason
-from finitesum.running.run import Run, passes
+from finitesum.running.run import Run
 from finitesum.running.sampling import SAMPLINGS, as_seed
 
-__all__ = ["Result", "StopReason", "as_seed", "minimize", "passes"]
+__all__ = ["Result", "StopReason", "as_seed", "minimize"]
 
 
 def _checked_start(problem: AnyProblem, x0: Any) -> Vector:
     """Return x0 as a new array, brought to the set that F is minimised over."""
-    if x0 is None:
-        return _in_set(problem, np.zeros(problem.dim))
     try:
-        given = np.asarray(x0)
+        given = np.zeros(problem.dim) if x0 is None else np.asarray(x0)
         start = given.astype(np.float64, order="C", casting="same_kind" if given.dtype.kind == "c" else "unsafe")
     except (TypeError, ValueError) as error:  # complex numbers, text, lists of several lengths
         raise ValueError(f"x0 must hold {problem.dim} numbers: {error}.") from error
@@ -50,19 +48,7 @@ def _checked_start(problem: AnyProblem, x0: Any) -> Vector:
         raise ValueError(f"x0 must have shape ({problem.dim},), got {start.shape}.")
     if not np.isfinite(start).all():
         raise ValueError("x0 must be finite. Leave it out to start at 0.")
-    return _in_set(problem, start)
-
-
-def _in_set(problem: AnyProblem, x: Vector) -> Vector:
-    return x if isinstance(problem, SubgradientProblem) else problem.term.project(x)
-
-
-def _check_problem(problem: Any) -> None:
-    if not isinstance(problem, AnyProblem):
-        raise TypeError(
-            "problem must be a Problem, as Problem.linear(X, y) makes it, a FiniteSum or a SubgradientProblem, "
-            f"got a {type(problem).__name__}."
-        )
+    return start if isinstance(problem, SubgradientProblem) else problem.term.project(start)
 
 
 def _check_settings(
@@ -99,13 +85,7 @@ def _chosen(
     return choose(problem, tol, n_threads)
 
 
-def _check_earlier(
-    earlier: Result,
-    method: Method,
-    problem: AnyProblem,
-    x0: Any,
-    checkpoint: Any,
-) -> None:
+def _check_earlier(earlier: Result, method: Method, problem: AnyProblem, x0: Any, checkpoint: Any) -> None:
     if x0 is not None or checkpoint is not None:
         raise ValueError("earlier goes without x0 and checkpoint: the run goes on where the earlier one ended.")
     if identity_of(earlier.method) != identity_of(method):
@@ -187,8 +167,8 @@ def minimize(
     -------
     Result
         A `scipy.optimize.OptimizeResult` with ``x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success,
-        status, message, seconds, trace, state, method, choice``. ``success`` tells whether the exact optimality at x is
-        at most tol, also where the callback has stopped the run; ``reason`` and ``status`` tell what ended it. After a
+        status, message, seconds, trace, state, method, choice``. ``success`` says whether the exact optimality at x is
+        at most tol, also where the callback has stopped the run; ``reason`` and ``status`` say what ended it. After a
         divergence x is the best iterate that is known, else the last one.
 
     Raises
@@ -208,7 +188,11 @@ def minimize(
     >>> result.success, result.optimality <= 1e-10
     (True, True)
     """
-    _check_problem(problem)
+    if not isinstance(problem, AnyProblem):
+        raise TypeError(
+            "problem must be a Problem, as Problem.linear(X, y) makes it, a FiniteSum or a SubgradientProblem, "
+            f"got a {type(problem).__name__}."
+        )
     _check_settings(tol, max_iter, sampling, measure_every, callback, checkpoint_seconds)
     chosen, choice = _chosen(problem, method, options, tol)
     order = sampling or chosen.default_sampling

@@ -38,7 +38,7 @@ class StopReason(enum.Enum):
 
 
 def _has_own_step(method: Method | None) -> bool:
-    """Tell whether a step size was given as a number."""
+    """Return whether a step size was given as a number."""
     return isinstance(getattr(method, "step_size", None), Real)
 
 

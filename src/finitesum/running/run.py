@@ -1,15 +1,14 @@
 """One run of a method: its passes, checks, trace and checkpoints, and when it is over.
 
-`passes` is the bare loop, a generator over states. `Run` consumes it, and it alone decides when to stop; what stopping
-means is told in `finitesum.running.driver`.
+`Run` alone decides when to stop; what stopping means is described in `finitesum.running.driver`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,37 +20,15 @@ from finitesum.evaluation.certificates import Certificate, has_certificate, lowe
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.methods.base import Method, identity_of, state_type_of
-from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.observers import Observer, PassReport, Trace, TraceRow
 from finitesum.running.results import Result, StopReason
-from finitesum.running.run_memory import Before, Best, Kept, Loop
+from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in
 from finitesum.running.sampling import as_seed, order_of_pass
 
 MANY_PASSES = 100  # where so many do not do, the problem may be to blame
-
-
-def passes(
-    problem: AnyProblem, method: Method, state: Any, *, sampling: str, seed: int, first: int = 0
-) -> Iterator[Any]:
-    """Yield the states after pass `first`, `first` + 1, ..., without end.
-
-    Examples
-    --------
-    >>> from finitesum.methods import FG
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = FG(step_size=0.5)
-    >>> states = passes(problem, method, method.init(problem, np.zeros(1)), sampling="cyclic", seed=0)
-    >>> [float(next(states).x[0]) for _ in range(3)]
-    [0.5, 0.75, 0.875]
-    """
-    k = first
-    while True:
-        state = method.run_pass(cast(Problem, problem), state, order_of_pass(sampling, seed, k, problem.n_components))
-        yield state
-        k += 1
 
 
 class Run:
@@ -73,7 +50,8 @@ class Run:
     ) -> None:
         self.problem = cast(Problem, problem)  # with callables: what follows asks only for what both have
         self.method = method
-        self.certificate = no_certificate(problem.dim) if _is_nonsmooth(problem) else None
+        is_sum = isinstance(problem, FiniteSum) or (isinstance(problem, Problem) and problem.loss.is_smooth())
+        self.certificate = None if is_sum else no_certificate(problem.dim)
         self.tol, self.max_iter, self.sampling = tol, max_iter, sampling
         self.seed = as_seed(None) if seed is None else seed
         self._takes_any_seed = seed is None
@@ -82,8 +60,8 @@ class Run:
         self.loop, self.trace = Loop(), Trace()
         self.state: Any = None
         self._start = ""  # a digest of the start
-        self.best: Best | None = None
-        self._kept: Kept | None = None
+        self.best: Best
+        self._kept: Kept
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
         self._before = Before()
         self._clock = time.perf_counter()
@@ -124,22 +102,16 @@ class Run:
     def resume(self, x0: Vector | None) -> None:
         """Take state, loop and trace from the checkpoint; a given start must be the one that the run had."""
         assert self.checkpoint is not None
-        header, arrays = checkpoints.load(self.checkpoint)
+        held = checkpoints.load(self.checkpoint)
+        header = held.header
         if self._takes_any_seed and isinstance(header.get("seed"), int):
             self.seed = header["seed"]
         self._start = header.get("start", "") if x0 is None else checkpoints.digest(x0)
         checkpoints.require_match(self.checkpoint, header, self._identity())
-        self.state = self._with_tol(checkpoints.unflatten(state_type_of(self.method, self.problem), arrays))
-        try:
-            self.loop = Loop(**header["loop"])
-            self.trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
-            self.best = checkpoints.unflatten(Best, arrays, "best")
-        except (KeyError, TypeError) as error:
-            raise checkpoints.CheckpointError(
-                f"{self.checkpoint} lacks a part ({error}). It was written by another version; start again."
-            ) from error
-        if self.certificate is not None:
-            self.certificate = checkpoints.unflatten(Certificate, arrays, "certificate")
+        state_type, has_bounds = state_type_of(self.method, self.problem), self.certificate is not None
+        kept, self.trace = kept_in(self.checkpoint, held, state_type, has_bounds=has_bounds)
+        state, self.loop, _, self.certificate, self.best = kept
+        self.state = self._with_tol(state)
         if self.loop.checked_k == self.loop.k:  # again, and not charged again; the bounds have it already
             measured = self._known_to_method() or evaluate(self.problem, self.state.x)
             self.exact = (self.state.x, self._with_gap(measured, self.certificate))
@@ -168,16 +140,8 @@ class Run:
 
     def save(self) -> None:
         """Write the checkpoint."""
-        if self.checkpoint is not None and self._kept is not None:
-            state, loop, n_rows, certificate, best = self._kept
-            header = {**self._identity(), "loop": asdict(loop)}
-            rows = np.array(self.trace.rows[:n_rows], dtype=np.float64)
-            arrays = {**checkpoints.flatten(state), "trace": rows}
-            if certificate is not None:
-                arrays.update(checkpoints.flatten(certificate, "certificate"))
-            if best is not None:
-                arrays.update(checkpoints.flatten(best, "best"))
-            checkpoints.save(self.checkpoint, checkpoints.Checkpoint(header, arrays))
+        if self.checkpoint is not None:
+            checkpoints.save(self.checkpoint, as_checkpoint(self._kept, self.trace, self._identity()))
             self._last_save = time.monotonic()
 
     # -- the loop
@@ -186,14 +150,13 @@ class Run:
         """Run passes until a reason to stop."""
         if self._is_verified():
             return StopReason.CONVERGED
-        first = self.loop.k
-        states = passes(self.problem, self.method, self.state, sampling=self.sampling, seed=self.seed, first=first)
         while True:
             # what was spent at the start leaves room for a pass
             if self.n_passes >= self.max_iter and self.loop.k > self._before.k:
                 return StopReason.MAX_ITER
             self._clock = time.perf_counter()
-            state = next(states)
+            order = order_of_pass(self.sampling, self.seed, self.loop.k, self.problem.n_components)
+            state = self.method.run_pass(self.problem, self.state, order)
             if not np.isfinite(state.x).all():
                 self._stop_clock()
                 return StopReason.DIVERGED  # self.state is the last finite one
@@ -212,7 +175,11 @@ class Run:
         estimate = self.method.estimate(self.problem, self.state)
         is_unfinished = math.isnan(estimate) and hasattr(self.method, "exact_measures")
         loop.n_unfinished += is_unfinished
-        due = not is_unfinished and (self._can_be_checked() if math.isnan(estimate) else estimate <= self.tol)
+        if math.isnan(estimate):  # of some problems no check says anything
+            has_bounds = self.certificate is None or has_certificate(self.problem)
+            due = not is_unfinished and loop.k >= loop.next_check and has_bounds
+        else:
+            due = estimate <= self.tol
         self._stop_clock()
         spent = self.n_passes, self.n_hessian_passes, loop.seconds  # what the iterate cost, its check not included
         if due:
@@ -233,11 +200,10 @@ class Run:
             return StopReason.CALLBACK
         if self._is_verified():
             return StopReason.CONVERGED
-        return self._hopeless(measured.optimality if due and measured is not None else estimate, before)
-
-    def _can_be_checked(self) -> bool:
-        """Tell whether an exact check is due, where nothing estimates the optimality."""
-        return self.loop.k >= self.loop.next_check and (self.certificate is None or has_certificate(self.problem))
+        found = measured.optimality if due and measured is not None else estimate
+        if loop.improves(found):
+            self.best = Best(before, self.state.x)
+        return loop.hopeless(found, self.tol, getattr(self.method, "patience", 100), self._before.k)
 
     def _is_measured(self) -> bool:
         """Return whether the iterate is measured for the trace: not after steps that cost a fraction of a pass."""
@@ -265,29 +231,9 @@ class Run:
         return None if exact is None else cast(Measures | None, exact(self.problem, self.state))
 
     def _is_verified(self) -> bool:
-        """Tell whether a check has found the iterate to be as good as was asked for."""
+        """Return whether a check has found the iterate to be as good as was asked for."""
         measured = self._exact_here()
         return self.loop.checked_k == self.loop.k and measured is not None and measured.optimality <= self.tol
-
-    def _hopeless(self, known: float, before: Vector) -> StopReason | None:
-        """Tell whether the optimality exploded, or has not improved, be it by a hair, in half of the passes.
-
-        A method that gains 1 % in kappa/100 passes is slow, not stuck; the waves of an accelerated one grow with the run.
-        """
-        loop = self.loop
-        if math.isnan(known):
-            return None
-        if known < loop.best_estimate:
-            loop.best_estimate, loop.best_k, loop.best_step = known, loop.k, loop.k - loop.n_unfinished
-            self.best = Best(before, self.state.x)
-        if known > 1e12 * max(loop.best_estimate, self.tol, 1e-12):
-            return StopReason.DIVERGED
-        patience = getattr(self.method, "patience", 100)
-        if patience is None:  # slow by nature, and a gap may rest whatever the iterates do
-            return None
-        step = loop.k - loop.n_unfinished
-        is_stuck = step - loop.best_step >= max(patience, (step - self._before.k) // 2)
-        return StopReason.STALLED if is_stuck else None
 
     def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
         if self.callback is None:
@@ -360,11 +306,11 @@ class Run:
     def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
         """Return the iterate of lowest objective among those that looked best and the last, and how many passes it took.
 
-        An estimate may tell of the iterate before the pass or after it, so both are measured, a pass each.
+        An estimate may be that of the iterate before the pass or after it, so both are measured, a pass each.
         """
         found = (self.state.x, last, self.loop.k)
-        best = self.best or Best(self.state.x, self.state.x)
-        for x, k in ((best.after, self.loop.best_k), (best.before, max(self.loop.best_k - 1, self._before.k))):
+        best_k = self.loop.best_k
+        for x, k in ((self.best.after, best_k), (self.best.before, max(best_k - 1, self._before.k))):
             if x is found[0]:
                 continue
             self.loop.n_checks += 1
@@ -375,16 +321,15 @@ class Run:
 
     def result(self, reason: StopReason) -> Result:
         """Return what the run found, measured exactly."""
-        x, measured, remark, why = self.state.x, self._charged(), "", ""
+        problem, state, first = self.problem, self.state, self._before.k
+        x, measured, remark, why = state.x, self._charged(), "", ""
         if reason is StopReason.DIVERGED:
             x, measured, k = self._best_known(measured)
-            first = self._before.k
             remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
-        if not self.problem.term.is_convex:
+        if not problem.term.is_convex:
             remark += " The penalty is not convex: x is near a stationary point, which need not be a minimum."
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
             reason = StopReason.CONVERGED
-        problem, state = self.problem, self.state
         if reason is StopReason.STALLED or (reason is StopReason.MAX_ITER and self.n_passes >= MANY_PASSES):
             why = why_hard(problem, x, measured.optimality)
         return Result(
@@ -394,7 +339,7 @@ class Run:
             optimality=measured.optimality,
             n_passes=self.n_passes,
             n_hessian_passes=self.n_hessian_passes,
-            nit=self.loop.k - self._before.k,
+            nit=self.loop.k - first,
             next_pass=self.loop.k,
             nfev=self.loop.n_checks,
             njev=int(state.n_gradients) - self._before.n_gradients + self.loop.n_checks * problem.n_components,
@@ -410,9 +355,3 @@ class Run:
             seed=self.seed,
             state=state,
         )
-
-
-def _is_nonsmooth(problem: AnyProblem) -> bool:
-    if isinstance(problem, Problem):
-        return not problem.loss.is_smooth()
-    return isinstance(problem, SubgradientProblem)

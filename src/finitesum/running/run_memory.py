@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.certificates import Certificate
+from finitesum.running.checkpoint import Checkpoint, CheckpointError, flatten, unflatten
+from finitesum.running.observers import Trace, TraceRow
+from finitesum.running.results import StopReason
 
 
 @dataclass
@@ -25,6 +31,26 @@ class Loop:
     best_step: int = 0  # k less those, at the best estimate
     measured_at: float = 0.0  # effective passes at the last measuring for the trace
     next_check: int = 1  # for methods without an estimate
+
+    def improves(self, optimality: float) -> bool:
+        """Return whether an optimality is the lowest so far, and remember it."""
+        is_best = optimality < self.best_estimate
+        if is_best:
+            self.best_estimate, self.best_k, self.best_step = optimality, self.k, self.k - self.n_unfinished
+        return is_best
+
+    def hopeless(self, optimality: float, tol: float, patience: int | None, first: int) -> StopReason | None:
+        """Return the reason to stop where the optimality exploded, or has not improved at all in half of the passes.
+
+        A method that gains 1 % in kappa/100 passes is slow, not stuck; the waves of an accelerated one grow with the run.
+        Without `patience` a method is slow by nature, and a gap may rest whatever the iterates do.
+        """
+        if optimality > 1e12 * max(self.best_estimate, tol, 1e-12):
+            return StopReason.DIVERGED
+        step = self.k - self.n_unfinished
+        if math.isnan(optimality) or patience is None or step - self.best_step < max(patience, (step - first) // 2):
+            return None
+        return StopReason.STALLED
 
 
 class Before(NamedTuple):
@@ -49,4 +75,28 @@ class Kept(NamedTuple):
     loop: Loop
     n_rows: int  # of the trace
     certificate: Certificate | None
-    best: Best | None
+    best: Best
+
+
+def as_checkpoint(kept: Kept, trace: Trace, identity: dict[str, Any]) -> Checkpoint:
+    """Return what a file holds of a run."""
+    arrays = {**flatten(kept.state), **flatten(kept.best, "best")}
+    if kept.certificate is not None:
+        arrays |= flatten(kept.certificate, "certificate")
+    arrays["trace"] = np.array(trace.rows[: kept.n_rows], dtype=np.float64)
+    return Checkpoint({**identity, "loop": asdict(kept.loop)}, arrays)
+
+
+def kept_in(path: Path, held: Checkpoint, state_type: type[Any], *, has_bounds: bool) -> tuple[Kept, Trace]:
+    """Return what a file held, with the trace; `has_bounds` of problems whose optimality is a duality gap."""
+    header, arrays = held
+    state = unflatten(state_type, arrays)
+    certificate = unflatten(Certificate, arrays, "certificate") if has_bounds else None
+    try:
+        trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
+        kept = Kept(state, Loop(**header["loop"]), len(trace), certificate, unflatten(Best, arrays, "best"))
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path} lacks a part ({error}). It was written by another version; start again."
+        ) from error
+    return kept, trace

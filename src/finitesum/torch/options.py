@@ -14,15 +14,7 @@ from finitesum.torch.schedule import Group
 
 
 def check_group(group: Group) -> None:
-    """Check all options of a param group; whole numbers of any kind become ints.
-
-    Raises
-    ------
-    TypeError
-        ``steps_per_epoch`` is neither a whole number nor None.
-    ValueError
-        A number is out of its range, or two options exclude each other.
-    """
+    """Raise unless all options of a param group are in their range and allow each other; whole numbers become ints."""
     _check_length(group)
     if not _value(group["lr"]) >= 0:
         raise ValueError(f"lr must be >= 0, got {group['lr']}.")
@@ -72,15 +64,7 @@ def _check_implementation(group: Group) -> None:
 
 
 def check_parameter(param: Tensor, group: Group, projector: Projector | None) -> None:
-    """Check that a parameter can be held in the constraint, and updated by the fused loops if these are asked for.
-
-    Raises
-    ------
-    ValueError
-        The parameter does not fit the constraint.
-    RuntimeError
-        ``fused=True`` and the parameter is neither on the CPU nor on a CUDA device with Triton, or is no plain tensor.
-    """
+    """Raise unless a parameter can be held in the constraint, and updated by the fused loops if these are asked for."""
     if projector is not None:
         projector.check(param)
     if not group["fused"]:

@@ -185,13 +185,7 @@ class Projector:
         )
 
     def check(self, param: Tensor) -> None:
-        """Refuse a parameter that the set cannot hold.
-
-        Raises
-        ------
-        ValueError
-            The parameter is complex, sharded under a set that couples its entries, or of another size than the set.
-        """
+        """Refuse a parameter that is complex, sharded under a set that couples its entries, or of another size."""
         if param.is_complex():
             raise ValueError(f"constraint {self.name} holds real parameters only, got {param.dtype}.")
         if hasattr(param, "device_mesh") and not self._is_separable:

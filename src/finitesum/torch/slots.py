@@ -57,13 +57,7 @@ def new_state(param: Tensor, group: Group, adaptive: bool) -> State:
 
 
 def refuse_sparse(grad: Tensor) -> None:
-    """Check that a gradient is dense.
-
-    Raises
-    ------
-    RuntimeError
-        It is sparse.
-    """
+    """Raise unless a gradient is dense."""
     if grad.layout != torch.strided:
         raise RuntimeError(
             f"sparse gradients are not supported, got one of layout {grad.layout}: momentum moves every entry at every "

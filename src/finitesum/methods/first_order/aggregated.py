@@ -210,12 +210,7 @@ class SAGA(SAG):
     name: ClassVar[str] = "saga"
     is_unbiased: ClassVar[bool] = True
     card: ClassVar[Card] = Card(
-        "SAGA",
-        "m",
-        "d",
-        "(m + kappa_max) log 1/eps, expected",
-        "smooth, strongly convex",
-        "Defazio et al. 2014",
+        "SAGA", "m", "d", "(m + kappa_max) log 1/eps, expected", "smooth, strongly convex", "Defazio et al. 2014"
     )
 
     def _longest_step(self, problem: AnySum, smoothness: float) -> float:

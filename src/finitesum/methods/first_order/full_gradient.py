@@ -28,13 +28,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods.base import Card, SumMethod
-from finitesum.methods.constants import (
-    Constant,
-    curvature_between,
-    difference_width,
-    smoothness_at,
-    strong_convexity,
-)
+from finitesum.methods.constants import Constant, curvature_between, difference_width, smoothness_at, strong_convexity
 from finitesum.methods.parameters import Fraction, StepSize
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
@@ -122,12 +116,7 @@ class FG(_FullGradient):
     handles: ClassVar[frozenset[str]] = _FullGradient.handles | {"nonconvex"}
     state_type: ClassVar[type[FGState]] = FGState
     card: ClassVar[Card] = Card(
-        "full gradient",
-        "d",
-        "d",
-        "m kappa log 1/eps, worst case",
-        "smooth, strongly convex",
-        "Nesterov 2004",
+        "full gradient", "d", "d", "m kappa log 1/eps, worst case", "smooth, strongly convex", "Nesterov 2004"
     )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> FGState:

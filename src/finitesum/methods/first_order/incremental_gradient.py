@@ -82,12 +82,7 @@ class IG(SumMethod):
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"groups"}
     state_type: ClassVar[type[IGState]] = IGState
     card: ClassVar[Card] = Card(
-        "incremental gradient",
-        "d",
-        "d",
-        "1/eps (sublinear)",
-        "smooth, strongly convex",
-        "Nedic, Bertsekas 2001",
+        "incremental gradient", "d", "d", "1/eps (sublinear)", "smooth, strongly convex", "Nedic, Bertsekas 2001"
     )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> IGState:

@@ -7,9 +7,9 @@ At a snapshot z, with g the gradient of the mean loss there, a visit of componen
 
 and after `inner_passes` passes of visits the last w becomes the snapshot (AccSVRG: and y = w). The slopes at z are kept, so
 that a visit evaluates one component gradient, not two (a snapshot evaluates m): memory 2n + 3d scalars for a linear model,
-n d + 3d for components given as functions. Work O(d) a visit; SVRG on sparse rows O(stored entries), because the updates of
-untouched coordinates lag (`finitesum.methods.first_order.lagged_updates`). The extrapolation of AccSVRG moves every
-coordinate: give it components large enough to pay for that.
+n d + 3d for components given as functions, d more with momentum. Work O(d) a visit; SVRG on sparse rows O(stored entries),
+because the updates of untouched coordinates lag (`finitesum.methods.first_order.lagged_updates`). The extrapolation of
+AccSVRG moves every coordinate: give it components large enough to pay for that.
 
 Step "auto": the rule of `finitesum.methods.snapshot`, which compares consecutive snapshots and needs no constant. A
 number is used as it is, and may diverge. Momentum "auto": (1 - sqrt(mu step)) / (1 + sqrt(mu step)) [2], at most (T -
@@ -48,7 +48,7 @@ from finitesum.problems.linear import LinearSum, Problem
 
 class SVRGState(NamedTuple):
     x: Vector  # iterate
-    extrapolated: Vector  # y; the iterate itself without momentum
+    extrapolated: Vector  # y; empty without momentum
     snapshot: Snapshot
     step_size: float
     n_since: int  # passes of visits since the snapshot
@@ -86,14 +86,16 @@ class _Snapshots(SumMethod):
     inner_passes: int
 
     state_type: ClassVar[type[SVRGState]] = SVRGState
+    extrapolates: ClassVar[bool] = False
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SVRGState:
         """Return the state before the first visit: a snapshot at the start."""
         snapshot, m = take_snapshot(problem, x0), problem.n_components
+        y = x0.copy() if self.extrapolates else np.empty(0)
         if not isinstance(self.step_size, str):
-            return SVRGState(x0.copy(), x0.copy(), snapshot, float(self.step_size), 0, m, 0)
+            return SVRGState(x0.copy(), y, snapshot, float(self.step_size), 0, m, 0)
         smoothness, _, n_gradients, n_hessians = expected_smoothness(problem, snapshot)
-        return SVRGState(x0.copy(), x0.copy(), snapshot, 1.0 / smoothness, 0, m + n_gradients, n_hessians)
+        return SVRGState(x0.copy(), y, snapshot, 1.0 / smoothness, 0, m + n_gradients, n_hessians)
 
     @abstractmethod
     def _visit(
@@ -108,8 +110,8 @@ class _Snapshots(SumMethod):
         n_gradients = state.n_gradients + self._visit(problem, order, w, y, snapshot, step_size)
         if n_since >= self.inner_passes:
             snapshot, step_size = end_of_epoch(problem, snapshot, w, step_size, adapt=self.step_size == "auto")
-            w = y = snapshot.point
-            n_since = 0
+            w, n_since = snapshot.point, 0
+            y = w if self.extrapolates else y
             n_gradients += problem.n_components
         return SVRGState(w, y, snapshot, step_size, n_since, n_gradients, state.n_hessians)
 
@@ -169,9 +171,7 @@ class SVRG(_Snapshots):
         self, problem: AnySum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float
     ) -> int:
         table = GradientTable(snapshot.slopes, snapshot.gradient, np.empty(0), np.empty((0, 0)))
-        n_visits = table_visits(problem.view, order, w, table, step_size, Fixed(float(problem.n_components)))
-        y[:] = w
-        return n_visits
+        return table_visits(problem.view, order, w, table, step_size, Fixed(float(problem.n_components)))
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,7 @@ class AccSVRG(_Snapshots):
     inner_passes: Count = 1
 
     name: ClassVar[str] = "acc-svrg"
+    extrapolates: ClassVar[bool] = True
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
     card: ClassVar[Card] = Card(
         "accelerated mini-batch SVRG",

@@ -155,12 +155,8 @@ def advanced(
 ) -> ProjectedState:
     """Return the state after a step for each component of `order`.
 
-    `is_deferred` says whether projections are deferred on sparse rows; None chooses the faster loop.
-
-    Raises
-    ------
-    ValueError
-        They are to be deferred, and the rule, the set or the rows do not allow it.
+    `is_deferred` says whether projections are deferred, which the rule, the set and the rows must allow; None
+    chooses the faster loop.
     """
     memory = Memory(*(vector.copy() for vector in state.memory))
     rule = rule._replace(step_size=state.step_size, horizon=state.horizon)
@@ -175,10 +171,7 @@ def advanced(
         else:
             n_steps = projected_visits(problem.view, order, rule, memory, state.n_steps)
     return state._replace(
-        x=_output(rule, memory),
-        memory=memory,
-        n_steps=state.n_steps + n_steps,
-        n_gradients=state.n_gradients + n_steps,
+        x=_output(rule, memory), memory=memory, n_steps=state.n_steps + n_steps, n_gradients=state.n_gradients + n_steps
     )
 
 

@@ -141,11 +141,8 @@ def chosen_form(form: str, momentum: float | str, problem: Any) -> int:
 def chosen_delta(delta: float | str, problem: Any) -> float:
     """Return delta, or 1e-8 for "auto".
 
-    Raises
-    ------
-    ValueError
-        The set is a simplex or a half-space, where it must be given: coordinates without subgradients would otherwise
-        take the whole of a projection's correction.
+    On a simplex or a half-space it must be given: coordinates without subgradients would otherwise take the whole of a
+    projection's correction.
     """
     if not isinstance(delta, str):
         return float(delta)

@@ -21,16 +21,7 @@ from typing import Annotated, ClassVar
 
 from finitesum.methods.base import Card
 from finitesum.methods.projected.base import ProjectedMethod
-from finitesum.methods.projected.options import (
-    Form,
-    Fraction,
-    Horizon,
-    Momentum,
-    Output,
-    Schedule,
-    StepSize,
-    choice,
-)
+from finitesum.methods.projected.options import Form, Fraction, Horizon, Momentum, Output, Schedule, StepSize, choice
 from finitesum.methods.projected.step_sizes import Scales
 
 
