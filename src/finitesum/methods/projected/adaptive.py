@@ -28,7 +28,6 @@ from finitesum.methods.projected.options import (
     Output,
     RootOrConstant,
     Schedule,
-    StepSize,
     check_gamma,
     choice,
 )
@@ -45,7 +44,6 @@ class AdaHB(ProjectedMethod):
        Polyak's heavy-ball methods", ICLR 2021, Algorithm 1 and Theorems 5 and 6.
     """
 
-    step_size: StepSize = "auto"
     gamma: Gamma = 0.9
     delta: Delta = "auto"
     momentum: Momentum = "varying"
@@ -81,7 +79,6 @@ class AdaGrad(ProjectedMethod):
        JMLR 12 (2011).
     """
 
-    step_size: StepSize = "auto"
     delta: Delta = "auto"
     projection: Metric = "weighted"
     output: Output = "last"
@@ -109,7 +106,6 @@ class RMSProp(ProjectedMethod):
     .. [2] M. Mukkamala, M. Hein, "Variants of RMSProp and Adagrad with logarithmic regret bounds", ICML 2017.
     """
 
-    step_size: StepSize = "auto"
     variant: Annotated[str, choice(_VARIANTS, "torch", "mukkamala-hein")] = "torch"
     memory: FractionOrGamma = 0.9
     delta: Delta = "auto"
@@ -146,7 +142,6 @@ class Adam(ProjectedMethod):
     .. [1] D. Kingma, J. Ba, "Adam: a method for stochastic optimization", ICLR 2015.
     """
 
-    step_size: StepSize = "auto"
     beta1: Fraction = 0.9
     beta2: Fraction = 0.999
     delta: Delta = "auto"

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from finitesum.constraints.boxes import Unconstrained
 from finitesum.core.arrays import Indices, Vector
-from finitesum.methods.projected.options import Option, check_schedule, described, options_of
+from finitesum.methods.base import SumMethod
+from finitesum.methods.projected.options import StepSize, check_schedule, described
 from finitesum.methods.projected.rules import rule_of
 from finitesum.methods.projected.sparse_memory import Domain
 from finitesum.methods.projected.sparse_steps import deferred_visits, domain_for
@@ -62,29 +64,28 @@ class ProjectedState(NamedTuple):
     n_hessians: int
 
 
-class ProjectedMethod(ABC):
+@dataclass(frozen=True)
+class ProjectedMethod(SumMethod, ABC):
     """A line of the table of rules: a subclass has options, and the step size that its bound is smallest for.
 
     The annotations of the options say how they are checked and described.
     """
+
+    step_size: StepSize = "auto"
 
     name: ClassVar[str]
     handles: ClassVar[frozenset[str]] = frozenset({"constraint", "nonsmooth", "callables"})
     default_sampling: ClassVar[str] = "with-replacement"
     state_type: ClassVar[type[ProjectedState]] = ProjectedState
     patience: ClassVar[None] = None
-    options: ClassVar[dict[str, Option]]
 
     def __init_subclass__(cls) -> None:
-        cls.options = options_of(cls)
         if cls.__doc__:
-            auto = (cls.auto_step_size.__doc__ or "").removeprefix("Return ")
-            cls.__doc__ = described(cls, cls.options, auto)
+            cls.__doc__ = described(cls, (cls.auto_step_size.__doc__ or "").removeprefix("Return "))
 
     def __post_init__(self) -> None:
-        for name, option in self.options.items():
-            option.check(name, getattr(self, name))
-        if "horizon" in self.options:
+        super().__post_init__()
+        if "horizon" in vars(self):
             check_schedule(self.schedule, self.horizon)  # type: ignore[attr-defined]
 
     @abstractmethod
@@ -98,8 +99,8 @@ class ProjectedMethod(ABC):
     def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> ProjectedState:
         """Return the state before the first step: w_0 = w_1 = z_1, the point of the set nearest to x0."""
         rule, w = self.rule(problem), feasible(problem, x0)
-        step_size, n_gradients = vars(self)["step_size"], 0
-        if step_size == "auto":
+        step_size, n_gradients = self.step_size, 0
+        if isinstance(step_size, str):
             scales = scales_at(problem, w)
             step_size, n_gradients = self.auto_step_size(scales), scales.n_gradients
             if rule.schedule == CONSTANT and rule.metric == PLAIN:  # as if the run were one pass long
@@ -112,14 +113,6 @@ class ProjectedMethod(ABC):
     def run_pass(self, problem: Any, state: ProjectedState, order: Indices) -> ProjectedState:
         """Return the state after a step for each component of `order`."""
         return advanced(problem, self.rule(problem), state, order)
-
-    def estimate(self, problem: Any, state: ProjectedState) -> float:
-        """Return NaN: a stochastic subgradient says nothing about the optimality."""
-        return math.nan
-
-    def default_batch_size(self, problem: Any) -> int:
-        """Return 1: a step for each row."""
-        return 1
 
 
 def start_memory(rule: Rule, w: Vector) -> Memory:

@@ -5,34 +5,27 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from functools import partial
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
-from finitesum.methods.base import Auto, check_choice, check_fraction, check_positive
+from finitesum.methods.parameters import Auto, check_choice, check_fraction, check_positive
 from finitesum.methods.projected.steps import OUTPUTS, SCHEDULES
 
 
 class Option(NamedTuple):
-    """What an option may be."""
+    """What an option may be; called with its name and a value it raises a ValueError where the value is no such thing."""
 
     kind: str  # as in the Parameters of a docstring
     text: str
-    check: Callable[[str, Any], None]  # of name and value; raises a ValueError
+    check: Callable[[str, Any], None]
+
+    def __call__(self, name: str, value: Any) -> None:
+        self.check(name, value)
 
 
 def choice(text: str, *names: str) -> Option:
     """Return an option that is one of some names."""
-
-    def check(name: str, value: str) -> None:
-        check_choice(name, value, names)
-
-    return Option("{" + ", ".join(f'"{name}"' for name in names) + "}", text, check)
-
-
-def options_of(cls: type[Any]) -> dict[str, Option]:
-    """Return the options of a class by the names of its fields."""
-    hints = get_type_hints(cls, include_extras=True)
-    found = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in hints.items()}
-    return {name: option for name, option in found.items() if isinstance(option, Option)}
+    return Option("{" + ", ".join(f'"{name}"' for name in names) + "}", text, partial(check_choice, choices=names))
 
 
 _ABOUT = """The recursion is in `finitesum.methods.projected.rules`.
@@ -56,9 +49,11 @@ array([0.5])
 """
 
 
-def described(cls: type[Any], options: dict[str, Option], auto_step_size: str) -> str:
+def described(cls: type[Any], auto_step_size: str) -> str:
     """Return the docstring of a method: its own, with what its options are before the references."""
-    lines = [f"{name} : {option.kind}\n    {option.text}" for name, option in options.items()]
+    found = ((name, get_args(hint)[-1:]) for name, hint in get_type_hints(cls, include_extras=True).items())
+    options = [(name, last[0]) for name, last in found if last and isinstance(last[0], Option)]
+    lines = [f"{name} : {option.kind}\n    {option.text}" for name, option in options]
     about = _ABOUT.format(name=cls.__name__, parameters="\n".join(lines).replace("AUTO", auto_step_size))
     before, references, after = inspect.cleandoc(cls.__doc__ or "").partition("References\n---")
     return before + about + references + after

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar
 
 from finitesum.methods.base import Card
 from finitesum.methods.projected.base import ProjectedMethod
-from finitesum.methods.projected.options import Form, Fraction, Horizon, Momentum, Output, Schedule, StepSize, choice
+from finitesum.methods.projected.options import Form, Fraction, Horizon, Momentum, Output, Schedule, choice
 from finitesum.methods.projected.step_sizes import Scales
 
 
@@ -37,7 +37,6 @@ class PSG(ProjectedMethod):
     .. [3] O. Shamir, T. Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, for "polynomial".
     """
 
-    step_size: StepSize = "auto"
     schedule: Schedule = "sqrt"
     horizon: Horizon = None
     output: Output = "last"
@@ -82,7 +81,6 @@ class HB(ProjectedMethod):
        Polyak's heavy-ball methods", ICLR 2021, Theorems 3 and 4.
     """
 
-    step_size: StepSize = "auto"
     momentum: Momentum = "varying"
     form: Form = "auto"
     schedule: Schedule = "sqrt"
@@ -110,7 +108,6 @@ class NAG(ProjectedMethod):
        nonsmooth optimization", IEEE TNNLS 31 (2020).
     """
 
-    step_size: StepSize = "auto"
     schedule: Schedule = "sqrt"
     horizon: Horizon = None
 
@@ -133,7 +130,6 @@ class SGDMomentum(ProjectedMethod):
     .. [1] B. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
     """
 
-    step_size: StepSize = "auto"
     momentum: Fraction = 0.9
     variant: Annotated[str, choice("Momentum on the true displacement, or on a sum.", "keras", "torch")] = "keras"
     schedule: Schedule = "sqrt"
