@@ -12,6 +12,7 @@ import torch.multiprocessing as mp
 
 from finitesum.constraints import L1Ball
 from finitesum.torch import HB, AdaHB, EpochT, fused_cuda, heavy_ball
+from finitesum.torch.schedule import each_of
 
 BOTH = pytest.mark.parametrize("optimizer_class", [AdaHB, HB])
 INTERPRETED = fused_cuda.HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
@@ -111,7 +112,7 @@ def kernel_device(monkeypatch):
         return "cuda"
 
     def interpreted(bucket, k, rule):
-        for slot, own in zip(bucket, heavy_ball._each(k, len(bucket)), strict=True):
+        for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
             fused_cuda.fused_update_cuda(slot, own, rule)
 
     monkeypatch.setattr(heavy_ball, "_run_fused", interpreted)

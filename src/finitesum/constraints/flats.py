@@ -99,9 +99,7 @@ class HalfSpace(Constraint):
         y_i = x_i - max(0, (<a, x> - b) / sum_j (a_j^2 / s_j)) a_i / s_i
 
     **Degenerate metric.** Coordinate i moves by a multiple of a_i / s_i: those with a metric near 0 take nearly the whole
-    correction, whatever the gradient says of them. In an adaptive method these are the coordinates that no row has
-    touched so far. That is right for the metric, and makes no sense: give the method a floor (``delta``) of at least a
-    thousandth of the size of a typical gradient when it projects onto a half-space.
+    correction. Give adaptive methods a floor (``delta``), as for the `Simplex`.
 
     Parameters
     ----------

@@ -127,17 +127,18 @@ n_threads, callback, measure_every
 
     def _fit_jointly(self, X: Any, y: Vector, weights: Vector | None) -> None:
         fractions = np.full(y.size, 1.0 / y.size) if weights is None else weights / weights.sum()
-        points = self._starts_for_scale(X)
-        spread = self._first_scale(y, fractions)
-        search = _ScaleSearch(spread, first=spread if points is None else self.scale_)
+        known = self._packed(X.shape[1], 1) if self.warm_start and hasattr(self, "coef_") else None
+        start = None if known is None else known[0]
+        spread = math.sqrt(float(fractions @ (y - float(fractions @ y)) ** 2)) or 1.0
+        search = _ScaleSearch(spread, first=spread if start is None else self.scale_)
         tasks = FitTasks(self, X, y, weights, 1)
         callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
         tried: list[Result] = []
         while True:
             sigma = search.next_scale()
-            result = self._solve_at(X, y, weights, sigma, points, callback)
+            result = self._solve_at(X, y, weights, sigma, start, callback)
             tried.append(result)
-            points = result.x
+            start = result.x
             ratios = self._residuals(X, y, result.x) / sigma
             slope = 1.0 - float(fractions @ np.minimum(ratios * ratios, self.epsilon**2))
             if result.reason is StopReason.CALLBACK or search.is_over(sigma, slope, self.tol):
@@ -157,17 +158,6 @@ n_threads, callback, measure_every
                 ConvergenceWarning,
                 stacklevel=4,
             )
-
-    def _first_scale(self, y: Vector, fractions: Vector) -> float:
-        mean = float(fractions @ y)
-        spread = math.sqrt(float(fractions @ (y - mean) ** 2))
-        return spread if spread > 0.0 else 1.0
-
-    def _starts_for_scale(self, X: Any) -> Vector | None:
-        if not self.warm_start or not hasattr(self, "coef_"):
-            return None
-        points = self._packed(X.shape[1], 1)
-        return None if points is None else points[0]
 
     def _residuals(self, X: Any, y: Vector, x: Vector) -> Vector:
         coef, intercept = self._unpacked([x])

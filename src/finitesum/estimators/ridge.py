@@ -12,11 +12,10 @@ from sklearn.utils.validation import validate_data
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.base import X_CHECKS, checked_weights
 from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
-from finitesum.estimators.regressors import LinearRegressorMixin
-from finitesum.estimators.tasks import with_callbacks
-from finitesum.losses import Squared
+from finitesum.estimators.regressors import LinearRegressor
 from finitesum.methods.subproblems.active_set import solve_spd
 from finitesum.problems.penalties import elastic_net
+from finitesum.running.driver import Result
 
 
 class Moments(NamedTuple):
@@ -80,7 +79,7 @@ def joined(one: Moments, other: Moments) -> Moments:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Ridge(LinearRegressorMixin):
+class Ridge(LinearRegressor):
     """Least squares with an l2 penalty: one step of Newton's method, which is the normal equations.
 
     F(w, b) = (1/S) sum_i s_i (x_i'w + b - y_i)^2 / 2 + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)   over w in
@@ -114,25 +113,11 @@ standard_errors_
     """
 
     alpha: float = field(default=1e-3, kw_only=False)
-    standard_errors: bool = False
+    loss: str = field(default="squared", init=False)
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-        sample_weight : array_like, shape (n,), optional
-            Weights >= 0; weight 2 means the same as the row written twice.
-        """
-        X, y, weights = self._checked_fit_data(X, y, sample_weight)
-        self.__dict__.pop("_moments", None)
-        problem = self._problem(X, y, weights, Squared())
-        (result,) = self._run([problem], (X, y, sample_weight))
-        self._note_errors(problem, result, float(X.shape[0] if weights is None else weights.sum()))
-        return self
+    def _note(self, results: list[Result], dtype: Any) -> None:
+        self.__dict__.pop("_moments", None)  # a fit forgets the parts
+        super()._note(results, dtype)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the model to these rows and all of the earlier calls together: exactly what `fit` finds on them.

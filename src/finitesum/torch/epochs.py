@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -84,15 +84,11 @@ class EpochT(LRScheduler):
                 "EpochT sets t, but the optimizer counts it from steps_per_epoch itself. "
                 "Leave the scheduler out, or make the optimizer with steps_per_epoch=None."
             )
-        self._updates_before = self._count(optimizer)
+        self._updates_before = int(cast(Any, optimizer).n_updates)
         self._n_short = 0
         if isinstance(watch := getattr(optimizer, "_watch", None), Watch):
             watch.is_scheduled = True
         super().__init__(optimizer, last_epoch)
-
-    @staticmethod
-    def _count(optimizer: Any) -> int:
-        return int(optimizer.n_updates)
 
     def get_lr(self) -> list[float | Tensor]:
         """Return the learning rates as they are."""
@@ -107,7 +103,7 @@ class EpochT(LRScheduler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load the state, and set t as it was."""
         super().load_state_dict(state_dict)
-        self._updates_before = self._count(self.optimizer)
+        self._updates_before = int(cast(Any, self.optimizer).n_updates)
         self._write()
 
     def _write(self) -> None:
@@ -116,7 +112,7 @@ class EpochT(LRScheduler):
                 set_t(group, self.last_epoch + 1)
 
     def _check(self) -> None:
-        updates = self._count(self.optimizer)
+        updates = int(cast(Any, self.optimizer).n_updates)
         self._n_short = self._n_short + 1 if updates - self._updates_before == 1 else 0
         self._updates_before = updates
         if self._n_short == SHORT_EPOCHS:

@@ -15,16 +15,15 @@ from finitesum.torch.fused_cuda import fused_update_cuda
 from finitesum.torch.options import check_group, check_parameter, is_plain
 from finitesum.torch.projections import Projector
 from finitesum.torch.saving import load_exactly, with_plain_groups
-from finitesum.torch.schedule import Coefficients, Group, time_of, unbound
+from finitesum.torch.schedule import Coefficients, Group, each_of, time_of
 from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, place_t, refuse_sparse, slot_of
 from finitesum.torch.updates import Rule, foreach_update, reference_update
 
 #: This many entries of w, g, m, v and s together fit a core's cache: on the CPU lists are cut there.
 CACHE_SIZED = 2**16
 
-_ONE = torch.tensor(
-    1.0, dtype=torch.float32, device="cpu"
-)  # adding a number costs a new tensor for each step of the list
+#: Adding a number costs a new tensor for each step of the list.
+_ONE = torch.tensor(1.0, dtype=torch.float32, device="cpu")
 
 
 class HeavyBall(Optimizer):
@@ -178,7 +177,7 @@ class HeavyBall(Optimizer):
         return slot_of(param, state)
 
     def _run_reference(self, bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
-        for slot, own in zip(bucket, _each(k, len(bucket)), strict=True):
+        for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
             param, displacement, square = reference_update(slot, own, rule)
             slot.param.copy_(param)
             if rule.smooth:
@@ -190,11 +189,9 @@ class HeavyBall(Optimizer):
 
     def _replace_state(self, slot: Slot, displacement: Tensor, square: Tensor | None) -> None:
         """Keep the new state's history, which writing into the old one would lose or spoil."""
-        state = self.state[slot.owner]
-        whole = torch.view_as_complex if slot.owner.is_complex() else _same
-        state["momentum_buffer"] = whole(displacement)
-        if square is not None:
-            state["square_avg"] = whole(square)
+        for name, value in (("momentum_buffer", displacement), ("square_avg", square)):
+            if value is not None:
+                self.state[slot.owner][name] = torch.view_as_complex(value) if slot.owner.is_complex() else value
 
     def _rule(self, group: Group) -> Rule:
         return Rule(
@@ -223,14 +220,6 @@ def _count(steps: list[Tensor]) -> None:
         torch._foreach_add_(steps, 1)
 
 
-def _same(x: Tensor) -> Tensor:
-    return x
-
-
-def _each(k: Coefficients, n: int) -> list[Coefficients]:
-    return unbound(k, n) if isinstance(k.momentum, Tensor) and k.momentum.dim() else [k] * n
-
-
 def _uses_lists(bucket: list[Slot], group: Group) -> bool:
     if group["foreach"] is not None:
         return bool(group["foreach"])
@@ -238,10 +227,8 @@ def _uses_lists(bucket: list[Slot], group: Group) -> bool:
 
 
 def _run_lists(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
-    if bucket[0].param.device.type != "cpu" or isinstance(k.momentum, Tensor):
-        foreach_update(bucket, k, rule)
-        return
-    for part in _cache_sized(bucket):
+    whole = bucket[0].param.device.type != "cpu" or isinstance(k.momentum, Tensor)
+    for part in [bucket] if whole else _cache_sized(bucket):
         foreach_update(part, k, rule)
 
 
@@ -262,7 +249,7 @@ def _run_fused(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
     if bucket[0].param.device.type == "cpu":
         fused_update_cpu(bucket, k, rule)
         return
-    for slot, own in zip(bucket, _each(k, len(bucket)), strict=True):
+    for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
         fused_update_cuda(slot, own, rule)
 
 

@@ -12,20 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 #: More Newton steps than the l2 ball needs (11 with a metric over ten orders of magnitude, 4 with a mild one).
 _NEWTON_STEPS = 24
-
-
-class TensorConstraint(Protocol):
-    """A set of the user's own: anything with ``project_``."""
-
-    def project_(self, tensor: Tensor, metric: Tensor | None) -> object:
-        """Project the tensor in place, in the metric ``diag(metric)``, or the Euclidean one for None."""
 
 
 @dataclass(frozen=True)
@@ -111,20 +104,16 @@ def project_l2_ball(x: Tensor, metric: Tensor | None, radius: float) -> Tensor:
         return torch.where(norm > radius, x * (radius / norm), x)
     s = metric / metric.amax(-1, keepdim=True)
     root = s.amin(-1, keepdim=True) * (norm / radius - 1).clamp_min(0)
-    y = x
+    y, may_stop = x, x.device.type == "cpu" and not torch.compiler.is_compiling()
     for _ in range(_NEWTON_STEPS):
         y = s * x / (s + root)
         length = torch.linalg.vector_norm(y, dim=-1, keepdim=True)
         excess = (length / radius - 1).clamp_min(0)
-        if _may_stop(x) and bool((excess <= 4 * torch.finfo(x.dtype).eps).all()):
+        if may_stop and bool((excess <= 4 * torch.finfo(x.dtype).eps).all()):
             break
         root = root + length**2 * excess / (y * y / (s + root)).sum(-1, keepdim=True)
     length = torch.linalg.vector_norm(y, dim=-1, keepdim=True)
     return torch.where(norm > radius, y * (radius / length), x)
-
-
-def _may_stop(x: Tensor) -> bool:
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def project_half_space(x: Tensor, metric: Tensor | None, normal: Tensor, offset: float) -> Tensor:
@@ -146,7 +135,7 @@ class Projector:
     Parameters
     ----------
     constraint : set of `finitesum`, `EachRow` of one, or an object with ``project_(tensor, metric)``
-        What the parameters are held in.
+        What the parameters are held in. ``project_`` projects in place, in the metric diag(metric), Euclidean for None.
 
     Raises
     ------

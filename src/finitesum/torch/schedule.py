@@ -97,7 +97,9 @@ def _as_scalar(lr: float | Tensor, step: float | Tensor, keep_tensor: bool) -> A
     return lr if keep_tensor else float(lr.detach())
 
 
-def unbound(k: Coefficients, n: int) -> list[Coefficients]:
-    """Split coefficients, tensors of shape (n,) among them, into n of shape ()."""
+def each_of(k: Coefficients, n: int) -> list[Coefficients]:
+    """Return the coefficients of n parameters: numbers, or tensors of shape () out of those of shape (n,)."""
+    if not isinstance(k.momentum, Tensor) or not k.momentum.dim():
+        return [k] * n
     columns = [x.expand(n).unbind() if isinstance(x, Tensor) else (x,) * n for x in k]
     return [Coefficients(*row) for row in zip(*columns, strict=True)]
