@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -85,6 +86,15 @@ class Method(Protocol):
         ...
 
 
+#: What every docstring of a method says.
+RAISES = """Raises
+------
+ValueError
+    A parameter is out of range.
+
+"""
+
+
 class SumMethod:
     """What the methods on finite sums have alike: the base of their classes, which are frozen dataclasses.
 
@@ -94,6 +104,11 @@ class SumMethod:
 
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "prox", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled"
+
+    def __init_subclass__(cls) -> None:
+        before, examples, after = inspect.cleandoc(cls.__doc__ or "").partition("Examples\n---")
+        if "Parameters\n" in before and "Raises\n" not in before:
+            cls.__doc__ = before + RAISES + examples + after
 
     def __post_init__(self) -> None:
         check_parameters(self)

@@ -6,8 +6,6 @@ nothing: what overflows there must not show.
 
 from __future__ import annotations
 
-import numpy as np
-
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compiled_form, kernel_part
 from finitesum.core.vectors import axpy, is_finite
@@ -16,11 +14,6 @@ from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 from finitesum.problems.term import prox_in_place
 
 AnySum = Problem | FiniteSum
-
-
-def slopes_of_rows(problem: AnySum) -> Vector:
-    """Return zeros for the slopes of the rows, shape (n,); (m, b, K) with K outputs; (n, d) for functions: gradients."""
-    return np.zeros(problem.slopes_shape)
 
 
 def optimality_of(problem: AnySum, w: Vector, mean_gradient: Vector) -> float:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class Trace:
 
 
 class PassReport(NamedTuple):
-    """What an observer receives after a pass."""
+    """What a display receives after a pass."""
 
     n_passes: float
     max_iter: float
@@ -107,12 +107,6 @@ class PassReport(NamedTuple):
     start_optimality: float
     tol: float
     objective: float
-
-
-class Observer(Protocol):
-    """Is called after every pass."""
-
-    def after_pass(self, report: PassReport) -> None: ...
 
 
 def fraction_done(report: PassReport) -> float:
@@ -285,7 +279,7 @@ def display(label: str, verbose: int, *, waiting: str = "", prefix: str = "") ->
 
 
 @contextmanager
-def progress(label: str, verbose: int) -> Iterator[Observer | None]:
+def progress(label: str, verbose: int) -> Iterator[Display | None]:
     """Yield what shows a run's progress on stderr; None for verbose 0, so that nothing need be measured for it."""
     with display(label, verbose, waiting="preparing; a first run compiles") as shown:
         yield shown if verbose > 0 else None

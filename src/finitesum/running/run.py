@@ -23,7 +23,7 @@ from finitesum.methods.base import Method, identity_of, state_type_of
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
-from finitesum.running.observers import Observer, PassReport, Trace, TraceRow
+from finitesum.running.observers import Display, PassReport, Trace, TraceRow
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in
 from finitesum.running.sampling import as_seed, order_of_pass
@@ -146,7 +146,7 @@ class Run:
 
     # -- the loop
 
-    def go(self, observer: Observer | None) -> StopReason:
+    def go(self, observer: Display | None) -> StopReason:
         """Run passes until a reason to stop."""
         if self._is_verified():
             return StopReason.CONVERGED
@@ -170,7 +170,7 @@ class Run:
             if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
                 self.save()
 
-    def _after_pass(self, observer: Observer | None, before: Vector) -> StopReason | None:
+    def _after_pass(self, observer: Display | None, before: Vector) -> StopReason | None:
         loop = self.loop
         estimate = self.method.estimate(self.problem, self.state)
         is_unfinished = math.isnan(estimate) and hasattr(self.method, "exact_measures")

@@ -99,11 +99,6 @@ class IAG(_Aggregated):
     step_size : float > 0 or "auto"
         "auto" is 1 / (m L), with m components and L the smoothness of F.
 
-    Raises
-    ------
-    ValueError
-        step_size is not positive.
-
     Examples
     --------
     >>> from finitesum.problems.linear import Problem
@@ -145,11 +140,6 @@ class SAG(_Aggregated):
     step_size : float > 0 or "auto"
         "auto" is 1 / L_max, with L_max the largest smoothness of a component.
 
-    Raises
-    ------
-    ValueError
-        step_size is not positive.
-
     Examples
     --------
     >>> from finitesum.problems.linear import Problem
@@ -187,11 +177,6 @@ class SAGA(SAG):
     step_size : float > 0 or "auto"
         "auto" is the longer of 1 / (3 L_max) and 1 / (2 (mu m + L_max)), the second only where the penalty gives a mu > 0;
         L_max is the largest smoothness of a component.
-
-    Raises
-    ------
-    ValueError
-        step_size is not positive.
 
     Examples
     --------

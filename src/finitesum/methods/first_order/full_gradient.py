@@ -91,11 +91,6 @@ class FG(_FullGradient):
     step_size : float > 0 or "auto"
         "auto" is 2 / (mu + L) where F is smooth and strongly convex, 1 / L else.
 
-    Raises
-    ------
-    ValueError
-        step_size is not positive.
-
     Examples
     --------
     >>> from finitesum.problems.linear import Problem
@@ -180,11 +175,6 @@ class AFG(_FullGradient):
         "auto" is 1 / L.
     momentum : float in [0, 1) or "auto"
         "auto" is Nesterov's sequence below (1 - sqrt(mu step)) / (1 + sqrt(mu step)), with gradient restart.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
 
     Examples
     --------

@@ -31,7 +31,7 @@ from finitesum.methods.first_order.lagged_updates import (
     one_step,
     tabulate,
 )
-from finitesum.methods.visits import AnySum, add_gradient_change, slopes_of_rows, step_along
+from finitesum.methods.visits import AnySum, add_gradient_change, step_along
 from finitesum.problems.linear import LinearSum, first_row, last_row
 from finitesum.problems.term import prox_in_place
 
@@ -39,7 +39,7 @@ from finitesum.problems.term import prox_in_place
 class GradientTable(NamedTuple):
     """The gradient that each component had where it was last evaluated."""
 
-    slopes: Vector  # (n,) the loss's slope at each row; (n, d) of components given as functions, the gradients
+    slopes: Vector  # (n,) the loss's slope at each row; (m, b, K) of K outputs; (n, d) of functions: gradients
     mean_gradient: Vector  # (d,)  g, without the penalty
     bounds: Vector  # (m,)  estimates of the components' smoothness, which visits raise; empty where it is known
     anchors: Matrix  # (m, d)  the points of the last visits, NaN before them; empty without estimates
@@ -75,7 +75,7 @@ TableRule = Recording | Fixed
 def empty_table(problem: AnySum, bounds: Vector) -> GradientTable:
     """Return the table before the first visit: all gradients 0."""
     anchors = np.full((bounds.size, problem.dim), np.nan)
-    return GradientTable(slopes_of_rows(problem), np.zeros(problem.dim), bounds, anchors)
+    return GradientTable(np.zeros(problem.slopes_shape), np.zeros(problem.dim), bounds, anchors)
 
 
 @kernel_part

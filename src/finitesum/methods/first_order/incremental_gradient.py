@@ -57,11 +57,6 @@ class IG(SumMethod):
     decay : {"1/pass", "constant"}
         Whether the step falls like 1 / e or stays.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Examples
     --------
     >>> from finitesum.problems.linear import Problem

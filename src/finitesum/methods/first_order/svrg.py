@@ -131,11 +131,6 @@ class SVRG(_Snapshots):
     inner_passes : int >= 1
         Passes of visits between two snapshots.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Examples
     --------
     With one component there is no variance, and SVRG is the gradient method:
@@ -188,11 +183,6 @@ class AccSVRG(_Snapshots):
         "auto" is (1 - sqrt(mu step)) / (1 + sqrt(mu step)), with less memory than an epoch is long.
     inner_passes : int >= 1
         Passes of visits between two snapshots.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
 
     Examples
     --------
