@@ -108,7 +108,7 @@ def cache_folder() -> Path | None:
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Tells numba where a kernel's machine code lies and which sources it was made from."""
+    """Where a kernel's machine code lies and which sources it was made from, as numba asks."""
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
         self._py_file = Path(inspect.getfile(function)).absolute()
@@ -183,7 +183,7 @@ def _holds_a_tuple(value: object) -> bool:
 
 
 def _is_ours(value: object) -> bool:
-    """Tell whether no foreign tuple class is found in an argument. A fit asks hundreds of times."""
+    """Return whether no foreign tuple class is found in an argument. A fit asks hundreds of times."""
     if not isinstance(value, tuple):
         return True
     classes = (type(value), *map(type, value))

@@ -28,7 +28,7 @@ POWER_STEPS = 3
 
 
 class Constant(Enum):
-    """Which Lipschitz constant, the penalty's share included."""
+    """Which Lipschitz constant, the penalty's part included."""
 
     MEAN = "L, of F's smooth part"
     LARGEST = "L_max, of the component with the largest one"

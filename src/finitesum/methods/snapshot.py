@@ -93,7 +93,7 @@ def smooth_hessian(problem: AnySum, snapshot: Snapshot) -> Matrix:
 
 @kernel
 def _trace_and_largest(linear_sum: LinearSum, curvatures: Vector) -> tuple[float, float]:
-    """Return sum_i p_i c_i ||z_i||^2 and max_i n p_i c_i ||z_i||^2."""
+    """Return sum_i p_i c_i ||x_i||^2 and max_i n p_i c_i ||x_i||^2."""
     total = 0.0
     largest = 0.0
     for i in range(linear_sum.rows.n_rows):

@@ -139,7 +139,7 @@ def minimize(
     random_state : int, numpy generator or None
         Seeds the order of visits. None draws a seed, or takes that of the checkpoint to resume.
     measure_every : int >= 0
-        Objective and optimality are measured every so many passes for the trace, off the clock, unless less than half an
+        Objective and optimality are measured at every such pass for the trace, off the clock, unless less than half an
         effective pass was spent since (by steps on a sample, say); 0: at the end only.
     callback : callable, optional
         ``callback(intermediate_result)`` after each pass (of some methods a step, or a part of one), with x, fun,

@@ -135,7 +135,7 @@ class Display:
 
 
 class Lines(Display):
-    """Writes a line every so many seconds at most: for logs, and for terminals where nothing is to be drawn."""
+    """Writes a line once in a number of seconds at most: for logs, and for terminals where nothing is to be drawn."""
 
     def __init__(self, stream: IO[str], every_seconds: float = LINE_SECONDS, prefix: str = "") -> None:
         self._stream = stream

@@ -28,7 +28,7 @@ from finitesum.running.results import Result, StopReason
 from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in
 from finitesum.running.sampling import as_seed, order_of_pass
 
-MANY_PASSES = 100  # where so many do not do, the problem may be to blame
+MANY_PASSES = 100  # where these do not suffice, the problem may be the reason
 
 
 class Run:
@@ -304,7 +304,7 @@ class Run:
         return known or self._measure(self.state.x, is_check=True)
 
     def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
-        """Return the iterate of lowest objective among those that looked best and the last, and how many passes it took.
+        """Return the iterate of lowest objective among the best by their estimates and the last, and the passes it took.
 
         An estimate may be that of the iterate before the pass or after it, so both are measured, a pass each.
         """
