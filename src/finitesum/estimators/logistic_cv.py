@@ -94,13 +94,17 @@ solver_, cov_params_, standard_errors_
         **params
             For the splitter and the scorer, by metadata routing.
         """
+        from sklearn.model_selection import check_cv  # which takes a while to load
+
         self.Cs_ = as_Cs(self.Cs)
         data = self._labelled(X, y, sample_weight)
         (problem,) = self._problems(data, alpha_of_C(float(self.Cs_[0]), data.total_weight))
         if self.standard_errors:
             require_covariance(problem)  # before the folds are solved
         split_params, score_params = self._routed(data, sample_weight, params)
-        folds = self._folds(data, split_params)
+        folds: list[tuple[Any, Any]] = list(
+            check_cv(self.cv, data.y, classifier=True).split(data.X, data.y, **split_params)
+        )
 
         def solve(k: int) -> tuple[list[Result], Vector]:
             return self._solve_fold(data, *folds[k], score_params)
@@ -136,10 +140,7 @@ solver_, cov_params_, standard_errors_
         if _routing_is_on():
             routed = process_routing(self, "score", sample_weight=sample_weight, **params)
             return float(scorer(self, X, y, **routed.scorer.score))
-        if params:
-            raise ValueError(f"score has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
-        takes_weights = sample_weight is not None and _takes_weights(scorer)
-        return float(scorer(self, X, y, **({"sample_weight": sample_weight} if takes_weights else {})))
+        return float(scorer(self, X, y, **_unrouted("score", scorer, sample_weight, params)))
 
     def get_metadata_routing(self) -> Any:
         """Return who receives which metadata: this estimator, the splitter, the scorer."""
@@ -163,15 +164,7 @@ solver_, cov_params_, standard_errors_
         if _routing_is_on():
             routed = process_routing(self, "fit", sample_weight=sample_weight, **params)
             return routed.splitter.split, routed.scorer.score
-        if params:
-            raise ValueError(f"fit has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
-        takes_weights = data.sample_weight is not None and _takes_weights(self._scorer())
-        return {}, {"sample_weight": data.sample_weight} if takes_weights else {}
-
-    def _folds(self, data: LabelledData, split_params: dict[str, Any]) -> list[tuple[Any, Any]]:
-        from sklearn.model_selection import check_cv
-
-        return list(check_cv(self.cv, data.y, classifier=True).split(data.X, data.y, **split_params))
+        return {}, _unrouted("fit", self._scorer(), data.sample_weight, params)
 
     def _solve_fold(
         self, data: LabelledData, train: Any, test: Any, score_params: dict[str, Any]
@@ -213,7 +206,10 @@ def _rows_of(value: Any, rows: Any, n: int) -> Any:
     return np.asarray(value)[rows] if value is not None and np.ndim(value) and len(value) == n else value
 
 
-def _takes_weights(scorer: Any) -> bool:
-    """Return whether a scorer, or the metric that it is made of, can weight rows."""
-    parameters = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
-    return "sample_weight" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+def _unrouted(caller: str, scorer: Any, sample_weight: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Return what a scorer is given without metadata routing: weights, if it or its metric can weight rows."""
+    if params:
+        raise ValueError(f"{caller} has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
+    known = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
+    takes_weights = "sample_weight" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
+    return {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}

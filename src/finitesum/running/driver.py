@@ -207,12 +207,12 @@ def minimize(
     file = None if checkpoint is None else Path(checkpoint)
     goes_on = file is not None and checkpoints.prepare(file, resume=resume)
     run = Run(
-        problem,
-        chosen,
+        problem=problem,
+        method=chosen,
         tol=tol,
         max_iter=max_iter,
         sampling=order,
-        seed=None if random_state is None else as_seed(random_state),
+        random_state=random_state,
         measure_every=measure_every,
         callback=callback,
         checkpoint=file,

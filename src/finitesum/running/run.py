@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from finitesum.evaluation.certificates import Certificate, has_certificate, lowe
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.methods.base import Method, identity_of, state_type_of
-from finitesum.problems.finite_sum import AnyProblem, FiniteSum
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.observers import Display, PassReport, Trace, TraceRow
@@ -31,38 +31,32 @@ from finitesum.running.sampling import as_seed, order_of_pass
 MANY_PASSES = 100  # where these do not suffice, the problem may be the reason
 
 
+@dataclass(kw_only=True, eq=False)
 class Run:
     """One call of `minimize`."""
 
-    def __init__(
-        self,
-        problem: AnyProblem,
-        method: Method,
-        *,
-        tol: float,
-        max_iter: float,
-        sampling: str,
-        seed: int | None,
-        measure_every: int,
-        callback: Callable[[OptimizeResult], Any] | None,
-        checkpoint: Path | None,
-        checkpoint_seconds: float,
-    ) -> None:
-        self.problem = cast(Problem, problem)  # with callables: what follows asks only for what both have
-        self.method = method
+    problem: Any  # a Problem, or what answers what is asked of one below
+    method: Method
+    tol: float
+    max_iter: float
+    sampling: str
+    random_state: Any  # None takes the seed of a checkpoint
+    measure_every: int
+    callback: Callable[[OptimizeResult], Any] | None
+    checkpoint: Path | None
+    checkpoint_seconds: float
+
+    def __post_init__(self) -> None:
+        problem = self.problem
         is_sum = isinstance(problem, FiniteSum) or (isinstance(problem, Problem) and problem.loss.is_smooth())
         self.certificate = None if is_sum else no_certificate(problem.dim)
-        self.tol, self.max_iter, self.sampling = tol, max_iter, sampling
-        self.seed = as_seed(None) if seed is None else seed
-        self._takes_any_seed = seed is None
-        self.measure_every, self.callback = measure_every, callback
-        self.checkpoint, self.checkpoint_seconds = checkpoint, checkpoint_seconds
+        self.seed = as_seed(self.random_state)
         self.loop, self.trace = Loop(), Trace()
         self.state: Any = None
-        self._start = ""  # a digest of the start
         self.best: Best
-        self._kept: Kept
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
+        self._start = ""  # a digest of the start
+        self._kept: Kept
         self._before = Before()
         self._clock = time.perf_counter()
         self._last_save = time.monotonic()
@@ -104,7 +98,7 @@ class Run:
         assert self.checkpoint is not None
         held = checkpoints.load(self.checkpoint)
         header = held.header
-        if self._takes_any_seed and isinstance(header.get("seed"), int):
+        if self.random_state is None and isinstance(header.get("seed"), int):
             self.seed = header["seed"]
         self._start = header.get("start", "") if x0 is None else checkpoints.digest(x0)
         checkpoints.require_match(self.checkpoint, header, self._identity())
@@ -217,8 +211,7 @@ class Run:
         self._clock = time.perf_counter()
         loop.checked_k = loop.k
         loop.next_check = max(loop.k + 1, math.ceil((1.1 if self.certificate is None else 1.5) * loop.k))
-        known = self._known_to_method()
-        if known is None:
+        if (known := self._known_to_method()) is None:
             loop.n_checks += 1
             self._measure(self.state.x, is_check=True)
         else:
@@ -290,8 +283,8 @@ class Run:
         return self.exact[1] if self.exact is not None and self.exact[0] is self.state.x else None
 
     def _record(self, measured: Measures | None, estimate: float, spent: tuple[float, float, float]) -> None:
-        objective, optimality = (measured.objective, measured.optimality) if measured else (math.nan, math.nan)
-        self.trace.append(TraceRow(*spent, objective, optimality, estimate))
+        figures = (measured.objective, measured.optimality) if measured else (math.nan, math.nan)
+        self.trace.append(TraceRow(*spent, *figures, estimate))
 
     def _charged(self) -> Measures:
         """Return exact measures of the last iterate; charged even where the trace has them: the same for all."""
