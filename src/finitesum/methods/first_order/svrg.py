@@ -2,8 +2,8 @@
 
 At a snapshot z, with g the gradient of the mean loss there, a visit of component j does
 
-    SVRG       w <- prox(w - step (nabla f_j(w) - nabla f_j(z) + g + l2 w))                                   [1]
-    AccSVRG    v = nabla f_j(y) - nabla f_j(z) + g + l2 y;   w+ = prox(y - step v);   y <- w+ + momentum (w+ - w)     [2]
+    SVRG       w <- prox(w - step (nabla f_j(w) - nabla f_j(z) + g + l2 w))        (Johnson, Zhang)
+    AccSVRG    v = nabla f_j(y) - nabla f_j(z) + g + l2 y;   w+ = prox(y - step v);   y <- w+ + momentum (w+ - w)  (Nitanda)
 
 and after `inner_passes` passes of visits the last w becomes the snapshot (AccSVRG: and y = w). The slopes at z are kept, so
 that a visit evaluates one component gradient, not two (a snapshot evaluates m): memory 2n + 3d scalars for a linear model,
@@ -12,17 +12,11 @@ because the updates of untouched coordinates lag (`finitesum.methods.first_order
 AccSVRG moves every coordinate: give it components large enough to pay for that.
 
 Step "auto": the rule of `finitesum.methods.snapshot`, which compares consecutive snapshots and needs no constant. A
-number is used as it is, and may diverge. Momentum "auto": (1 - sqrt(mu step)) / (1 + sqrt(mu step)) [2], at most (T -
+number is used as it is, and may diverge. Momentum "auto": (1 - sqrt(mu step)) / (1 + sqrt(mu step)), at most (T -
 1) / (T + 3) with T visits to an epoch, for it restarts with each of them.
 
 Deviations from the papers: components come in the given order (a permutation by default), not with replacement; the
 penalty is no part of the components; AccSVRG's mini-batches are fixed sets of rows.
-
-References
-----------
-.. [1] R. Johnson, T. Zhang, "Accelerating stochastic gradient descent using predictive variance reduction", NIPS 2013;
-   L. Xiao, T. Zhang, "A proximal stochastic gradient method with progressive variance reduction", SIAM J. Optim. 24 (2014).
-.. [2] A. Nitanda, "Stochastic proximal gradient descent with acceleration techniques", NIPS 2014.
 """
 
 from __future__ import annotations
