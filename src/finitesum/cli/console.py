@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -51,6 +51,17 @@ class Console:
 
         with display(f"{what} ...", int(self.draws)):
             yield
+
+
+def text_table(lines: Sequence[Sequence[Any]]) -> str:
+    """Return lines of cells as columns of text, numbers at the right."""
+    widths = [max(len(str(line[k])) for line in lines) for k in range(len(lines[0]))]
+
+    def row(line: Sequence[Any]) -> str:
+        cells = (str(c).rjust(w) if isinstance(c, int) else str(c).ljust(w) for c, w in zip(line, widths, strict=True))
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(map(row, lines))
 
 
 def plain(content: Any) -> Any:

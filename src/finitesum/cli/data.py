@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from finitesum.cli.console import Console, console_options
+from finitesum.cli.console import Console, console_options, text_table
 from finitesum.cli.errors import BROKEN, InputError
 
 
@@ -36,15 +36,10 @@ def list_all(*, console: Console) -> None:
                 "title": entry.title,
             }
         )
-    width = max(len(row["name"]) for row in rows)
-    lines = [f"{'name':<{width}} {'rows':>9} {'features':>9} {'classes':>8}  here  what it is"]
-    for row in rows:
-        classes = row["classes"] or "-"
-        here = "yes" if row["here"] else "no"
-        lines.append(
-            f"{row['name']:<{width}} {row['rows']:>9} {row['features']:>9} {classes:>8}  {here:<4}  {row['title']}"
-        )
-    console.result(rows, "\n".join(lines))
+    shown = ("name", "rows", "features", "classes", "here", "title")
+    yes_no = [{**row, "classes": row["classes"] or "-", "here": "yes" if row["here"] else "no"} for row in rows]
+    lines = [(*shown[:-1], "what it is"), *([row[name] for name in shown] for row in yes_no)]
+    console.result(rows, text_table(lines))
 
 
 @data.command()

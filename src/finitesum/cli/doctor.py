@@ -161,18 +161,15 @@ _CHECKS: dict[str, Callable[[list[str]], Any]] = {
 def _text(report: dict[str, Any]) -> str:
     lines = [f"finitesum {report['finitesum']}, Python {report['python']} ({report['executable']})"]
     for name in _CHECKS:
-        lines.append(f"{name}:")
-        for key, value in (report[name] or {}).items():
-            shown = ", ".join(value) if isinstance(value, list) else _shown(value)
-            lines.append(f"  {key:<16} {shown}")
+        lines += [f"{name}:", *(f"  {key:<16} {_shown(value)}" for key, value in (report[name] or {}).items())]
     if report["problems"]:
-        lines += ["broken:", *(f"  {problem}" for problem in report["problems"])]
-    else:
-        lines.append("All is well.")
-    return "\n".join(lines)
+        return "\n".join([*lines, "broken:", *(f"  {problem}" for problem in report["problems"])])
+    return "\n".join([*lines, "All is well."])
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from finitesum.cli.console import Console, console_options
+from finitesum.cli.console import Console, console_options, text_table
 
 _HEADINGS = {
     "name": "method",
@@ -32,11 +30,5 @@ def methods(*, console: Console) -> None:
     rows = [
         {"name": name, **cls.card._asdict(), "options": list(cls.__dataclass_fields__)} for name, cls in METHODS.items()
     ]
-    console.result(rows, _table(rows))
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    """Return a table with a column for each heading."""
-    lines = [list(_HEADINGS.values()), *([str(row[name]) for name in _HEADINGS] for row in rows)]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(_HEADINGS))]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    lines = [list(_HEADINGS.values()), *([row[name] for name in _HEADINGS] for row in rows)]
+    console.result(rows, text_table(lines))

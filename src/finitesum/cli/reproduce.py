@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from finitesum.cli.console import Console, console_options
+from finitesum.cli.console import Console, console_options, text_table
 from finitesum.cli.errors import BROKEN
 from finitesum.cli.options import FILE, FOLDER, shown
 
@@ -106,9 +106,8 @@ def _list(console: Console) -> None:
 
     found = [registry.experiment(name) for name in registry.names()]
     rows = [{"name": e.name, "title": e.title, "section": e.section, "data": list(e.data)} for e in found]
-    width = max(len(e.name) for e in found)
-    lines = [f"{e.name:<{width}}  {e.title}{f' ({e.section})' if e.section else ''}" for e in found]
-    console.result(rows, "\n".join(lines))
+    lines = [(e.name, f"{e.title} ({e.section})" if e.section else e.title) for e in found]
+    console.result(rows, text_table(lines))
 
 
 def _report(console: Console, finished: Finished) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -84,15 +84,10 @@ def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> Problem:
     import numpy as np
 
     from finitesum.problems.linear import Problem
-    from finitesum.problems.rows import CSRRows, DenseRows
+    from finitesum.reporting.report import small_rows
 
-    n = 4
-    values: Any = np.eye(n, dtype=signature.dtype)
-    rows: Any = DenseRows(values, n, n, 0)
-    if signature.layout != "dense":
-        width = np.int32 if signature.layout == "csr-int32" else np.int64
-        columns, starts = np.arange(n, dtype=width), np.arange(n + 1, dtype=width)
-        rows = CSRRows(np.ones(n, dtype=signature.dtype), columns, starts, n, n, 0)
+    width = None if signature.layout == "dense" else signature.layout.removeprefix("csr-")
+    rows = small_rows(signature.dtype, width)
     return Problem.linear(rows, np.array([0.0, 1.0, 0.0, 1.0]), loss=signature.loss, alpha=0.1, l1_ratio=l1_ratio)
 
 

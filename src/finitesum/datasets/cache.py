@@ -46,7 +46,7 @@ def cached(path: Path, options: Mapping[str, Any], read: Read, memmap: bool) -> 
     options
         All that changes what is read.
     read
-        Reads the file into a collector and returns what it gathered.
+        Reads the file into a collector and returns what it gathered. No copy is made where it raises.
     memmap
         Whether the arrays stay on disk. They are mapped copy-on-write: writing to them changes nothing on disk.
 
@@ -54,11 +54,6 @@ def cached(path: Path, options: Mapping[str, Any], read: Read, memmap: bool) -> 
     -------
     Contents or None
         None where no copy can be kept, which is logged.
-
-    Raises
-    ------
-    DataError
-        What `read` raises. No copy is made then.
     """
     root = parsed_folder()
     if root is None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.labels import LabelMap, Labels, is_text
+from finitesum.datasets.labels import LabelMap, Labels, are_whole, is_text
 
 Task = Literal["classification", "regression"]
 
@@ -124,8 +124,7 @@ class Dataset:
         if labels.dtype.kind in "Ub":
             return "classification"
         distinct = np.unique(labels)
-        whole = labels.dtype.kind in "iu" or bool(np.all(distinct == np.floor(distinct)))
-        few = len(distinct) <= 2 or (whole and len(distinct) <= MOST_GUESSED_CLASSES)
+        few = len(distinct) <= 2 or (are_whole(distinct) and len(distinct) <= MOST_GUESSED_CLASSES)
         return "classification" if few else "regression"
 
     def label_map(self) -> LabelMap:

@@ -78,12 +78,10 @@ def download(
 
     Parameters
     ----------
-    name
-        The name that the file gets.
+    name, folder
+        The file that is made, when it is complete and checked.
     urls
         Its addresses (http, https, ftp or file), tried in this order.
-    folder
-        Where it is put. It gets its name only when it is complete and checked.
     sha256
         Its checksum, in hexadecimal; None where it is not known. It is then compared with the one that was remembered
         at the first download, if there was one, and remembered if not.

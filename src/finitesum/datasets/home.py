@@ -28,16 +28,8 @@ def home() -> Path | None:
 def search_folders(data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
     """Return the folders that are searched for data files, the first one first.
 
-    Parameters
-    ----------
-    data_dir
-        A folder to be searched before all others.
-
-    Returns
-    -------
-    list of Path
-        `data_dir`, the folders of the environment variable ``FINITESUM_DATA`` (separated as in ``PATH``), and
-        ``data`` in `home`.
+    They are `data_dir`, the folders of the environment variable ``FINITESUM_DATA`` (separated as in ``PATH``), and
+    ``data`` in `home`.
     """
     folders = [] if data_dir is None else [Path(data_dir).expanduser()]
     folders += [Path(part).expanduser() for part in os.environ.get("FINITESUM_DATA", "").split(os.pathsep) if part]

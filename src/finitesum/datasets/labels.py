@@ -24,13 +24,7 @@ def label_array(labels: Any) -> Labels:
     Parameters
     ----------
     labels
-        Anything NumPy makes an array of, shape (n,) or (n, 1): numbers, booleans, text, or Python objects of these
-        kinds (as pandas stores text).
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        Text has dtype ``str_``.
+        Anything NumPy makes an array of, shape (n,) or (n, 1), also Python objects, as pandas stores text.
 
     Raises
     ------
@@ -82,8 +76,13 @@ def _require_one_kind(array: Labels) -> None:
 
 
 def is_text(labels: Labels) -> bool:
-    """Tell whether an array that `label_array` returned holds text."""
+    """Return whether an array that `label_array` returned holds text."""
     return bool(labels.dtype.kind == "U")
+
+
+def are_whole(distinct: Labels) -> bool:
+    """Return whether numbers are all integers, of whatever type."""
+    return distinct.dtype.kind != "f" or bool(np.all(distinct == np.floor(distinct)))
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ class LabelMap:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise DataError("labels have a value that is not finite (nan or inf). Remove those rows.")
         distinct = np.unique(array)
-        whole = distinct.dtype.kind != "f" or bool(np.all(distinct == np.floor(distinct)))
+        whole = are_whole(distinct)
         if not whole and len(distinct) > MOST_FRACTIONAL_CLASSES:
             raise DataError(
                 f"labels take {len(distinct)} distinct values with fractions, so they name no classes. "
@@ -166,9 +165,6 @@ class LabelMap:
     def is_binary(self) -> bool:
         """Whether there are exactly two classes."""
         return len(self.classes) == 2
-
-    def _sorted(self) -> Labels:
-        return np.array(self.classes)
 
     def encode(self, labels: Any) -> npt.NDArray[np.float64] | npt.NDArray[np.int64]:
         """Return the codes of labels.
@@ -188,7 +184,7 @@ class LabelMap:
         DataError
             A label is none of the classes; all such labels are named (the first five of them).
         """
-        array, classes = label_array(labels), self._sorted()
+        array, classes = label_array(labels), np.array(self.classes)
         if is_text(array) != is_text(classes) and array.size:
             raise DataError(f"labels are {_kind(array)}, but the classes are {_kind(classes)}: {self._shown()}.")
         codes = np.searchsorted(classes, array).clip(max=len(classes) - 1).astype(np.int64)
@@ -224,7 +220,7 @@ class LabelMap:
         if not known.all():
             allowed = "-1 and +1" if self.is_binary else f"0 to {len(self.classes) - 1}"
             raise DataError(f"codes must be {allowed}, got {preview(given[~known].flat[0].item())}.")
-        return self._sorted()[numbers.astype(np.int64)]
+        return np.array(self.classes)[numbers.astype(np.int64)]
 
     def to_json(self) -> str:
         """Return the map as a line of JSON, to be kept in a model file."""

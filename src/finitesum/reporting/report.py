@@ -21,7 +21,7 @@ from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.reporting.files import write_bytes, write_csv, write_text
 from finitesum.reporting.plots import Curve, optimality_figure, to_png, to_svg
-from finitesum.running.driver import Result, minimize
+from finitesum.running.driver import minimize
 from finitesum.running.observers import Trace, TraceRow
 
 #: The optimalities for which the table gives passes and seconds.
@@ -154,25 +154,22 @@ def _run(
         chosen = as_method(method, options)
         loaded = {**settings, "max_iter": 2, "verbose": 0}
         minimize(small_like(problem), method=chosen, **loaded)  # kernels are loaded off the clock
-        return _outcome(name, minimize(problem, method=chosen, **settings))
+        result = minimize(problem, method=chosen, **settings)
     except Exception as error:
         message = f"Failed: {error}" if isinstance(error, ValueError) else f"Failed: {type(error).__name__}: {error}"
         return Outcome(name, str(method), Trace(), False, message)
-
-
-def _outcome(name: str, result: Result) -> Outcome:
     return Outcome(
         name,
         repr(result.method),
         result.trace,
         bool(result.success),
         result.message,
-        float(result.optimality),
-        float(result.fun),
-        float(result.n_passes),
-        float(result.seconds),
-        int(result.batch_size),
-        result.x,
+        optimality=float(result.optimality),
+        objective=float(result.fun),
+        n_passes=float(result.n_passes),
+        seconds=float(result.seconds),
+        batch_size=int(result.batch_size),
+        x=result.x,
     )
 
 
@@ -180,17 +177,22 @@ def small_like(problem: Problem) -> Problem:
     """Return a tiny problem that runs through the same machine code as a large one; components that are objects stay."""
     if isinstance(problem, FiniteSum):
         return problem
-    rows, n, d = problem.rows, 4, 4
-    if isinstance(rows, DenseRows):
-        few: Any = DenseRows(np.eye(n, d, dtype=rows.values.dtype), n, d, rows.intercept)
-    else:
-        width = rows.columns.dtype
-        values = np.ones(n, dtype=rows.values.dtype)
-        few = CSRRows(values, np.arange(n, dtype=width), np.arange(n + 1, dtype=width), n, d, rows.intercept)
+    rows, n = problem.rows, 4
+    width = None if isinstance(rows, DenseRows) else rows.columns.dtype
+    few = small_rows(rows.values.dtype, width, rows.intercept)
     targets = np.resize(problem.targets[:n], n)
     return replace(
         problem, rows=few, targets=targets, offsets=np.zeros(n), weights=np.full(n, 1.0 / n), batch_size=None
     )
+
+
+def small_rows(dtype: Any, width: Any = None, intercept: int = 0) -> Any:
+    """Return four rows of four columns: dense, or as CSR with indices of a given type."""
+    n = 4
+    if width is None:
+        return DenseRows(np.eye(n, dtype=dtype), n, n, intercept)
+    columns, starts = np.arange(n, dtype=width), np.arange(n + 1, dtype=width)
+    return CSRRows(np.ones(n, dtype=dtype), columns, starts, n, n, intercept)
 
 
 # -- files

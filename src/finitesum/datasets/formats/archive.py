@@ -27,36 +27,17 @@ CHUNK = 1 << 22
 
 
 def read_npz(path: Path, collector: RowCollector, *, target: str | bool | None = None, part: Part = "train") -> Header:
-    """Add the rows of an ``.npz`` archive to a collector.
+    """Add the rows of an ``.npz`` archive to a collector, and return the name of its labels.
 
-    Parameters
-    ----------
-    path
-        An archive with one of
+    The archive has one of
 
-        - what ``scipy.sparse.save_npz`` writes, or ``data``, ``indices``, ``indptr`` and ``shape`` of CSR rows;
-        - dense rows as ``X`` (or ``rows``, ``features``), shape (n_rows, n_features);
-        - ``x_train``, ``y_train``, ``x_test``, ``y_test``: `part` says which are read.
+    - what ``scipy.sparse.save_npz`` writes, or ``data``, ``indices``, ``indptr`` and ``shape`` of CSR rows;
+    - dense rows as ``X`` (or ``rows``, ``features``), shape (n_rows, n_features);
+    - ``x_train``, ``y_train``, ``x_test``, ``y_test``: `part` says which are read.
 
-        Bytes (uint8) under ``x_train`` or ``x_test``, or with more than two axes, are images: they are flattened and
-        divided by 255. Labels stand beside the rows as ``y`` (or ``target``, ``label``). Capital or small letters are
-        the same.
-    collector
-        Where the rows go.
-    target
-        The name of the array of labels, or False for none.
-    part
-        Which part of an archive in two parts is read.
-
-    Returns
-    -------
-    Header
-        The name of the labels.
-
-    Raises
-    ------
-    DataError
-        The archive is damaged, or has none of these arrays.
+    Bytes (uint8) under ``x_train`` or ``x_test``, or with more than two axes, are images: they are flattened and divided by
+    255. Labels stand beside the rows as ``y`` (or ``target``, ``label``), or as the array that `target` names; False is for
+    none. Capital or small letters are the same.
     """
     try:
         # NumPy leaves a file open that it has opened itself and cannot read.
@@ -171,22 +152,10 @@ def _as_rows(array: Array, where: str, is_image_key: bool) -> Array:
 
 
 def read_npy(path: Path, *, target: str | Path | bool | None = None, memmap: bool = False) -> Contents:
-    """Return the rows of an ``.npy`` file, with labels from a second file.
+    """Return the rows of an ``.npy`` file of shape (n_rows, n_features), with labels from a second file.
 
-    Parameters
-    ----------
-    path
-        An array of shape (n_rows, n_features).
-    target
-        The path of the labels: an ``.npy`` file, or text with one label a line. None or False for no labels.
-    memmap
-        Whether the rows stay on disk (copy-on-write). Their entries are not checked then.
-
-    Raises
-    ------
-    DataError
-        The array has another shape or type, is not finite, or does not fit the labels; or it cannot stay on disk
-        because it would have to be converted.
+    `target` is the path of the labels, an ``.npy`` file or text with one label a line; None or False for no labels. Rows
+    that stay on disk (`memmap`, copy-on-write) are not checked, and must need no conversion.
     """
     rows = _load_npy(path, memmap)
     if rows.ndim != 2:

@@ -168,7 +168,7 @@ class RowCollector:
         Parameters
         ----------
         data, indices
-            The values and columns of the entries, row after row, shape (nnz,). The columns count from 0.
+            The values and columns (from 0) of the entries, row after row, shape (nnz,).
         lengths
             The number of entries of each row, shape (k,).
         labels

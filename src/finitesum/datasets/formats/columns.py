@@ -15,25 +15,18 @@ Target = str | int | bool | None
 
 
 def target_column(names: Sequence[str] | None, n_columns: int, target: Target, path: Path) -> int | None:
-    """Return the number of the column of labels, from 0.
+    """Return the number of the column of labels, from 0; None for a table without labels.
 
     Parameters
     ----------
-    names
-        The names of the columns, or None where the table has none.
-    n_columns
-        The number of columns.
+    names, n_columns
+        The names of the columns, None where the table has none, and their number.
     target
         A name; a number, from 0 or, backwards, from -1; False for no labels at all; None for the usual place: the one
         column called ``target``, ``label`` or ``class`` (in any case), or a first column called ``y``, or else the
         last column.
     path
         The file, for messages.
-
-    Returns
-    -------
-    int or None
-        None for a table without labels.
 
     Raises
     ------
@@ -44,8 +37,6 @@ def target_column(names: Sequence[str] | None, n_columns: int, target: Target, p
     --------
     >>> target_column(["y", "a", "b"], 3, None, Path("t.csv"))
     0
-    >>> target_column(["a", "b", "c"], 3, "b", Path("t.csv"))
-    1
     >>> target_column(None, 3, None, Path("t.csv"))
     2
     """

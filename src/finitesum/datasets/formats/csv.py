@@ -17,6 +17,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 import math
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.collector import Array, Header, RowCollector
 from finitesum.datasets.formats.columns import Target
 from finitesum.datasets.formats.csv_layout import MISSING_LABELS, Layout, detect_layout, is_missing, rows_of
-from finitesum.datasets.formats.streams import Block, decoded, line_blocks, open_stream, text_lines
+from finitesum.datasets.formats.streams import Block, decoded, line_blocks, open_stream
 from finitesum.datasets.labels import Labels
 
 #: Bytes at the beginning of a file that its layout is found from; the rest of the last line is added.
@@ -43,21 +44,7 @@ class _LabelsAreText(Exception):
 def read_csv(path: Path, collector: RowCollector, *, target: Target = None, regression: bool = False) -> Header:
     """Add the rows of a CSV file to a collector, and return the names of its columns.
 
-    Parameters
-    ----------
-    path
-        The file, plain or compressed by gz, bz2 or xz.
-    collector
-        Receives the rows.
-    target
-        Which column holds the labels: see `target_column`.
-    regression
-        Whether labels that are text are an error.
-
-    Raises
-    ------
-    DataError
-        A cell cannot be used, or a row has too few or too many; it is named by line and column.
+    `target` is that of `target_column`; labels that are text are an error in a regression.
     """
     layout = _layout(path, target)
     if layout.text_labels and regression:
@@ -142,37 +129,32 @@ def _texts(lines: list[str], delimiter: str, column: int) -> Labels:
 
 def _read_cells(path: Path, collector: RowCollector, layout: Layout, regression: bool) -> None:
     """Add the rows of a file to a collector; raise _LabelsAreText where the layout promises numbers and one is text."""
-    features: list[list[float]] = []
-    labels: list[float | str] = []
-
-    def add_rows() -> None:
-        if features:
-            dtype = str if layout.text_labels else np.float64
-            found = None if layout.target is None else np.array(labels, dtype=dtype)
-            collector.add_dense(np.array(features, dtype=np.float64), found)
-            features.clear()
-            labels.clear()
-
+    dtype = str if layout.text_labels else np.float64
     with open_stream(path) as stream:
-        rows = rows_of(text_lines(stream, path), layout.delimiter)
+        blocks = (io.StringIO(decoded(block, path), newline="\n") for block in line_blocks(stream, path))
+        rows = rows_of(itertools.chain.from_iterable(blocks), layout.delimiter)
+        parsed = (_cells(*row, path, layout, regression) for row in rows if row[0] > layout.n_header_lines)
         try:
-            for line, cells in rows:
-                if line <= layout.n_header_lines:
-                    continue
-                where = f"{path}, line {line}"
-                if len(cells) != layout.n_columns:
-                    raise DataError(
-                        f"{where}: the row has {len(cells)} cells, the first row has {layout.n_columns}. Mend the row."
-                    )
-                features.append([_number(cells[i], f"{where}, {layout.called(i)}") for i in layout.features])
-                if layout.target is not None:
-                    place = f"{where}, {layout.called(layout.target)}"
-                    labels.append(_label(cells[layout.target], place, layout.text_labels, regression))
-                if len(features) == N_SLOW_ROWS:
-                    add_rows()
+            while block := list(itertools.islice(parsed, N_SLOW_ROWS)):
+                features, labels = zip(*block, strict=True)
+                found = None if layout.target is None else np.array(labels, dtype=dtype)
+                collector.add_dense(np.array(features, dtype=np.float64), found)
         except csv.Error as error:
             raise DataError(f"{path}: {error}. Is the file a CSV table?") from None
-    add_rows()
+
+
+def _cells(
+    line: int, cells: list[str], path: Path, layout: Layout, regression: bool
+) -> tuple[list[float], float | str | None]:
+    """Return the features and the label of a row."""
+    where = f"{path}, line {line}"
+    if len(cells) != layout.n_columns:
+        raise DataError(f"{where}: the row has {len(cells)} cells, the first row has {layout.n_columns}. Mend the row.")
+    features = [_number(cells[i], f"{where}, {layout.called(i)}") for i in layout.features]
+    if layout.target is None:
+        return features, None
+    place = f"{where}, {layout.called(layout.target)}"
+    return features, _label(cells[layout.target], place, layout.text_labels, regression)
 
 
 def _number(cell: str, where: str) -> float:

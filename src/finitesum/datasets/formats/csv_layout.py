@@ -39,32 +39,14 @@ def is_missing(cell: str) -> bool:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a CSV file is laid out.
-
-    Parameters
-    ----------
-    delimiter
-        The character between two cells.
-    names
-        The names of all columns, or None where the file has no header.
-    n_header_lines
-        How many lines of the file come before the first row.
-    n_columns
-        The number of cells in each row.
-    features
-        The numbers of the columns of features, from 0.
-    target
-        The number of the column of labels, or None.
-    text_labels
-        Whether the labels are text.
-    """
+    """How a CSV file is laid out."""
 
     delimiter: str
-    names: tuple[str, ...] | None
-    n_header_lines: int
-    n_columns: int
-    features: tuple[int, ...]
-    target: int | None
+    names: tuple[str, ...] | None  # of all columns; None where the file has no header
+    n_header_lines: int  # lines before the first row
+    n_columns: int  # cells in each row
+    features: tuple[int, ...]  # the numbers of the columns, from 0
+    target: int | None  # the column of labels
     text_labels: bool
 
     def called(self, column: int) -> str:
@@ -96,16 +78,7 @@ def rows_of(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[st
 
 
 def detect_layout(head: list[str], target: Target, path: Path) -> Layout:
-    """Return the layout of a file from its first lines.
-
-    Parameters
-    ----------
-    head
-        The first lines, with their ends.
-    target
-        Which column holds the labels: see `target_column`.
-    path
-        The file, for messages.
+    """Return the layout of a file from its first lines, with their ends.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.csv_layout import DELIMITERS, is_number
-from finitesum.datasets.formats.streams import COMPRESSION_SUFFIXES, head_of, without_mark
+from finitesum.datasets.formats.streams import COMPRESSION_SUFFIXES, open_stream, without_mark
 
 Format = Literal["svmlight", "csv", "npz", "npy", "parquet"]
 
@@ -46,14 +46,7 @@ def plain_name(path: Path) -> str:
 
 
 def find_format(path: Path, given: str | None = None) -> Format:
-    """Return the format of a file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    given
-        The format that the caller names, which is not checked.
+    """Return the format of a file: that which the caller names, or else by its suffix or its first bytes.
 
     Raises
     ------
@@ -72,7 +65,8 @@ def find_format(path: Path, given: str | None = None) -> Format:
     for start, by_magic in _MAGIC.items():
         if magic.startswith(start):
             return by_magic
-    by_text = _of_text(without_mark(head_of(path), path))
+    with open_stream(path) as stream:
+        by_text = _of_text(without_mark(stream.read(1 << 16), path))
     if by_text is None:
         raise DataError(f"{path}: the format is not recognised. Give format= as one of {', '.join(FORMATS)}.")
     return by_text

@@ -19,27 +19,10 @@ N_ROWS = 1 << 16
 
 
 def read_parquet(path: Path, collector: RowCollector, *, target: Target = None) -> Header:
-    """Add the rows of a Parquet file to a collector.
+    """Add the rows of a Parquet file to a collector, and return the names of its columns.
 
-    Parameters
-    ----------
-    path
-        A table whose features are columns of numbers, or two columns of lists: the indices (whole numbers from 0) and
-        the values of the entries of each row.
-    collector
-        Where the rows go.
-    target
-        Which column holds the labels: see `target_column`. The index that pandas keeps is no column.
-
-    Returns
-    -------
-    Header
-        The names of the columns.
-
-    Raises
-    ------
-    DataError
-        pyarrow is not installed, the file is damaged, or a column cannot be used.
+    Features are columns of numbers, or two columns of lists: the indices (whole numbers from 0) and the values of the
+    entries of each row. `target` is that of `target_column`; the index that pandas keeps is no column.
     """
     try:
         import pyarrow as pa

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,12 +83,6 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{path} cannot be read: {reason}. Is the file complete and readable?") from error
 
 
-def head_of(path: Path, size: int = 1 << 16) -> bytes:
-    """Return the first bytes of a file, decompressed."""
-    with open_stream(path) as stream:
-        return stream.read(size)
-
-
 def line_blocks(stream: BinaryIO, path: Path, size: int | None = None) -> Iterator[Block]:
     """Yield a stream as blocks of whole lines, of about `size` bytes each.
 
@@ -147,9 +140,3 @@ def decoded(block: Block, path: Path) -> str:
         raise DataError(
             f"{path}, line {line}: the text is not UTF-8 (byte {preview(bad.hex())}). Save the file as UTF-8."
         ) from None
-
-
-def text_lines(stream: BinaryIO, path: Path) -> Iterator[str]:
-    """Yield the lines of a stream as text, with their ends."""
-    for block in line_blocks(stream, path):
-        yield from io.StringIO(decoded(block, path), newline="\n")

@@ -28,22 +28,7 @@ _SHAPE = "A row is written as: label index:value index:value ..."
 
 
 def read_svmlight(path: Path, collector: RowCollector, *, zero_based: bool = False) -> Header:
-    """Add the rows of an svmlight file to a collector, and return an empty header: the format has no names.
-
-    Parameters
-    ----------
-    path
-        The file, plain or compressed by gz, bz2 or xz.
-    collector
-        Receives the rows.
-    zero_based
-        Whether indices count from 0.
-
-    Raises
-    ------
-    DataError
-        A line is broken; it is named by its number.
-    """
+    """Add the rows of an svmlight file to a collector; indices count from 1, or from 0 with `zero_based`."""
     with open_stream(path) as stream:
         for block in line_blocks(stream, path):
             rows = _parse_fast(block.data, zero_based) or _parse_lines(block, path, zero_based)
