@@ -54,14 +54,11 @@ class Console:
 
 
 def text_table(lines: Sequence[Sequence[Any]]) -> str:
-    """Return lines of cells as columns of text, numbers at the right."""
-    widths = [max(len(str(line[k])) for line in lines) for k in range(len(lines[0]))]
-
-    def row(line: Sequence[Any]) -> str:
-        cells = (str(c).rjust(w) if isinstance(c, int) else str(c).ljust(w) for c, w in zip(line, widths, strict=True))
-        return "  ".join(cells).rstrip()
-
-    return "\n".join(map(row, lines))
+    """Return lines of cells as columns of text; those that end with a number are set at the right."""
+    columns = list(zip(*lines, strict=True))
+    formats = [f"{'>' if isinstance(c[-1], int) else '<'}{max(len(str(cell)) for cell in c)}" for c in columns]
+    cells = ([f"{cell!s:{spec}}" for cell, spec in zip(line, formats, strict=True)] for line in lines)
+    return "\n".join("  ".join(row).rstrip() for row in cells)
 
 
 def plain(content: Any) -> Any:
