@@ -7,6 +7,7 @@ that its first step reads no data for a Hessian.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -19,7 +20,9 @@ from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression
 from finitesum.estimators.solvers import as_solver
-from finitesum.methods.newton.lazy_newton import LazyNewtonState, with_ridge
+from finitesum.methods.newton.lazy_newton import LazyNewtonState
+from finitesum.methods.newton.stale_hessian import factor_of
+from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
 from finitesum.running.driver import Result
@@ -68,7 +71,11 @@ def carried(problem: Any, last: Result) -> Result | None:
     state = last.state
     if not isinstance(state, LazyNewtonState) or state.n_sampled < problem.batched(last.batch_size).n_components:
         return None
-    state = with_ridge(problem, state, last.ridge)
+    ridge = problem.penalty.ridge()
+    gradient = state.gradient + (ridge - last.ridge) * problem.term.weights * state.x
+    factor, shift = factor_of(problem, state.hessian, ridge, state.shift)
+    state = state._replace(gradient=gradient, optimality=problem.term.optimality(state.x, gradient), factor=factor)
+    state = state._replace(shift=shift, pairs=no_pairs(problem.dim), gradient_ratio=math.nan)
     return Result(x=state.x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
 
 

@@ -13,7 +13,7 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.base import X_CHECKS, checked_weights
 from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
 from finitesum.estimators.regressors import LinearRegressor
-from finitesum.methods.subproblems.active_set import solve_spd
+from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.penalties import elastic_net
 from finitesum.running.driver import Result
 

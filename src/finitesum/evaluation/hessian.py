@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
@@ -17,6 +19,15 @@ BLOCK = 2**19
 #: Columns of dense rows up to which threads share the rows, each with sums of its own; beyond, the linear algebra library's
 #: threads share a product.
 MOST_SHARED = 2000
+
+#: Columns of dense rows from which a Hessian is summed in single precision.
+LEAST_COLUMNS = 32
+
+#: The least pivot of a Hessian summed in single precision, relative to its diagonal, and to what the diagonal was before.
+LEAST_PIVOT, MOST_FALLEN = 1e-2, 1e-4
+
+#: The largest diagonal entry is between this and its inverse, so that single precision has room.
+LEAST_SUM = 1e-30
 
 
 @kernel
@@ -88,6 +99,25 @@ def add_gram(
     for part in map_blocks(sum_of, np.arange(picked.size), picked.size * n_numbers, n_threads):
         if part is not sums:
             sums += part
+
+
+def may_be_single(problem: Problem) -> bool:
+    """Return whether sums in single precision save time, and cost no step of Newton's method.
+
+    Where the loss has quadratic pieces an exact Hessian makes a step that ends the run.
+    """
+    lipschitz, bound = problem.loss.d2_lipschitz(), problem.loss.curvature_bound()
+    has_pieces = lipschitz == 0.0 or (lipschitz == math.inf and bound < math.inf)
+    return problem.is_smooth and not has_pieces and not problem.rows.is_sparse() and problem.dim >= LEAST_COLUMNS
+
+
+def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
+    """Return whether single precision was enough for a sum of rows, by its diagonal and the pivots of its factor.
+
+    An error stays what it was while the curvature falls: `before` is the largest diagonal since rows were summed so.
+    """
+    is_scaled = diagonal.min(initial=0.0) >= 0.0 and LEAST_SUM < diagonal.max(initial=0.0) < 1.0 / LEAST_SUM
+    return bool(is_scaled and (pivots > np.maximum(LEAST_PIVOT * diagonal, MOST_FALLEN * before)).all())
 
 
 def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,9 @@ from finitesum.core.jit import kernel
 from finitesum.evaluation.row_sums import Block, map_row_blocks
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 from finitesum.problems.rows import CSRRows, DenseRows
+
+#: Bytes of entries of which a copy in single precision is made.
+MOST_BYTES = 1e9
 
 
 @kernel
@@ -84,6 +88,35 @@ def gram_product(
     for part in parts[1:]:
         parts[0][:] += part
     return parts[0]
+
+
+class Copy(NamedTuple):
+    """A problem in other columns, which increase no more: for `gram_product` alone."""
+
+    problem: Problem
+    order: Indices | slice  # the coordinates of an iterate, as they stand in the copy
+
+
+def copy_for_products(problem: Problem) -> Copy:
+    """Return the problem with entries in float32 and often used columns of sparse rows first; itself if it is too large."""
+    if problem.rows.values.nbytes > MOST_BYTES:
+        return Copy(problem, slice(None))
+    if "copy_for_products" not in problem.derived:
+        problem.derived["copy_for_products"] = _copied(problem)
+    found: Copy = problem.derived["copy_for_products"]
+    return found
+
+
+def _copied(problem: Problem) -> Copy:
+    rows, order = problem.rows, slice(None)
+    values = rows.values.astype(np.float32, copy=False)
+    if not isinstance(rows, CSRRows):
+        return Copy(replace(problem, rows=rows._replace(values=values)), order)
+    used = np.bincount(rows.columns, minlength=rows.n_columns)
+    by_use = np.concatenate([np.argsort(-used, kind="stable"), np.arange(rows.n_columns, rows.dim())])
+    places = np.empty(rows.dim(), dtype=rows.columns.dtype)
+    places[by_use] = np.arange(rows.dim())
+    return Copy(replace(problem, rows=rows._replace(values=values, columns=places[rows.columns])), by_use)
 
 
 @kernel

@@ -199,19 +199,27 @@ class ConvexTerm:
         return CompiledTerm(self.penalty, self.constraint.compiled, self.is_constrained, self.n_columns, self.n_blocks)
 
     @cached_property
+    def weights(self) -> Vector:
+        """The weights of the coordinates in the penalty, shape (dim,): 1 where nothing else is given, 0 for intercepts."""
+        weights = np.zeros(self.dim)
+        weights.reshape(self.n_blocks, -1)[:, : self.n_columns] = getattr(self.penalty, "weights", 1.0)
+        return weights
+
+    @cached_property
     def quadratic(self) -> Vector:
         """The strength of the quadratic part by coordinates, shape (dim,): 0 for intercepts."""
-        return self._on_coordinates(self.penalty.ridge())
+        strengths: Vector = self.penalty.ridge() * self.weights
+        return strengths
 
     @cached_property
     def thresholds(self) -> Vector:
         """The strength of the absolute values by coordinates, shape (dim,): 0 for intercepts."""
-        return self._on_coordinates(self.penalty.lasso())
-
-    def _on_coordinates(self, strength: float) -> Vector:
-        strengths = np.full(self.dim, strength)
-        strengths.reshape(self.n_blocks, -1)[:, self.n_columns :] = 0.0
+        strengths: Vector = self.penalty.lasso() * self.weights
         return strengths
+
+    def weighted_dot(self, u: Vector, v: Vector) -> float:
+        """Return sum_j weights_j u_j v_j over the coefficients."""
+        return float(self.coefficients(self.weights * u) @ self.coefficients(v))
 
     def coefficients(self, w: Vector) -> Vector:
         """Return the coordinates that the term acts on, a view of w where there is one block."""

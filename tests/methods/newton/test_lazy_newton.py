@@ -14,11 +14,12 @@ from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.row_products import line_through, objective, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
+from finitesum.evaluation.samples import sample_of
 from finitesum.methods.auto import choose
 from finitesum.methods.cost_model import Costs, costs_of, hessian_sample, is_sample_too_small
-from finitesum.methods.newton.lazy_newton import LazyNewton, _enlarged, _is_worth_reading_again, refactored
-from finitesum.methods.newton.stale_hessian import moved_fraction, no_hessian, refreshed
-from finitesum.methods.newton.subsampling import first_rows, sample_of
+from finitesum.methods.newton.lazy_newton import LazyNewton, _is_worth_reading_again, refactored
+from finitesum.methods.newton.stale_hessian import enlarged, moved_fraction, no_hessian, refreshed
+from finitesum.methods.newton.subsampling import first_rows
 from finitesum.methods.subproblems.lbfgs import no_pairs, solve, with_pair
 
 LOSSES = ("logistic", "squared", "squared-hinge", "huber", "poisson", "smoothed-hinge")
@@ -147,13 +148,13 @@ def test_the_check_of_the_result_is_not_charged_twice():
 
 
 @pytest.mark.parametrize("form", ["dense", "csr32"])
-def test_the_lazy_hessian_is_the_sum_that_it_says(form):
+def test_the_stale_hessian_is_the_sum_that_it_says(form):
     problem, _ = make_pair(form, n=50, weighted=True, intercept=True, batch_size=5)
     rng = np.random.default_rng(0)
     memory = no_hessian(problem)._replace(members=np.arange(problem.n_components), weight=1.0)
     for _ in range(4):
         now = rng.random(problem.n_rows).astype(np.float32)
-        memory, n_replaced = refreshed(problem, memory, now, costs_of(problem), n_read=50, digits=8.0)
+        memory, n_replaced = refreshed(problem, memory, now, n_read=50, digits=8.0)
         expected = hessian_of(problem, memory.curvatures.astype(float)) - np.diag(
             [problem.penalty.ridge()] * problem.rows.n_columns + [0.0]
         )
@@ -161,24 +162,24 @@ def test_the_lazy_hessian_is_the_sum_that_it_says(form):
         assert 0 < n_replaced <= 50
 
 
-def test_secants_are_the_bfgs_inverse():
+def test_pairs_make_the_bfgs_inverse():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((6, 6))
     matrix, start = root @ root.T + np.eye(6), np.diag(rng.uniform(0.5, 2.0, 6))
-    secants, pairs = no_pairs(6), []
+    known, pairs = no_pairs(6), []
     for _ in range(4):
         step = rng.standard_normal(6)
-        secants = with_pair(secants, step, matrix @ step)
+        known = with_pair(known, step, matrix @ step)
         pairs.append((step, matrix @ step))
     right = rng.standard_normal(6)
     expected = oracle.bfgs_inverse(start, pairs) @ right
-    np.testing.assert_allclose(solve(secants, lambda v: start @ v, right), expected, rtol=1e-11)
-    assert with_pair(secants, np.ones(6), -np.ones(6)) is secants  # no curvature
+    np.testing.assert_allclose(solve(known, lambda v: start @ v, right), expected, rtol=1e-11)
+    assert with_pair(known, np.ones(6), -np.ones(6)) is known  # no curvature
 
 
 def test_sums_over_some_components():
     problem, F = make_pair("csr32", n=50, weighted=True, batch_size=4)
-    x, way = np.random.default_rng(0).standard_normal((2, problem.dim))
+    x, direction = np.random.default_rng(0).standard_normal((2, problem.dim))
     some = np.array([1, 3, 12])
     rows = np.concatenate([F.blocks[j] for j in some])
     slopes = F.p[rows] * F.d1(F.predictions(x, rows), F.y[rows])
@@ -192,9 +193,9 @@ def test_sums_over_some_components():
     assert everything.value + problem.term.value(x) == pytest.approx(F.objective(x), rel=1e-13)
     others = loss_sums(problem, x, np.delete(np.arange(problem.n_components), some), curvatures=curvatures)
     assert loss + others.value == pytest.approx(everything.value, rel=1e-13)
-    line = line_through(problem, x, way, some)
-    there = F.p[rows] * F.d1(F.predictions(x + 0.7 * way, rows), F.y[rows])
-    assert slope_along(problem, line, 0.7) == pytest.approx(there @ (F.Z[rows] @ way), rel=1e-12)
+    line = line_through(problem, x, direction, some)
+    there = F.p[rows] * F.d1(F.predictions(x + 0.7 * direction, rows), F.y[rows])
+    assert slope_along(problem, line, 0.7) == pytest.approx(there @ (F.Z[rows] @ direction), rel=1e-12)
     assert objective(problem, x) == pytest.approx(F.objective(x), rel=1e-13)
 
 
@@ -218,7 +219,7 @@ def test_hessians_of_data_with_rare_columns_take_all_rows():
     rare[:, :2] *= rng.random((n, 2)) < 1e-3
     assert hessian_sample(Problem.linear(sp.csr_array(dense), y)) < n
     assert hessian_sample(Problem.linear(sp.csr_array(rare), y)) == n
-    assert hessian_sample(Problem.linear(rare, y)) < n  # the price of dense rows is another
+    assert hessian_sample(Problem.linear(rare, y)) < n  # dense rows cost less
 
 
 @pytest.mark.parametrize(("collinear", "least", "most"), [(False, 1e-10, 1e-6), (True, 0.0, 1e-14)])
@@ -238,7 +239,7 @@ def test_well_conditioned_hessians_of_wide_dense_rows_are_summed_in_single_preci
     assert state.n_hessians == (1200 if collinear else 600)  # those that were not good enough are charged, too
 
 
-def test_rough_sums_are_made_again_once_the_penalty_no_longer_hides_that_columns_are_collinear():
+def test_sums_in_single_precision_are_made_again_once_the_penalty_no_longer_hides_that_columns_are_collinear():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 40))
     X[:, 1] = X[:, 0] + 1e-3 * X[:, 1]
@@ -254,22 +255,22 @@ def test_rough_sums_are_made_again_once_the_penalty_no_longer_hides_that_columns
     np.testing.assert_allclose(np.tril(state.hessian.sums), np.tril(exact), rtol=0, atol=1e-14 * np.abs(exact).max())
 
 
-def test_rough_sums_are_made_again_once_the_curvature_has_fallen_far_below_what_it_was():
+def test_sums_in_single_precision_are_made_again_once_the_curvature_has_fallen_far_below_what_it_was():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4_000, 40))
     problem = Problem.linear(X, np.sign(X[:, 0]), alpha=1e-9, batch_size=1)
     method, order = LazyNewton(first_rows=4_000), np.arange(4_000)
     state = method.init(problem, np.zeros(40), 1e-10)
-    roughest, least = np.zeros(40), math.inf
+    largest, least = np.zeros(40), math.inf
     for _ in range(40):
         state = method.run_pass(problem, state, order)
-        roughest, least = np.maximum(roughest, state.hessian.largest_float32), min(least, state.hessian.sums[0, 0])
+        largest, least = np.maximum(largest, state.hessian.largest_float32), min(least, state.hessian.sums[0, 0])
         exact = (X.T * (problem.weights * state.hessian.curvatures)) @ X
         np.testing.assert_allclose(np.diagonal(state.hessian.sums), np.diagonal(exact), rtol=5e-3)
-    assert least < 1e-4 * roughest[0]  # the classes are separated
+    assert least < 1e-4 * largest[0]  # the classes are separated
 
 
-def test_a_pass_looks_again_only_where_it_would_see_something_else():
+def test_a_pass_reads_again_only_where_it_would_find_something_else():
     signs, reals, counts = (make_pair("csr32", loss)[0] for loss in ("logistic", "huber", "poisson"))
     assert [_is_worth_reading_again(signs, majorize) for majorize in Majorize] == [True, True, False]
     assert [_is_worth_reading_again(reals, majorize) for majorize in Majorize] == [True, False, False]
@@ -311,7 +312,7 @@ def test_auto_says_what_and_why(capsys):
         (1200, "dense", {"alpha": 1e-3, "l1_ratio": 0.5}, "working-set-newton"),
     ],
 )
-def test_auto_looks_for_zeros_where_many_are_likely(n_columns, form, more, name):
+def test_auto_seeks_zeros_where_many_are_likely(n_columns, form, more, name):
     X = np.random.default_rng(0).standard_normal((30, n_columns))
     problem = Problem.linear(sp.csr_array(X) if form == "csr" else X, np.repeat([-1.0, 1.0], 15), **more)
     assert choose(problem).method.name == name
@@ -328,30 +329,28 @@ def sampled_memory(n=4000, d=20):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
     problem = Problem.linear(X, np.sign(X[:, 0] + rng.standard_normal(n)), alpha=1e-3, batch_size=1)
-    costs = Costs(20.0, 600.0, 1e4)
+    problem.derived["costs"] = Costs(20.0, 600.0, 1e4)
     held = np.full(n, 0.2, dtype=np.float32)
     memory = no_hessian(problem)._replace(members=np.arange(0, n, 4), weight=0.25)
-    memory, n_replaced = refreshed(problem, memory, held, costs, n_read=n, digits=6.0)
+    memory, n_replaced = refreshed(problem, memory, held, n_read=n, digits=6.0)
     assert n_replaced == n // 4
     now = held.copy()
     now[::40] = 0.1
-    return problem, memory, now, costs
+    return problem, memory, now
 
 
 def test_curvatures_wait_longer_while_steps_are_good():
-    problem, memory, now, costs = sampled_memory()
+    problem, memory, now = sampled_memory()
     assert moved_fraction(problem, memory, now) == pytest.approx(0.1 * 0.1 / (0.9 * 0.2 + 0.1 * 0.1), rel=1e-5)
     replaced = [
-        refreshed(problem, memory, now, costs, n_read=4000, digits=6.0, is_good=is_good)[1] for is_good in (False, True)
+        refreshed(problem, memory, now, n_read=4000, digits=6.0, is_good=is_good)[1] for is_good in (False, True)
     ]
     assert replaced == [100, 0]
 
 
 def test_a_hessian_s_sample_grows_only_where_the_missing_rows_are_to_blame():
-    problem, memory, now, _ = sampled_memory()
+    problem, memory, now = sampled_memory()
     order = np.arange(problem.n_components)
-    state = LazyNewton().init(problem, np.zeros(problem.dim), 1e-10)
-    state = state._replace(hessian=memory, gradient_ratio=0.9, order=order)
-    unmoved, moved = (state._replace(curvatures=h) for h in (memory.curvatures, 0.2 * now))
-    assert _enlarged(problem, unmoved, 10.0).hessian.members.size == 4000
-    assert _enlarged(problem, moved, 10.0).hessian.members.size == 1000
+    for curvatures, n_members in ((memory.curvatures, 4000), (0.2 * now, 1000)):
+        after = enlarged(problem, memory, order, curvatures, ratio=0.9, digits=10.0)
+        assert after.members.size == n_members

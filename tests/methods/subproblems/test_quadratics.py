@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.evaluation.hessian import hessian_of
-from finitesum.methods.subproblems.active_set import solve_spd
+from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 
 

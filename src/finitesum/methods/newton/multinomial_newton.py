@@ -47,9 +47,9 @@ from finitesum.evaluation.outputs import (
     weighted_gram,
 )
 from finitesum.methods.base import Card, SumMethod
-from finitesum.methods.subproblems.active_set import solve_spd
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, no_run, redirected
 from finitesum.methods.subproblems.line_search import halved
+from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import DenseRows
 

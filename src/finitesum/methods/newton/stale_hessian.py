@@ -2,9 +2,9 @@
 
 Each row of a sample holds the curvature c_i that it was last summed with,
 
-    A = sum_{i in sample} p_i c_i z_i z_i',    H ~ A / (sum of p_i over the sample) + l2 I,
+    A = sum_{i in sample} p_i c_i x_i x_i',    H ~ A / (sum of p_i over the sample) + l2 I,
 
-while every gradient pass sees the row's curvature as it is now, h_i. Replacing c_i by h_i costs O(nnz_i^2) for each row,
+while every gradient pass finds the row's curvature as it is now, h_i. Replacing c_i by h_i costs O(nnz_i^2) for each row,
 so only rows that moved are worth it. What the others lack, left = sum_i p_i |h_i - c_i|, by now = sum_i p_i h_i, is about
 the factor by which a step with this Hessian falls short of Newton's; so, of thresholds on p_i |h_i - c_i| that halve from
 one to the next, `refreshed` takes the one that minimises
@@ -24,62 +24,52 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import bits_of, kernel, kernel_part
-from finitesum.evaluation.hessian import add_gram
+from finitesum.evaluation.hessian import LEAST_PIVOT, add_gram, is_precise
 from finitesum.evaluation.row_sums import Vector32
-from finitesum.methods.cost_model import Costs, costs_of
-from finitesum.methods.newton.subsampling import Sample, others, sample_of
+from finitesum.evaluation.samples import Sample, others, sample_of
+from finitesum.methods.cost_model import costs_of, is_sample_too_small
+from finitesum.methods.newton.subsampling import GROWTH
+from finitesum.methods.subproblems.positive_definite import raised_factor
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
 #: Thresholds that are compared: each half of the one before.
 N_THRESHOLDS = 24
 
-#: The factor c by which rows left out count more than their share of the curvature, as seen on real data: in general, and
-#: where the Hessian is summed over a part of the rows and the last step was good all the same.
+#: The factor c by which rows left out count more than their part of the curvature, as measured on real data: in general,
+#: and where the Hessian is summed over a part of the rows and the last step was good all the same.
 CAUTION, CAUTION_WHERE_GOOD = 4.0, 0.5
 
-#: Columns of dense rows from which a Hessian is summed in single precision.
-LEAST_COLUMNS = 32
+#: Curvatures that moved by more than this many times what the last step left are to blame for it, not the sample's size.
+BLAME = 2.0
 
-#: The least pivot of a Hessian summed in single precision, relative to its diagonal, and to what the diagonal was before.
-LEAST_PIVOT, MOST_FALLEN = 1e-2, 1e-4
-
-#: The largest diagonal entry is between this and its inverse, so that single precision has room.
-LEAST_SUM = 1e-30
-
-#: Hessians of rows that join the sample wait where they cost more than so many gradients of it: a step more is cheaper.
+#: Hessians of rows that join the sample wait where they cost more than this many gradients of it: a step more is cheaper.
 EXPENSIVE = 4.0
 
 
 class StaleHessian(NamedTuple):
     """The memory: a sum over the rows of some components, each with the curvature it had when it was last summed."""
 
-    curvatures: Vector32  # (n,)  c_i, 0 for rows that are not in the sum
-    sums: Matrix  # (d, d)  A, its lower triangle
-    members: Indices  # the components of the sample, increasing
-    weight: float  # sum of p_i over the sample
-    largest_float32: Vector  # (d,)  the largest diagonal of A since rows were summed in float32, 0 where none were
+    curvatures: Vector32 = np.zeros(0, dtype=np.float32)  # (n,)  c_i, 0 for rows that are not in the sum
+    sums: Matrix = np.zeros((0, 0))  # (d, d)  A, its lower triangle
+    members: Indices = np.zeros(0, dtype=np.int64)  # the components of the sample, increasing
+    weight: float = 0.0  # sum of p_i over the sample
+    largest_float32: Vector = np.zeros(
+        0
+    )  # (d,)  A's largest diagonal since rows were summed in float32, 0 where none were
 
 
 def no_hessian(problem: Problem) -> StaleHessian:
     """Return the memory of an empty sample."""
-    n, dim = problem.n_rows, problem.dim
-    nobody = np.zeros(0, dtype=np.int64)
-    return StaleHessian(np.zeros(n, dtype=np.float32), np.zeros((dim, dim)), nobody, 0.0, np.zeros(dim))
+    curvatures, dim = np.zeros(problem.n_rows, dtype=np.float32), problem.dim
+    return StaleHessian(curvatures, np.zeros((dim, dim)), largest_float32=np.zeros(dim))
 
 
 @kernel_part
 def _count_by_size(
-    linear_sum: LinearSum,
-    members: Indices,
-    now: Vector32,
-    summed: Vector32,
-    unit: float,
-    counts: Vector,
-    sizes: Vector,
+    view: LinearSum, members: Indices, now: Vector32, summed: Vector32, unit: float, counts: Vector, sizes: Vector
 ) -> float:
     """Count and add up p_i |h_i - c_i| in classes [unit / 2^(k + 1), unit / 2^k); return sum p_i h_i.
 
@@ -88,8 +78,8 @@ def _count_by_size(
     total, by_unit = 0.0, 1.0 / unit
     last = np.int64(counts.size - 1)
     for component in members:
-        for i in range(np.uint64(first_row(linear_sum, component)), np.uint64(last_row(linear_sum, component))):
-            weight, curvature = linear_sum.weights[i], np.float64(now[i])
+        for i in range(np.uint64(first_row(view, component)), np.uint64(last_row(view, component))):
+            weight, curvature = view.weights[i], np.float64(now[i])
             total += weight * curvature
             size = weight * abs(curvature - np.float64(summed[i]))
             k = min(max(np.int64(1022) - (bits_of(size * by_unit) >> 52), np.int64(0)), last)
@@ -99,12 +89,12 @@ def _count_by_size(
 
 
 @kernel
-def _sums(linear_sum: LinearSum, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
+def _sums(view: LinearSum, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
     """Return sum p_i h_i and sum p_i |h_i - c_i|."""
     total = moved = 0.0
     for component in members:
-        for i in range(np.uint64(first_row(linear_sum, component)), np.uint64(last_row(linear_sum, component))):
-            weight, curvature = linear_sum.weights[i], np.float64(now[i])
+        for i in range(np.uint64(first_row(view, component)), np.uint64(last_row(view, component))):
+            weight, curvature = view.weights[i], np.float64(now[i])
             total += weight * curvature
             moved += weight * abs(curvature - np.float64(summed[i]))
     return total, moved
@@ -116,14 +106,9 @@ def moved_fraction(problem: Problem, hessian: StaleHessian, now: Vector32) -> fl
     return moved / total if total > 0.0 else 0.0
 
 
-def total_curvature(problem: Problem, now: Vector32, components: Indices) -> float:
-    """Return sum_i p_i h_i over the rows of some components."""
-    return _sums(problem.view, components, now, now)[0]
-
-
 @kernel
 def _cheapest(
-    linear_sum: LinearSum,
+    view: LinearSum,
     members: Indices,
     now: Vector32,
     summed: Vector32,
@@ -139,7 +124,7 @@ def _cheapest(
     The costs are those of a row, of a factor, and of a pass.
     """
     counts, sizes = scratch[:N_THRESHOLDS], scratch[N_THRESHOLDS:]
-    total = _count_by_size(linear_sum, members, now, summed, unit, counts, sizes)
+    total = _count_by_size(view, members, now, summed, unit, counts, sizes)
     of_row, of_factor, of_pass = costs
     moved = sizes.sum()
     best, least, replaced, left = 0, np.inf, 0.0, moved
@@ -159,18 +144,13 @@ def _cheapest(
 
 @kernel
 def _pick(
-    linear_sum: LinearSum,
-    members: Indices,
-    now: Vector32,
-    summed: Vector32,
-    least: float,
-    picked: Indices,
-    rises: Vector,
+    view: LinearSum, members: Indices, now: Vector32, summed: Vector32, least: float, picked: Indices, rises: Vector
 ) -> int:
+    """Write the rows with p_i |h_i - c_i| >= least, and p_i (h_i - c_i); replace c_i; return the number of rows."""
     n_picked = 0
     for component in members:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            rise = linear_sum.weights[i] * (np.float64(now[i]) - np.float64(summed[i]))
+        for i in range(first_row(view, component), last_row(view, component)):
+            rise = view.weights[i] * (np.float64(now[i]) - np.float64(summed[i]))
             if rise != 0.0 and abs(rise) >= least:
                 picked[n_picked], rises[n_picked] = i, rise
                 summed[i] = now[i]
@@ -182,7 +162,6 @@ def refreshed(
     problem: Problem,
     hessian: StaleHessian,
     now: Vector32,
-    costs: Costs,
     *,
     n_read: int,
     digits: float,
@@ -209,7 +188,7 @@ def refreshed(
     single_precision : bool
         Whether dense rows are summed in float32.
     """
-    members = hessian.members
+    members, costs = hessian.members, costs_of(problem)
     n_rows = min(problem.n_rows, members.size * (problem.batch_size or 1))
     unit = problem.loss.curvature_bound()
     scale = float(now.max(initial=0.0)) if not math.isfinite(unit) else unit
@@ -217,18 +196,9 @@ def refreshed(
     if not unit > 0.0:
         return hessian, 0
     error = math.sqrt(problem.dim / n_rows) if n_rows < n_read else 0.0
-    k, moved = _cheapest(
-        problem.view,
-        members,
-        now,
-        hessian.curvatures,
-        unit,
-        (costs.hessian, costs.factor, n_read * costs.gradient),
-        error,
-        CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION,
-        digits,
-        np.zeros(2 * N_THRESHOLDS),
-    )
+    caution = CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION
+    prices, scratch = (costs.hessian, costs.factor, n_read * costs.gradient), np.zeros(2 * N_THRESHOLDS)
+    k, moved = _cheapest(problem.view, members, now, hessian.curvatures, unit, prices, error, caution, digits, scratch)
     is_to_blame = error == 0.0 and (n_slow_steps >= 4 or (n_slow_steps >= 2 and moved > 1e-3))
     if is_to_blame or not hessian.sums.any():  # without a Hessian there is no step
         k = N_THRESHOLDS
@@ -255,59 +225,47 @@ def with_members(problem: Problem, hessian: StaleHessian, order: Indices, n_memb
     return hessian._replace(members=chosen, weight=sample_of(problem, chosen).weight)
 
 
+def enlarged(
+    problem: Problem, hessian: StaleHessian, order: Indices, now: Vector32, ratio: float, digits: float
+) -> StaleHessian:
+    """Return the memory with a larger sample, where what the last step left of the gradient shows that it pays."""
+    n_rows = hessian.members.size * (problem.batch_size or 1)
+    if hessian.members.size == order.size or not ratio > 0.0:
+        return hessian
+    if not is_sample_too_small(problem.n_rows, n_rows, costs_of(problem), ratio, digits):
+        return hessian
+    if CAUTION * moved_fraction(problem, hessian, now) > BLAME * ratio:
+        return hessian  # what the step left is not the sample's fault
+    return with_members(problem, hessian, order, GROWTH * hessian.members.size)
+
+
+def model_of(problem: Problem, hessian: StaleHessian, ridge: float, shift: float) -> Matrix:
+    """Return A / weight + shift diag + ridge I, symmetric."""
+    matrix: Matrix = np.tril(hessian.sums) + np.tril(hessian.sums, -1).T
+    matrix /= hessian.weight or 1.0
+    diagonal = np.arange(problem.dim)
+    matrix[diagonal, diagonal] *= 1.0 + shift
+    matrix[diagonal, diagonal] += ridge * problem.term.weights
+    return matrix
+
+
 def factor_of(problem: Problem, hessian: StaleHessian, ridge: float, shift: float) -> tuple[Matrix, float]:
-    """Return the Cholesky factor of A / weight + ridge I + shift diag, for `apply_inverse`, and the shift that it took.
-
-    The shift is relative to the diagonal, and raised until the matrix is positive definite.
-    """
+    """Return the Cholesky factor of A / weight + ridge I + shift diag, and the shift that it took."""
     matrix = hessian.sums / (hessian.weight or 1.0)
-    penalised = np.arange(problem.rows.n_columns)
-    matrix[penalised, penalised] += ridge
-    diagonal = np.diagonal(matrix).copy()
-    diagonal[~(diagonal > 0.0)] = 1.0  # a column without curvature has no gradient either
-    everywhere = np.arange(problem.dim)
-    while True:
-        matrix[everywhere, everywhere] = diagonal * (1.0 + shift)
-        factor, info = lapack.dpotrf(matrix.T, lower=0, clean=0)
-        if info == 0:
-            return factor, shift
-        if not shift < 1e12:  # NaN
-            return np.asfortranarray(np.diag(np.sqrt(diagonal))), shift
-        shift = max(1e-14, 100.0 * shift)
-
-
-def apply_inverse(factor: Matrix, right: Vector) -> Vector:
-    """Return the solution of H v = right by the factor of H."""
-    solution: Vector = lapack.dpotrs(factor, right, lower=0)[0]
-    return solution
-
-
-def may_be_single(problem: Problem) -> bool:
-    """Return whether sums in single precision save time, and cost no step.
-
-    Where the loss has quadratic pieces an exact Hessian makes a step that ends the run.
-    """
-    lipschitz, bound = problem.loss.d2_lipschitz(), problem.loss.curvature_bound()
-    has_pieces = lipschitz == 0.0 or (lipschitz == math.inf and bound < math.inf)
-    return problem.is_smooth and not has_pieces and not problem.rows.is_sparse() and problem.dim >= LEAST_COLUMNS
+    diagonal = np.arange(problem.dim)
+    matrix[diagonal, diagonal] += ridge * problem.term.weights
+    return raised_factor(matrix, shift)
 
 
 def is_well_posed(hessian: StaleHessian, factor: Matrix, shift: float) -> bool:
-    """Return whether single precision is enough for the Hessian's sums, by its pivots, its scale, and what it was before.
-
-    An error of the sums stays what it was while the curvature falls, and a raised diagonal hides it.
-    """
-    diagonal, before = (
-        entries / (hessian.weight or 1.0) for entries in (np.diagonal(hessian.sums), hessian.largest_float32)
-    )
-    pivots = np.diagonal(factor) ** 2
-    is_scaled = diagonal.min(initial=0.0) >= 0.0 and LEAST_SUM < diagonal.max(initial=0.0) < 1.0 / LEAST_SUM
-    least = np.maximum(LEAST_PIVOT * diagonal, MOST_FALLEN * before)
-    return bool(is_scaled and shift < 0.01 * LEAST_PIVOT and (pivots > least).all())
+    """Return whether single precision is enough for the Hessian's sums."""
+    weight, pivots = hessian.weight or 1.0, np.diagonal(factor) ** 2
+    is_hidden = not shift < 0.01 * LEAST_PIVOT  # a raised diagonal hides errors
+    return not is_hidden and is_precise(np.diagonal(hessian.sums) / weight, hessian.largest_float32 / weight, pivots)
 
 
 def is_expensive(problem: Problem, n_components: int, sample: Sample) -> bool:
-    """Return whether the Hessians of so many components cost more than some gradients of the sample.
+    """Return whether the Hessians of this many components cost more than some gradients of the sample.
 
     Where no pairs make up for rows that are missing they are worth any cost.
     """
@@ -317,5 +275,5 @@ def is_expensive(problem: Problem, n_components: int, sample: Sample) -> bool:
 
 def noise(problem: Problem, sample: Sample, curvatures: Vector32, squared_slopes: float) -> float:
     """Return what the sample itself puts into Newton's decrement, about."""
-    curvature = total_curvature(problem, curvatures, sample.components)
-    return problem.dim / sample.n_rows(problem) * squared_slopes / max(curvature, 1e-300)
+    total, _ = _sums(problem.view, sample.components, curvatures, curvatures)
+    return problem.dim / sample.n_rows(problem) * squared_slopes / max(total, 1e-300)

@@ -11,8 +11,8 @@ Newton (`finitesum.methods.newton.lazy_newton`), whose matrices have the size of
 is left. Where W has all columns that violate the optimality conditions, and F is minimised on it, x is optimal. F never
 rises from one working set to the next, because each holds the last one's solution.
 
-Memory: 8 bytes a row, a copy of the entries of W's columns, and |W|^2. A pass over W's columns is charged by the share of
-the entries that it reads.
+Memory: 8 bytes a row, a copy of the entries of W's columns, and |W|^2. A pass over W's columns is charged by the
+fraction of the entries that it reads.
 
 References
 ----------
@@ -29,22 +29,24 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from finitesum.constraints import Unconstrained
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_sums import Vector32
+from finitesum.evaluation.samples import Evaluation, evaluate_on, sample_of
 from finitesum.methods.base import Auto, Card
 from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
-from finitesum.methods.newton.stale_hessian import StaleHessian
-from finitesum.methods.newton.subsampling import LEAST_TOL, Evaluation, SampledNewton, evaluate_on, sample_of
-from finitesum.methods.subproblems.lbfgs import no_pairs
+from finitesum.methods.newton.subsampling import LEAST_TOL, SampledNewton, found_at
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import columns_of, n_entries
 
 #: New columns in a working set, at least and at most.
 FEWEST_NEW, MOST_NEW = 128, 2048
 
-#: The share of the optimality that is left on a working set, and the steps that it may take.
+#: The fraction of the optimality that is left on a working set, and the steps that it may take.
 LEFT, MOST_STEPS = 0.1, 30
+
+
+#: Lazy Newton's state on no columns.
+NO_INNER = LazyNewtonState(np.zeros(0))
 
 
 class WorkingSetNewtonState(NamedTuple):
@@ -52,16 +54,16 @@ class WorkingSetNewtonState(NamedTuple):
     tol: float  # the optimality asked for: no working set is solved more exactly than it needs
     gradient: Vector  # of the smooth part of F where all columns were last read
     curvatures: Vector32  # (n,)  of the rows there
-    squared_slopes: float  # sum of p_i phi'_i^2 there
-    value: float  # sum of p_i phi_i there
-    columns: Indices  # the working set; empty between two
-    inner: LazyNewtonState  # lazy Newton's on the working set; of no columns between two
-    n_inner: int  # its steps over all rows
-    n_before: int  # component gradients before the working set
-    n_sampled: int  # components whose columns were all read at x: all of them, or 0
-    optimality: float  # where all columns were last read
-    n_gradients: int
-    n_hessians: float
+    squared_slopes: float = 0.0  # sum of p_i phi'_i^2 there
+    value: float = 0.0  # sum of p_i phi_i there
+    columns: Indices = np.zeros(0, dtype=np.int64)  # the working set; empty between two
+    inner: LazyNewtonState = NO_INNER  # lazy Newton's on the working set
+    n_inner: int = 0  # its steps over all rows
+    n_before: int = 0  # component gradients before the working set
+    n_sampled: int = 0  # components whose columns were all read at x: all of them, or 0
+    optimality: float = math.nan  # where all columns were last read
+    n_gradients: int = 0
+    n_hessians: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class WorkingSetNewton(SampledNewton):
 
     name: ClassVar[str] = "working-set-newton"
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
     card: ClassVar[Card] = Card(
         "Newton on working sets",
         "2 m + |W|^2",
@@ -111,22 +113,8 @@ class WorkingSetNewton(SampledNewton):
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> WorkingSetNewtonState:
         """Return the state before the first row is read."""
-        return WorkingSetNewtonState(
-            x=x0.copy(),
-            tol=tol,
-            gradient=np.zeros(problem.dim),
-            curvatures=np.zeros(problem.n_rows, dtype=np.float32),
-            squared_slopes=0.0,
-            value=0.0,
-            columns=np.zeros(0, dtype=np.int64),
-            inner=_no_inner(),
-            n_inner=0,
-            n_before=0,
-            n_sampled=0,
-            optimality=math.nan,
-            n_gradients=0,
-            n_hessians=0.0,
-        )
+        curvatures = np.zeros(problem.n_rows, dtype=np.float32)
+        return WorkingSetNewtonState(x0.copy(), tol, np.zeros(problem.dim), curvatures)
 
     def run_pass(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
         """Return the state after a pass over all columns, or a step on the working set."""
@@ -148,15 +136,9 @@ class WorkingSetNewton(SampledNewton):
         """Return the state with what a pass over all columns finds at x."""
         sample = sample_of(problem, np.arange(problem.n_components))
         found = evaluate_on(problem, sample, state.x, state.curvatures, n_threads=self.n_threads)
-        return state._replace(
-            gradient=found.gradient,
-            curvatures=found.curvatures,
-            squared_slopes=found.squared_slopes,
-            value=found.value,
-            n_sampled=problem.n_components,
-            optimality=problem.term.optimality(state.x, found.gradient),
-            n_gradients=state.n_gradients + problem.n_components,
-        )
+        state = found_at(problem, state, state.x, found)
+        m = problem.n_components
+        return state._replace(n_sampled=m, n_gradients=state.n_gradients + m)
 
     def _begun(
         self, problem: Problem, state: WorkingSetNewtonState, columns: Indices, order: Indices
@@ -182,7 +164,7 @@ class WorkingSetNewton(SampledNewton):
         inner, n_hessians = method.run_pass(part, state.inner, order), state.n_hessians - state.inner.n_hessians
         x = state.x.copy()
         x[_inside(problem, state.columns)] = inner.x
-        share = n_entries(part.rows) / max(n_entries(problem.rows), 1)
+        fraction = n_entries(part.rows) / max(n_entries(problem.rows), 1)
         n_inner = state.n_inner + (inner.n_sampled == state.inner.n_sampled == problem.n_components)
         is_over = inner.n_sampled == problem.n_components and (
             n_inner == MOST_STEPS or not inner.optimality > self._accuracy(state)
@@ -190,39 +172,11 @@ class WorkingSetNewton(SampledNewton):
         return state._replace(
             x=x,
             columns=np.zeros(0, dtype=np.int64) if is_over else state.columns,
-            inner=_no_inner() if is_over else inner,
+            inner=NO_INNER if is_over else inner,
             n_inner=n_inner,
-            n_gradients=state.n_before + math.ceil(share * inner.n_gradients),
+            n_gradients=state.n_before + math.ceil(fraction * inner.n_gradients),
             n_hessians=n_hessians + inner.n_hessians,
         )
-
-
-def _no_inner() -> LazyNewtonState:
-    """Return a state of no columns."""
-    nothing, no_matrix, nobody = np.zeros(0), np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
-    no_numbers = np.zeros(0, dtype=np.float32)
-    hessian = StaleHessian(no_numbers, no_matrix, nobody, 0.0, nothing)
-    return LazyNewtonState(
-        nothing,
-        0.0,
-        nothing,
-        no_numbers,
-        hessian,
-        no_matrix,
-        no_pairs(0),
-        0.0,
-        0.0,
-        0,
-        0,
-        0.0,
-        0.0,
-        nobody,
-        0,
-        0,
-        0.0,
-        0,
-        0.0,
-    )
 
 
 def _inside(problem: Problem, columns: Indices) -> Indices:
@@ -256,5 +210,5 @@ def working_set(problem: Problem, x: Vector, gradient: Vector, most_new: int) ->
 
 def on_columns(problem: Problem, columns: Indices) -> Problem:
     """Return the problem in the coefficients of some columns, the others 0; the intercept stays."""
-    constraint = problem.constraint.on_columns(columns) if columns.size > 0 else Unconstrained()
-    return replace(problem, rows=columns_of(problem.rows, columns), constraint=constraint)
+    term = problem.term.on_columns(columns)
+    return replace(problem, rows=columns_of(problem.rows, columns), penalty=term.penalty, constraint=term.constraint)

@@ -15,30 +15,12 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from finitesum.constraints import L1Ball, Simplex, Unconstrained
 from finitesum.constraints.boxes import Intervals
 from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm
-
-
-def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
-    """Return H^-1 right for a finite symmetric H >= 0, given by its lower triangle (a shifted H where it is not > 0).
-
-    Examples
-    --------
-    >>> solve_spd(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([3.0, 3.0]))
-    array([1., 1.])
-    """
-    shift = 0.0
-    while True:
-        try:
-            matrix = hessian.T if shift == 0.0 else hessian.T + shift * np.eye(right.shape[0])
-            solution: Matrix = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
-            return solution
-        except LinAlgError:
-            shift = 100.0 * shift or 1e-12 * float(np.diagonal(hessian).max()) or 1.0
 
 
 class ActiveSet(NamedTuple):

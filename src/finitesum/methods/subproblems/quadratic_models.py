@@ -30,9 +30,9 @@ from finitesum.methods.subproblems.active_set import (
     geometry_of,
     model_change,
     on_active_set,
-    solve_spd,
     step_on,
 )
+from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm
 
 #: Passes of coordinate descent, and prox-gradient steps, between two factors on an active set: of about the same cost.

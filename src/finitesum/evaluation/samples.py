@@ -1,0 +1,93 @@
+"""F on a sample of the components, and what a pass over the sample finds at a point.
+
+On a sample A, whose rows have the weight P_A = sum_{i in A} p_i, F is replaced by
+
+    F_A(w) = (1/P_A) (sum_{i in A} p_i loss_i(w) + l2/2 ||w||^2) + r(w):
+
+the l2 penalty has the weight in the sum that it has in F's, so that few rows do not overfit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Vector
+from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
+from finitesum.problems.linear import Problem
+
+
+class Sample(NamedTuple):
+    """Some components."""
+
+    components: Indices  # increasing
+    weight: float  # sum of their rows' weights p_i
+    ridge: float  # l2 / weight
+
+    def is_complete(self, problem: Problem) -> bool:
+        """Return whether these are all components."""
+        return self.components.size == problem.n_components
+
+    def n_rows(self, problem: Problem) -> int:
+        """Return the number of rows (at most a component more)."""
+        return min(problem.n_rows, self.components.size * (problem.batch_size or 1))
+
+
+def sample_of(problem: Problem, components: Indices) -> Sample:
+    """Return components as a sample."""
+    ridge, m = problem.penalty.ridge(), problem.n_components
+    if components.size == m:
+        return Sample(np.arange(m), 1.0, ridge)
+    chosen = np.sort(components)
+    weight = float(problem.component_weights[chosen].sum()) or 1.0
+    return Sample(chosen, weight, ridge / weight)
+
+
+def others(components: Indices, without: Indices, m: int) -> Indices:
+    """Return those of the components that are not among others, in their order; there are m in all."""
+    is_other = np.ones(m, dtype=bool)
+    is_other[without] = False
+    return components[is_other[components]]
+
+
+class Evaluation(NamedTuple):
+    """What a pass over a sample finds at a point; states have fields of these names."""
+
+    gradient: Vector  # of F_A's smooth part
+    curvatures: Vector32  # (n,)  of the sample's rows
+    squared_slopes: float  # sum of p_i phi'_i^2
+    value: float  # sum of p_i phi_i
+
+
+def evaluate_on(
+    problem: Problem,
+    sample: Sample,
+    w: Vector,
+    known: Vector32 | Evaluation,
+    *,
+    before: Sample | None = None,
+    majorize: int = Majorize.NONE,
+    n_threads: int = 1,
+) -> Evaluation:
+    """Return what a pass over the sample finds at w.
+
+    Parameters
+    ----------
+    known : ndarray of float32, shape (n,), or Evaluation
+        The curvatures that rows outside of the sample keep, or what a pass over the sample before has found at w.
+    before : Sample, optional
+        That smaller sample: only rows that are new are read.
+    """
+    first = Evaluation(np.empty(0), known, 0.0, 0.0) if isinstance(known, np.ndarray) else known
+    curvatures = np.empty_like(first.curvatures) if before is None and sample.is_complete(problem) else None
+    curvatures = first.curvatures.copy() if curvatures is None else curvatures
+    new = sample.components if before is None else others(sample.components, before.components, problem.n_components)
+    gradient, squares, value = loss_sums(problem, w, new, curvatures=curvatures, majorize=majorize, n_threads=n_threads)
+    quadratic = problem.term.weights * w
+    if before is not None and before.components.size > 0:
+        gradient += before.weight * first.gradient
+        gradient -= before.weight * before.ridge * quadratic
+    gradient /= sample.weight
+    gradient += sample.ridge * quadratic
+    return Evaluation(gradient, curvatures, first.squared_slopes + squares, first.value + value)

@@ -1,0 +1,62 @@
+"""Solutions of H v = b for symmetric H >= 0: by Cholesky's factor, with a diagonal that is raised where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack
+
+from finitesum.core.arrays import Matrix, Vector
+
+
+def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
+    """Return H^-1 right for a finite symmetric H >= 0, given by its lower triangle (a shifted H where it is not > 0).
+
+    Examples
+    --------
+    >>> solve_spd(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([3.0, 3.0]))
+    array([1., 1.])
+    """
+    shift = 0.0
+    while True:
+        try:
+            matrix = hessian.T if shift == 0.0 else hessian.T + shift * np.eye(right.shape[0])
+            solution: Matrix = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
+            return solution
+        except LinAlgError:
+            shift = 100.0 * shift or 1e-12 * float(np.diagonal(hessian).max()) or 1.0
+
+
+def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
+    """Return the Cholesky factor of H + shift diag(H), for `apply_inverse`, and the shift that it took.
+
+    Parameters
+    ----------
+    matrix : ndarray of float64, shape (d, d)
+        The lower triangle of H, in C order; its diagonal is overwritten. Where that is not > 0 it counts as 1.
+    shift : float >= 0
+        It is raised until the matrix is positive definite, from 1e-14 on by factors of 100.
+    """
+    everywhere = np.arange(matrix.shape[0])
+    diagonal = np.diagonal(matrix).copy()
+    diagonal[~(diagonal > 0.0)] = 1.0  # a column without curvature has no gradient either
+    while True:
+        matrix[everywhere, everywhere] = diagonal * (1.0 + shift)
+        factor, info = lapack.dpotrf(matrix.T, lower=0, clean=0)
+        if info == 0:
+            return factor, shift
+        if not shift < 1e12:  # NaN
+            return np.asfortranarray(np.diag(np.sqrt(diagonal))), shift
+        shift = max(1e-14, 100.0 * shift)
+
+
+def apply_inverse(factor: Matrix, right: Vector) -> Vector:
+    """Return the solution of H v = right by the factor of H.
+
+    Examples
+    --------
+    >>> factor, shift = raised_factor(np.array([[2.0, 0.0], [1.0, 2.0]]), 0.0)
+    >>> apply_inverse(factor, np.array([3.0, 3.0])).round(12), shift
+    (array([1., 1.]), 0.0)
+    """
+    solution: Vector = lapack.dpotrs(factor, right, lower=0)[0]
+    return solution
