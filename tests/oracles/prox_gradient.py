@@ -10,10 +10,10 @@ def _best(candidates, value, v, step):
 
 
 def weighted(l1, l2, weights):
-    """Elastic net with weights: its value and its prox."""
+    """Elastic net with weights: its value, and the prox of what is not quadratic in it."""
 
     def prox(v, step):
-        return np.sign(v) * np.maximum(np.abs(v) - step * l1 * weights, 0.0) / (1.0 + step * l2 * weights)
+        return np.sign(v) * np.maximum(np.abs(v) - step * l1 * weights, 0.0)
 
     return lambda w: float(weights @ (l1 * np.abs(w) + 0.5 * l2 * w * w)), prox
 
@@ -77,10 +77,10 @@ def groups(l1, strengths, members):
     return value, prox
 
 
-def minimum(X, slopes, w, prox, step, n_steps):
-    """Return w and b after prox-gradient steps on sum_i slopes(Xw + b), the intercept b the last coordinate."""
+def minimum(X, slopes, w, quadratic, prox, step, n_steps):
+    """Return w and b after prox-gradient steps on sum_i slopes(Xw + b) + quadratic'w^2 / 2, b the last coordinate."""
     for _ in range(n_steps):
         pull = slopes(X @ w[:-1] + w[-1])
-        moved = w - step * np.append(X.T @ pull, pull.sum())
+        moved = w - step * np.append(X.T @ pull + quadratic * w[:-1], pull.sum())
         w = np.append(prox(moved[:-1], step), moved[-1])
     return w

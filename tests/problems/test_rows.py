@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse
 
 from finitesum.core.jit import COMPILED, kernel
-from finitesum.problems.rows import CSRRows, DenseRows, as_rows, to_matrix
+from finitesum.problems.row_input import as_rows
+from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
 
 
 def matrix(n=7, d=5, dtype=np.float64, seed=0):

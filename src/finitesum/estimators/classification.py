@@ -18,7 +18,7 @@ from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weigh
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, Multinomial
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import as_rows
+from finitesum.problems.row_input import as_rows
 
 
 def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vector) -> Vector:

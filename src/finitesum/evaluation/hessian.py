@@ -132,8 +132,7 @@ def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matr
 def hessian_of(problem: Problem, curvatures: Vector) -> Matrix:
     """Return sum_i p_i c_i x_i x_i' + l2 I on the penalised coordinates, symmetric, for curvatures c_i >= 0 of the rows."""
     hessian = gram(problem, problem.weights * curvatures)
-    penalised = np.arange(problem.rows.n_columns)
-    hessian[penalised, penalised] += problem.penalty.ridge()
+    hessian[np.diag_indices(problem.dim)] += problem.term.quadratic
     return hessian
 
 

@@ -101,19 +101,18 @@ def counted_smoothness(problem: Problem) -> tuple[float, int]:
     """
     bound = _curvature_bound(problem)
     eigenvalue, n_products = _counted_eigenvalue(problem)
-    return bound * eigenvalue + problem.penalty.ridge() or 1.0, n_products * problem.n_components
+    return bound * eigenvalue + problem.term.largest_quadratic or 1.0, n_products * problem.n_components
 
 
 def component_smoothness(problem: Problem) -> float:
     """Return L_max, a bound on the Lipschitz constants of all components' gradients; 1 where F is constant."""
-    return (
-        _curvature_bound(problem) * _largest_component_trace(problem.one_output.view) + problem.penalty.ridge() or 1.0
-    )
+    trace = _largest_component_trace(problem.one_output.view)
+    return _curvature_bound(problem) * trace + problem.term.largest_quadratic or 1.0
 
 
 def strong_convexity(problem: Problem) -> float:
     """Return mu, a lower bound on F's curvature: the strength of the quadratic penalty, 0 with a free intercept."""
-    return 0.0 if problem.has_intercept else problem.penalty.ridge()
+    return float(problem.term.quadratic.min())
 
 
 def momentum_limit(mu: float, step_size: float) -> float:

@@ -148,7 +148,7 @@ def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any])
 def _for_outputs(problem: Problem) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
-    if problem.is_smooth:
+    if problem.is_smooth and not problem.term.has_weights:
         return Choice(MultinomialNewton(), what)
     if not problem.term.is_elastic_net:
         return Choice(as_method("saga"), f"{what}, and a penalty that is known by its prox")

@@ -61,7 +61,8 @@ class Method(Protocol):
     name: ClassVar[str]
     card: ClassVar[Card]
     state_type: ClassVar[type[Any]]
-    #: What it can treat beyond smooth linear models: of l1, constraint, nonsmooth, callables, components, outputs.
+    #: What it can treat beyond smooth linear models: of l1, weights, prox, groups, nonconvex, constraint, nonsmooth,
+    #: callables, components, outputs.
     handles: ClassVar[frozenset[str]]
     default_sampling: ClassVar[str]
 
@@ -102,7 +103,7 @@ class SumMethod:
     models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.function_rows`.
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "prox", "components", "outputs"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "prox", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled"
 
     def __init_subclass__(cls) -> None:
@@ -221,6 +222,7 @@ def state_type_of(method: Any, problem: AnyProblem) -> type[Any]:
 INSTEAD = {
     "constraint": "no constraint",
     "l1": "l1_ratio=0",
+    "weights": "no penalty_weights",
     "prox": "alpha and l1_ratio alone",
     "groups": "no groups",
     "nonconvex": "alpha and l1_ratio, which make a convex penalty",

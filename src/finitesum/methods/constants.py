@@ -65,14 +65,14 @@ def smoothness_from(problem: AnySum, bounds: Vector, constant: Constant) -> floa
         value = float(bounds.max())
     else:
         value = float(bounds.mean()) if given is None else float(given)
-    return value + problem.penalty.ridge() or 1.0
+    return value + problem.term.largest_quadratic or 1.0
 
 
 def strong_convexity(problem: AnySum) -> float:
     """Return mu, a lower bound on F's curvature."""
     if isinstance(problem, Problem):
         return linear_strong_convexity(problem)
-    return problem.strong_convexity + (0.0 if problem.has_intercept else problem.penalty.ridge())
+    return problem.strong_convexity + float(problem.term.quadratic.min())
 
 
 def bounds_at(problem: FiniteSum, w: Vector) -> tuple[Vector, int, int]:

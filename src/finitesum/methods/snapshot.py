@@ -120,7 +120,7 @@ def expected_smoothness(problem: AnySum, start: Snapshot) -> Smoothness:
     curvatures = np.full(problem.n_rows, bound) if math.isfinite(bound) else start.curvatures
     trace, largest = _trace_and_largest(view, curvatures)
     fraction = problem.n_components / problem.n_rows
-    smoothness = (1.0 - fraction) * trace + fraction * largest + problem.penalty.ridge()
+    smoothness = (1.0 - fraction) * trace + fraction * largest + problem.term.largest_quadratic
     return Smoothness(float(smoothness) if smoothness > 0.0 else 1.0, np.empty(0), 0, 0)
 
 

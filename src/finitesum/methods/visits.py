@@ -6,6 +6,8 @@ nothing: what overflows there must not show.
 
 from __future__ import annotations
 
+from typing import Any
+
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compiled_form, kernel_part
 from finitesum.core.vectors import axpy, is_finite
@@ -14,6 +16,12 @@ from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 from finitesum.problems.term import prox_in_place
 
 AnySum = Problem | FiniteSum
+
+
+def prox_view(problem: AnySum) -> LinearSum:
+    """Return the view for kernels that know one strength of the quadratic part: with weights it is in the prox."""
+    penalty: Any = problem.term.penalty
+    return problem.view._replace(penalty=penalty.by_prox()) if problem.term.has_weights else problem.view
 
 
 def optimality_of(problem: AnySum, w: Vector, mean_gradient: Vector) -> float:

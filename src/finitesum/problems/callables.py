@@ -1,7 +1,7 @@
 """Functions given as callables, for what is no linear model.
 
-`Component` is one smooth component of a `finitesum.problems.finite_sum.FiniteSum`; `DerivativeCheck` says whether
-derivatives belong to the values. `SubgradientProblem` is any convex f with a subgradient, whole or by components, over
+`Component` is one smooth component of a `finitesum.problems.finite_sum.FiniteSum`.
+`SubgradientProblem` is any convex f with a subgradient, whole or by components, over
 a constraint set; the methods of `finitesum.methods` that treat "callables" accept it. `harvey` is one: the function on
 which the projected subgradient method's last iterate is provably worse than an average by a factor log T.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from finitesum.constraints.balls import L2Ball
 from finitesum.constraints.base import Constraint
 from finitesum.core.arrays import Vector
 from finitesum.problems.penalties import Zero
-from finitesum.problems.term import ConvexTerm, checked_constraint
+from finitesum.problems.term import ConvexTerm
+from finitesum.problems.term_input import checked_constraint
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,40 +65,6 @@ class Component:
         for name in ("hessian", "hessian_product"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function or left out, got {getattr(self, name)!r}.")
-
-
-class DerivativeCheck(NamedTuple):
-    """How far the derivatives of the components are from differences of what they are derivatives of."""
-
-    gradient_errors: Vector  # (n,)  relative; NaN where something was not finite
-    hessian_errors: Vector  # (n,)  relative; 0 where there are no second derivatives
-    tolerance: float
-
-    @property
-    def success(self) -> bool:
-        """Whether all errors are at most the tolerance."""
-        errors = np.concatenate([self.gradient_errors, self.hessian_errors])
-        return bool((errors <= self.tolerance).all())
-
-    @property
-    def message(self) -> str:
-        """What was found, in a sentence for each component that is off, at most five."""
-        off = []
-        for errors, what, of in (
-            (self.gradient_errors, "gradient", "value"),
-            (self.hessian_errors, "Hessian", "gradient"),
-        ):
-            off += [
-                f"component {j}: the {what} contradicts differences of the {of} (relative error {errors[j]:.1e})."
-                for j in np.flatnonzero(~(errors <= self.tolerance))
-            ]
-        more = [f"And {len(off) - 5} more."] if len(off) > 5 else []
-        return " ".join([*off[:5], *more]) if off else "All derivatives agree with differences."
-
-
-def relative_error(given: Any, expected: Any, scale: float) -> float:
-    """Return the norm of the difference over the larger of `scale` and the norm of what was expected."""
-    return float(np.linalg.norm(given - expected) / max(float(np.linalg.norm(expected)), scale))
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,18 +20,18 @@ import numpy as np
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.problems.callables import (
-    DerivativeCheck,
     SubgradientProblem,
     check_constant,
     checked_components,
     checked_smoothness,
-    relative_error,
 )
+from finitesum.problems.derivatives import DerivativeCheck, check_derivatives
 from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.linear_components import OutputsComponent, linear_component
-from finitesum.problems.term import ConvexTerm, convex_term
-from finitesum.problems.term_penalties import TermPenalty, described
+from finitesum.problems.term import ConvexTerm
+from finitesum.problems.term_input import convex_term
+from finitesum.problems.term_penalties import described
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,13 @@ class FiniteSum:
     l1_ratio : float in [0, 1]
         0 is the l2 penalty, 1 the l1 penalty.
     constraint : Constraint, optional
-        A set from `finitesum.constraints`; not together with an l1 penalty.
+        A set from `finitesum.constraints`; of penalties, an l2 penalty alone may stand beside it.
+    penalty : MCP, SCAD or another from `finitesum.problems.penalties`, optional
+        In the place of alpha and l1_ratio.
+    penalty_weights : array_like, optional
+        A number >= 0 for each variable but an intercept, that its penalty is multiplied with. 0 leaves it free.
+    groups : array_like, optional
+        A label for each variable but an intercept: the penalty is then the (sparse) group lasso.
     smoothness : float or array_like of shape (n,), optional
         Bounds on the Lipschitz constants of the components' gradients. Left out, automatic step sizes estimate them.
     mean_smoothness : float, optional
@@ -87,6 +93,9 @@ class FiniteSum:
     alpha: float = 0.0
     l1_ratio: float = 0.0
     constraint: Constraint | None = None
+    penalty: Any = None
+    penalty_weights: Any = None
+    groups: Any = None
     smoothness: Any = None
     mean_smoothness: float | None = None
     strong_convexity: float = 0.0
@@ -120,6 +129,9 @@ class FiniteSum:
             alpha=self.alpha,
             l1_ratio=self.l1_ratio,
             constraint=self.constraint,
+            penalty=self.penalty,
+            penalty_weights=self.penalty_weights,
+            groups=self.groups,
         )
 
     @classmethod
@@ -143,17 +155,14 @@ class FiniteSum:
             raise ValueError(
                 f'{type(problem.loss).__name__} is nonsmooth, and components must be smooth: see "smoothed-hinge".'
             )
-        if not problem.term.is_elastic_net:
-            raise ValueError(f"components go with alpha and l1_ratio, but the problem has {problem.penalty!r}.")
         n, bound = problem.n_components, problem.loss.curvature_bound()
         parts = [linear_component(problem.one_output, j) for j in range(n)]  # of several outputs, for their size alone
         components = parts if problem.n_outputs == 1 else [OutputsComponent(problem.view, j) for j in range(n)]
         return cls(
             components,
             problem.dim,
-            alpha=problem.penalty.lasso() + problem.penalty.ridge(),
-            l1_ratio=_l1_ratio(problem.penalty),
             constraint=problem.constraint if problem.is_constrained else None,
+            penalty=problem.penalty,
             smoothness=[part.smoothness(bound) for part in parts] if math.isfinite(bound) else None,
             has_intercept=problem.has_intercept,
             n_outputs=problem.n_outputs,
@@ -209,12 +218,6 @@ class FiniteSum:
         )
 
     @property
-    def penalty(self) -> TermPenalty:
-        """The penalty."""
-        penalty: TermPenalty = self.term.penalty
-        return penalty
-
-    @property
     def is_constrained(self) -> bool:
         """Whether the variables are confined to a set."""
         return self.term.is_constrained
@@ -234,7 +237,7 @@ class FiniteSum:
         settings = (
             self.dim,
             self.n_components,
-            described(self.penalty),
+            described(self.term.penalty),
             self.term.constraint.to_dict(),
             self.has_intercept,
         )
@@ -380,31 +383,7 @@ class FiniteSum:
         >>> FiniteSum([good, bad], dim=2).check([1.0, 2.0]).message
         'component 1: the gradient contradicts differences of the value (relative error 5.0e-01).'
         """
-        point = np.array(x, dtype=np.float64)
-        if point.shape != (self.dim,):
-            raise ValueError(f"x must have shape ({self.dim},), got {point.shape}.")
-        width = 6e-6 * max(1.0, float(np.abs(point).max()))  # the cube root of the rounding error
-        direction = np.cos(np.arange(1.0, self.dim + 1.0))
-        first, second = np.zeros(self.n_components), np.zeros(self.n_components)
-        for j in range(self.n_components):
-            gradient = self.component_gradient(point, j)
-            rounding = 1e-6 * (1.0 + abs(self.component_value(point, j)))
-            sides = ((point + width * unit, point - width * unit) for unit in np.eye(self.dim))
-            slopes = [
-                (self.component_value(up, j) - self.component_value(down, j)) / (2.0 * width) for up, down in sides
-            ]
-            first[j] = relative_error(gradient, np.array(slopes), rounding)
-            if self.has_hessian(j):
-                up, down = point + width * direction, point - width * direction
-                change = (self.component_gradient(up, j) - self.component_gradient(down, j)) / (2.0 * width)
-                product = self.component_product(point, j, direction)
-                second[j] = relative_error(product, change, 1e-6 * (1.0 + float(np.linalg.norm(gradient))))
-        return DerivativeCheck(first, second, tolerance)
+        return check_derivatives(self, x, tolerance)
 
 
 AnyProblem = Problem | FiniteSum | SubgradientProblem
-
-
-def _l1_ratio(penalty: TermPenalty) -> float:
-    strength = penalty.lasso() + penalty.ridge()
-    return penalty.lasso() / strength if strength > 0.0 else 0.0

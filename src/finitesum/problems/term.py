@@ -1,6 +1,6 @@
 """The convex term of an objective: a penalty and a set, on the first coordinates of an iterate.
 
-    F(w) = f(w) + quadratic'w^2 / 2 + r(w),      f the mean loss
+    F(w) = f(w) + sum_j quadratic_j w_j^2 / 2 + r(w),      f the mean loss
 
 The quadratic part of the penalty joins the smooth function f, to which it lends its gradient and curvature. The rest, r,
 is the part of the penalty that has a prox, or the indicator function of the set. An intercept stands behind the
@@ -22,8 +22,8 @@ from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import compiled_form, kernel
-from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
-from finitesum.problems.term_penalties import ElasticNetByProx, Groups, Separable, TermPenalty, as_penalty
+from finitesum.problems.penalties import ElasticNet
+from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet
 
 
 class CompiledTerm(NamedTuple):
@@ -89,13 +89,9 @@ def _prox_step(term: CompiledTerm, w: Vector, gradient: Vector, step_size: float
 
 
 @kernel
-def _add_penalty(term: CompiledTerm, w: Vector, gradient: Vector) -> float:
-    """Add the gradient of the quadratic part to `gradient` and return the penalty."""
-    ridge = term.penalty.ridge()
+def _penalty_of_blocks(term: CompiledTerm, w: Vector) -> float:
     total = 0.0
     for start in range(0, w.size, w.size // term.n_blocks):
-        for j in range(start, start + term.n_penalised):
-            gradient[j] += ridge * w[j]
         total = term.penalty.penalty_total(w[start : start + term.n_penalised], total)
     return total
 
@@ -111,7 +107,7 @@ class ConvexTerm:
 
     Parameters
     ----------
-    penalty : ElasticNet, Separable or Groups
+    penalty : ElasticNet, WeightedElasticNet, Separable or Groups
         As `as_penalty` makes them.
     constraint : Constraint
         `Unconstrained` where there is none.
@@ -154,7 +150,12 @@ class ConvexTerm:
     @property
     def is_elastic_net(self) -> bool:
         """Whether quadratic part and thresholds are all there is to the penalty."""
-        return isinstance(self.penalty, ElasticNet)
+        return isinstance(self.penalty, ElasticNet | WeightedElasticNet)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether quadratic part and thresholds differ between coefficients."""
+        return isinstance(self.penalty, WeightedElasticNet)
 
     @property
     def is_convex(self) -> bool:
@@ -183,12 +184,11 @@ class ConvexTerm:
             demands["l1"] = "an l1 penalty"
         if isinstance(self.penalty, Groups):
             demands["groups"] = "a group lasso, whose prox takes whole groups at once"
+        if self.has_weights:
+            demands["weights"] = "penalty_weights: it knows penalties of one strength for all coefficients"
         if isinstance(self.penalty, Separable):
-            base = self.penalty.base
-            name = "penalty_weights" if isinstance(base, ElasticNetByProx) else repr(base)
-            demands["prox"] = (
-                f"{name}: it knows penalties as an l2 part and one threshold, and this one has a prox only"
-            )
+            name = repr(self.penalty.base)
+            demands["prox"] = f"{name}: it knows penalties as an l2 part and thresholds, and this one has a prox only"
             if self._weak_convexity > 0.0:
                 demands["nonconvex"] = f"{name}, which is not convex as its steps need it"
         return demands
@@ -212,6 +212,11 @@ class ConvexTerm:
         return strengths
 
     @cached_property
+    def largest_quadratic(self) -> float:
+        """The largest strength of the quadratic part."""
+        return float(self.penalty.ridge() * self.weights.max(initial=0.0))
+
+    @cached_property
     def thresholds(self) -> Vector:
         """The strength of the absolute values by coordinates, shape (dim,): 0 for intercepts."""
         strengths: Vector = self.penalty.lasso() * self.weights
@@ -228,7 +233,7 @@ class ConvexTerm:
     def value(self, w: Vector) -> float:
         """Return the penalty at w, its quadratic part included; a point outside of the set has no other value."""
         coefficients = self.coefficients(w)
-        if not self.is_elastic_net:
+        if not isinstance(self.penalty, ElasticNet):
             blocks = w.reshape(self.n_blocks, -1)[:, : self.n_columns]
             return float(sum(_penalty_total(self.penalty, block) for block in blocks))
         penalty = self.penalty.lasso() * np.abs(coefficients).sum()
@@ -236,7 +241,8 @@ class ConvexTerm:
 
     def add_to(self, gradient: Vector, w: Vector) -> float:
         """Add the quadratic part's gradient at w to that of the mean loss, in place, and return the whole penalty."""
-        return float(_add_penalty(self.compiled, w, gradient))
+        gradient += self.quadratic * w
+        return float(_penalty_of_blocks(self.compiled, w))
 
     def prox(self, v: Vector, step_size: float) -> Vector:
         """Return argmin_w r(w) + ||w - v||^2 / (2 step_size), a new array; on a set that is the projection."""
@@ -247,6 +253,8 @@ class ConvexTerm:
         if not self.is_elastic_net:
             return self.value(end) - self.value(w)
         sizes: Vector = np.abs(self.coefficients(end)) - np.abs(self.coefficients(w))
+        if self.has_weights:
+            sizes *= self.coefficients(self.weights)
         return float(self.penalty.lasso() * sizes.sum())
 
     def prox_step(self, w: Vector, gradient: Vector, step_size: float) -> Vector:
@@ -271,7 +279,7 @@ class ConvexTerm:
     @property
     def bounds_linear(self) -> bool:
         """Whether a linear function of the coefficients has a minimum beside the term: `least_with` is finite."""
-        has_prox = self.has_l1 or not self.is_elastic_net
+        has_prox = self.has_l1 or not isinstance(self.penalty, ElasticNet)
         return not has_prox and bool(self.constraint.is_bounded or self.penalty.ridge() > 0.0)
 
     def least_with(self, slope: Vector) -> float:
@@ -294,7 +302,10 @@ class ConvexTerm:
         order = np.arange(self.dim).reshape(self.n_blocks, -1)
         order = np.concatenate([order[:, : self.n_columns].ravel(), order[:, self.n_columns :].ravel()])
         n_columns, n_free = self.n_blocks * self.n_columns, self.n_blocks * self.n_free
-        return ConvexTerm(self.penalty, self.constraint, n_columns, n_free), order
+        penalty = self.penalty
+        if not isinstance(penalty, ElasticNet):
+            penalty = penalty.on_columns(np.tile(np.arange(self.n_columns), self.n_blocks))
+        return ConvexTerm(penalty, self.constraint, n_columns, n_free), order
 
     def on_columns(self, columns: Any) -> ConvexTerm:
         """Return the term in some of the coefficients, where the others are 0; the intercept stays.
@@ -305,73 +316,5 @@ class ConvexTerm:
             The set has no point whose other coefficients are 0.
         """
         constraint = self.constraint.on_columns(columns) if columns.size > 0 else Unconstrained()
-        penalty = self.penalty if self.is_elastic_net else self.penalty.on_columns(columns)
+        penalty = self.penalty if isinstance(self.penalty, ElasticNet) else self.penalty.on_columns(columns)
         return ConvexTerm(penalty, constraint, int(columns.size), self.n_free, self.n_blocks)
-
-
-def convex_term(
-    n_columns: int,
-    n_free: int,
-    n_blocks: int = 1,
-    *,
-    alpha: float = 0.0,
-    l1_ratio: float = 0.0,
-    constraint: Constraint | None = None,
-    penalty: Any = None,
-    penalty_weights: Any = None,
-    groups: Any = None,
-) -> ConvexTerm:
-    """Return the term of a problem as users write it, after a check: the parameters are those of `Problem.linear`.
-
-    Raises
-    ------
-    TypeError
-        The penalty is no penalty, or the constraint no set.
-    ValueError
-        A parameter is out of range, or two of them exclude each other.
-    """
-    if penalty is not None:
-        if alpha != 0.0 or l1_ratio != 0.0 or groups is not None:
-            raise ValueError(
-                "penalty goes without alpha, l1_ratio and groups: give its strength to the penalty itself, as in MCP(0.1)."
-            )
-    else:
-        penalty = elastic_net(alpha, l1_ratio) if groups is None else GroupLasso(alpha, groups, l1_ratio)
-    known = as_penalty(penalty, n_columns, penalty_weights)
-    if constraint is not None and n_blocks > 1:
-        raise ValueError(
-            f"a constraint is not treated with several outputs, got {constraint!r}. Leave constraint out, or fit one "
-            "output at a time."
-        )
-    return ConvexTerm(known, checked_constraint(constraint, n_columns, known), n_columns, n_free, n_blocks)
-
-
-def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: Any) -> Constraint:
-    """Return the set of a problem in n_columns variables, the whole space for None.
-
-    Raises
-    ------
-    TypeError
-        It is no set.
-    ValueError
-        It is made for another number of variables, or stands beside an l1 penalty.
-    """
-    if constraint is None:
-        return Unconstrained()
-    if not isinstance(constraint, Constraint):
-        raise TypeError(
-            f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}."
-        )
-    constraint.check_dim(n_columns)
-    if isinstance(constraint, Unconstrained):
-        return constraint
-    if penalty.lasso() > 0.0:
-        raise ValueError(
-            "an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out."
-        )
-    if not isinstance(penalty, ElasticNet):
-        raise ValueError(  # noqa: TRY004 - of the problem
-            "a constraint goes with an l2 penalty alone, because the prox of a penalty on a set is not known: leave "
-            "penalty, penalty_weights and groups out, or constraint."
-        )
-    return constraint

@@ -1,4 +1,4 @@
-"""Penalties as kernels take them: an `ElasticNet`, a `Separable` penalty or `Groups`, with the same methods.
+"""Penalties as kernels take them: an `ElasticNet`, one with weights, a `Separable` penalty or `Groups`.
 
 `as_penalty` makes them of what users write, and checks it.
 """
@@ -35,8 +35,49 @@ class TermPenalty(Protocol):
 
 
 @compilable
+class WeightedElasticNet(NamedTuple):
+    """sum_j weights_j (l1 |w_j| + l2/2 w_j^2): the quadratic part is smooth, and another for each coordinate."""
+
+    l1: float
+    l2: float
+    weights: Vector  # (n_columns,)
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float:
+        """Return the penalty of all coefficients, added to start."""
+        for j in range(coefficients.size):
+            size = abs(coefficients[j])
+            start += self.weights[j] * (self.l1 * size + 0.5 * self.l2 * size * size)
+        return start
+
+    def apply_prox(self, coefficients: Vector, step: float) -> None:
+        """Apply the prox of the part that is not quadratic, in place."""
+        for j in range(coefficients.size):
+            coefficients[j] = soft_threshold(coefficients[j], step * self.l1 * self.weights[j])
+
+    def by_prox(self) -> Separable:
+        """Return the same penalty with its quadratic part in the prox, for kernels that know one strength of it alone."""
+        return Separable(ElasticNetByProx(self.l1, self.l2), self.weights)
+
+    def on_columns(self, columns: Indices) -> WeightedElasticNet:
+        """Return the penalty of some of the coefficients."""
+        return self._replace(weights=self.weights[columns])
+
+    def ridge(self) -> float:
+        """Return the strength of the quadratic part at weight 1."""
+        return self.l2
+
+    def lasso(self) -> float:
+        """Return the strength of the absolute values at weight 1."""
+        return self.l1
+
+    def has_prox(self) -> bool:
+        """Return whether the prox is another map than the identity."""
+        return self.l1 != 0.0
+
+
+@compilable
 class ElasticNetByProx(NamedTuple):
-    """l1 |w_j| + l2/2 w_j^2, the quadratic part in the prox too: where weights make it another for each coordinate."""
+    """l1 |w_j| + l2/2 w_j^2, the quadratic part in the prox too."""
 
     l1: float
     l2: float
@@ -158,7 +199,7 @@ def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any
 
     Returns
     -------
-    ElasticNet, Separable or Groups
+    ElasticNet, WeightedElasticNet, Separable or Groups
 
     Raises
     ------
@@ -177,13 +218,13 @@ def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any
         if penalty_weights is not None:
             raise ValueError("penalty_weights must be left out with groups, whose strengths follow from their sizes.")
         return _grouped(penalty, n_columns)
-    if isinstance(penalty, Separable | Groups):
+    if isinstance(penalty, WeightedElasticNet | Separable | Groups):
         return penalty
     checked = _checked_parameters(penalty)
     if isinstance(checked, ElasticNet):
         if penalty_weights is None:
             return checked
-        checked = ElasticNetByProx(*checked)
+        return WeightedElasticNet(*checked, _checked_weights(penalty_weights, n_columns))
     weights = np.ones(n_columns) if penalty_weights is None else _checked_weights(penalty_weights, n_columns)
     return Separable(checked, weights)
 

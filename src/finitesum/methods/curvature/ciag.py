@@ -212,7 +212,7 @@ class CIAG:
 
     name: ClassVar[str] = "ciag"
     state_type: ClassVar[type[CIAGState]] = CIAGState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "constraint", "prox", "groups"})
     default_sampling: ClassVar[str] = "shuffled-once"
     card: ClassVar[Card] = Card(
         "curvature-aided incremental aggregated gradient",

@@ -109,7 +109,7 @@ class NIM:
 
     name: ClassVar[str] = "nim"
     state_type: ClassVar[type[NIMState]] = NIMState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "prox", "groups"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "constraint", "prox", "groups"})
     default_sampling: ClassVar[str] = "shuffled-once"
     card: ClassVar[Card] = Card(
         "Newton-type incremental method",

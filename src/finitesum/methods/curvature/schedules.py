@@ -31,6 +31,7 @@ from finitesum.evaluation.smoothness import component_smoothness, counted_smooth
 from finitesum.methods.curvature.automatic_steps import Control, copy_control
 from finitesum.methods.curvature.taylor_model import Pending, Surrogate, finish_visits, full_hessian, new_pending, visit
 from finitesum.methods.curvature.trust import DISTRUSTED, TRUSTED
+from finitesum.methods.visits import prox_view
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 from finitesum.problems.term import prox_in_place
 
@@ -107,7 +108,7 @@ def _sag_visits(
 def warm_start_visits(problem: Problem, order: Indices, x: Vector, surrogate: Surrogate) -> int:
     """Take SAG's steps of length 1 / L_max while the memory fills, in place; return how many visits were made."""
     step_size = 1.0 / component_smoothness(problem)
-    return int(_sag_visits(problem.view, order, x, surrogate, new_pending(problem), step_size))
+    return int(_sag_visits(prox_view(problem), order, x, surrogate, new_pending(problem), step_size))
 
 
 def with_bound(control: Control, surrogate: Surrogate, n_steps: int = 30) -> Control:

@@ -53,8 +53,8 @@ def empty_surrogate(problem: Problem) -> Surrogate:
     """Return the memory before the first visit: b = 0 and H = l2 I on the penalised coordinates."""
     n, dim = problem.n_rows, problem.dim
     hessian = symmetric.allocate(dim)
-    diagonal = np.arange(problem.rows.n_columns)
-    hessian[diagonal, diagonal] = problem.penalty.ridge()
+    diagonal = np.arange(dim)
+    hessian[diagonal, diagonal] = problem.term.quadratic
     visited = np.zeros(problem.n_components, dtype=np.bool_)
     return Surrogate(np.zeros(n), np.zeros(n), np.zeros(n), visited, np.zeros(dim), hessian)
 

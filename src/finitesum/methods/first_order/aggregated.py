@@ -36,7 +36,7 @@ from finitesum.methods.base import Card, SumMethod, copied
 from finitesum.methods.constants import Constant, smoothness_at, smoothness_from, strong_convexity
 from finitesum.methods.first_order.gradient_table import GradientTable, Recording, empty_table, table_visits
 from finitesum.methods.parameters import StepSize
-from finitesum.methods.visits import AnySum, optimality_of
+from finitesum.methods.visits import AnySum, optimality_of, prox_view
 
 
 class AggregatedState(NamedTuple):
@@ -77,7 +77,7 @@ class _Aggregated(SumMethod):
         rule = Recording(float(problem.n_components) if self.is_unbiased else 1.0)
         n_visits = 0
         while n_visits < order.size and np.isfinite(w).all():
-            n_visits += table_visits(problem.view, order[n_visits:], w, table, step_size, rule)
+            n_visits += table_visits(prox_view(problem), order[n_visits:], w, table, step_size, rule)
             if table.bounds.size:
                 smoothness = smoothness_from(problem, table.bounds, self.constant)
                 step_size = min(step_size, self._longest_step(problem, smoothness))

@@ -20,7 +20,7 @@ from finitesum.core.vectors import fill
 from finitesum.methods.base import Card, SumMethod
 from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.parameters import StepSize
-from finitesum.methods.visits import AnySum, add_component_gradient, step_along
+from finitesum.methods.visits import AnySum, add_component_gradient, prox_view, step_along
 from finitesum.problems.linear import LinearSum
 
 
@@ -103,5 +103,5 @@ class IG(SumMethod):
         """Return the state after the visits of `order`."""
         w = state.x.copy()
         step_size = state.step_size / (state.n_passes + 1) if self.decay == "1/pass" else state.step_size
-        n_visits = _visits(problem.view, order, w, step_size)
+        n_visits = _visits(prox_view(problem), order, w, step_size)
         return state._replace(x=w, n_passes=state.n_passes + 1, n_gradients=state.n_gradients + n_visits)

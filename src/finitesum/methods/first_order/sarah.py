@@ -28,7 +28,7 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.base import Card, SumMethod
 from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.parameters import StepSize
-from finitesum.methods.visits import AnySum, add_component_gradient, step_along
+from finitesum.methods.visits import AnySum, add_component_gradient, prox_view, step_along
 from finitesum.problems.linear import LinearSum
 
 
@@ -95,6 +95,6 @@ class SARAH(SumMethod):
         measures = evaluate(problem, state.x)
         v = measures.gradient - problem.term.quadratic * state.x
         w = problem.term.prox_step(state.x, measures.gradient, state.step_size)
-        n_visits = _visits(problem.view, order, w, state.x.copy(), v, state.step_size)
+        n_visits = _visits(prox_view(problem), order, w, state.x.copy(), v, state.step_size)
         n_gradients = state.n_gradients + problem.n_components + 2 * n_visits
         return state._replace(x=w, last_optimality=measures.optimality, n_gradients=n_gradients)

@@ -36,7 +36,7 @@ from finitesum.methods.constants import strong_convexity
 from finitesum.methods.first_order.gradient_table import Fixed, GradientTable, table_visits
 from finitesum.methods.parameters import Count, Fraction, StepSize
 from finitesum.methods.snapshot import Snapshot, end_of_epoch, expected_smoothness, take_snapshot
-from finitesum.methods.visits import AnySum, add_gradient_change, step_along
+from finitesum.methods.visits import AnySum, add_gradient_change, prox_view, step_along
 from finitesum.problems.linear import LinearSum, Problem
 
 
@@ -160,7 +160,7 @@ class SVRG(_Snapshots):
         self, problem: AnySum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float
     ) -> int:
         table = GradientTable(snapshot.slopes, snapshot.gradient, np.empty(0), np.empty((0, 0)))
-        return table_visits(problem.view, order, w, table, step_size, Fixed(float(problem.n_components)))
+        return table_visits(prox_view(problem), order, w, table, step_size, Fixed(float(problem.n_components)))
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class AccSVRG(_Snapshots):
         self, problem: AnySum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float
     ) -> int:
         momentum = self._momentum(problem, step_size)
-        return _accelerated_visits(problem.view, order, w, y, snapshot, step_size, momentum)
+        return _accelerated_visits(prox_view(problem), order, w, y, snapshot, step_size, momentum)
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 16, less on few rows."""

@@ -105,7 +105,7 @@ class Newton(SumMethod):
 
     name: ClassVar[str] = "newton"
     state_type: ClassVar[type[NewtonState]] = NewtonState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "components", "outputs"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "constraint", "components", "outputs"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25
     card: ClassVar[Card] = Card(

@@ -140,10 +140,11 @@ def _epoch(
 def first_epoch(problem: Problem) -> DualState:
     """Return the memory before the first epoch, from 0; an empty one where epochs are not worth it.
 
-    They are with sparse rows, a smooth loss, no l1 penalty and no constraint, and enough of an l2 penalty for each row.
+    They are with sparse rows, a smooth loss, no l1 penalty, weights of it or constraint, and enough of an l2 penalty.
     """
     ridge, bound, n = problem.penalty.ridge(), problem.loss.curvature_bound(), problem.n_rows
-    if not (isinstance(problem.rows, CSRRows) and problem.is_smooth and ridge > 0.0 and math.isfinite(bound)):
+    is_suited = isinstance(problem.rows, CSRRows) and problem.is_smooth and not problem.term.has_weights
+    if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
         return no_epochs()
     squares = squared_norms(problem)
     coupling = float((problem.weights * squares).max()) * bound / ridge

@@ -40,6 +40,8 @@ class Geometry(ABC):
     def __init__(self, term: ConvexTerm) -> None:
         self.term = term
         self.n_columns = term.n_columns
+        #: Coordinates that are 0 or keep a sign on an active set.
+        self.has_sign = np.arange(term.dim) < term.n_columns
 
     def bounds(self, dim: int) -> tuple[Vector, Vector]:
         """Return the bounds of the coordinates in coordinate descent, each of shape (dim,)."""
@@ -55,17 +57,12 @@ class Geometry(ABC):
 
     def has_gains(self, w: Vector, slope: Vector, thresholds: Vector) -> bool:
         """Return whether the model falls where a coefficient leaves 0 or a bound."""
-        at_zero = w[: self.n_columns] == 0.0
-        return bool(
-            (np.abs(slope[: self.n_columns][at_zero]) > (1.0 + 1e-12) * thresholds[: self.n_columns][at_zero]).any()
-        )
+        at_zero = self.has_sign & (w == 0.0)
+        return bool((np.abs(slope[at_zero]) > (1.0 + 1e-12) * thresholds[at_zero]).any())
 
     def _nonzeros(self, w: Vector) -> tuple[Indices, Vector]:
-        """Return the coordinates that are not 0, an intercept always with them, and the signs of all coefficients."""
-        free, signs = np.ones(w.size, dtype=bool), np.sign(w)
-        free[: self.n_columns] = w[: self.n_columns] != 0.0
-        signs[self.n_columns :] = 0.0
-        return np.flatnonzero(free), signs
+        """Return the coordinates that are not 0 or have no sign, and the signs of the others."""
+        return np.flatnonzero(~self.has_sign | (w != 0.0)), np.where(self.has_sign, np.sign(w), 0.0)
 
     @abstractmethod
     def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
@@ -73,18 +70,22 @@ class Geometry(ABC):
 
     def restored(self, w: Vector, end: Vector) -> Vector:
         """Return the end of a step from w with 0 where signs changed, in the set."""
-        end[: self.n_columns][w[: self.n_columns] * end[: self.n_columns] < 0.0] = 0.0
+        end[self.has_sign & (w * end < 0.0)] = 0.0
         return self.term.project(end)
 
     def first_change(self, w: Vector, free: Indices, step: Vector) -> float:
         """Return the fraction of the step after which the first coefficient is 0 or at a bound."""
         start, end = w[free], w[free] + step
-        crossing = (free < self.n_columns) & (start * end < 0.0)
+        crossing = self.has_sign[free] & (start * end < 0.0)
         return float(np.min(-start[crossing] / step[crossing], initial=1.0))
 
 
 class Signs(Geometry):
-    """The zeros and signs of an l1 penalty."""
+    """The zeros and signs of an l1 penalty, on the coefficients that it weighs."""
+
+    def __init__(self, term: ConvexTerm) -> None:
+        super().__init__(term)
+        self.has_sign = term.thresholds > 0.0
 
     def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
         free, signs = self._nonzeros(w)
@@ -242,6 +243,5 @@ def on_active_set(geometry: Geometry, hessian: Matrix, w: Vector, slope: Vector)
 
 def model_change(term: ConvexTerm, hessian: Matrix, w: Vector, end: Vector, slope: Vector) -> float:
     """Return by how much the model rises from w to the end."""
-    step, n = end - w, term.n_columns
-    norms = float((np.abs(end[:n]) - np.abs(w[:n])).sum())
-    return float(slope @ step + 0.5 * step @ (hessian @ step)) + float(term.penalty.lasso()) * norms
+    step = end - w
+    return float(slope @ step + 0.5 * step @ (hessian @ step)) + term.rise(w, end)

@@ -233,7 +233,7 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         return np.full_like(y, np.nan)
     if term.is_smooth:
         return y - solve_spd(hessian, gradient)
-    if term.n_blocks > 1:
+    if term.n_blocks > 1 and term.is_elastic_net:
         term, order = term.in_one_block
         end = np.empty_like(y)
         end[order] = minimise_model(term, hessian[np.ix_(order, order)], gradient[order], y[order], tolerance)

@@ -1,4 +1,7 @@
-"""Penalties that are known by their prox: weights, groups, MCP and SCAD, by every method that takes a prox."""
+"""Penalties beside the elastic net: weights, groups, MCP and SCAD, by every method on rows and on functions.
+
+A method works to its optimality, or refuses in one sentence that says what it cannot treat.
+"""
 
 import functools
 import itertools
@@ -8,10 +11,12 @@ import pytest
 import scipy.sparse
 from oracles import prox_gradient as oracle
 
-from finitesum import METHODS, Problem, minimize
+from finitesum import METHODS, FiniteSum, Problem, minimize
 from finitesum.core.jit import COMPILED
 from finitesum.evaluation.optimality import evaluate
+from finitesum.methods import as_method
 from finitesum.methods.auto import choose
+from finitesum.methods.base import require_suited
 from finitesum.problems.penalties import MCP, SCAD
 
 N, D = 24, 6
@@ -29,7 +34,17 @@ SETTINGS = {
     "weighted": (
         {"alpha": 0.1, "l1_ratio": 0.5, "penalty_weights": WEIGHTS},
         oracle.weighted(0.05, 0.05, WEIGHTS),
-        {"prox"},
+        {"weights", "l1"},
+    ),
+    "weighted-l1": (
+        {"alpha": 0.1, "l1_ratio": 1.0, "penalty_weights": WEIGHTS},
+        oracle.weighted(0.1, 0.0, WEIGHTS),
+        {"weights", "l1"},
+    ),
+    "weighted-l2": (
+        {"alpha": 0.1, "penalty_weights": WEIGHTS},
+        oracle.weighted(0.0, 0.1, WEIGHTS),
+        {"weights"},
     ),
     "groups": (
         {"alpha": 0.1, "groups": LABELS},
@@ -65,18 +80,22 @@ def problem_of(setting, loss="squared", rows=X):
     )
 
 
+def quadratic(setting):
+    """Return the strength of the quadratic part of each coefficient: that of an elastic net with weights alone."""
+    options = SETTINGS[setting][0]
+    is_weighted = "penalty_weights" in options and "penalty" not in options
+    return options["alpha"] * (1.0 - options.get("l1_ratio", 0.0)) * WEIGHTS if is_weighted else np.zeros(D)
+
+
 @functools.cache
 def slow_minimum(setting, loss, n_steps=2000):
     y, slope, _ = LOSSES[loss]
-    return oracle.minimum(X, lambda u: P * slope(u, y), np.zeros(D + 1), SETTINGS[setting][1][1], STEP, n_steps)
+    start, prox = np.zeros(D + 1), SETTINGS[setting][1][1]
+    return oracle.minimum(X, lambda u: P * slope(u, y), start, quadratic(setting), prox, STEP, n_steps)
 
 
 def convex(setting):
     return "nonconvex" not in SETTINGS[setting][2]
-
-
-def takers(needed):
-    return sorted(name for name, cls in METHODS.items() if needed <= cls.handles)
 
 
 @pytest.mark.parametrize("loss", SOME_LOSSES)
@@ -90,7 +109,7 @@ def test_objective_and_optimality_are_those_of_the_formula(setting, loss):
     assert found.objective == pytest.approx(P @ of_loss(u, y) + value(w[:-1]), rel=1e-13)
     assert problem.term.value(w) == pytest.approx(value(w[:-1]), rel=1e-13)
     pull = P * slope(u, y)
-    gradient = np.append(X.T @ pull, pull.sum())
+    gradient = np.append(X.T @ pull + quadratic(setting) * w[:-1], pull.sum())
     np.testing.assert_allclose(found.gradient, gradient, atol=1e-13)
     s = problem.term.mapping_step
     moved = w - s * gradient
@@ -106,24 +125,35 @@ def test_full_gradient_steps_are_those_of_the_oracle(setting, loss):
     np.testing.assert_allclose(result.x, slow_minimum(setting, loss, 7), atol=1e-12)
 
 
-FORMS = {"dense": np.asarray, "csr": scipy.sparse.csr_array}
+FORMS = {"dense": Problem, "csr": Problem, "functions": FiniteSum}
+
+
+def as_form(form, setting, loss):
+    problem = problem_of(setting, loss, scipy.sparse.csr_array(X) if form == "csr" else X)
+    return FiniteSum.from_linear(problem) if form == "functions" else problem
 
 
 def cases():
     """Yield all settings with all methods and forms of rows; compiled, each method and each setting once."""
-    for setting, (_, _, needed) in SETTINGS.items():
-        for k, (method, form) in enumerate(itertools.product(takers(needed), FORMS)):
-            if method != "ig" and (not COMPILED or k % 6 == list(SETTINGS).index(setting)):  # ig converges sublinearly
+    for setting in SETTINGS:
+        for k, (method, form) in enumerate(itertools.product(sorted(METHODS), FORMS)):
+            if not COMPILED or k % len(SETTINGS) == list(SETTINGS).index(setting):
                 yield setting, method, form
 
 
 @pytest.mark.parametrize(("setting", "method", "form"), list(cases()))
-def test_every_method_that_takes_a_prox_finds_the_minimum(setting, method, form):
+def test_every_method_finds_the_minimum_or_says_what_it_cannot_treat(setting, method, form):
     slow = method in ("iag", "sag", "saga") or not convex(setting)
     loss = "squared" if slow or COMPILED else "logistic"
-    result = minimize(
-        problem_of(setting, loss, FORMS[form](X)), method=method, tol=1e-7, max_iter=4000, measure_every=0
-    )
+    problem = as_form(form, setting, loss)
+    needed = SETTINGS[setting][2] | ({"components"} if form == "functions" else set())
+    if not needed <= METHODS[method].handles:
+        with pytest.raises(ValueError, match=rf"^{method} cannot treat [^.]*(\.\d[^.]*)*\. Choose another method"):
+            require_suited(as_method(method), problem)
+        return
+    if method == "ig" or (method == "iqn" and form == "functions"):  # sublinear; near its start alone
+        return
+    result = minimize(problem, method=method, tol=1e-7, max_iter=4000, measure_every=0)
     assert result.success, result.message
     if convex(setting):
         np.testing.assert_allclose(result.x, slow_minimum(setting, loss), atol=1e-5)
@@ -164,17 +194,46 @@ def test_groups_are_zero_together():
     assert all(bool((w[group] != 0.0).all()) for group, is_zero in zip(MEMBERS, zero, strict=True) if not is_zero)
 
 
-def test_weights_of_one_are_the_elastic_net():
+@pytest.mark.parametrize("method", ["fg", "saga", "newton", "lazy-newton", "newton-cg", "working-set-newton"])
+def test_weights_of_one_are_the_elastic_net(method):
     plain = {"loss": "squared", "alpha": 0.2, "l1_ratio": 0.4, "fit_intercept": True}
-    w = minimize(Problem.linear(X, NUMBERS, **plain), method="fg", tol=1e-11).x
-    weighted = minimize(Problem.linear(X, NUMBERS, penalty_weights=np.ones(D), **plain), method="fg", tol=1e-11).x
-    np.testing.assert_allclose(weighted, w, atol=1e-10)
+    one, other = (
+        minimize(Problem.linear(X, NUMBERS, penalty_weights=weights, **plain), method=method, tol=1e-11).x
+        for weights in (None, np.ones(D))
+    )
+    np.testing.assert_allclose(one, other, atol=1e-10)
+
+
+def test_a_smooth_problem_stays_smooth_with_weights():
+    problem = problem_of("weighted-l2")
+    assert problem.is_smooth
+    np.testing.assert_array_equal(problem.term.quadratic, np.append(0.1 * WEIGHTS, 0.0))
+    result = minimize(problem, method="newton", tol=1e-12)
+    assert result.success
+    assert result.n_hessian_passes == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"penalty_weights": WEIGHTS}, {"groups": LABELS}])
+def test_a_sum_of_functions_takes_the_penalties_of_linear_models(options):
+    linear = Problem.linear(X, NUMBERS, loss="squared", alpha=0.1, l1_ratio=0.3, **options)
+    components = FiniteSum.from_linear(linear).components
+    same = FiniteSum(components, D, alpha=0.1, l1_ratio=0.3, **options)
+    w = np.random.default_rng(0).standard_normal(D)
+    assert same.term.value(w) == pytest.approx(linear.term.value(w), rel=1e-14)
+    np.testing.assert_array_equal(same.term.prox(w, 0.5), linear.term.prox(w, 0.5))
+    mcp = FiniteSum(components, D, penalty=MCP(0.1))
+    assert mcp.term.value(w) == pytest.approx(
+        Problem.linear(X, NUMBERS, penalty=MCP(0.1), loss="squared").term.value(w)
+    )
+    with pytest.raises(ValueError, match="penalty goes without alpha"):
+        FiniteSum(components, D, alpha=0.1, penalty=MCP(0.1))
 
 
 @pytest.mark.parametrize(
     ("method", "setting", "reason"),
     [
-        ("newton", "weighted", "newton cannot treat penalty_weights: it knows penalties as an l2 part"),
+        ("iqn", "weighted-l2", "iqn cannot treat penalty_weights: it knows penalties of one strength for all"),
+        ("newton", "mcp", r"newton cannot treat MCP\(alpha=0.1, gamma=3.0\): it knows penalties as an l2 part"),
         ("newton-cg", "mcp", r"newton-cg cannot treat MCP\(alpha=0.1, gamma=3.0\)"),
         ("afg", "scad", r"afg cannot treat SCAD\(alpha=0.1, gamma=3.7\), which is not convex"),
         ("saga", "groups", "saga cannot treat a group lasso, whose prox takes whole groups at once"),
