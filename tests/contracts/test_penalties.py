@@ -151,7 +151,7 @@ def test_every_method_finds_the_minimum_or_says_what_it_cannot_treat(setting, me
         with pytest.raises(ValueError, match=rf"^{method} cannot treat [^.]*(\.\d[^.]*)*\. Choose another method"):
             require_suited(as_method(method), problem)
         return
-    if method == "ig" or (method == "iqn" and form == "functions"):  # sublinear; near its start alone
+    if method == "ig":  # sublinear
         return
     result = minimize(problem, method=method, tol=1e-7, max_iter=4000, measure_every=0)
     assert result.success, result.message
@@ -232,7 +232,7 @@ def test_a_sum_of_functions_takes_the_penalties_of_linear_models(options):
 @pytest.mark.parametrize(
     ("method", "setting", "reason"),
     [
-        ("iqn", "weighted-l2", "iqn cannot treat penalty_weights: it knows penalties of one strength for all"),
+        ("hb", "weighted-l2", "hb cannot treat penalty_weights: it knows penalties of one strength for all"),
         ("newton", "mcp", r"newton cannot treat MCP\(alpha=0.1, gamma=3.0\): it knows penalties as an l2 part"),
         ("newton-cg", "mcp", r"newton-cg cannot treat MCP\(alpha=0.1, gamma=3.0\)"),
         ("afg", "scad", r"afg cannot treat SCAD\(alpha=0.1, gamma=3.7\), which is not convex"),

@@ -287,7 +287,7 @@ class IQN(SumMethod):
 
     name: ClassVar[str] = "iqn"
     state_type: ClassVar[type[IQNState]] = IQNState
-    handles: ClassVar[frozenset[str]] = frozenset({"components", "outputs"})
+    handles: ClassVar[frozenset[str]] = frozenset({"weights", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled-once"
     card: ClassVar[Card] = Card(
         "incremental quasi-Newton method",
