@@ -118,9 +118,13 @@ def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: floa
     n_blocks = max(1, min(n_threads, int(n_numbers // NUMBERS_OF_A_THREAD)))
     if n_blocks == 1:
         return [function(items)]
-    blocks: Sequence[Any] = np.array_split(items, n_blocks)
-    others = [_pool(n_threads).submit(function, block) for block in blocks[1:]]
-    return [function(blocks[0]), *(other.result() for other in others)]
+    return map_parts(function, np.array_split(items, n_blocks), n_threads)
+
+
+def map_parts(function: Callable[[S], T], parts: Sequence[S], n_threads: int) -> list[T]:
+    """Return the function's results for parts of some work, at most one for each thread, in order; the threads stay."""
+    others = [_pool(n_threads).submit(function, part) for part in parts[1:]]
+    return [function(parts[0]), *(other.result() for other in others)]
 
 
 def map_tasks(function: Callable[[S], T], tasks: Iterable[S], n_threads: int | None) -> list[T]:

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from finitesum.constraints import Constraint
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Vector
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
 from finitesum.estimators.solvers import as_solver
@@ -71,7 +71,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _check_parameters(self) -> None:
         """Raise a ValueError, as scikit-learn does, for parameters that neither the problem nor the run checks."""
-        _check_count("n_threads", self.n_threads, optional=True)
+        if self.n_threads is not None and (not isinstance(self.n_threads, Integral) or self.n_threads < 1):
+            raise ValueError(f"n_threads must be a whole number >= 1 or None, got {self.n_threads!r}.")
         for name in ("fit_intercept", "warm_start", "standard_errors"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}.")  # noqa: TRY004
@@ -257,18 +258,3 @@ def alpha_of_C(C: Any, total_weight: float) -> float:
     if not isinstance(C, Real) or not float(C) > 0.0:
         raise ValueError(f"C must be a number > 0, got {C!r}. Infinity is no penalty.")
     return 0.0 if math.isinf(C) else 1.0 / (float(C) * total_weight)
-
-
-def _check_count(name: str, value: Any, *, optional: bool = False) -> None:
-    if value is None and optional:
-        return
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1 or None, got {value!r}.")
-
-
-def rows_and_intercepts(points: list[Vector], *, fit_intercept: bool) -> tuple[Matrix, Vector]:
-    """Return coefficients, one row a point, and intercepts (zeros where there are none)."""
-    table = np.stack(points)
-    if fit_intercept:
-        return table[:, :-1], table[:, -1]
-    return table, np.zeros(len(points))

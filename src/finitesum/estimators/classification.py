@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights, rows_and_intercepts
+from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, Multinomial
 from finitesum.problems.linear import Problem
@@ -160,7 +160,8 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
             )
 
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
-        return rows_and_intercepts(points, fit_intercept=self.fit_intercept)
+        table = np.stack(points)
+        return (table[:, :-1], table[:, -1]) if self.fit_intercept else (table, np.zeros(len(points)))
 
     def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
         if np.shape(self.coef_) != (n_points, n_columns):

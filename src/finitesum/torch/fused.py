@@ -8,10 +8,7 @@ torch's threads; the result does not depend on their number.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +17,7 @@ import torch
 from torch import Tensor
 
 from finitesum.core.jit import kernel
+from finitesum.core.threads import map_parts
 from finitesum.torch.schedule import Coefficients
 from finitesum.torch.slots import Slot
 from finitesum.torch.updates import Rule
@@ -51,11 +49,6 @@ def _plain_loop(w: Any, g: Any, m: Any, k: Any) -> None:
         move = momentum * m[i] + step_size * (sign * g[i] + decay * w[i])
         m[i] = move
         w[i] = shrink * w[i] - move
-
-
-@cache
-def _pool(n_threads: int, _process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_threads, thread_name_prefix="finitesum-torch")
 
 
 def fused_update_cpu(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
@@ -115,9 +108,5 @@ def _run(loop: Callable[..., None], arrays: list[Any], scalars: Any) -> None:
         loop(*arrays, scalars)
         return
     cuts = [size * i // n_pieces for i in range(n_pieces + 1)]
-    pool = _pool(n_pieces - 1, os.getpid())
     pieces = [[x[a:b] for x in arrays] for a, b in pairwise(cuts)]
-    others: list[Future[None]] = [pool.submit(loop, *piece, scalars) for piece in pieces[1:]]
-    loop(*pieces[0], scalars)
-    for other in others:
-        other.result()
+    map_parts(lambda piece: loop(*piece, scalars), pieces, n_pieces)
