@@ -23,8 +23,18 @@ if TYPE_CHECKING:
     from finitesum.methods.newton.newton import Newton
     from finitesum.methods.newton.newton_cg import NewtonCG
     from finitesum.methods.newton.working_set_newton import WorkingSetNewton
-    from finitesum.methods.projected.adaptive import AdaGrad, AdaHB, Adam, AMSGrad, RMSProp
-    from finitesum.methods.projected.subgradient import HB, NAG, PSG, SGD, SGDMomentum
+    from finitesum.methods.projected.methods import (
+        HB,
+        NAG,
+        PSG,
+        SGD,
+        AdaGrad,
+        AdaHB,
+        Adam,
+        AMSGrad,
+        RMSProp,
+        SGDMomentum,
+    )
 
 __all__ = [
     "ACIAG",
