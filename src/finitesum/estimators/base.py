@@ -87,10 +87,6 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         self._check_parameters()
         return validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)  # type: ignore[no-any-return]
 
-    def _checked_X(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, **X_CHECKS)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -231,8 +227,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     # -- prediction
 
     def _decision(self, X: Any) -> Any:
-        X = self._checked_X(X)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, reset=False, **X_CHECKS) @ self.coef_.T + self.intercept_)
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Vector | None:

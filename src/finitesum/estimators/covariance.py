@@ -28,13 +28,6 @@ ROUNDING = 1e-13
 CONSTANT = 1e-12
 
 
-def _hessian_at(problem: Problem, x: Vector) -> Matrix:
-    """Return the Hessian of the smooth part of F at x, shape (dim, dim)."""
-    if problem.n_outputs > 1:
-        return full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, x)))
-    return hessian_at(problem, x)
-
-
 def _scaled_eigen(matrix: Matrix) -> tuple[Vector, Vector, Matrix]:
     """Return a scale D and the eigenvalues and -vectors of D H D, whose diagonal holds ones (and zeros)."""
     roots = np.sqrt(np.diagonal(matrix))
@@ -135,7 +128,11 @@ def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
         whole, mean, curvature = _centred_at(problem, x)
         some = free[:-1]
         return with_intercept(Centred(whole[np.ix_(some, some)], mean[some], curvature), problem.penalty.ridge())
-    return inverse_and_rank(_hessian_at(problem, x)[np.ix_(free, free)])
+    if problem.n_outputs == 1:
+        hessian = hessian_at(problem, x)
+    else:
+        hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, x)))
+    return inverse_and_rank(hessian[np.ix_(free, free)])
 
 
 def covariance_at(problem: Problem, x: Vector, total_weight: float, objective: float | None = None) -> Matrix:

@@ -139,7 +139,8 @@ n_threads, callback, measure_every
             result = self._solve_at(X, y, weights, sigma, start, callback)
             tried.append(result)
             start = result.x
-            ratios = self._residuals(X, y, result.x) / sigma
+            coef, intercept = self._unpacked([result.x])
+            ratios = np.asarray(X @ coef + intercept - y) / sigma
             slope = 1.0 - float(fractions @ np.minimum(ratios * ratios, self.epsilon**2))
             if result.reason is StopReason.CALLBACK or search.is_over(sigma, slope, self.tol):
                 break
@@ -158,10 +159,6 @@ n_threads, callback, measure_every
                 ConvergenceWarning,
                 stacklevel=4,
             )
-
-    def _residuals(self, X: Any, y: Vector, x: Vector) -> Vector:
-        coef, intercept = self._unpacked([x])
-        return np.asarray(X @ coef + intercept - y)
 
     def _solve_at(
         self, X: Any, y: Vector, weights: Vector | None, sigma: float, start: Vector | None, callback: Any

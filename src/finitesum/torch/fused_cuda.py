@@ -10,7 +10,7 @@ With ``TRITON_INTERPRET=1`` in the environment the same kernel runs on the CPU, 
 import functools
 import importlib
 import importlib.util
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -83,13 +83,9 @@ def fused_update_cuda(slot: Slot, k: Coefficients, rule: Rule) -> None:
     param, grad = (x if x.stride() == m.stride() else torch.empty_like(m).copy_(x) for x in (slot.param, slot.grad))
     square = m if v is None else v if v.stride() == m.stride() else torch.empty_like(m).copy_(v)
     grid = (triton.cdiv(n, BLOCK),)
-    with _on(m.device):
+    with torch.cuda.device(m.device) if m.is_cuda else nullcontext():
         _update_kernel[grid](param, grad, m, square, _scalars(k, rule, m), n, ADAPTIVE=v is not None, BLOCK=BLOCK)
     if param is not slot.param:
         slot.param.copy_(param)
     if v is not None and square is not v:
         v.copy_(square)
-
-
-def _on(device: torch.device) -> AbstractContextManager[Any]:
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

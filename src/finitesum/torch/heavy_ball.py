@@ -163,7 +163,9 @@ class HeavyBall(Optimizer):
             if group["fused"] and not compiling:
                 _run_fused(bucket, k, rule)
             elif _uses_lists(bucket, group):
-                _run_lists(bucket, k, rule)
+                whole = bucket[0].param.device.type != "cpu" or isinstance(k.momentum, Tensor)
+                for part in [bucket] if whole else _cache_sized(bucket):
+                    foreach_update(part, k, rule)
             else:
                 self._run_reference(bucket, k, rule)
 
@@ -224,12 +226,6 @@ def _uses_lists(bucket: list[Slot], group: Group) -> bool:
     if group["foreach"] is not None:
         return bool(group["foreach"])
     return not group["differentiable"] and all(is_plain(slot.owner) for slot in bucket)
-
-
-def _run_lists(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
-    whole = bucket[0].param.device.type != "cpu" or isinstance(k.momentum, Tensor)
-    for part in [bucket] if whole else _cache_sized(bucket):
-        foreach_update(part, k, rule)
 
 
 def _cache_sized(bucket: list[Slot]) -> Iterator[list[Slot]]:

@@ -37,10 +37,6 @@ from finitesum.problems.finite_sum import FiniteSum
 SHORTER, MOST_HALVINGS, LONGER = 0.5, 60, 1.1
 
 
-def _knows_smoothness(problem: AnySum) -> bool:
-    return not isinstance(problem, FiniteSum) or problem.smoothness is not None or problem.mean_smoothness is not None
-
-
 def _first_step(problem: AnySum, w: Vector, here: Measures) -> float:
     """Return the inverse of the curvature along the gradient at w, at the price of a pass."""
     size = float(np.linalg.norm(here.gradient))
@@ -69,7 +65,8 @@ class _FullGradient(SumMethod):
     default_sampling: ClassVar[str] = "cyclic"
 
     def _searches(self, problem: AnySum) -> bool:
-        return self.step_size == "auto" and not _knows_smoothness(problem)
+        is_unknown = isinstance(problem, FiniteSum) and problem.smoothness is None and problem.mean_smoothness is None
+        return self.step_size == "auto" and is_unknown
 
 
 class FGState(NamedTuple):

@@ -156,21 +156,18 @@ def advanced(
     if isinstance(problem, SubgradientProblem):
         n_steps = _python_visits(problem, rule, memory, state.n_steps, order)
     else:
-        domain = domain_for(problem, rule)
+        domain, rows = domain_for(problem, rule), problem.rows
         if is_deferred and domain is None:
             raise ValueError("projections cannot be deferred for this rule, set or rows. Leave is_deferred out.")
-        if domain is not None and (_is_sparse_enough(problem) if is_deferred is None else is_deferred):
+        if is_deferred is None and isinstance(rows, CSRRows):
+            is_deferred = DEFERRED_OVERHEAD * rows.values.size < rows.n_columns * problem.n_components
+        if domain is not None and is_deferred:
             n_steps = _deferred_visits(problem, rule, domain, memory, state.n_steps, order)
         else:
             n_steps = projected_visits(problem.view, order, rule, memory, state.n_steps)
     return state._replace(
         x=_output(rule, memory), memory=memory, n_steps=state.n_steps + n_steps, n_gradients=state.n_gradients + n_steps
     )
-
-
-def _is_sparse_enough(problem: Problem) -> bool:
-    rows = problem.rows
-    return isinstance(rows, CSRRows) and DEFERRED_OVERHEAD * rows.values.size < rows.n_columns * problem.n_components
 
 
 def _deferred_visits(problem: Problem, rule: Rule, domain: Domain, memory: Memory, n_steps: int, order: Indices) -> int:

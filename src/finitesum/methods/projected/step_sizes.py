@@ -75,19 +75,14 @@ def scales_at(problem: Problem | SubgradientProblem, x: Vector) -> Scales:
             squares += problem.component_subgradient(x, component) ** 2
     else:
         level = abs(_add_squares(problem.view, sample, x, np.zeros(problem.dim), squares)) / n_sampled
-    size = math.sqrt(float(squares.sum()) / n_sampled)
-    n_counting = _n_counting(squares)
+    total = float(squares.sum())
+    size = math.sqrt(total / n_sampled)
+    n_counting = max(float(np.sqrt(squares).sum()) ** 2 / total, 1.0) if total > 0.0 else 1.0  # d_e
     dim = problem.rows.n_columns if isinstance(problem, Problem) else problem.dim
     distance = set_distance(problem.constraint or Unconstrained(), dim)
     if not math.isfinite(distance):
         distance = n_counting**0.25 * level / size if level > 0.0 and size > 0.0 else 1.0
     return Scales(distance, distance / math.sqrt(n_counting), size if size > 0.0 else 1.0, n_sampled)
-
-
-def _n_counting(squares: Vector) -> float:
-    """Return d_e, at least 1."""
-    total = float(squares.sum())
-    return max(float(np.sqrt(squares).sum()) ** 2 / total, 1.0) if total > 0.0 else 1.0
 
 
 def set_distance(constraint: Constraint, dim: int) -> float:
