@@ -56,6 +56,20 @@ def _is_short_enough(here: Measures, there: Measures, step: Vector, step_size: f
     return rise <= float(step @ step) / step_size * (1.0 + 1e-9) + rounding
 
 
+def _search(
+    problem: AnySum, y: Vector, here: Measures, step_size: float, most: float = math.inf
+) -> tuple[Vector, Measures, float, int]:
+    """Return the iterate after a step from y to an objective of at most `most`, measures there, step size, and trials."""
+    n_trials, is_good = 0, False
+    while not is_good and n_trials < MOST_HALVINGS:
+        step_size *= SHORTER if n_trials else 1.0
+        n_trials += 1
+        w = problem.term.prox_step(y, here.gradient, step_size)
+        there = evaluate(problem, w)
+        is_good = there.objective <= most and _is_short_enough(here, there, w - y, step_size)
+    return w, there, step_size, n_trials
+
+
 class _FullGradient(SumMethod):
     """What the two have alike: components play no role."""
 
@@ -127,27 +141,16 @@ class FG(_FullGradient):
 
     def run_pass(self, problem: AnySum, state: FGState, order: Indices) -> FGState:
         """Return the state after one step."""
+        m = problem.n_components
         if self._searches(problem):
-            return _backtracked(problem, state)
+            here = Measures(state.objective, state.last_optimality, state.gradient)
+            most = here.objective + 1e-14 * abs(here.objective)
+            w, there, step_size, n_trials = _search(problem, state.x, here, state.step_size, most)
+            measures = there.gradient, there.objective, LONGER * step_size, there.optimality
+            return FGState(w, *measures, state.n_gradients + n_trials * m, state.n_hessians)
         here = evaluate(problem, state.x)
         w = problem.term.prox_step(state.x, here.gradient, state.step_size)
-        n_gradients = state.n_gradients + problem.n_components
-        return state._replace(x=w, last_optimality=here.optimality, n_gradients=n_gradients)
-
-
-def _backtracked(problem: AnySum, state: FGState) -> FGState:
-    here = Measures(state.objective, state.last_optimality, state.gradient)
-    step_size, n_gradients = state.step_size, state.n_gradients
-    for _ in range(MOST_HALVINGS):
-        w = problem.term.prox_step(state.x, here.gradient, step_size)
-        there = evaluate(problem, w)
-        n_gradients += problem.n_components
-        rounding = 1e-14 * abs(here.objective)
-        if there.objective <= here.objective + rounding and _is_short_enough(here, there, w - state.x, step_size):
-            break
-        step_size *= SHORTER
-    measures = there.gradient, there.objective, LONGER * step_size, there.optimality
-    return FGState(w, *measures, n_gradients, state.n_hessians)
+        return state._replace(x=w, last_optimality=here.optimality, n_gradients=state.n_gradients + m)
 
 
 class AFGState(NamedTuple):
@@ -221,20 +224,13 @@ class AFG(_FullGradient):
             momentum = self.momentum
         y = state.x + momentum * (state.x - state.previous)
         here = evaluate(problem, y)
-        w, step_size, n_trials = self._step(problem, y, here, state.step_size)
+        step_size, n_trials = state.step_size, 0
+        if self._searches(problem):
+            w, _, step_size, n_trials = _search(problem, y, here, step_size)
+        else:
+            w = problem.term.prox_step(y, here.gradient, step_size)
         previous = state.x
         if restarts and np.dot(y - w, w - state.x) > 0.0:
             t, previous = 1.0, w
         n_gradients = state.n_gradients + (1 + n_trials) * problem.n_components
         return AFGState(w, previous, t, step_size, here.optimality, n_gradients, state.n_hessians)
-
-    def _step(self, problem: AnySum, y: Vector, here: Measures, step_size: float) -> tuple[Vector, float, int]:
-        """Return the next iterate, the step size that led there, and the full gradients that finding it took."""
-        w, n_trials = problem.term.prox_step(y, here.gradient, step_size), 0
-        while self._searches(problem) and n_trials < MOST_HALVINGS:
-            n_trials += 1
-            if _is_short_enough(here, evaluate(problem, w), w - y, step_size):
-                break
-            step_size *= SHORTER
-            w = problem.term.prox_step(y, here.gradient, step_size)
-        return w, step_size, n_trials
