@@ -378,7 +378,7 @@ def test_no_negative_zeros():
 
 
 def test_slowest_inputs_known_for_variable_fixing():
-    """Each sweep loses one coordinate, which takes differences that grow like the factorial."""
+    """Each pass over the coordinates loses one coordinate, which takes differences that grow like the factorial."""
     x, level, gap_ = [1.0], 0.0, 1e-150
     for k in range(1, 130):
         x.append(level - gap_)

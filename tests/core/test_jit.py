@@ -58,7 +58,7 @@ def fit_elsewhere(folder, **environment):
 
 @pytest.fixture
 def choose_folder(monkeypatch, tmp_path):
-    """A function that chooses the folder afresh, with everything it looks at below tmp_path."""
+    """A function that chooses the folder again, with everything that it reads below tmp_path."""
     for name in ("NUMBA_CACHE_DIR", "FINITESUM_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
@@ -314,7 +314,7 @@ def test_old_kernels_go_when_a_new_version_begins_its_own(choose_folder, tmp_pat
     assert (elsewhere / "file").exists()
     os.utime(kernels / "fedcba9876543210", (old, old))
     assert choose_folder() == folder
-    assert (kernels / "fedcba9876543210").exists()  # a start that makes no folder looks at none
+    assert (kernels / "fedcba9876543210").exists()  # a start that makes no folder reads none
     assert prune(folder, 0.0) == (1, 4)
 
 
@@ -383,7 +383,7 @@ def test_foreign_tuple_classes_are_found_at_any_depth():
     assert compiler._is_foreign(Own(1.0))
     assert compiler._is_foreign((1.0, (view, Own(1.0))))
     assert compiler._is_foreign(view._replace(loss=Own(1.0)))
-    for _ in range(2):  # what was found once is remembered by the classes, and only where those tell all
+    for _ in range(2):  # what was found once is remembered by the classes, and only where those decide
         assert compiler._is_ours(view)
         assert not compiler._is_ours(view._replace(loss=Own(1.0)))
         assert compiler._is_ours((1.0, (2.0, 3.0)))

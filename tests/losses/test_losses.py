@@ -50,7 +50,7 @@ def targets_of(loss):
     return TARGETS[loss.target_kind()]
 
 
-def kinks(loss, y):
+def corners(loss, y):
     """Predictions where d1 or d2 jumps."""
     name = type(loss).__name__
     if name in ("Hinge", "SquaredHinge"):
@@ -68,7 +68,7 @@ def kinks(loss, y):
 def test_derivatives_are_those_of_the_value(loss, u, choice):
     y = targets_of(loss)[choice % len(targets_of(loss))]
     h = 1e-4
-    if any(abs(u - kink) <= 2 * h for kink in kinks(loss, y)):
+    if any(abs(u - corner) <= 2 * h for corner in corners(loss, y)):
         return
     slope = (loss.value(u + h, y) - loss.value(u - h, y)) / (2 * h)
     curvature = (loss.d1(u + h, y) - loss.d1(u - h, y)) / (2 * h)
@@ -133,7 +133,7 @@ def test_the_curvature_bound_is_the_largest_second_derivative(loss):
     grid = np.linspace(-700.0, 700.0, 28_001)
     largest = max(loss.d2(u, y) for y in targets_of(loss) for u in grid)
     if type(loss) is Hinge:
-        assert largest == 0.0  # off the kink; at it no quadratic lies above
+        assert largest == 0.0  # off the corner; at it no quadratic lies above
         assert loss.curvature_bound() == math.inf
     elif type(loss) is Poisson:
         assert largest > 1e300
@@ -146,7 +146,7 @@ def test_the_curvature_bound_is_the_largest_second_derivative(loss):
 def test_the_jerk_bound_is_the_lipschitz_constant_of_the_second_derivative(loss):
     steepest = 0.0
     for y in targets_of(loss):
-        grid = np.union1d(np.linspace(-8.0, 8.0, 16_001), [k + s for k in kinks(loss, y) for s in (-1e-9, 1e-9)])
+        grid = np.union1d(np.linspace(-8.0, 8.0, 16_001), [k + s for k in corners(loss, y) for s in (-1e-9, 1e-9)])
         curvature = np.array([loss.d2(u, y) for u in grid])
         steepest = max(steepest, np.max(np.abs(np.diff(curvature)) / np.diff(grid)))
     if math.isfinite(loss.d2_lipschitz()):
