@@ -1,4 +1,7 @@
-"""What every registered method must do. A new method adds a row to ROWS and, with its oracle, one to ORACLES."""
+"""What every registered method must do. A new method adds a row to COUNTS and, with its oracle, one to ORACLES.
+
+The product of methods and settings runs as Python; compiled code is compared with Python's on COVERING.
+"""
 
 import copy
 from itertools import islice
@@ -10,6 +13,7 @@ from oracles import heavy_ball, hinge, iqn, lazy_newton, newton_type, svrg, svrg
 from oracles import methods as oracles
 
 from finitesum import METHODS, Problem, minimize
+from finitesum.core.jit import as_python
 from finitesum.evaluation.certificates import lower_bound
 from finitesum.evaluation.optimality import evaluate
 from finitesum.running.checkpoint import flatten, unflatten
@@ -179,7 +183,7 @@ def start(problem, seed=5):
     return np.random.default_rng(seed).standard_normal(problem.dim)
 
 
-#: (format, problem): the common problems in every format, the others in one each, since every pair is compiled again.
+#: (format, problem): the common problems in every format, the others in one each.
 SETTINGS = [
     *((form, {}) for form in FORMATS),
     *((form, {"batch_size": 4, "intercept": True, "weighted": True}) for form in FORMATS),
@@ -197,8 +201,19 @@ SETTINGS = [
     ("csr32", {"loss": "hinge", "intercept": True, "weighted": True, "batch_size": 4}),
 ]
 
+#: (format, type, problem) of compiled code: every format, type, batch size, kind of penalty and set of each method once.
+COVERING = [
+    ("dense", np.float64, {}),
+    ("csr64", np.float64, {"batch_size": 4, "intercept": True, "weighted": True}),
+    ("csr32", np.float32, {"l1_ratio": 0.7, "alpha": 0.1, "intercept": True}),
+    ("dense", np.float32, {"constraint": "l1-ball", "intercept": True, "batch_size": 2}),
+    ("csr32", np.float64, {"loss": "hinge", "constraint": "l2-ball", "batch_size": 23}),
+]
+
 
 def setting_id(value):
+    if isinstance(value, type):
+        return value.__name__
     return value if isinstance(value, str) else "-".join(f"{k}={v}" for k, v in value.items()) or "plain"
 
 
@@ -218,6 +233,26 @@ def test_equals_its_oracle_pass_by_pass(name, form, setting):
     x0 = 0.3 * start(problem)
     for state, expected in zip(run(method, problem, x0, orders), recursion(oracle, x0, orders), strict=True):
         np.testing.assert_allclose(state.x, expected, rtol=CLOSE.get(name, 1e-12), atol=CLOSE.get(name, 1e-12))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("form", "dtype", "setting"), COVERING, ids=setting_id)
+@pytest.mark.parametrize("name", ALL)
+def test_compiled_code_makes_the_iterates_of_python(name, form, dtype, setting):
+    if refused(name, setting):
+        pytest.skip(f"{name} does not treat it")
+    problem, _ = make_pair(form, dtype=dtype, **setting)
+    method = METHODS[name](**ORACLES.get(name, ({},))[0])
+    orders, x0 = orders_of(method, problem.n_components), 0.3 * start(problem)
+    compiled = list(run(method, problem, x0, orders))
+    with as_python():
+        expected = list(run(method, make_pair(form, dtype=dtype, **setting)[0], x0, orders))
+    for one, other in zip(compiled, expected, strict=True):
+        np.testing.assert_allclose(one.x, other.x, rtol=CLOSE.get(name, 1e-12), atol=CLOSE.get(name, 1e-12))
+    state = unflatten(method.state_type, {key: np.array(value) for key, value in flatten(compiled[1]).items()})
+    for order in orders[2:]:
+        state = method.run_pass(problem, state, order)
+    assert state.x.tobytes() == compiled[-1].x.tobytes()
 
 
 @pytest.mark.parametrize("name", WITH_ORACLE)

@@ -23,7 +23,8 @@ stamp of all kernel sources, and where no folder is writable kernels are compile
 A kernel that meets a tuple class from outside this package (a loss of the user's) is never kept on disk, because nothing
 would notice when that class changes.
 
-With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it was given, and all kernels run as Python.
+With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it was given, and all kernels run as Python;
+within a block of ``as_python()`` they do so in a process that has compiled them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ import tempfile
 import types as python_types
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -199,6 +201,9 @@ def _is_ours(value: object) -> bool:
 class Kernel:
     """A compiled entry point: the disk-cached machine code, or a private one where the user's classes take part."""
 
+    #: Whether all kernels of the process run as Python at present.
+    as_python = False
+
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -208,6 +213,8 @@ class Kernel:
             self._cached._cache = _KernelCache(function)
 
     def __call__(self, *args: Any) -> Any:
+        if Kernel.as_python:
+            return self.function(*args)
         if all(map(_is_ours, args)):
             return self._cached(*args)
         if any(map(_is_interpreted, args)):
@@ -228,6 +235,19 @@ class Kernel:
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that Python calls; keep its machine code on disk. Arguments are given by position."""
     return cast(Callable[P, R], Kernel(function)) if COMPILED else function
+
+
+@contextmanager
+def as_python() -> Iterator[None]:
+    """Run all kernels of the process as Python within the block.
+
+    For tests, and for a debugger, which then steps through a kernel and through the methods of a user's loss.
+    """
+    before, Kernel.as_python = Kernel.as_python, True
+    try:
+        yield
+    finally:
+        Kernel.as_python = before
 
 
 def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
