@@ -115,6 +115,7 @@ def test_the_automatic_step_converges_after_any_warm_start(method, warm_start):
     assert optimality.max() <= 2 * optimality[0]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("cls", [CIAG, ACIAG])
 def test_restarts_make_up_for_a_first_step_that_is_too_short(cls):
     rng = np.random.default_rng(2)

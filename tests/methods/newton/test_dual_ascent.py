@@ -15,6 +15,9 @@ from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.sdca import BLOCK, NEIGHBOURS, _solved, first_epoch, next_epoch
 
 
+pytestmark = pytest.mark.compiled  # thousands of epochs
+
+
 @kernel
 def root_of(linear_sum, i, coupling, goal, v):
     return _solved(linear_sum, i, coupling, goal, v)
