@@ -12,13 +12,16 @@ import pytest
 from finitesum.core.jit import as_python
 
 #: Folders of tests whose kernels run as Python where nothing else is said.
-INTERPRETED = ("contracts", "methods")
+INTERPRETED = (
+    "contracts",
+    *(f"methods/{family}" for family in ("curvature", "first_order", "projected", "subproblems")),
+)
 
 
 @pytest.fixture(autouse=True)
 def _kernels(request):
     marks = {mark.name for mark in request.node.iter_markers()}
-    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    folder = request.path.parent.relative_to(Path(__file__).parent).as_posix()
     if folder not in INTERPRETED or marks & {"compiled", "slow"}:
         yield
         return

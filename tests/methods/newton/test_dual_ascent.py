@@ -14,8 +14,6 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.sdca import BLOCK, NEIGHBOURS, _solved, first_epoch, next_epoch
 
-pytestmark = pytest.mark.compiled  # thousands of epochs
-
 
 @kernel
 def root_of(linear_sum, i, coupling, goal, v):

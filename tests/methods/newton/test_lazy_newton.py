@@ -86,7 +86,6 @@ def wild_problem(seed):
     return Problem.linear(X, y, loss=loss, alpha=alpha, fit_intercept=intercept, sample_weight=weights)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("seed", range(40))
 def test_ends_at_tol_or_where_rounding_errors_end_it(seed):
     problem = wild_problem(seed)
@@ -99,7 +98,6 @@ def test_ends_at_tol_or_where_rounding_errors_end_it(seed):
         assert "rounding" in result.message or "ill-conditioned" in result.message
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("form", ["dense", "csr32"])
 def test_two_threads_agree_with_one_and_with_themselves(form, monkeypatch):
     monkeypatch.setattr("finitesum.core.threads.NUMBERS_OF_A_THREAD", 10_000)
@@ -114,7 +112,6 @@ def test_two_threads_agree_with_one_and_with_themselves(form, monkeypatch):
     np.testing.assert_allclose(one.x, two.x, rtol=0, atol=1e-8)
 
 
-@pytest.mark.compiled
 def test_samples_grow_and_cost_less_than_passes():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60_000, 5))
