@@ -213,9 +213,9 @@ COMPILED = [
 def covering():
     """Return a small set of (method, format, type, problem) in which every value of each is compiled."""
     for k, name in enumerate(ALL):
-        yield name, "dense", np.float64, {}
+        yield name, "dense", np.float64, OWN.get(name, {})
         in_turn = [*COMPILED[k % len(COMPILED) :], *COMPILED[: k % len(COMPILED)]]
-        yield name, *next(row for row in in_turn if not refused(name, row[2]))
+        yield from ((name, *row) for row in [row for row in in_turn if not refused(name, row[2])][:1])
 
 
 def setting_id(value):
