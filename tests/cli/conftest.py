@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a runner in this process, one in processes of their own, and small files."""
+"""Used by the tests of the command line: a runner in this process, one in processes of their own, and small files."""
 
 import os
 import subprocess

@@ -158,11 +158,11 @@ def test_classes_survive_the_file(tmp_path, classes):
 
 def test_probabilities_hold_at_large_margins():
     model = LinearModel(np.array([1.0]), classes=(0, 1))
-    shares = model.probabilities(np.array([[1000.0], [-1000.0], [0.0], [40.0]]))
-    np.testing.assert_array_equal(shares[0], [0.0, 1.0])
-    np.testing.assert_array_equal(shares[1], [1.0, 0.0])
-    np.testing.assert_array_equal(shares[2], [0.5, 0.5])
-    assert shares[3, 0] == pytest.approx(np.exp(-40.0), rel=1e-13)
+    probabilities = model.probabilities(np.array([[1000.0], [-1000.0], [0.0], [40.0]]))
+    np.testing.assert_array_equal(probabilities[0], [0.0, 1.0])
+    np.testing.assert_array_equal(probabilities[1], [1.0, 0.0])
+    np.testing.assert_array_equal(probabilities[2], [0.5, 0.5])
+    assert probabilities[3, 0] == pytest.approx(np.exp(-40.0), rel=1e-13)
 
 
 def test_poisson_predicts_the_mean():

@@ -1,4 +1,4 @@
-"""The format of files whose name does not tell it."""
+"""The format of files whose name does not show it."""
 
 import gzip
 

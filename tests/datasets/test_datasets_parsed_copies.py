@@ -1,4 +1,4 @@
-"""Parsed copies: made once, found again, made again when they are damaged or out of date, and never in the way."""
+"""Parsed copies: made once, found again, made again when they are damaged or out of date; without one the file is read."""
 
 import json
 import logging

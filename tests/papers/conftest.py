@@ -1,4 +1,4 @@
-"""What the tests of the experiments share: a runner of the command line, and a small experiment."""
+"""Used by the tests of the experiments: a runner of the command line, and a small experiment."""
 
 from functools import partial
 

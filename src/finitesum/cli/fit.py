@@ -68,7 +68,9 @@ def fit(
 
     plan = _plan(ctx, options, force)
     if plan.goes_on and plan.folder is not None and plan.folder.is_finished:
-        _report_finished(plan, plan.folder, console)
+        report = plan.folder.read_result()
+        console.note(f"The fit in {plan.folder.path} is finished: there is nothing to continue.")
+        console.result(report, f"{report['message']}\n{plan.folder.model}")
         return
     started = time.perf_counter()
     with limited_blas(threads):
@@ -243,12 +245,6 @@ def _text(plan: Plan, data: Dataset, report: dict[str, Any]) -> str:
         if not report["success"]:
             lines.append(f"continue by: finitesum fit --resume {plan.folder.path} --max-iter ...")
     return "\n".join(lines)
-
-
-def _report_finished(plan: Plan, folder: RunFolder, console: Console) -> None:
-    report = folder.read_result()
-    console.note(f"The fit in {folder.path} is finished: there is nothing to continue.")
-    console.result(report, f"{report['message']}\n{folder.model}")
 
 
 def _report_interrupted(folder: RunFolder | None) -> None:

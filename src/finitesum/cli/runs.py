@@ -16,22 +16,15 @@ FORMAT = "finitesum-run-1"
 
 
 class RunFolder:
-    """The files of one fit.
-
-    Parameters
-    ----------
-    path
-        The folder: it holds ``settings.json`` (what was asked for), ``checkpoint.npz`` (the state of a fit that is not
-        finished), ``model.npz``, ``trace.csv`` (the figures of each pass) and ``result.json`` (how the fit ended).
-    """
+    """The files of one fit."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.settings = path / "settings.json"
-        self.checkpoint = path / "checkpoint.npz"
+        self.settings = path / "settings.json"  # what was asked for
+        self.checkpoint = path / "checkpoint.npz"  # the state of a fit that is not finished
         self.model = path / "model.npz"
-        self.trace = path / "trace.csv"
-        self.result = path / "result.json"
+        self.trace = path / "trace.csv"  # the figures of each pass
+        self.result = path / "result.json"  # how the fit ended
 
     @property
     def is_finished(self) -> bool:
@@ -60,22 +53,27 @@ class RunFolder:
 
     def read_settings(self) -> dict[str, Any] | None:
         """Return the settings that were written down, or None where there are none."""
-        try:
-            content = json.loads(self.settings.read_text(encoding="utf-8"))
-            if content["written_by"] != FORMAT:
-                raise ValueError("it was written by another version")
-            return dict(content["settings"])
-        except FileNotFoundError:
+        if not self.settings.exists():
             return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{self.settings} is damaged ({error}). Start again with --out and --force.") from error
+        content = _read(self.settings)
+        if content.get("written_by") != FORMAT or not isinstance(content.get("settings"), dict):
+            raise _damaged(self.settings, "it was written by another version")
+        return dict(content["settings"])
 
     def read_result(self) -> dict[str, Any]:
         """Return how the fit ended."""
-        try:
-            return dict(json.loads(self.result.read_text(encoding="utf-8")))
-        except ValueError as error:
-            raise InputError(f"{self.result} is damaged ({error}). Start again with --out and --force.") from error
+        return _read(self.result)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, why: object) -> InputError:
+    return InputError(f"{path} is damaged ({why}). Start again with --out and --force.")
 
 
 def write_json(path: Path, content: Any) -> None:

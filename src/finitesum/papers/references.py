@@ -80,7 +80,7 @@ def check(outcome: Outcome, references: Mapping[str, Any]) -> Check:
 
 
 def agrees(value: Value, expected: float) -> bool:
-    """Tell whether a value agrees with the recorded one.
+    """Return whether a value agrees with the recorded one.
 
     Examples
     --------

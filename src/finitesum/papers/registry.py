@@ -22,13 +22,7 @@ _HOMES = {
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all experiments.
-
-    Examples
-    --------
-    >>> names()[0]
-    'ciag/fig1'
-    """
+    """Return the names of all experiments."""
     return tuple(_HOMES)
 
 
@@ -39,11 +33,6 @@ def experiment(name: str) -> Experiment:
     ------
     ValueError
         There is none.
-
-    Examples
-    --------
-    >>> experiment("ciag/fig1").section
-    'Section 5.1, Figure 1'
     """
     if name not in _HOMES:
         raise ValueError(f"NAME must be list, all or one of {', '.join(_HOMES)}, got {name!r}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def run_experiments(
     command
         As the page shows it.
     """
-    done: list[Finished] = []
+    done, sections = list[Finished](), list[dict[str, Any]]()
     for experiment in experiments:
         folder = out / experiment.slug
         context = Context(size, folder, data_dir, verbose, experiment.name)
@@ -78,8 +78,8 @@ def run_experiments(
         if record_to is not None:
             record(record_to, experiment.name, size, outcome)
         done.append(Finished(experiment, outcome, folder, _write_files(folder, size, outcome), compared))
+        sections.append({"done": done[-1], "drawings": _drawings(done[-1])})
         title = "The experiments of both papers" if len(done) > 1 else experiment.name
-        sections = [{"done": finished, "drawings": _drawings(finished)} for finished in done]
         content = {"title": title, "intro": INTRO[size], "sections": sections, "command": command}
         write_text(out / PAGE, render("papers.html.j2", **content, tally=tally, classes_of=classes_of))
         if on_done is not None:
@@ -101,20 +101,19 @@ def _write_files(folder: Path, size: Size, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _as_plain(size: Size, outcome: Outcome) -> dict[str, Any]:
+    def or_none(values: Mapping[str, float]) -> dict[str, float | None]:
+        return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
     return {
         "size": size,
         "verdicts": [
             {"claim": v.claim, "outcome": v.outcome, "findings": [f._asdict() for f in v.findings]}
             for v in outcome.verdicts
         ],
-        "values": {name: _or_none(value.value) for name, value in outcome.values.items()},
-        "timings": {name: _or_none(seconds) for name, seconds in outcome.timings.items()},
+        "values": or_none({name: value.value for name, value in outcome.values.items()}),
+        "timings": or_none(outcome.timings),
         "absent": dict(outcome.absent),
     }
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _drawings(finished: Finished) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from finitesum.running.sampling import order_of_pass
 #: What is measured after every pass.
 COLUMNS = ("passes", "hessian_passes", "seconds", "objective", "optimality", "largest")
 
-#: A run whose optimality has grown so much has diverged.
+#: A run whose optimality has grown by this factor has diverged.
 DIVERGED = 1e8
 
 #: F - F* at which rounding errors are all that is left.

@@ -177,9 +177,9 @@ def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float 
         for place in axes.flat[len(panels) :]:
             place.set_visible(False)
         shown = [label for label in labels if label in handles]
-        look = {"loc": "upper left", "borderaxespad": 0.0, "frameon": False, "handlelength": 3.2}
+        place = {"loc": "upper left", "borderaxespad": 0.0, "frameon": False, "handlelength": 3.2}
         if shown:
-            axes[0, -1].legend([handles[label] for label in shown], shown, bbox_to_anchor=(1.02, 1.0), **look)
+            axes[0, -1].legend([handles[label] for label in shown], shown, bbox_to_anchor=(1.02, 1.0), **place)
     return figure
 
 
@@ -197,7 +197,7 @@ def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, 
         if not kept.any():
             continue
         guide = _style_name(line) in GUIDES
-        look = {
+        options = {
             "label": line.label,
             "color": style.color,
             "linestyle": style.dashes,
@@ -209,7 +209,7 @@ def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, 
             "markeredgewidth": 1.1,
             "markevery": max(1, int(kept.sum()) // 10),
         }
-        handles.setdefault(line.label, axes.plot(line.x[kept], line.y[kept], **look)[0])
+        handles.setdefault(line.label, axes.plot(line.x[kept], line.y[kept], **options)[0])
         if line.low is not None and line.high is not None:
             band = line.low[kept], line.high[kept]
             axes.fill_between(line.x[kept], *band, color=style.color, alpha=0.13, linewidth=0.0)

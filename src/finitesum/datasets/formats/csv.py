@@ -149,7 +149,9 @@ def _cells(
     """Return the features and the label of a row."""
     where = f"{path}, line {line}"
     if len(cells) != layout.n_columns:
-        raise DataError(f"{where}: the row has {len(cells)} cells, the first row has {layout.n_columns}. Mend the row.")
+        raise DataError(
+            f"{where}: the row has {len(cells)} cells, the first row has {layout.n_columns}. Correct the row."
+        )
     features = [_number(cells[i], f"{where}, {layout.called(i)}") for i in layout.features]
     if layout.target is None:
         return features, None

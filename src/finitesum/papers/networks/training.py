@@ -115,7 +115,7 @@ def train(
         The checkpoint is damaged, or one of another run.
     """
     device = device or best_device()
-    tensors = _Tensors(*(torch.from_numpy(a).to(device) for a in _arrays(images)))
+    tensors = _Tensors(*(torch.from_numpy(getattr(images, name)).to(device) for name in _Tensors._fields))
     with _own_randomness(device):
         trainee = _start(run, images, device)
     if checkpoint is not None and checkpoint.is_file():
@@ -132,10 +132,6 @@ def train(
             _save(checkpoint, run, trainee)
             written = time.monotonic()
         yield trainee.rows[-1]
-
-
-def _arrays(images: Images) -> tuple[Any, Any, Any, Any]:
-    return images.train_images, images.train_labels, images.test_images, images.test_labels
 
 
 def _lost(last: EpochRow, n_epochs: int) -> list[EpochRow]:
