@@ -109,12 +109,12 @@ def test_an_overflow_is_infinite_and_no_warning():
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (np.zeros(3), r"x must have shape \(2,\), got \(3,\)"),
-        (np.zeros(1), r"x must have shape \(2,\), got \(1,\)"),
-        (np.zeros((2, 1)), r"x must have shape \(2,\), got \(2, 1\)"),
-        (0.0, r"x must have shape \(2,\), got \(\)"),
-        (["a", "b"], "x must hold 2 numbers"),
-        ([1j, 0.0], "x must hold 2 numbers"),
+        (np.zeros(3), r"w must have shape \(2,\), got \(3,\)"),
+        (np.zeros(1), r"w must have shape \(2,\), got \(1,\)"),
+        (np.zeros((2, 1)), r"w must have shape \(2,\), got \(2, 1\)"),
+        (0.0, r"w must have shape \(2,\), got \(\)"),
+        (["a", "b"], "w must hold 2 numbers"),
+        ([1j, 0.0], "w must hold 2 numbers"),
     ],
 )
 def test_a_point_of_another_shape_is_refused(loss, x, message):

@@ -141,14 +141,14 @@ def test_an_unbounded_curvature_is_refused_with_advice(constant):
 )
 def test_a_run_is_charged_for_the_products_that_its_step_size_took(name, options, form, monkeypatch):
     problem = make_pair(form, n=40, d=30, alpha=0.1, batch_size=3)[0]
-    n_products, original = 0, smoothness._gram_product
+    n_products, original = 0, smoothness.gram_product
 
     def counted(*args):
         nonlocal n_products
         n_products += 1
         return original(*args)
 
-    monkeypatch.setattr(smoothness, "_gram_product", counted)
+    monkeypatch.setattr(smoothness, "gram_product", counted)
     result = minimize(problem, method=name, options=options, tol=0.0, max_iter=100)
     assert 15 <= n_products <= 60
     assert result.trace.column("n_passes")[0] == n_products

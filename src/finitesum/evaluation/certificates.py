@@ -31,11 +31,10 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import kernel
+from finitesum.evaluation.row_products import combination, minorant_sums
 from finitesum.losses import Hinge
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.linear import LinearSum, Problem
-from finitesum.problems.rows import to_matrix
+from finitesum.problems.linear import Problem
 
 
 class Minorant(NamedTuple):
@@ -45,33 +44,15 @@ class Minorant(NamedTuple):
     slopes: Matrix  # (2, d)
 
 
-@kernel
-def _add_minorant(linear_sum: LinearSum, w: Vector, constants: Vector, slopes: Matrix) -> float:
-    """Add the minorant at w, and return the mean loss."""
-    total = 0.0
-    for i in range(linear_sum.rows.n_rows):
-        weight = linear_sum.weights[i]
-        if weight > 0.0:
-            linear_part = linear_sum.rows.dot(i, w)
-            prediction = linear_part + linear_sum.offsets[i]
-            loss = linear_sum.loss.value(prediction, linear_sum.targets[i])
-            slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
-            total += weight * loss
-            side = 1 if slope > 0.0 else 0
-            constants[side] += weight * (loss - slope * linear_part)
-            linear_sum.rows.add_to(i, weight * slope, slopes[side])
-    return total
-
-
-def minorant_at(problem: Problem | SubgradientProblem, x: Vector) -> tuple[float, Minorant]:
-    """Return the mean loss at x and its minorant there, by one pass over the data."""
+def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float, Minorant]:
+    """Return the mean loss at w and its minorant there, by one pass over the data."""
     constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
     if isinstance(problem, SubgradientProblem):
-        value = float(problem.value(x.copy()))
-        slopes[0] = problem.full_subgradient(x)
-        constants[0] = value - slopes[0] @ x
+        value = float(problem.value(w.copy()))
+        slopes[0] = problem.full_subgradient(w)
+        constants[0] = value - slopes[0] @ w
     else:
-        value = float(_add_minorant(problem.view, x, constants, slopes))
+        value = minorant_sums(problem, w, constants, slopes)
     return value, Minorant(constants, slopes)
 
 
@@ -154,26 +135,23 @@ def dual_minorant(problem: Problem, multipliers: Vector) -> Minorant:
     if multipliers.shape != (problem.n_rows,) or not ((multipliers >= 0.0) & (multipliers <= 1.0)).all():
         raise ValueError(f"multipliers must be {problem.n_rows} numbers in [0, 1], got shape {multipliers.shape}.")
     loads = scale * problem.weights * multipliers
-    matrix = to_matrix(problem.rows)
     constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
     for side, sign in ((0, 1.0), (1, -1.0)):
         part = np.where(problem.targets == sign, loads, 0.0)
         constants[side] = part @ (1.0 - sign * problem.offsets)
-        slopes[side, : problem.rows.n_columns] = -sign * (matrix.T @ part)
-        if problem.has_intercept:
-            slopes[side, -1] = -sign * part.sum()
+        slopes[side] = -sign * combination(problem, part)
     return Minorant(constants, slopes)
 
 
-def duality_gap(problem: Problem | SubgradientProblem, x: Vector, multipliers: Vector | None = None) -> float:
-    """Return F(x) less a lower bound of the minimum: at least F(x) - F*, NaN where there is no bound.
+def duality_gap(problem: Problem | SubgradientProblem, w: Vector, multipliers: Vector | None = None) -> float:
+    """Return F(w) less a lower bound of the minimum: at least F(w) - F*, NaN where there is no bound.
 
     Parameters
     ----------
     problem : Problem or SubgradientProblem
-    x : ndarray of float64, shape (problem.dim,)
+    w : ndarray of float64, shape (problem.dim,)
     multipliers : array_like, shape (n,), optional
-        Dual variables in [0, 1] for the hinge loss; left out, those of the subgradient at x, which are seldom close.
+        Dual variables in [0, 1] for the hinge loss; left out, those of the subgradient at w, which are seldom close.
 
     Raises
     ------
@@ -187,9 +165,9 @@ def duality_gap(problem: Problem | SubgradientProblem, x: Vector, multipliers: V
     >>> duality_gap(problem, np.zeros(1), [1.0, 1.0]), duality_gap(problem, np.zeros(1), [1.0, 0.5])
     (0.5, 0.25)
     """
-    loss, minorant = minorant_at(problem, x)
+    loss, minorant = minorant_at(problem, w)
     if multipliers is not None:
         assert isinstance(problem, Problem)
         minorant = dual_minorant(problem, multipliers)
     bound = lower_bound(problem, minorant)
-    return loss + problem.term.value(x) - bound if math.isfinite(bound) else math.nan
+    return loss + problem.term.value(w) - bound if math.isfinite(bound) else math.nan

@@ -11,6 +11,7 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
+from finitesum.evaluation.row_sums import map_row_blocks
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.rows import n_entries
@@ -74,7 +75,7 @@ def _condition(hessian: Matrix) -> float:
     return float(values[-1] / values[0]) if values[0] > EPSILON * values[-1] else math.inf
 
 
-def _of_outputs(problem: Problem, x: Vector) -> Conditioning:
+def _of_outputs(problem: Problem, w: Vector) -> Conditioning:
     """Return how well conditioned a problem with several outputs is; its rounding errors are not estimated.
 
     Where shifts of all classes change nothing, the Hessian is that in the coefficients of all classes but the last.
@@ -83,13 +84,13 @@ def _of_outputs(problem: Problem, x: Vector) -> Conditioning:
     condition = math.nan
     if problem.dim <= MOST_COLUMNS and _is_within_reach(one):
         n_kept = problem.dim - (one.dim if loss.ignores_shifts() else 0)
-        hessian = full_hessian(problem, loss.curvatures(scores_at(problem, x)))
+        hessian = full_hessian(problem, loss.curvatures(scores_at(problem, w)))
         condition = _condition(hessian[:n_kept, :n_kept]) if np.isfinite(hessian).all() else math.nan
     return Conditioning(conditioning_at(one, np.zeros(one.dim)).sizes, condition, math.nan)
 
 
-def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
-    """Return how well conditioned a problem with a smooth loss is at x.
+def conditioning_at(problem: Problem, w: Vector) -> Conditioning:
+    """Return how well conditioned a problem with a smooth loss is at w.
 
     Examples
     --------
@@ -99,9 +100,9 @@ def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
     (10000.0, 1)
     """
     if problem.n_outputs > 1:
-        return _of_outputs(problem, x)
+        return _of_outputs(problem, w)
     curvatures, squares, errors = np.zeros(problem.n_rows), np.zeros(problem.dim), np.zeros(problem.dim)
-    _rounding_analysis(problem.view, x, curvatures, squares, errors)
+    map_row_blocks(lambda block: _rounding_analysis(block.view, w, curvatures[block.rows], squares, errors), problem)
     used = squares[squares > 0.0]
     sizes = math.sqrt(used.max() / used.min()) if used.size else 1.0
     rounding = EPSILON * float(np.linalg.norm(errors))
@@ -111,12 +112,12 @@ def conditioning_at(problem: Problem, x: Vector) -> Conditioning:
     return Conditioning(sizes, condition, rounding)
 
 
-def why_hard(problem: AnyProblem, x: Vector, optimality: float) -> str:
+def why_hard(problem: AnyProblem, w: Vector, optimality: float) -> str:
     """Return what keeps a run from coming closer to the minimum than this, "" where the problem is not to blame."""
-    if not isinstance(problem, Problem) or not problem.loss.is_smooth() or not np.isfinite(x).all():
+    if not isinstance(problem, Problem) or not problem.loss.is_smooth() or not np.isfinite(w).all():
         return ""
     with np.errstate(all="ignore"):
-        found = conditioning_at(problem, x)
+        found = conditioning_at(problem, w)
     facts = []
     if found.sizes > SIZES:
         facts.append(f"columns differ in size by a factor of {found.sizes:.0e}")

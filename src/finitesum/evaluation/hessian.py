@@ -136,6 +136,6 @@ def hessian_of(problem: Problem, curvatures: Vector) -> Matrix:
     return hessian
 
 
-def hessian_at(problem: Problem, x: Vector) -> Matrix:
-    """Return the Hessian at x of the smooth part of F, shape (dim, dim)."""
-    return hessian_of(problem, curvatures_at(problem, x))
+def hessian_at(problem: Problem, w: Vector) -> Matrix:
+    """Return the Hessian at w of the smooth part of F, shape (dim, dim)."""
+    return hessian_of(problem, curvatures_at(problem, w))

@@ -32,18 +32,18 @@ class Measures(NamedTuple):
     minorant: Minorant | None = None  # of the mean loss, where optimality is a duality gap
 
 
-def evaluate(problem: AnyProblem, x: Vector) -> Measures:
-    """Return objective, optimality and gradient at x, by one exact pass over the data.
+def evaluate(problem: AnyProblem, w: Vector) -> Measures:
+    """Return objective, optimality and gradient at w, by one exact pass over the data.
 
     Parameters
     ----------
     problem : Problem, FiniteSum or SubgradientProblem
-    x : array_like, shape (problem.dim,)
+    w : array_like, shape (problem.dim,)
 
     Raises
     ------
     ValueError
-        x has another shape, or holds no numbers.
+        w has another shape, or holds no numbers.
 
     Examples
     --------
@@ -52,45 +52,45 @@ def evaluate(problem: AnyProblem, x: Vector) -> Measures:
     >>> measures.objective, measures.optimality
     (0.0, 0.0)
     """
-    x = _checked_point(problem, x)
+    w = _checked_point(problem, w)
     if isinstance(problem, FiniteSum):
-        return _evaluate_components(problem, x)
+        return _evaluate_components(problem, w)
     if isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
-        return _evaluate_nonsmooth(problem, x)
+        return _evaluate_nonsmooth(problem, w)
     if problem.n_outputs > 1:
-        value, gradient = measure(problem, x)
+        value, gradient = measure(problem, w)
     else:
-        gradient, _, value = loss_sums(problem, x)
-    objective = value + problem.term.add_to(gradient, x)
-    return Measures(float(objective), problem.term.optimality(x, gradient), gradient)
+        gradient, _, value = loss_sums(problem, w)
+    objective = value + problem.term.add_to(gradient, w)
+    return Measures(float(objective), problem.term.optimality(w, gradient), gradient)
 
 
-def _checked_point(problem: AnyProblem, x: Any) -> Vector:
+def _checked_point(problem: AnyProblem, w: Any) -> Vector:
     try:
-        point = np.asarray(x, dtype=np.float64, order="C")
+        point = np.asarray(w, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"x must hold {problem.dim} numbers: {error}.") from error
+        raise ValueError(f"w must hold {problem.dim} numbers: {error}.") from error
     if point.shape != (problem.dim,):
-        raise ValueError(f"x must have shape ({problem.dim},), got {point.shape}.")
+        raise ValueError(f"w must have shape ({problem.dim},), got {point.shape}.")
     return point
 
 
-def with_penalty(problem: FiniteSum, x: Vector, value: float, gradient: Vector) -> Measures:
+def with_penalty(problem: FiniteSum, w: Vector, value: float, gradient: Vector) -> Measures:
     """Return the measures of a point where the components' mean has this value and gradient; that of F is a new array."""
     smooth = gradient.copy()
-    objective = value + problem.term.add_to(smooth, x)
-    return Measures(float(objective), problem.term.optimality(x, smooth), smooth)
+    objective = value + problem.term.add_to(smooth, w)
+    return Measures(float(objective), problem.term.optimality(w, smooth), smooth)
 
 
-def _evaluate_components(problem: FiniteSum, x: Vector) -> Measures:
-    return with_penalty(problem, x, problem.mean_value(x), problem.component_gradients(x).mean(axis=0))
+def _evaluate_components(problem: FiniteSum, w: Vector) -> Measures:
+    return with_penalty(problem, w, problem.mean_value(w), problem.component_gradients(w).mean(axis=0))
 
 
-def _evaluate_nonsmooth(problem: Problem | SubgradientProblem, x: Vector) -> Measures:
-    objective, minorant = minorant_at(problem, x)
+def _evaluate_nonsmooth(problem: Problem | SubgradientProblem, w: Vector) -> Measures:
+    objective, minorant = minorant_at(problem, w)
     gradient = np.asarray(minorant.slopes.sum(axis=0))
     if isinstance(problem, Problem):
-        objective += problem.term.add_to(gradient, x)
+        objective += problem.term.add_to(gradient, w)
     bound = lower_bound(problem, minorant)
     gap = max(objective - bound, 0.0) if math.isfinite(bound) else math.nan
     return Measures(objective, gap, gradient, minorant)

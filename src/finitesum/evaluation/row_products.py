@@ -7,27 +7,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.row_sums import Block, map_row_blocks
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
-from finitesum.problems.rows import CSRRows, DenseRows
+from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
 
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9
 
 
 @kernel
-def _predict(view: LinearSum, components: Indices, x: Vector, out: Vector) -> None:
+def _predict(view: LinearSum, components: Indices, w: Vector, out: Vector) -> None:
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
-            out[i] = view.rows.dot(i, x)
+            out[i] = view.rows.dot(i, w)
 
 
-def predictions(problem: Problem, x: Vector, components: Indices | None = None) -> Vector:
+def predictions(problem: Problem, w: Vector, components: Indices | None = None) -> Vector:
     """Return x_i'w of the rows of some components, or of all, without their offsets, shape (n,); others are undefined."""
     out = np.empty(problem.n_rows)
-    map_row_blocks(lambda block: _predict(block.view, block.components, x, out[block.rows]), problem, components)
+    map_row_blocks(lambda block: _predict(block.view, block.components, w, out[block.rows]), problem, components)
     return out
 
 
@@ -63,6 +63,34 @@ def squared_norms(problem: Problem) -> Vector:
     out = np.empty(problem.n_rows)
     map_row_blocks(lambda block: _square(block.view.rows._replace(intercept=0), out[block.rows]), problem)
     return out
+
+
+@kernel
+def _norm_sums(view: LinearSum, curvatures: Vector) -> tuple[float, float]:
+    total = largest = 0.0
+    for i in range(view.rows.n_rows):
+        term = view.weights[i] * curvatures[i] * view.rows.squared_norm(i)
+        total += term
+        largest = max(largest, term)
+    return total, largest
+
+
+def norm_sums(problem: Problem, curvatures: Vector) -> tuple[float, float]:
+    """Return sum_i p_i c_i ||x_i||^2 and max_i p_i c_i ||x_i||^2 over all rows, the intercept included."""
+    parts = map_row_blocks(lambda block: _norm_sums(block.view, curvatures[block.rows]), problem)
+    return sum(total for total, _ in parts), max(largest for _, largest in parts)
+
+
+def table_of_rows(problem: Problem) -> Matrix:
+    """Return all rows without the intercept as an array, shape (n, d): where they are few enough to be factored."""
+    table = np.empty((problem.n_rows, problem.rows.n_columns))
+
+    def copy(block: Block) -> None:
+        matrix = to_matrix(block.view.rows)
+        table[block.rows] = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+
+    map_row_blocks(copy, problem)
+    return table
 
 
 @kernel
@@ -149,9 +177,9 @@ class Line(NamedTuple):
     changes: Vector  # (n,)
 
 
-def line_through(problem: Problem, x: Vector, direction: Vector, components: Indices | None = None) -> Line:
-    """Return the line x + t direction, by two passes over the rows: at any t, values and slopes then cost O(n)."""
-    return Line(components, predictions(problem, x, components), predictions(problem, direction, components))
+def line_through(problem: Problem, w: Vector, direction: Vector, components: Indices | None = None) -> Line:
+    """Return the line w + t direction, by two passes over the rows: at any t, values and slopes then cost O(n)."""
+    return Line(components, predictions(problem, w, components), predictions(problem, direction, components))
 
 
 @kernel
@@ -199,18 +227,43 @@ def value_along(problem: Problem, line: Line, t: float) -> float:
 
 
 @kernel
-def _loss(view: LinearSum, components: Indices, x: Vector) -> float:
+def _loss(view: LinearSum, components: Indices, w: Vector) -> float:
     total = 0.0
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
             weight = view.weights[i]
             if weight > 0.0:
-                prediction = view.rows.dot(i, x) + view.offsets[i]
+                prediction = view.rows.dot(i, w) + view.offsets[i]
                 total += weight * view.loss.value(prediction, view.targets[i])
     return total
 
 
-def objective(problem: Problem, x: Vector, n_threads: int = 1) -> float:
-    """Return F(x), without its gradient."""
-    parts = map_row_blocks(lambda block: _loss(block.view, block.components, x), problem, None, n_threads)
-    return float(sum(parts)) + problem.term.value(x)
+def objective(problem: Problem, w: Vector, n_threads: int = 1) -> float:
+    """Return F(w), without its gradient."""
+    parts = map_row_blocks(lambda block: _loss(block.view, block.components, w), problem, None, n_threads)
+    return float(sum(parts)) + problem.term.value(w)
+
+
+@kernel
+def _add_minorants(view: LinearSum, w: Vector, constants: Vector, slopes: Matrix) -> float:
+    total = 0.0
+    for i in range(view.rows.n_rows):
+        weight = view.weights[i]
+        if weight > 0.0:
+            linear_part = view.rows.dot(i, w)
+            prediction = linear_part + view.offsets[i]
+            loss = view.loss.value(prediction, view.targets[i])
+            slope = view.loss.d1(prediction, view.targets[i])
+            total += weight * loss
+            side = 1 if slope > 0.0 else 0
+            constants[side] += weight * (loss - slope * linear_part)
+            view.rows.add_to(i, weight * slope, slopes[side])
+    return total
+
+
+def minorant_sums(problem: Problem, w: Vector, constants: Vector, slopes: Matrix) -> float:
+    """Return the mean loss at w, and add the linear functions that touch the losses there.
+
+    Those of rows with a slope <= 0 are added to constants[0] and slopes[0], the others to constants[1] and slopes[1].
+    """
+    return float(sum(map_row_blocks(lambda block: _add_minorants(block.view, w, constants, slopes), problem)))

@@ -92,10 +92,10 @@ def _end_of_run(components: Indices, position: int) -> int:
 
 
 @kernel_part
-def _predict(view: LinearSum, first: int, last: int, x: Vector, out: Vector) -> None:
+def _predict(view: LinearSum, first: int, last: int, w: Vector, out: Vector) -> None:
     for k in range(np.uint64(last - first)):  # unsigned: no index is tested for whether it counts from behind
         i: Any = np.uint64(first) + np.uint64(k)
-        out[k] = view.rows.dot(i, x)
+        out[k] = view.rows.dot(i, w)
 
 
 @kernel_part
@@ -161,7 +161,7 @@ def _sum(numbers: Vector, n: int) -> float:
 def _add_losses(
     view: LinearSum,
     components: Indices,
-    x: Vector,
+    w: Vector,
     majorize: int,
     curvatures: Any,
     slopes: Vector,
@@ -176,7 +176,7 @@ def _add_losses(
         first, end = first_row(view, components[position]), last_row(view, components[next_run - 1])
         while first < end:
             last = min(first + N_TOGETHER, end)
-            _predict(view, first, last, x, first_part)
+            _predict(view, first, last, w, first_part)
             _differentiate(view, first, last, majorize, scratch, curvatures)
             squares += _dot(weighted, first_part, last - first)
             value += _sum(losses, last - first)
@@ -198,7 +198,7 @@ class LossSums(NamedTuple):
 
 def loss_sums(
     problem: Problem,
-    x: Vector,
+    w: Vector,
     components: Indices | None = None,
     *,
     curvatures: npt.NDArray[Any] | None = None,
@@ -206,7 +206,7 @@ def loss_sums(
     majorize: int = Majorize.NONE,
     n_threads: int = 1,
 ) -> LossSums:
-    """Return value and gradient of the mean loss at x, by one pass over the rows of some components, or of all.
+    """Return value and gradient of the mean loss at w, by one pass over the rows of some components, or of all.
 
     Parameters
     ----------
@@ -240,19 +240,20 @@ def loss_sums(
         scratch = np.empty(3 * N_TOGETHER)
         return LossSums(
             gradient,
-            *_add_losses(block.view, block.components, x, int(majorize), second, first, gradient, scratch),
+            *_add_losses(block.view, block.components, w, int(majorize), second, first, gradient, scratch),
         )
 
     parts = map_row_blocks(sums, problem, components, n_threads)
     gradient = parts[0].gradient
     for part in parts[1:]:
         gradient += part.gradient
-    return LossSums(gradient, sum(part.squared_slopes for part in parts), sum(part.value for part in parts))
+    squares, value = (float(sum(column)) for column in list(zip(*parts, strict=True))[1:])
+    return LossSums(gradient, squares, value)
 
 
-def curvatures_at(problem: Problem, x: Vector) -> Vector:
-    """Return phi''_i of all rows at x, shape (n,)."""
+def curvatures_at(problem: Problem, w: Vector) -> Vector:
+    """Return phi''_i of all rows at w, shape (n,)."""
     curvatures = np.empty(problem.n_rows)
     with np.errstate(all="ignore"):  # after a divergence
-        loss_sums(problem, x, curvatures=curvatures)
+        loss_sums(problem, w, curvatures=curvatures)
     return curvatures

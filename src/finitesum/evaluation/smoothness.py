@@ -21,28 +21,23 @@ import math
 
 import numpy as np
 
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
+from finitesum.evaluation.row_products import gram_product
+from finitesum.evaluation.row_sums import map_row_blocks
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
 
 @kernel
-def _largest_component_trace(linear_sum: LinearSum) -> float:
-    """Return max_j m sum_{i in B_j} p_i ||x_i||^2."""
+def _largest_trace(view: LinearSum, components: Indices) -> float:
+    """Return the largest of the components' sum_{i in B_j} p_i ||x_i||^2."""
     largest = 0.0
-    for component in range(linear_sum.n_components):
+    for component in components:
         total = 0.0
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            total += linear_sum.weights[i] * linear_sum.rows.squared_norm(i)
+        for i in range(first_row(view, component), last_row(view, component)):
+            total += view.weights[i] * view.rows.squared_norm(i)
         largest = max(largest, total)
-    return largest * linear_sum.n_components
-
-
-@kernel
-def _gram_product(linear_sum: LinearSum, v: Vector, out: Vector) -> None:
-    """Add sum_i p_i x_i (x_i'v) to out."""
-    for i in range(linear_sum.rows.n_rows):
-        linear_sum.rows.add_to(i, linear_sum.weights[i] * linear_sum.rows.dot(i, v), out)
+    return largest
 
 
 def gram_eigenvalue(problem: Problem) -> float:
@@ -58,14 +53,12 @@ def _counted_eigenvalue(problem: Problem) -> tuple[float, int]:
     problem = problem.one_output
     from scipy.sparse.linalg import LinearOperator, eigsh  # not at the top: most runs never need it
 
-    dim, n_products = problem.dim, 0
+    dim, n_products, ones = problem.dim, 0, np.ones(problem.n_rows)
 
-    def product(x: Vector) -> Vector:
+    def product(v: Vector) -> Vector:
         nonlocal n_products
         n_products += 1
-        out = np.zeros(dim)
-        _gram_product(problem.view, np.ascontiguousarray(x, dtype=np.float64).reshape(-1), out)
-        return out
+        return gram_product(problem, ones, np.ascontiguousarray(v, dtype=np.float64).reshape(-1))
 
     if dim <= 2:
         gram = np.stack([product(unit) for unit in np.eye(dim)])
@@ -106,8 +99,8 @@ def counted_smoothness(problem: Problem) -> tuple[float, int]:
 
 def component_smoothness(problem: Problem) -> float:
     """Return L_max, a bound on the Lipschitz constants of all components' gradients; 1 where F is constant."""
-    trace = _largest_component_trace(problem.one_output.view)
-    return _curvature_bound(problem) * trace + problem.term.largest_quadratic or 1.0
+    traces = map_row_blocks(lambda block: _largest_trace(block.view, block.components), problem.one_output)
+    return _curvature_bound(problem) * (max(traces) * problem.n_components) + problem.term.largest_quadratic or 1.0
 
 
 def strong_convexity(problem: Problem) -> float:

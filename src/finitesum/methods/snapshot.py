@@ -27,13 +27,13 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import kernel
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss, scores_at, sum_of_rows, weighted_slopes
+from finitesum.evaluation.row_products import norm_sums
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.methods.constants import Constant, Smoothness, smoothness_at
 from finitesum.methods.visits import AnySum, optimality_of
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem
 from finitesum.problems.outputs import in_blocks
 
 GROW, SHRINK, RETREAT = 1.25, 0.8, 0.25
@@ -91,18 +91,6 @@ def smooth_hessian(problem: AnySum, snapshot: Snapshot) -> Matrix:
     return hessian_of(problem, snapshot.curvatures)
 
 
-@kernel
-def _trace_and_largest(linear_sum: LinearSum, curvatures: Vector) -> tuple[float, float]:
-    """Return sum_i p_i c_i ||x_i||^2 and max_i n p_i c_i ||x_i||^2."""
-    total = 0.0
-    largest = 0.0
-    for i in range(linear_sum.rows.n_rows):
-        term = linear_sum.weights[i] * curvatures[i] * linear_sum.rows.squared_norm(i)
-        total += term
-        largest = max(largest, term)
-    return total, largest * linear_sum.rows.n_rows
-
-
 def expected_smoothness(problem: AnySum, start: Snapshot) -> Smoothness:
     """Return the components' expected smoothness, as far as it is known at the start; its inverse is the first step.
 
@@ -116,11 +104,10 @@ def expected_smoothness(problem: AnySum, start: Snapshot) -> Smoothness:
     if not isinstance(problem, Problem):
         return smoothness_at(problem, start.point, Constant.LARGEST)
     bound = problem.loss.curvature_bound()
-    view = problem.one_output.view
     curvatures = np.full(problem.n_rows, bound) if math.isfinite(bound) else start.curvatures
-    trace, largest = _trace_and_largest(view, curvatures)
+    trace, largest = norm_sums(problem.one_output, curvatures)
     fraction = problem.n_components / problem.n_rows
-    smoothness = (1.0 - fraction) * trace + fraction * largest + problem.term.largest_quadratic
+    smoothness = (1.0 - fraction) * trace + fraction * (largest * problem.n_rows) + problem.term.largest_quadratic
     return Smoothness(float(smoothness) if smoothness > 0.0 else 1.0, np.empty(0), 0, 0)
 
 

@@ -35,11 +35,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.evaluation.certificates import Minorant, dual_minorant
 from finitesum.evaluation.hessian import hessian_of
-from finitesum.evaluation.row_products import combination, predictions
+from finitesum.evaluation.row_products import combination, predictions, table_of_rows
 from finitesum.losses import Hinge
 from finitesum.methods.base import Card, SumMethod
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import to_matrix
 
 #: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.
 FRACTION_TO_BOUNDARY = 0.995
@@ -177,9 +176,7 @@ def _span(problem: Problem) -> tuple[Matrix, Matrix]:
     """Return an orthonormal basis of the rows' span and their coordinates in it, where that has fewer dimensions."""
     if problem.n_rows >= problem.rows.n_columns:
         return np.zeros((0, 0)), np.zeros((0, 0))
-    matrix = to_matrix(problem.rows)
-    table = (matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).astype(np.float64)
-    basis, coordinates = qr(table.T, mode="economic", check_finite=False)
+    basis, coordinates = qr(table_of_rows(problem).T, mode="economic", check_finite=False)
     return basis, np.ascontiguousarray(coordinates.T)
 
 

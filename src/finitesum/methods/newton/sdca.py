@@ -1,14 +1,14 @@
 """Stochastic dual coordinate ascent: epochs that read the rows once, take two gradients' time and need no step size.
 
-At the minimum of F(x) = sum_i p_i phi_i(x_i'x) + l2/2 ||x||^2 the coefficients are x = -(1/l2) sum_i p_i s_i x_i, where s_i
-is the slope phi_i' at x_i'x; the s_i are the variables of the dual problem [1]. The memory keeps an s_i for each row, 0 at
-first, and the x that belongs to them. A row is visited by maximising the dual function in s_i alone: with
+At the minimum of F(w) = sum_i p_i phi_i(x_i'w) + l2/2 ||w||^2 the coefficients are w = -(1/l2) sum_i p_i s_i x_i, where s_i
+is the slope phi_i' at x_i'w; the s_i are the variables of the dual problem [1]. The memory keeps an s_i for each row, 0 at
+first, and the w that belongs to them. A row is visited by maximising the dual function in s_i alone: with
 q_i = p_i ||x_i||^2 / l2, the new slope is phi_i'(v) where
 
-    v + q_i phi_i'(v) = x_i'x + q_i s_i,
+    v + q_i phi_i'(v) = x_i'w + q_i s_i,
 
-which Newton's method solves to a thousandth, and x moves by -p_i (s_i+ - s_i) x_i / l2. Rows in a block of 16 see the
-same x, so that none waits for the one before; in the equation 1.5 q_i stands for q_i because of it. Blocks are visited in
+which Newton's method solves to a thousandth, and w moves by -p_i (s_i+ - s_i) x_i / l2. Rows in a block of 16 see the
+same w, so that none waits for the one before; in the equation 1.5 q_i stands for q_i because of it. Blocks are visited in
 an order that is drawn for each epoch (in the same order each time the rate is several times worse). An unpenalised
 intercept b is held by mu/2 (b - b_0)^2, and b_0 becomes b after each epoch.
 
@@ -34,7 +34,7 @@ from finitesum.evaluation.row_products import squared_norms
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.rows import CSRRows
 
-#: Rows that see the same x, by how much their steps are shorter for it, and blocks that follow each other in memory.
+#: Rows that see the same w, by how much their steps are shorter for it, and blocks that follow each other in memory.
 BLOCK, CAUTION, NEIGHBOURS = 16, 1.5, 2
 
 #: Newton steps on a row's equation, at most, and the fraction of its first residual that may be left.
@@ -117,23 +117,23 @@ def _visit(linear_sum: LinearSum, i: int, prediction: float, ridge: float, memor
 
 @kernel
 def _epoch(
-    linear_sum: LinearSum, blocks: Indices, ridge: float, x: Vector, memory: DualState, changes: Vector
+    linear_sum: LinearSum, blocks: Indices, ridge: float, w: Vector, memory: DualState, changes: Vector
 ) -> float:
     """Visit all rows once; return sum_i (p_i (s_i+ - s_i) ||x_i||)^2."""
     rows, total = linear_sum.rows, 0.0
     for block in blocks:
         first, last = block * BLOCK, min((block + 1) * BLOCK, rows.n_rows)
         for i in range(first, last):
-            changes[i - first] = rows.dot(i, x) + linear_sum.offsets[i]
+            changes[i - first] = rows.dot(i, w) + linear_sum.offsets[i]
         for i in range(first, last):
             changes[i - first] = _visit(linear_sum, i, changes[i - first], ridge, memory)
             total += changes[i - first] ** 2 * memory.squares[i]
         for i in range(first, last):
             if changes[i - first] != 0.0:
-                last_one = x[-1]
-                rows.add_to(i, -changes[i - first] / ridge, x)
+                last_one = w[-1]
+                rows.add_to(i, -changes[i - first] / ridge, w)
                 if rows.intercept:  # it is held by another strength
-                    x[-1] = last_one - changes[i - first] / memory.hold
+                    w[-1] = last_one - changes[i - first] / memory.hold
     return total
 
 
@@ -155,21 +155,25 @@ def first_epoch(problem: Problem) -> DualState:
     return no_epochs()._replace(slopes=np.zeros(n), predictions=np.zeros(n), squares=squares, hold=hold)
 
 
-def _order(seed: int, k: int, n_rows: int) -> Indices:
+def _order(problem: Problem, seed: int, k: int) -> Indices:
     """Return the blocks in the order of epoch k, which depends on seed and k alone: neighbours stay together."""
-    n_blocks, rng = -(-n_rows // BLOCK), np.random.default_rng(seed)
-    for _ in range(k + 1):
+    n_blocks, rng, n_drawn = -(-problem.n_rows // BLOCK), np.random.default_rng(seed), 0
+    last, generator = problem.derived.get("sdca_generator", (None, None))  # epochs before need not be drawn again
+    if last == (seed, k - 1):
+        rng.bit_generator.state, n_drawn = generator, k
+    for _ in range(n_drawn, k + 1):
         starts = NEIGHBOURS * rng.permutation(-(-n_blocks // NEIGHBOURS))
+    problem.derived["sdca_generator"] = ((seed, k), rng.bit_generator.state)
     blocks: Indices = (starts[:, None] + np.arange(NEIGHBOURS)).ravel()
     return blocks[blocks < n_blocks]
 
 
-def next_epoch(problem: Problem, x: Vector, memory: DualState, seed: int) -> tuple[Vector, DualState]:
+def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tuple[Vector, DualState]:
     """Return iterate and memory after one more epoch.
 
     Parameters
     ----------
-    x : ndarray of float64, shape (dim,)
+    w : ndarray of float64, shape (dim,)
         Where the last epoch led to; 0 at first.
     seed : int
         Of the orders of visits.
@@ -178,19 +182,19 @@ def next_epoch(problem: Problem, x: Vector, memory: DualState, seed: int) -> tup
     --------
     >>> import scipy.sparse as sp
     >>> problem = Problem.linear(sp.csr_array([[1.0, 0.0], [0.0, 1.0]]), [0, 1], alpha=0.5)
-    >>> x, memory = np.zeros(2), first_epoch(problem)
+    >>> w, memory = np.zeros(2), first_epoch(problem)
     >>> for _ in range(12):
-    ...     x, memory = next_epoch(problem, x, memory, 0)
-    >>> (x / x[1]).round(6), memory.change < 1e-6
+    ...     w, memory = next_epoch(problem, w, memory, 0)
+    >>> (w / w[1]).round(6), memory.change < 1e-6
     (array([-1.,  1.]), True)
     """
-    x = x.copy()
+    w = w.copy()
     if problem.rows.intercept:
-        x[-1] -= memory.slope / memory.hold  # b_0 becomes b, and the slopes stay
+        w[-1] -= memory.slope / memory.hold  # b_0 becomes b, and the slopes stay
     memory = memory._replace(slopes=memory.slopes.copy(), predictions=memory.predictions.copy())
-    order = _order(seed, memory.n_epochs, problem.n_rows)
-    square = _epoch(problem.view, order, problem.penalty.ridge(), x, memory, np.empty(BLOCK))
+    order = _order(problem, seed, memory.n_epochs)
+    square = _epoch(problem.view, order, problem.penalty.ridge(), w, memory, np.empty(BLOCK))
     if problem.rows.intercept:
         memory = memory._replace(slope=float(problem.weights @ memory.slopes))
         square += memory.slope**2
-    return x, memory._replace(change=math.sqrt(square), n_epochs=memory.n_epochs + 1)
+    return w, memory._replace(change=math.sqrt(square), n_epochs=memory.n_epochs + 1)
