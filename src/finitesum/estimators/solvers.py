@@ -17,8 +17,8 @@ from finitesum.methods.newton.interior_point import InteriorPoint
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.problems.linear import Problem
 
-#: Methods for one kind of problem, which are not in the table of methods.
-SPECIAL: dict[str, Any] = {"interior-point": InteriorPoint, "multinomial-newton": MultinomialNewton}
+#: A method for one kind of problem, which is not in the table of methods.
+SPECIAL: dict[str, Any] = {"interior-point": InteriorPoint}
 
 
 def as_solver(
