@@ -80,8 +80,8 @@ def warm_up(name: str, method: str) -> None:
     constants = {"step_size": 1e-3} | ({"extrapolation": 0.5} if method == "a-ciag" else {})
     for options in ({}, constants):
         state = minimize(small, method=method, options=options, tol=0.0, max_iter=2).state
-    if hasattr(state, "surrogate"):
-        rebuilt(small.batched(1), state.surrogate)
+    if hasattr(state, "model"):
+        rebuilt(small.batched(1), state.model)
 
 
 def timed_run(name: str, method: str, options: dict[str, Any], *, seconds: float, passes: float) -> Result:

@@ -25,7 +25,7 @@ from finitesum.constraints import L1Ball
 from finitesum.datasets import load_dataset
 from finitesum.evaluation.optimality import evaluate
 from finitesum.methods import METHODS
-from finitesum.methods.curvature.taylor_model import full_hessian, full_surrogate
+from finitesum.methods.curvature.taylor_model import full_hessian, full_model
 from finitesum.running.sampling import order_of_pass
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -77,7 +77,7 @@ def condition_at(problem: Problem, start: Any) -> float:
     state = method.init(problem, start)
     for k in range(25):
         state = method.run_pass(problem, state, order_of_pass("shuffled-once", 0, k, problem.n_components))
-    eigenvalues = np.linalg.eigvalsh(full_hessian(full_surrogate(problem, state.x)))
+    eigenvalues = np.linalg.eigvalsh(full_hessian(full_model(problem, state.x)))
     return float(eigenvalues[-1] / eigenvalues[0])
 
 

@@ -58,36 +58,36 @@ def sarah(F, x, orders, step_size):
 def ciag(F, x, orders, step_size, extrapolation, warm_start="none", restart=0, longest=None):
     """CIAG and A-CIAG as Algorithm 1 has them: iterates are stored, old terms are recomputed from them.
 
-    warm_start "sag": the first pass steps along the mean of the gradients seen, 1 / L_max far. restart: after so many
+    warm_start "sag": the first pass steps along the mean of the gradients seen, 1 / L_max far. restart: after that many
     passes the step is doubled (up to `longest`) if R stayed below 1/2, halved if it went above 0.9. `extrapolation` may
     be a function of the step.
     """
-    share = ComponentModels(F, x)
+    models = ComponentModels(F, x)
     if warm_start == "full":
         for j in range(F.m):
-            share.move(j, x)
+            models.move(j, x)
     factor = extrapolation if callable(extrapolation) else lambda step: extrapolation
-    failure, movement = np.zeros(F.dim), np.zeros(F.dim)
+    residual, total = np.zeros(F.dim), np.zeros(F.dim)
     keep, n_compared, ratios = 1 - 1 / max(0.1 * F.m, 1.0), 0, []
     previous = x
     for k, order in enumerate(orders, start=1):
         for j in order:
             if warm_start == "sag" and k == 1:
-                share.move(j, x)
+                models.move(j, x)
                 step = 1 / F.largest_component_smoothness()
-                x = F.prox(x - step * (share.table_gradient() + F.l2 * x), step)
+                x = F.prox(x - step * (models.table_gradient() + F.l2 * x), step)
                 previous = x
                 continue
             y = x + factor(step_size) * (x - previous)
-            if share.seen[j]:
+            if models.seen[j]:
                 n_compared += 1
-                predicted = share.hessian(j) @ (y - share.anchors[j])
-                change = (F.loss_gradient(j, y) - F.loss_gradient(j, share.anchors[j])) / F.m
-                failure, movement = keep * failure + change - predicted, keep * movement + predicted
-            if n_compared >= 3 and np.linalg.norm(movement) > 1e-15:
-                ratios.append(np.linalg.norm(failure) / np.linalg.norm(movement))
-            share.move(j, y)
-            previous, x = x, F.prox(y - step_size * (share.b + share.H @ y), step_size)
+                predicted = models.hessian(j) @ (y - models.anchors[j])
+                change = (F.loss_gradient(j, y) - F.loss_gradient(j, models.anchors[j])) / F.m
+                residual, total = keep * residual + change - predicted, keep * total + predicted
+            if n_compared >= 3 and np.linalg.norm(total) > 1e-15:
+                ratios.append(np.linalg.norm(residual) / np.linalg.norm(total))
+            models.move(j, y)
+            previous, x = x, F.prox(y - step_size * (models.b + models.H @ y), step_size)
         if restart and (k + (warm_start == "full")) % restart == 0 and ratios:
             old = step_size
             if max(ratios) < 0.5:

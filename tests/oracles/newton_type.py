@@ -62,10 +62,10 @@ class Models:
         self.F = F
         self.anchors = np.tile(x0, (F.m, 1))
         self.seen = np.full(F.m, full)
-        self.majorised = np.zeros(F.m, dtype=bool)
+        self.majorized = np.zeros(F.m, dtype=bool)
 
-    def curvature(self, j, x, majorised):
-        if not majorised:
+    def curvature(self, j, x, majorized):
+        if not majorized:
             return self.F.loss_hessian(j, x) / self.F.m
         block = self.F.blocks[j]
         c = self.F.p[block] * majorant(self.F.predictions(x, block))
@@ -76,16 +76,16 @@ class Models:
         total = self.F.l2 * x
         for j in np.flatnonzero(self.seen):
             total += self.F.loss_gradient(j, self.anchors[j]) / self.F.m
-            total += self.curvature(j, self.anchors[j], self.majorised[j]) @ (x - self.anchors[j])
+            total += self.curvature(j, self.anchors[j], self.majorized[j]) @ (x - self.anchors[j])
         return total
 
     def hessian(self):
         seen = np.flatnonzero(self.seen)
-        shares = [self.curvature(j, self.anchors[j], self.majorised[j]) for j in seen]
+        shares = [self.curvature(j, self.anchors[j], self.majorized[j]) for j in seen]
         return sum(shares) + np.diag(self.F.l2)
 
-    def move(self, j, x, majorised=False):
-        self.anchors[j], self.seen[j], self.majorised[j] = x, True, majorised
+    def move(self, j, x, majorized=False):
+        self.anchors[j], self.seen[j], self.majorized[j] = x, True, majorized
 
 
 def nim(F, x0, orders, damping=1.0, solver="exact", full=False):
@@ -102,30 +102,30 @@ def nim(F, x0, orders, damping=1.0, solver="exact", full=False):
         yield x
 
 
-def guarded_nim(F, x0, orders):
-    """NIM, exact, logistic: majorants while R > 0.9, second derivatives once R < 1/2 (half of it after each failure)."""
+def trusted_nim(F, x0, orders):
+    """NIM, exact, logistic: majorants while R > 0.9, second derivatives once R < 1/2 (halved each time)."""
     x, models = x0.copy(), Models(F, x0, False)
-    failure, movement = np.zeros(F.dim), np.zeros(F.dim)
+    residual, total = np.zeros(F.dim), np.zeros(F.dim)
     keep = 1 - 1 / max(0.1 * F.m, 1.0)
-    majorised, trusted, compared, ratio = True, 0.5, 0, np.nan
+    majorized, trusted, compared, ratio = True, 0.5, 0, np.nan
     for order in orders:
         for j in order:
             if models.seen[j]:
                 anchor = models.anchors[j]
                 predicted = models.curvature(j, anchor, False) @ (x - anchor)
                 change = (F.loss_gradient(j, x) - F.loss_gradient(j, anchor)) / F.m
-                failure, movement = keep * failure + change - predicted, keep * movement + predicted
+                residual, total = keep * residual + change - predicted, keep * total + predicted
                 compared += 1
             was_seen = models.seen[j]
-            models.move(j, x, majorised)
-            if was_seen and compared >= 3 and np.linalg.norm(movement) > 1e-15:
-                ratio = np.linalg.norm(failure) / np.linalg.norm(movement)
+            models.move(j, x, majorized)
+            if was_seen and compared >= 3 and np.linalg.norm(total) > 1e-15:
+                ratio = np.linalg.norm(residual) / np.linalg.norm(total)
                 if ratio < trusted:
-                    majorised = False
-                elif ratio > 0.9 and not majorised:
-                    majorised, trusted = True, trusted / 2
+                    majorized = False
+                elif ratio > 0.9 and not majorized:
+                    majorized, trusted = True, trusted / 2
             x = minimise(F, models.gradient(x), models.hessian(), x)
-        yield x, failure, movement, majorised
+        yield x, residual, total, majorized
 
 
 def newton(F, x0, n_passes, damping=None):

@@ -315,8 +315,6 @@ def test_methods_without_a_general_form_say_so(name):
     ("method", "options", "message"),
     [
         ("nim", {"solver": "inverse"}, "needs rows of a linear model"),
-        ("ciag", {"warm_start_method": "sag"}, "need a linear model"),
-        ("ciag", {"step_size": "theory", "restart": 2}, "need a linear model"),
         ("iqn", {"max_gigabytes": 1e-8}, "Raise max_gigabytes"),
         ("sag", {"constraint": L2Ball(1.0)}, "sag cannot treat a constraint"),
     ],

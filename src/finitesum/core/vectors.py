@@ -87,6 +87,17 @@ def _scale(a: Vector, factor: float) -> None:
         a[j] *= factor
 
 
+def divide(a: Vector, divisor: float, out: Vector) -> None:
+    """Write a / divisor to the first entries of out."""
+    out[: a.size] = a / divisor
+
+
+@compiled_form(of=divide)
+def _divide(a: Vector, divisor: float, out: Vector) -> None:
+    for j in range(a.size):
+        out[j] = a[j] / divisor
+
+
 def axpy(factor: float, a: Vector, out: Vector) -> None:
     """Add factor a to the first entries of out."""
     out[: a.size] += factor * a

@@ -189,8 +189,8 @@ def _load_kernels(problem: Problem, method: Method) -> None:
     small = small_like(problem).batched(1)
     state = method.init(small, np.zeros(small.dim))
     state = method.run_pass(small, state, np.arange(small.n_components))
-    if hasattr(state, "surrogate"):  # NIM and CIAG recompute its sums now and then
-        rebuilt(small, state.surrogate)
+    if hasattr(state, "model"):  # NIM and CIAG recompute its sums now and then
+        rebuilt(small, state.model)
 
 
 def _row(problem: Problem, state: Any, seconds: float, free: int) -> tuple[float, ...]:

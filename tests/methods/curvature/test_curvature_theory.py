@@ -62,18 +62,16 @@ def test_on_quadratics_a_ciag_with_a_full_start_is_the_accelerated_method():
     for state in visits(method, problem, x0, [0, 3, 1, 1, 6, 2, 5, 4, 0, 2]):
         expected = afg.run_pass(problem, expected, np.arange(problem.n_components))
         np.testing.assert_allclose(state.x, expected.x, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(
-        model_gradient(state.surrogate, state.x), oracle.gradient(state.x), rtol=1e-12, atol=1e-13
-    )
+    np.testing.assert_allclose(model_gradient(state.model, state.x), oracle.gradient(state.x), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("cls", [CIAG, ACIAG])
-def test_on_quadratics_the_self_initialised_surrogate_is_exact_after_one_pass(cls):
+def test_on_quadratics_the_self_initialised_model_is_exact_after_one_pass(cls):
     problem, oracle = make_pair("csr64", "squared", intercept=True)
     method = cls(step_size=0.2)
     state = method.run_pass(problem, method.init(problem, np.ones(problem.dim)), np.arange(problem.n_components))
     anywhere = np.random.default_rng(1).standard_normal(problem.dim)
-    np.testing.assert_allclose(model_gradient(state.surrogate, anywhere), oracle.gradient(anywhere), rtol=1e-11)
+    np.testing.assert_allclose(model_gradient(state.model, anywhere), oracle.gradient(anywhere), rtol=1e-11)
 
 
 def test_one_component_ciag_is_the_gradient_method_and_a_ciag_the_accelerated_one():
@@ -109,13 +107,13 @@ def test_aggregates_equal_the_sums_over_the_anchors():
         previous, x = x, state.x
     hessian = sum(oracle.loss_hessian(j, a) for j, a in anchors.items()) / oracle.m + np.diag(oracle.l2)
     linear = sum(oracle.loss_gradient(j, a) - oracle.loss_hessian(j, a) @ a for j, a in anchors.items()) / oracle.m
-    np.testing.assert_allclose(full_hessian(state.surrogate), hessian, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(state.surrogate.linear, linear, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(full_hessian(state.model), hessian, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(state.model.linear, linear, rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("cls", [CIAG, ACIAG])
-def test_the_surrogate_error_obeys_lemma_1(cls):
-    """||g - grad F(y)|| <= sum_i (L_H,i / 2) ||y - anchor_i||^2, with L_H,i = ||z_i||^3 / (6 sqrt 3) / n."""
+def test_the_error_of_the_model_obeys_lemma_1(cls):
+    """||g - grad F(y)|| <= sum_i (L_H,i / 2) ||y - anchor_i||^2, with L_H,i = ||x_i||^3 / (6 sqrt 3) / n."""
     problem, oracle, _ = logistic()
     lipschitz = np.linalg.norm(oracle.Z, axis=1) ** 3 / (6 * np.sqrt(3)) / oracle.n
     method = cls(step_size=1.0, warm_start_method="full")
@@ -125,7 +123,7 @@ def test_the_surrogate_error_obeys_lemma_1(cls):
     for j, state in zip(list(range(oracle.n)) * 3, visits(method, problem, x, list(range(oracle.n)) * 3), strict=True):
         y = x + alpha * (x - previous)
         anchors[j] = y
-        error = np.linalg.norm(model_gradient(state.surrogate, y) - oracle.gradient(y))
+        error = np.linalg.norm(model_gradient(state.model, y) - oracle.gradient(y))
         bound = 0.5 * lipschitz @ np.sum((y - anchors) ** 2, axis=1)
         assert error <= bound + 1e-14
         previous, x = x, state.x
@@ -186,7 +184,7 @@ def test_near_the_optimum_a_ciag_is_at_least_as_fast_as_theorem_2_says(c1):
 
 
 def test_the_estimating_sequence_of_a_ciag_has_its_minimiser_where_the_proof_says():
-    """v+ = (1-s) v + s y - (s/mu) g, from v = x: then v - y = (y - x) / s at every visit, whatever the surrogate."""
+    """v+ = (1-s) v + s y - (s/mu) g, from v = x: then v - y = (y - x) / s at every visit, whatever the model."""
     problem, oracle, _ = logistic()
     mu, smoothness = extreme_curvatures(oracle, None)
     step = 0.5 / smoothness
@@ -202,7 +200,7 @@ def test_the_estimating_sequence_of_a_ciag_has_its_minimiser_where_the_proof_say
 
 
 def hessian_lipschitz(oracle):
-    """Return the mean of the Lipschitz constants of the components' Hessians, |z_i|^3 / (6 sqrt 3): logistic loss."""
+    """Return the mean of the Lipschitz constants of the components' Hessians, |x_i|^3 / (6 sqrt 3): logistic loss."""
     return oracle.p @ np.linalg.norm(oracle.Z, axis=1) ** 3 / (6 * np.sqrt(3))
 
 
@@ -261,7 +259,7 @@ def test_proximal_ciag_is_a_perturbed_proximal_gradient_step(setting):
     x = np.ones(problem.dim)
     components = list(range(oracle.n)) * 3
     for _, state in zip(components, visits(CIAG(step_size=step), problem, x, components), strict=True):
-        error = np.linalg.norm(model_gradient(state.surrogate, x) - oracle.gradient(x))
+        error = np.linalg.norm(model_gradient(state.model, x) - oracle.gradient(x))
         shrink = np.sqrt(1 - 2 * step * mu * smoothness / (mu + smoothness))
         bound = shrink * np.linalg.norm(x - optimum) + step * error
         assert np.linalg.norm(state.x - optimum) <= bound * (1 + 1e-10) + 1e-13

@@ -7,6 +7,7 @@ from oracles import newton_type as oracle
 
 from finitesum import Problem, minimize
 from finitesum.methods import NIM, Newton
+from finitesum.methods.curvature.trust import ALL
 from finitesum.running.sampling import order_of_pass
 
 FORMATS = ("dense", "csr32")  # other losses, index types and constraints go through the contract table
@@ -88,15 +89,15 @@ def test_the_inverse_kept_up_gives_the_exact_minimisers(form, damping, setting):
 @pytest.mark.parametrize(
     "setting", [{}, {"batch_size": 3, "intercept": True, "weighted": True, "alpha": 1e-3}], ids=ident
 )
-def test_the_guard_equals_its_rule(scale, setting):
+def test_trust_equals_its_rule(scale, setting):
     problem, F = make_pair("csr32", **setting)
     x0 = start(problem, scale)
     orders, states = passes_of(NIM(solver="exact"), problem, x0, n_passes=8, sampling="shuffled")
-    for state, (x, failure, movement, majorised) in zip(states, oracle.guarded_nim(F, x0, orders), strict=True):
+    for state, (x, residual, predicted, majorizes) in zip(states, oracle.trusted_nim(F, x0, orders), strict=True):
         np.testing.assert_allclose(state.x, x, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(state.guard.failure, failure, rtol=1e-8, atol=1e-14)
-        np.testing.assert_allclose(state.guard.movement, movement, rtol=1e-8, atol=1e-14)
-        assert state.guard.majorised == majorised
+        np.testing.assert_allclose(state.comparison.residual, residual, rtol=1e-8, atol=1e-14)
+        np.testing.assert_allclose(state.comparison.predicted, predicted, rtol=1e-8, atol=1e-14)
+        assert (state.trust.majorize == ALL) == majorizes
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -128,7 +129,7 @@ def test_nim_with_one_component_is_newton(warm_start):
 
 
 @pytest.mark.parametrize("method", [NIM(solver="exact"), NIM(solver="inverse"), NIM(step_size=1.0, solver="exact")])
-def test_nim_solves_quadratics_once_every_component_was_seen(method):
+def test_nim_solves_quadratics_once_every_component_was_visited(method):
     problem, F = make_pair(loss="squared", alpha=0.01, weighted=True)
     _, states = passes_of(method, problem, start(problem), n_passes=1, sampling="shuffled")
     assert F.optimality(states[0].x) < 1e-13

@@ -48,7 +48,7 @@ def test_equals_its_equations(form, setting, kind, sketch):
     method = SVRG2(hessian=kind, step_size=0.1, rank=3, sketch=sketch, seed=11)
     orders, states = passes_of(method, problem, x0)
     expected = oracle.svrg2(F, x0, orders, 0.1, kind, sketch=sketch, seed=11)
-    tolerance = 1e-12 if sketch == "gauss" else 1e-8  # stretches of an epoch point nearly the same way
+    tolerance = 1e-12 if sketch == "gauss" else 1e-8  # stretches of an epoch have nearly the same direction
     for state, x in zip(states, expected, strict=True):
         np.testing.assert_allclose(state.x, x, rtol=10 * tolerance, atol=tolerance)
 
@@ -57,8 +57,8 @@ def test_equals_its_equations(form, setting, kind, sketch):
 def test_approximations_average_to_the_whole(kind):
     _, F = make_pair(batch_size=4, intercept=True, weighted=True)
     rng = np.random.default_rng(2)
-    w, way, S = rng.standard_normal(F.dim), rng.standard_normal(F.dim), rng.standard_normal((F.dim, 3))
-    parts, A = oracle.approximations(F, w, kind, way, S)
+    w, step, S = rng.standard_normal(F.dim), rng.standard_normal(F.dim), rng.standard_normal((F.dim, 3))
+    parts, A = oracle.approximations(F, w, kind, step, S)
     np.testing.assert_allclose(sum(parts) / F.m, A, atol=1e-14)
 
 

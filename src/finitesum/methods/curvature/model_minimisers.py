@@ -1,52 +1,58 @@
-"""Passes of visits that jump to the minimiser of the mean second-order model: what NIM does, with three solvers.
+"""Passes of visits that go to the minimiser of the mean Taylor model: what NIM does, with three solvers.
 
-Each visit moves a component's model to x, under the guard of `finitesum.methods.curvature.trust`, and then x to the
-model's minimiser (or a share of the way there). Kernels visit and solve in one where the solver allows it.
+Each visit moves a component's model to w, compares it as `finitesum.methods.curvature.trust` says, and moves w to the
+model's minimiser (or a fraction of the distance). Kernels visit and solve in one where the solver allows it.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.vectors import axpy, copy, dot, fill, largest, norm, scale
 from finitesum.methods.curvature.taylor_model import (
     Pending,
-    Surrogate,
+    TaylorModel,
     curvature_product,
     finish_visits,
     full_hessian,
+    gradient_into,
     model_gradient,
     new_pending,
-    surrogate_gradient,
 )
-from finitesum.methods.curvature.trust import Guard, guarded_visit, judged
+from finitesum.methods.curvature.trust import (
+    Comparison,
+    Trust,
+    TrustRule,
+    next_trust,
+    overflowed,
+    stepping,
+    trusted_visit,
+)
 from finitesum.methods.subproblems.quadratic_models import minimise_model
+from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum, Problem
 
 
-@kernel_part
-def _largest(vector: Vector) -> float:
-    size = 0.0
-    for j in range(vector.size):
-        size = max(size, abs(vector[j]))
-    return size
+class Jumps(NamedTuple):
+    """What the passes of all solvers work on, in place, and their rules."""
 
-
-@kernel_part
-def _dot(a: Vector, b: Vector) -> float:
-    total = 0.0
-    for j in range(a.size):
-        total += a[j] * b[j]
-    return total
+    w: Vector
+    model: TaylorModel
+    comparison: Comparison
+    rule: TrustRule
+    damping: float  # the fraction of the distance to the minimiser
+    window: float  # of the comparison
 
 
 @kernel_part
 def _conjugate_gradients(
-    surrogate: Surrogate,
+    model: TaylorModel,
     pending: Pending,
     residual: Vector,
     direction: Vector,
@@ -56,239 +62,232 @@ def _conjugate_gradients(
     most_steps: int,
 ) -> None:
     """Add to `step` an approximate solution of H step = residual, in place; all have the padded length."""
-    square = _dot(residual, residual)
-    for j in range(step.size):
-        direction[j] = residual[j]
+    square = dot(residual, residual)
+    copy(residual, direction)
     for _ in range(most_steps):
-        curvature_product(surrogate, pending, direction, product)
-        curvature = _dot(direction, product)
+        curvature_product(model, pending, direction, product)
+        curvature = dot(direction, product)
         if not curvature > 0.0:
             break
-        length = square / curvature
-        for j in range(step.size):
-            step[j] += length * direction[j]
-            residual[j] -= length * product[j]
-        if _largest(residual) <= tolerance:
+        axpy(square / curvature, direction, step)
+        axpy(-square / curvature, product, residual)
+        if largest(residual) <= tolerance:
             break
-        last, square = square, _dot(residual, residual)
-        for j in range(step.size):
-            direction[j] = residual[j] + square / last * direction[j]
+        last, square = square, dot(residual, residual)
+        scale(direction, square / last)
+        axpy(1.0, residual, direction)
 
 
 @kernel_part
-def _share(step: Vector, damping: float, radius: float) -> float:
-    """Return how much of a jump is taken."""
-    length = np.sqrt(_dot(step, step))
+def _fraction(length: float, damping: float, radius: float) -> float:
+    """Return the fraction of a step that is taken."""
     return min(damping, radius / length) if length > 0.0 else damping
+
+
+@kernel_part
+def _visit(
+    linear_sum: LinearSum, jumps: Jumps, pending: Pending, component: int, w: Vector, start: Vector, trust: Trust
+) -> tuple[Trust, bool]:
+    """Visit a component at w; return the trust, and whether all is finite.
+
+    After an overflow w is halfway back to the start of the last step, NaN where that does not help.
+    """
+    model, m = jumps.model, linear_sum.n_components
+    was_visited = model.visited[component]
+    increase = trusted_visit(
+        linear_sum,
+        model,
+        pending,
+        component,
+        w,
+        jumps.comparison,
+        jumps.window,
+        trust,
+        jumps.rule,
+        np.inf,
+        jumps.comparison.residual,
+    )
+    if np.isfinite(increase):
+        return next_trust(trust, jumps.rule, jumps.comparison, was_visited, m), True
+    axpy(1.0, start, w)
+    scale(w, 0.5)
+    if not jumps.rule.acts or trust.n_visits == 0:
+        fill(w, np.nan)
+    return overflowed(trust, m), False
 
 
 @kernel
 def _inexact_visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    x: Vector,
-    surrogate: Surrogate,
-    pending: Pending,
-    guard: Guard,
-    damping: float,
-) -> tuple[Guard, int]:
-    """Visit the components of `order` and solve by conjugate gradients, in place; return the guard and the visits."""
+    linear_sum: LinearSum, order: Indices, jumps: Jumps, pending: Pending, trust: Trust
+) -> tuple[Trust, int]:
+    """Visit the components of `order` and solve by conjugate gradients, in place; return the trust and the visits."""
+    w, model = jumps.w, jumps.model
     padded = pending.vectors.shape[1]
     y, step = np.zeros(padded), np.zeros(padded)
     residual, direction, product = np.zeros(padded), np.zeros(padded), np.zeros(padded)
-    y[: x.size] = x
-    failure, movement = guard.failure, guard.movement
-    n_missing = linear_sum.n_components
-    for seen in surrogate.visited:
-        n_missing -= 1 if seen else 0
+    copy(w, y)
+    start = y.copy()
+    n_missing = linear_sum.n_components - np.sum(model.visited)
     n_visits = 0
     for component in order:
-        seen = surrogate.visited[component]
-        n_missing -= 0 if seen else 1
-        finite = guarded_visit(linear_sum, surrogate, pending, component, y, failure, movement, guard.majorised)
-        ratio, n_compared, majorised, radius, quiet_until, trusted = judged(guard, linear_sum.n_components, seen)
-        guard = Guard(guard.active, failure, movement, ratio, n_compared, majorised, radius, quiet_until, trusted)
+        n_missing -= 0 if model.visited[component] else 1
+        trust, is_finite = _visit(linear_sum, jumps, pending, component, y, start, trust)
         n_visits += 1
-        if not finite:
-            y[:] = np.nan
-            break
-        surrogate_gradient(surrogate, pending, y, residual)
-        size = _largest(residual)
-        for j in range(padded):
-            residual[j] = -residual[j]
-            step[j] = 0.0
+        if not is_finite:
+            if np.isnan(y[0]):
+                break
+            continue
+        gradient_into(model, pending, y, residual)
+        size = largest(residual)
+        scale(residual, -1.0)
+        fill(step, 0.0)
         tolerance = min(1.0, np.sqrt(size)) * size if n_missing == 0 else 1.0
-        _conjugate_gradients(surrogate, pending, residual, direction, product, step, tolerance, x.size)
-        share = _share(step, damping, radius)
-        for j in range(x.size):
-            y[j] += share * step[j]
-    finish_visits(surrogate, pending)
-    x[:] = y[: x.size]
-    return guard, n_visits
+        _conjugate_gradients(model, pending, residual, direction, product, step, tolerance, w.size)
+        length = norm(step)
+        copy(y, start)
+        axpy(_fraction(length, jumps.damping, trust.radius), step, y)
+        trust = stepping(trust, length)
+    finish_visits(model, pending)
+    copy(y[: w.size], w)
+    return trust, n_visits
 
 
 @kernel
 def _one_visit(
-    linear_sum: LinearSum, component: int, x: Vector, surrogate: Surrogate, pending: Pending, guard: Guard
-) -> tuple[Guard, bool]:
-    """Visit a component; return the guard and whether all is finite. H is complete afterwards."""
-    seen = surrogate.visited[component]
-    failure, movement = guard.failure, guard.movement
-    finite = guarded_visit(linear_sum, surrogate, pending, component, x, failure, movement, guard.majorised)
-    finish_visits(surrogate, pending)
-    ratio, n_compared, majorised, radius, quiet_until, trusted = judged(guard, linear_sum.n_components, seen)
-    done = Guard(guard.active, failure, movement, ratio, n_compared, majorised, radius, quiet_until, trusted)
-    return done, finite
+    linear_sum: LinearSum, component: int, jumps: Jumps, pending: Pending, start: Vector, trust: Trust
+) -> tuple[Trust, bool]:
+    """Visit a component at the iterate, in place; return the trust and whether all is finite. H is complete afterwards."""
+    trust, is_finite = _visit(linear_sum, jumps, pending, component, jumps.w, start, trust)
+    finish_visits(jumps.model, pending)
+    return trust, is_finite
 
 
 @kernel_part
 def _inverse_times_row(linear_sum: LinearSum, inverse: Matrix, i: int, out: Vector) -> None:
     rows = linear_sum.rows
-    for j in range(out.size):
-        out[j] = 0.0
+    fill(out, 0.0)
     start = rows.first(i)
     for k in range(start, start + rows.n_stored(i)):
-        entry = rows.entry(i, k)
-        column = inverse[rows.column(i, k)]
-        for j in range(out.size):
-            out[j] += entry * column[j]
+        axpy(rows.entry(i, k), inverse[rows.column(i, k)], out)
     for tail in range(linear_sum.n_penalised, out.size):
-        column = inverse[tail]
-        for j in range(out.size):
-            out[j] += column[j]
+        axpy(1.0, inverse[tail], out)
 
 
 @kernel_part
 def _rank_one(inverse: Matrix, vector: Vector, factor: float) -> None:
     """Add factor v v' to the inverse."""
     for j in range(vector.size):
-        row = inverse[j]
-        scale = factor * vector[j]
-        for k in range(vector.size):
-            row[k] += scale * vector[k]
+        axpy(factor * vector[j], vector, inverse[j])
 
 
 @kernel
 def _inverse_visits(
     linear_sum: LinearSum,
     order: Indices,
-    x: Vector,
-    surrogate: Surrogate,
+    jumps: Jumps,
     pending: Pending,
-    guard: Guard,
-    damping: float,
+    trust: Trust,
     inverse: Matrix,
     gradient: Vector,
     newton: Vector,
-) -> tuple[Guard, int]:
-    """Visit single rows and keep up B = H^-1, in place; return the guard and the visits.
+) -> tuple[Trust, int]:
+    """Visit single rows and keep up B = H^-1, in place; return the trust and the visits.
 
-    `gradient` is the model gradient at x, `newton` is B times it: after a whole jump both are 0, and a visit changes the
-    model gradient by a multiple of z_i, so that the next jump is a multiple of B z_i.
+    `gradient` is the model gradient at w, `newton` is B times it: after a whole step both are 0, and a visit changes the
+    model gradient by a multiple of x_i, so that the next step is a multiple of B x_i.
     """
-    failure, movement = guard.failure, guard.movement
-    vector, step = np.zeros(x.size), np.zeros(x.size)
+    w, model = jumps.w, jumps.model
+    vector, step, start = np.zeros(w.size), np.zeros(w.size), w.copy()
     n_visits = 0
     for i in order:
-        seen = surrogate.visited[i]
-        margin, slope, curvature = surrogate.margins[i], surrogate.slopes[i], surrogate.curvatures[i]
-        finite = guarded_visit(linear_sum, surrogate, pending, i, x, failure, movement, guard.majorised)
-        ratio, n_compared, majorised, radius, quiet_until, trusted = judged(guard, linear_sum.n_components, seen)
-        guard = Guard(guard.active, failure, movement, ratio, n_compared, majorised, radius, quiet_until, trusted)
+        margin, slope, curvature = model.margins[i], model.slopes[i], model.curvatures[i]
+        trust, is_finite = _visit(linear_sum, jumps, pending, i, w, start, trust)
         n_visits += 1
-        if not finite:
-            x[:] = np.nan
-            break
+        if not is_finite:
+            break  # gradient and newton are those of the point that was left
         _inverse_times_row(linear_sum, inverse, i, vector)
         weight = linear_sum.weights[i]
-        rise = weight * (surrogate.curvatures[i] - curvature)
-        jump = weight * (surrogate.slopes[i] - slope - curvature * (surrogate.margins[i] - margin))
+        rise = weight * (model.curvatures[i] - curvature)
+        change = weight * (model.slopes[i] - slope - curvature * (model.margins[i] - margin))
         factor = rise / (1.0 + rise * linear_sum.rows.dot(i, vector))
         _rank_one(inverse, vector, -factor)
-        newton_share = factor * _dot(vector, gradient)
-        row_share = jump * (1.0 - factor * linear_sum.rows.dot(i, vector))
-        for j in range(x.size):
-            newton[j] += (row_share - newton_share) * vector[j]
-            step[j] = -newton[j]
-        linear_sum.rows.add_to(i, jump, gradient)
-        share = _share(step, damping, radius)
-        for j in range(x.size):
-            x[j] += share * step[j]
-            newton[j] *= 1.0 - share
-            gradient[j] *= 1.0 - share
-    finish_visits(surrogate, pending)
-    return guard, n_visits
+        along_newton = factor * dot(vector, gradient)
+        along_row = change * (1.0 - factor * linear_sum.rows.dot(i, vector))
+        axpy(along_row - along_newton, vector, newton)
+        copy(newton, step)
+        scale(step, -1.0)
+        linear_sum.rows.add_to(i, change, gradient)
+        length = norm(step)
+        fraction = _fraction(length, jumps.damping, trust.radius)
+        trust = stepping(trust, length)
+        copy(w, start)
+        axpy(fraction, step, w)
+        scale(newton, 1.0 - fraction)
+        scale(gradient, 1.0 - fraction)
+    finish_visits(model, pending)
+    return trust, n_visits
 
 
-def _inverse(surrogate: Surrogate) -> Matrix:
-    hessian = full_hessian(surrogate)
+def _inverse(model: TaylorModel) -> Matrix:
+    hessian = full_hessian(model)
     try:
         factor = cho_factor(hessian, check_finite=False)
     except LinAlgError:
         raise ValueError(
-            'solver "inverse" needs an H that has an inverse before every component was seen. Give alpha > 0 and no '
+            'solver "inverse" needs an H that has an inverse before every component was visited. Give alpha > 0 and no '
             'intercept, or warm_start_method="full", or solver="inexact".'
         ) from None
     inverse: Matrix = np.ascontiguousarray(cho_solve(factor, np.eye(hessian.shape[0]), check_finite=False))
     return inverse
 
 
-def inexact_pass(
-    problem: Problem, order: Indices, x: Vector, surrogate: Surrogate, guard: Guard, damping: float
-) -> tuple[Guard, int]:
-    """Run the visits of `order` with conjugate gradients, in place; return the guard and how many visits were made."""
-    done, n_visits = _inexact_visits(problem.view, order, x, surrogate, new_pending(problem), guard, damping)
-    return Guard(*done), n_visits
+def inexact_pass(problem: AnySum, order: Indices, jumps: Jumps, trust: Trust) -> tuple[Trust, int]:
+    """Run the visits of `order` with conjugate gradients, in place; return the trust and how many visits were made."""
+    done, n_visits = _inexact_visits(problem.view, order, jumps, new_pending(problem), trust)
+    return Trust(*done), n_visits
 
 
-def inverse_pass(
-    problem: Problem, order: Indices, x: Vector, surrogate: Surrogate, guard: Guard, damping: float
-) -> tuple[Guard, int]:
-    """Run visits to single rows with an inverse that is kept up, in place; return the guard and how many were made.
+def inverse_pass(problem: Problem, order: Indices, jumps: Jumps, trust: Trust) -> tuple[Trust, int]:
+    """Run visits to single rows with an inverse that is kept up, in place; return the trust and how many were made.
 
     Raises
     ------
     ValueError
-        H has no inverse at the head of the pass.
+        H has no inverse when the pass begins, or after an overflow.
     """
-    inverse = _inverse(surrogate)
-    gradient = model_gradient(surrogate, x)
-    newton = inverse @ gradient
-    pending = new_pending(problem)
-    done, n_visits = _inverse_visits(
-        problem.view, order, x, surrogate, pending, guard, damping, inverse, gradient, newton
-    )
-    return Guard(*done), n_visits
+    n_visits = 0
+    while n_visits < order.size and np.isfinite(jumps.w).all():
+        inverse, gradient = _inverse(jumps.model), model_gradient(jumps.model, jumps.w)
+        newton = inverse @ gradient
+        pending = new_pending(problem)
+        done, n_more = _inverse_visits(problem.view, order[n_visits:], jumps, pending, trust, inverse, gradient, newton)
+        trust, n_visits = Trust(*done), n_visits + n_more
+    return trust, n_visits
 
 
-def exact_pass(
-    problem: Problem,
-    order: Indices,
-    x: Vector,
-    surrogate: Surrogate,
-    guard: Guard,
-    damping: float,
-    *,
-    to_rounding: bool,
-) -> tuple[Guard, int]:
-    """Run the visits of `order` with the solvers of `quadratic_models`, in place; return the guard and how many were made.
+def exact_pass(problem: AnySum, order: Indices, jumps: Jumps, trust: Trust, *, to_rounding: bool) -> tuple[Trust, int]:
+    """Run the visits of `order` with the solvers of `quadratic_models`, in place; return the trust and how many were made.
 
     Minimisers that are found by iteration are so to rounding errors, or to min(1, sqrt(G)) G with G the model's optimality
     (to 1 while components are missing).
     """
-    pending = new_pending(problem)
+    w, model, pending = jumps.w, jumps.model, new_pending(problem)
+    start = w.copy()
     for n_visits, component in enumerate(order, start=1):
-        done, finite = _one_visit(problem.view, component, x, surrogate, pending, guard)
-        guard = Guard(*done)
-        if not finite:
-            x[:] = np.nan
-            return guard, n_visits
-        gradient = model_gradient(surrogate, x)
-        size = problem.term.optimality(x, gradient)
-        tolerance = min(1.0, math.sqrt(size)) * size if surrogate.visited.all() else 1.0
+        done, is_finite = _one_visit(problem.view, component, jumps, pending, start, trust)
+        trust = Trust(*done)
+        if not is_finite:
+            if np.isnan(w[0]):
+                return trust, n_visits
+            continue
+        gradient = model_gradient(model, w)
+        size = problem.term.optimality(w, gradient)
+        tolerance = min(1.0, math.sqrt(size)) * size if model.visited.all() else 1.0
         if to_rounding:
             tolerance = 0.0
-        step = minimise_model(problem.term, full_hessian(surrogate), gradient, x, tolerance) - x
+        step = minimise_model(problem.term, full_hessian(model), gradient, w, tolerance) - w
         length = float(np.linalg.norm(step))
-        x += (min(damping, guard.radius / length) if length > 0.0 else damping) * step
-    return guard, order.size
+        start[:] = w
+        w += _fraction(length, jumps.damping, trust.radius) * step
+        trust = stepping(trust, length)
+    return trust, order.size

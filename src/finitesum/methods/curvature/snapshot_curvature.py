@@ -81,7 +81,7 @@ def _add_curvature_products(
 def add_diagonal(
     linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
 ) -> None:
-    """Add scale (s * H_i s + sigma diag H_i) / (s * s + sigma) * v to out, H_i = phi''_i x_i x_i': a row's share of A v."""
+    """Add scale (s * H_i s + sigma diag H_i) / (s * s + sigma) * v to out, H_i = phi''_i x_i x_i': row i's part of A v."""
     if snapshot.curvatures.size == 0:
         hessian = _hessian(linear_sum, snapshot, i)
         out += scale * (step * (hessian @ step) + SIGMA * np.diagonal(hessian)) / (step * step + SIGMA) * v

@@ -1,15 +1,25 @@
-"""The second-order memory that CIAG, A-CIAG and NIM share.
+"""The Taylor model: the memory of second order that CIAG, A-CIAG and NIM keep.
 
 Each component is replaced by its Taylor model of second order at the point of its last visit, its anchor. The gradient of
 their mean at y is [1, eqs. 19, 21]
 
-    g(y) = b + H y,    b = sum_i p_i (phi'_i - phi''_i u_i) z_i,    H = l2 I + sum_i p_i phi''_i z_i z_i'
+    g(y) = b + H y,    b = sum_i p_i (phi'_i - phi''_i u_i) x_i,    H = l2 I + sum_i p_i phi''_i x_i x_i'
 
-with u_i = z_i'(anchor of i) and both derivatives taken there; rows never visited contribute nothing. A visit replaces
-one component's share [1, eqs. 26, 27]. The quadratic penalty never enters b: its Taylor model is exact.
+with u_i = x_i'(anchor of i) and both derivatives taken there; rows never visited contribute nothing. A visit replaces the
+terms of one component [1, eqs. 26, 27]. The quadratic penalty never enters b: its Taylor model is exact.
+
 H is a lower triangle (`finitesum.core.symmetric`). On dense rows up to eight outer products wait in `Pending` before
-they join H in one sweep; products with H count them in. Memory: 3n + d^2 + O(d) numbers; a visit costs O(d^2) and
+they join H in one pass over it; products with H count them in. Memory: 3n + d^2 + O(d) numbers; a visit costs O(d^2) and
 reading its rows.
+
+The same equations hold for a component f_j given as a function, whose margin is the anchor itself, whose slope is its
+gradient and whose curvature is its Hessian H_j (`finitesum.problems.function_rows`):
+
+    b = (1/n) sum_j (nabla f_j - H_j anchor_j),    H = diag(l2) + (1/n) sum_j H_j
+
+Memory 2 n d + d^2: Hessians are not kept, that would be n d^2 numbers. A visit evaluates the one at the old anchor again,
+and is charged for both. A component of several outputs keeps the scores and slopes of its rows, 2 n K numbers, by which
+its curvatures are computed again without reading data (`finitesum.problems.outputs`).
 
 References
 ----------
@@ -19,23 +29,29 @@ References
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from finitesum.core import symmetric
 from finitesum.core.arrays import Flags, Indices, Matrix, Vector
-from finitesum.core.jit import kernel, kernel_part, reassociated_part
+from finitesum.core.jit import Interpreted, compiled_form, kernel, kernel_part, reassociated_part
 from finitesum.core.symmetric import RANK, add_outer_products, multiply
+from finitesum.core.vectors import axpy, is_finite, norm
+from finitesum.methods.visits import AnySum
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
+#: Passes after which b and H are summed again, against rounding errors.
+REBUILD_EVERY = 50
 
-class Surrogate(NamedTuple):
-    """The memory: an anchor's margin, slope and curvature per row, and the aggregates b and H."""
 
-    margins: Vector  # (n,)  u_i = z_i'anchor, without the offset
-    slopes: Vector  # (n,)  phi'_i at the anchor, 0 before the first visit
-    curvatures: Vector  # (n,)  phi''_i at the anchor, 0 before the first visit
+class TaylorModel(NamedTuple):
+    """The memory: what each row was at its anchor, and the sums b and H."""
+
+    margins: Vector  # (n,)  u_i = x_i'anchor, without the offset; (m, b, K) of K outputs; (n, d), anchors, of functions
+    slopes: Vector  # of the same shape: phi'_i at the anchor, 0 before the first visit
+    curvatures: Vector  # (n,)  phi''_i at the anchor, 0 before the first visit; empty for outputs and functions
     visited: Flags  # (m,)  whether a component was visited
     linear: Vector  # (d,)  b
     hessian: Matrix  # H, a padded lower triangle: see `finitesum.core.symmetric`
@@ -49,93 +65,239 @@ class Pending(NamedTuple):
     n_waiting: Indices  # (1,)
 
 
-def empty_surrogate(problem: Problem) -> Surrogate:
-    """Return the memory before the first visit: b = 0 and H = l2 I on the penalised coordinates."""
-    n, dim = problem.n_rows, problem.dim
-    hessian = symmetric.allocate(dim)
-    diagonal = np.arange(dim)
+def empty_model(problem: AnySum) -> TaylorModel:
+    """Return the model before the first visit: b = 0 and H = l2 I on the penalised coordinates."""
+    hessian = symmetric.allocate(problem.dim)
+    diagonal = np.arange(problem.dim)
     hessian[diagonal, diagonal] = problem.term.quadratic
     visited = np.zeros(problem.n_components, dtype=np.bool_)
-    return Surrogate(np.zeros(n), np.zeros(n), np.zeros(n), visited, np.zeros(dim), hessian)
+    is_scalar = isinstance(problem, Problem) and problem.n_outputs == 1
+    curvatures = np.zeros(problem.n_rows if is_scalar else 0)
+    margins, slopes = np.zeros(problem.slopes_shape), np.zeros(problem.slopes_shape)
+    return TaylorModel(margins, slopes, curvatures, visited, np.zeros(problem.dim), hessian)
 
 
-def copy_surrogate(surrogate: Surrogate) -> Surrogate:
+def copy_model(model: TaylorModel) -> TaylorModel:
     """Return a copy that may be written to."""
-    margins, slopes, curvatures, visited, linear, hessian = surrogate
-    hessian = symmetric.copy(hessian, linear.size)
-    return Surrogate(margins.copy(), slopes.copy(), curvatures.copy(), visited.copy(), linear.copy(), hessian)
+    margins, slopes, curvatures, visited, linear, hessian = model
+    hessian = symmetric.copy(hessian, linear.size)  # on its boundaries, which NumPy's copy would not keep
+    return TaylorModel(margins.copy(), slopes.copy(), curvatures.copy(), visited.copy(), linear.copy(), hessian)
 
 
-def full_hessian(surrogate: Surrogate) -> Matrix:
+def full_hessian(model: TaylorModel) -> Matrix:
     """Return H as a plain symmetric matrix, shape (d, d)."""
-    return symmetric.full(surrogate.hessian, surrogate.linear.size)
+    return symmetric.full(model.hessian, model.linear.size)
+
+
+def new_pending(problem: AnySum) -> Pending:
+    """Return scratch with nothing waiting."""
+    padded = symmetric.padded_size(problem.dim)
+    return Pending(symmetric.aligned_zeros(RANK, padded), np.zeros(RANK), np.zeros(1, dtype=np.int64))
+
+
+# -- a row: numbers of a linear model, arrays of outputs and functions
+
+
+def times(curvature: Any, change: Any) -> Any:
+    """Return phi'' times a change of the margin: matrices times vectors for outputs and functions."""
+    if np.ndim(curvature) == 0:
+        return curvature * change
+    return np.matmul(curvature, change[..., None])[..., 0]
+
+
+@compiled_form(of=times)
+def _times(curvature: float, change: float) -> float:
+    return curvature * change
+
+
+def curvature_at_anchor(linear_sum: LinearSum, model: TaylorModel, i: int) -> Any:
+    """Return the curvature that row i has in H; what is not kept is evaluated again at the anchor."""
+    if model.curvatures.size:
+        return model.curvatures[i]
+    if not model.visited[i]:
+        return 0.0
+    return linear_sum.loss.d2(model.margins[i] + linear_sum.offsets[i], linear_sum.targets[i])
+
+
+@compiled_form(of=curvature_at_anchor)
+def _curvature_at_anchor(linear_sum: LinearSum, model: TaylorModel, i: int) -> float:
+    return model.curvatures[i]  # type: ignore[no-any-return]
+
+
+def predicted_change(linear_sum: LinearSum, model: TaylorModel, i: int, margin: Any, last: Any) -> Any:
+    """Return phi'' at the anchor times the change of row i's margin; H has `last` in its place, maybe a majorant's."""
+    if model.curvatures.size == 0:
+        return times(last, margin - model.margins[i])
+    return _predicted_change(linear_sum, model, i, margin, last)
+
+
+@compiled_form(of=predicted_change)
+def _predicted_change(linear_sum: LinearSum, model: TaylorModel, i: int, margin: float, last: float) -> float:
+    curvature = linear_sum.loss.d2(model.margins[i] + linear_sum.offsets[i], linear_sum.targets[i])
+    return curvature * (margin - model.margins[i])  # type: ignore[no-any-return]
 
 
 @kernel_part
-def _join(surrogate: Surrogate, pending: Pending) -> None:
-    """Add the outer products that wait to H."""
-    if pending.n_waiting[0] > 0:
-        for k in range(pending.n_waiting[0], RANK):
-            pending.weights[k] = 0.0
-        add_outer_products(surrogate.hessian, pending.vectors, pending.weights)
-        pending.n_waiting[0] = 0
+def move_anchor(
+    linear_sum: LinearSum, model: TaylorModel, i: int, margin: Any, slope: Any, curvature: Any, last: Any
+) -> None:
+    """Replace row i's term of b [1, eq. 26] and what is kept of it; `last` is the curvature that it had."""
+    old = model.slopes[i] - times(last, model.margins[i])
+    linear_sum.rows.add_to(i, linear_sum.weights[i] * (slope - times(curvature, margin) - old), model.linear)
+    model.margins[i] = margin
+    model.slopes[i] = slope
+    if model.curvatures.size > 0:
+        model.curvatures[i] = curvature
 
 
-@kernel_part
-def finish_visits(surrogate: Surrogate, pending: Pending) -> None:
-    """Make H complete: to be called after the last visit of a run."""
-    _join(surrogate, pending)
+def raise_curvature(linear_sum: LinearSum, model: TaylorModel, pending: Pending, i: int, rise: Any) -> None:
+    """Add rise x_i x_i' to H [1, eq. 27], or let it wait."""
+    if isinstance(linear_sum.rows, Interpreted):
+        linear_sum.rows.gram_add(i, rise, model.hessian)
+    else:
+        _raise_curvature(linear_sum, model, pending, i, rise)
 
 
-@kernel_part
-def _raise_curvature(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending, i: int, rise: float) -> None:
-    """Add rise z_i z_i' to H, or let it wait."""
+@compiled_form(of=raise_curvature)
+def _raise_curvature(linear_sum: LinearSum, model: TaylorModel, pending: Pending, i: int, rise: float) -> None:
+    if rise == 0.0:
+        return
     if linear_sum.rows.is_sparse():
-        linear_sum.rows.gram_add(i, rise, surrogate.hessian)
+        linear_sum.rows.gram_add(i, rise, model.hessian)
         return
     if pending.n_waiting[0] == RANK:
-        _join(surrogate, pending)
+        finish_visits(model, pending)
     k = pending.n_waiting[0]
     linear_sum.rows.copy_to(i, pending.vectors[k])
     pending.weights[k] = rise
     pending.n_waiting[0] = k + 1
 
 
-@kernel_part
-def move_anchor(
+def raise_bounded_curvature(
     linear_sum: LinearSum,
-    surrogate: Surrogate,
+    model: TaylorModel,
     pending: Pending,
     i: int,
-    margin: float,
-    slope: float,
-    curvature: float,
-) -> None:
-    """Replace row i's Taylor model by the one with this margin, slope and curvature [1, eqs. 26, 27]."""
-    weight = linear_sum.weights[i]
-    old = surrogate.slopes[i] - surrogate.curvatures[i] * surrogate.margins[i]
-    linear_sum.rows.add_to(i, weight * (slope - curvature * margin - old), surrogate.linear)
-    rise = weight * (curvature - surrogate.curvatures[i])
-    if rise != 0.0:
-        _raise_curvature(linear_sum, surrogate, pending, i, rise)
-    surrogate.margins[i] = margin
-    surrogate.slopes[i] = slope
-    surrogate.curvatures[i] = curvature
+    rise: Any,
+    eigenvalue: float,
+    direction: Vector,
+) -> float:
+    """Do as `raise_curvature`, and return a bound on what lambda_max(H) has risen by: trace, or norm for functions.
+
+    A rise that is large beside `eigenvalue` may bring a new largest eigenvector: it is mixed into the `direction` of the
+    power iteration, which would take long to turn there by itself.
+    """
+    if not isinstance(linear_sum.rows, Interpreted):
+        return _raise_bounded_curvature(linear_sum, model, pending, i, rise, eigenvalue, direction)
+    dim = linear_sum.rows.dim()
+    change = np.zeros((dim, dim))
+    linear_sum.rows.gram_add(i, rise, change)
+    model.hessian[:dim, :dim] += change
+    change += np.tril(change, -1).T
+    increase = norm(change.reshape(-1))
+    if increase > 0.01 * eigenvalue:
+        column = change[int(np.argmax(np.abs(np.diagonal(change))))]
+        length = norm(column)
+        if length > 0.0:
+            axpy(increase / (max(eigenvalue, increase) * length), column, direction)
+    return increase
+
+
+@compiled_form(of=raise_bounded_curvature)
+def _raise_bounded_curvature(
+    linear_sum: LinearSum,
+    model: TaylorModel,
+    pending: Pending,
+    i: int,
+    rise: float,
+    eigenvalue: float,
+    direction: Vector,
+) -> float:
+    increase = 0.0
+    if rise > 0.0:
+        square = linear_sum.rows.squared_norm(i)
+        increase = rise * square
+        if increase > 0.01 * eigenvalue:
+            linear_sum.rows.add_to(i, rise * np.sqrt(square) / max(eigenvalue, increase), direction)
+    raise_curvature(linear_sum, model, pending, i, rise)
+    return increase
+
+
+# -- visits and sums
 
 
 @kernel_part
-def visit(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending, component: int, y: Vector) -> bool:
+def visit(linear_sum: LinearSum, model: TaylorModel, pending: Pending, component: int, y: Vector) -> bool:
     """Move the anchor of a component to y; return whether its derivatives are finite."""
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        if linear_sum.weights[i] == 0.0:
+        weight = linear_sum.weights[i]
+        if weight == 0.0:
             continue  # it counts for nothing, and an overflow there would count
         margin = linear_sum.rows.dot(i, y)
         slope, curvature = linear_sum.loss.d1_d2(margin + linear_sum.offsets[i], linear_sum.targets[i])
-        finite = finite and np.isfinite(slope) and np.isfinite(curvature)
-        move_anchor(linear_sum, surrogate, pending, i, margin, slope, curvature)
-    surrogate.visited[component] = True
+        finite = finite and is_finite(slope) and is_finite(curvature)
+        last = curvature_at_anchor(linear_sum, model, i)
+        raise_curvature(linear_sum, model, pending, i, weight * (curvature - last))
+        move_anchor(linear_sum, model, i, margin, slope, curvature, last)
+    model.visited[component] = True
     return finite
+
+
+@kernel_part
+def finish_visits(model: TaylorModel, pending: Pending) -> None:
+    """Make H complete, by the outer products that wait: to be called after the last visit of a run."""
+    if pending.n_waiting[0] > 0:
+        for k in range(pending.n_waiting[0], RANK):
+            pending.weights[k] = 0.0
+        add_outer_products(model.hessian, pending.vectors, pending.weights)
+        pending.n_waiting[0] = 0
+
+
+@kernel
+def _anchor_all(linear_sum: LinearSum, model: TaylorModel, pending: Pending, w: Vector) -> None:
+    for component in range(linear_sum.n_components):
+        visit(linear_sum, model, pending, component, w)
+    finish_visits(model, pending)
+
+
+def full_model(problem: AnySum, w: Vector) -> TaylorModel:
+    """Return the model with every component anchored at w: one pass of gradients and Hessians."""
+    model = empty_model(problem)
+    _anchor_all(problem.view, model, new_pending(problem), w)
+    return model
+
+
+@kernel
+def _sum_again(linear_sum: LinearSum, model: TaylorModel, pending: Pending) -> None:
+    for component in range(linear_sum.n_components):
+        if model.visited[component]:
+            for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+                weight, curvature = linear_sum.weights[i], curvature_at_anchor(linear_sum, model, i)
+                constant = model.slopes[i] - times(curvature, model.margins[i])
+                linear_sum.rows.add_to(i, weight * constant, model.linear)
+                raise_curvature(linear_sum, model, pending, i, weight * curvature)
+    finish_visits(model, pending)
+
+
+def rebuilt(problem: AnySum, model: TaylorModel) -> tuple[TaylorModel, int]:
+    """Return the model with b and H summed again from the anchors, and the Hessians of functions that this took.
+
+    The rounding errors of many visits are gone then.
+    """
+    empty = empty_model(problem)
+    again = model._replace(linear=empty.linear, hessian=empty.hessian)
+    _sum_again(problem.view, again, new_pending(problem))
+    return again, int(model.visited.sum()) if isinstance(problem, FiniteSum) else 0
+
+
+def hessians_of_visits(problem: AnySum, n_visits: int, before: TaylorModel, after: TaylorModel) -> int:
+    """Return the Hessians that some visits took: one each, of functions the one at the old anchor as well."""
+    n_again = n_visits - int(after.visited.sum()) + int(before.visited.sum()) if isinstance(problem, FiniteSum) else 0
+    return n_visits + n_again
+
+
+# -- the mean model
 
 
 @reassociated_part
@@ -150,74 +312,32 @@ def _add_outer_product(vector: Vector, weight: float, y: Vector, out: Vector) ->
 
 
 @kernel_part
-def curvature_product(surrogate: Surrogate, pending: Pending, y: Vector, out: Vector) -> None:
+def curvature_product(model: TaylorModel, pending: Pending, y: Vector, out: Vector) -> None:
     """Write H y to out; both have the padded length."""
-    multiply(surrogate.hessian, y, out)
+    multiply(model.hessian, y, out)
     for k in range(pending.n_waiting[0]):
         _add_outer_product(pending.vectors[k], pending.weights[k], y, out)
 
 
 @kernel_part
-def surrogate_gradient(surrogate: Surrogate, pending: Pending, y: Vector, out: Vector) -> None:
+def gradient_into(model: TaylorModel, pending: Pending, y: Vector, out: Vector) -> None:
     """Write b + H y to out; both have the padded length."""
-    curvature_product(surrogate, pending, y, out)
-    for j in range(surrogate.linear.size):
-        out[j] += surrogate.linear[j]
-
-
-def new_pending(problem: Problem) -> Pending:
-    """Return scratch with nothing waiting."""
-    padded = symmetric.padded_size(problem.dim)
-    return Pending(symmetric.aligned_zeros(RANK, padded), np.zeros(RANK), np.zeros(1, dtype=np.int64))
+    curvature_product(model, pending, y, out)
+    axpy(1.0, model.linear, out)
 
 
 @kernel
-def _anchor_all(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending, y: Vector) -> bool:
-    finite = True
-    for component in range(linear_sum.n_components):
-        finite = visit(linear_sum, surrogate, pending, component, y) and finite
-    finish_visits(surrogate, pending)
-    return finite
-
-
-def full_surrogate(problem: Problem, x: Vector) -> Surrogate:
-    """Return the memory with every component anchored at x: one pass of gradients and Hessians."""
-    surrogate = empty_surrogate(problem)
-    _anchor_all(problem.view, surrogate, new_pending(problem), x)
-    return surrogate
-
-
-@kernel
-def _aggregate(linear_sum: LinearSum, surrogate: Surrogate, pending: Pending) -> None:
-    for i in range(linear_sum.rows.n_rows):
-        weight = linear_sum.weights[i]
-        intercept = surrogate.slopes[i] - surrogate.curvatures[i] * surrogate.margins[i]
-        linear_sum.rows.add_to(i, weight * intercept, surrogate.linear)
-        if surrogate.curvatures[i] != 0.0:
-            _raise_curvature(linear_sum, surrogate, pending, i, weight * surrogate.curvatures[i])
-    finish_visits(surrogate, pending)
-
-
-def rebuilt(problem: Problem, surrogate: Surrogate) -> Surrogate:
-    """Return the memory with b and H summed again from the anchors: rounding errors of many visits are gone."""
-    fresh = empty_surrogate(problem)
-    fresh = surrogate._replace(linear=fresh.linear, hessian=fresh.hessian)
-    _aggregate(problem.view, fresh, new_pending(problem))
-    return fresh
-
-
-@kernel
-def _padded_product(hessian: Matrix, y: Vector, out: Vector) -> None:
+def _product(hessian: Matrix, y: Vector, out: Vector) -> None:
     multiply(hessian, y, out)
 
 
-def model_gradient(surrogate: Surrogate, y: Vector) -> Vector:
+def model_gradient(model: TaylorModel, y: Vector) -> Vector:
     """Return b + H y."""
     padded = symmetric.padded_size(y.size)
     argument, product = np.zeros(padded), np.zeros(padded)
     argument[: y.size] = y
-    _padded_product(surrogate.hessian, argument, product)
-    gradient: Vector = surrogate.linear + product[: y.size]
+    _product(model.hessian, argument, product)
+    gradient: Vector = model.linear + product[: y.size]
     return gradient
 
 
@@ -225,7 +345,7 @@ def balanced_batch_size(problem: Problem) -> int:
     """Return the component size at which reading the rows costs about what the product H y costs.
 
     b = d^2 / (mean stored entries)^2 within [16, n / 512] on sparse rows, 32 on dense ones: with fewer than some hundred
-    components in a pass, models are replaced too rarely to be told good from bad.
+    components in a pass, models are replaced too rarely to see whether they are good.
     """
     n, dim = problem.n_rows, problem.dim
     if problem.rows.is_sparse():

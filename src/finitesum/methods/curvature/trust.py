@@ -1,14 +1,30 @@
-"""A guard against bad second-order models, for methods that jump to the model's minimiser.
+"""Trust in Taylor models: what they missed against what they predicted, and what follows for the next visits.
 
-When component j is visited at x its model predicted a slope at every row; with the true slope that gives, for free,
+When component j is visited at w its model predicted a slope at every row; with the true slope that gives, for free,
 
-    delta = sum_i p_i (slope_i - predicted_i) z_i        the jump of the mean model's gradient at x
-    pi    = sum_i p_i phi''_i (u_i - last u_i) z_i       the change that the model predicted
+    delta = sum_i p_i (slope_i - predicted_i) x_i        the residual: the change that the visit brings to b + H w
+    pi    = sum_i p_i phi''_i (u_i - last u_i) x_i       the change that the model predicted
 
-and R = ||E delta|| / ||E pi||, with running sums over a tenth of a pass, is the factor by which jumping to the minimiser
-shrinks the gradient in a pass. R > 1 is Newton's overshooting. Then components take the curvature of the loss's quadratic
-majorant instead of the second derivative, until R is small again: with majorants only, the mean model lies above F and
-the jumps cannot diverge. Where the loss has no majorant, the length of a jump is limited instead.
+and R = ||E delta|| / ||E pi||, with running sums over a tenth of a pass, is the factor by which going to the minimiser of
+the mean model shrinks the gradient in a pass. R > 1 is Newton's overshooting. Then
+
+* where the loss has a quadratic majorant, rows take its curvature in the place of the second derivative. With majorants
+  only, the mean model lies above F and the method, which then is incremental MM, cannot diverge.
+  - Methods that jump to the model's minimiser take majorants on all rows from R > 0.9 on until R is small again; what
+    counts as small is halved each time.
+  - Methods that step take them on all rows while R is large, on rows that are misclassified while R is middling (there the
+    loss is nearly linear, and its second derivative says nothing of what comes), on none once R is small; and
+    whatever R is, on a single row whose residual is large against its prediction and against the running sum.
+* other losses, outputs and functions limit the length of a visit's step: to half and less when R > 0.9, once in a pass
+  unless R doubles; to four times as much when R < 1/2 and steps come near the limit, once in a quarter of a pass. After an
+  overflow the iterate goes halfway back, and the limit falls to a tenth.
+
+In the first pass there is nothing to compare, but for components that are visited twice.
+
+References
+----------
+.. [1] T. Jaakkola, M. Jordan, "Bayesian parameter estimation via variational methods", Stat. Comput. 10 (2000): the
+   logistic loss's majorant.
 """
 
 from __future__ import annotations
@@ -20,125 +36,201 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part
-from finitesum.methods.curvature.taylor_model import Pending, Surrogate, move_anchor
+from finitesum.core.vectors import is_finite, norm, scale
+from finitesum.evaluation.row_sums import Majorize
+from finitesum.methods.curvature.taylor_model import (
+    Pending,
+    TaylorModel,
+    curvature_at_anchor,
+    move_anchor,
+    predicted_change,
+    raise_bounded_curvature,
+)
+from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
-#: R below which the models are trusted, and above which they are not.
-TRUSTED, DISTRUSTED = 0.5, 0.9
+#: R below which models are trusted altogether, below which they are trusted in the main, and above which not at all.
+FULLY_TRUSTED, TRUSTED, DISTRUSTED = 0.2, 0.5, 0.9
+
+NONE, MISCLASSIFIED, ALL = int(Majorize.NONE), int(Majorize.MISCLASSIFIED), int(Majorize.ALL)
 
 
-class Guard(NamedTuple):
-    """What the guard remembers."""
+class Comparison(NamedTuple):
+    """Running sums of what models missed and predicted."""
 
-    active: bool  # whether it acts on what it measures
-    failure: Vector  # (d,)  E delta
-    movement: Vector  # (d,)  E pi
+    residual: Vector  # (d,)  E delta
+    predicted: Vector  # (d,)  E pi
+
+
+class Trust(NamedTuple):
+    """What is known of the models, and what follows from it."""
+
     ratio: float  # R, NaN before it is known
-    n_compared: int  # visits that R rests on
-    majorised: bool  # whether visits take the majorant's curvature
-    radius: float  # the longest jump, infinite where there is a majorant
-    quiet_until: int  # the comparison before which the radius stays as it is
-    trusted: float  # R below which second derivatives come back: halved each time that they failed
+    residual_size: float  # ||E delta||
+    n_compared: int  # comparisons that R rests on
+    n_visits: int
+    majorize: int  # which rows take the majorant's curvature, a `Majorize`
+    trusted: float  # R below which second derivatives come back
+    radius: float  # the longest step of a visit, infinite where there is a majorant
+    quiet_until: int  # the visit before which the radius stays as it is
+    cut_ratio: float  # R when the radius was last cut
+    reached: float  # the longest step that a visit had without the radius, since it was last changed
 
 
-def no_guard(problem: Problem) -> Guard:
-    """Return a guard that only measures: second derivatives always, jumps of any length."""
-    return Guard(False, np.zeros(problem.dim), np.zeros(problem.dim), math.nan, 0, False, math.inf, 0, TRUSTED)
+class TrustRule(NamedTuple):
+    """What decides on the consequences of R."""
+
+    acts: bool  # else R is measured only
+    majorizes: bool  # whether rows may take the curvature of the loss's majorant
+    has_signs: bool  # targets are -1 and +1
+    is_gradual: bool  # for methods that step; else for those that jump
 
 
-def new_guard(problem: Problem, x0: Vector) -> Guard:
-    """Return the guard before the first visit."""
-    has_majorant = math.isfinite(problem.loss.majorant(0.0, 1.0))
-    reach = 10.0 * max(1.0, float(np.linalg.norm(x0))) / problem.n_components
-    radius = math.inf if has_majorant else reach
-    return no_guard(problem)._replace(active=True, majorised=has_majorant, radius=radius)
+def no_comparison(problem: AnySum) -> Comparison:
+    """Return the running sums before the first comparison."""
+    return Comparison(np.zeros(problem.dim), np.zeros(problem.dim))
 
 
-def copy_guard(guard: Guard) -> Guard:
-    """Return a copy whose arrays may be written to."""
-    return guard._replace(failure=guard.failure.copy(), movement=guard.movement.copy())
+def trust_rule(problem: AnySum, *, acts: bool, is_gradual: bool) -> TrustRule:
+    """Return the rule for a problem."""
+    majorizes = False
+    if acts and isinstance(problem, Problem) and problem.n_outputs == 1:
+        majorizes = math.isfinite(problem.loss.majorant(0.0, 1.0))
+    return TrustRule(acts, majorizes, problem.loss.target_kind() == "sign", is_gradual)
 
 
-@kernel_part
+def new_trust(problem: AnySum, w0: Vector, rule: TrustRule) -> Trust:
+    """Return the trust before the first visit: in majorants, or steps as if the minimum were ten times ||w0|| away."""
+    reach = 10.0 * max(1.0, float(np.linalg.norm(w0))) / problem.n_components
+    majorize = ALL if rule.majorizes else NONE
+    radius = reach if rule.acts and not rule.majorizes else math.inf
+    return Trust(math.nan, 0.0, 0, 0, majorize, TRUSTED, radius, 0, math.inf, 0.0)
+
+
 def comparison_window(n_components: int) -> float:
     """Return h, the visits that the running sums look back on: a tenth of a pass."""
     return max(0.1 * n_components, 1.0)
 
 
 @kernel_part
-def guarded_visit(
+def trusted_visit(
     linear_sum: LinearSum,
-    surrogate: Surrogate,
+    model: TaylorModel,
     pending: Pending,
     component: int,
-    x: Vector,
-    failure: Vector,
-    movement: Vector,
-    majorised: bool,
-) -> bool:
-    """Move a component's anchor to x, add delta and pi to the running sums; return whether all is finite."""
+    w: Vector,
+    comparison: Comparison,
+    window: float,
+    trust: Trust,
+    rule: TrustRule,
+    eigenvalue: float,
+    direction: Vector,
+) -> float:
+    """Move a component's anchor to w, and compare; return a bound on the rise of lambda_max(H), NaN if not finite.
+
+    Eigenvalue and direction are those of `raise_bounded_curvature`.
+    """
     rows, loss = linear_sum.rows, linear_sum.loss
-    seen = surrogate.visited[component]
-    if seen:
-        keep = 1.0 - 1.0 / comparison_window(linear_sum.n_components)
-        for j in range(failure.size):
-            failure[j] *= keep
-            movement[j] *= keep
-    finite = True
+    was_visited = model.visited[component]
+    if was_visited:
+        scale(comparison.residual, 1.0 - 1.0 / window)
+        scale(comparison.predicted, 1.0 - 1.0 / window)
+    increase = 0.0
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
         target, offset, weight = linear_sum.targets[i], linear_sum.offsets[i], linear_sum.weights[i]
         if weight == 0.0:
             continue  # it counts for nothing, and an overflow there would count
-        margin = rows.dot(i, x)
+        margin = rows.dot(i, w)
         slope, curvature = loss.d1_d2(margin + offset, target)
-        finite = finite and np.isfinite(slope) and np.isfinite(curvature)
-        if seen:
-            predicted = loss.d2(surrogate.margins[i] + offset, target) * (margin - surrogate.margins[i])
-            rows.add_to(i, weight * (slope - surrogate.slopes[i] - predicted), failure)
-            rows.add_to(i, weight * predicted, movement)
-        if majorised:
+        last = curvature_at_anchor(linear_sum, model, i)
+        if not (is_finite(slope) and is_finite(curvature)):
+            return np.nan
+        majorizes = trust.majorize == ALL
+        if trust.majorize == MISCLASSIFIED and rule.has_signs:
+            majorizes = target * (margin + offset) < 0.0
+        if was_visited:
+            predicted = predicted_change(linear_sum, model, i, margin, last)
+            missed = slope - model.slopes[i] - predicted
+            rows.add_to(i, weight * missed, comparison.residual)
+            rows.add_to(i, weight * predicted, comparison.predicted)
+            if rule.majorizes and rule.is_gradual and abs(missed) > DISTRUSTED * abs(predicted):
+                size = weight * abs(missed) * np.sqrt(rows.squared_norm(i))
+                majorizes = majorizes or size > 0.5 * trust.residual_size
+        if rule.majorizes and majorizes:
             curvature = loss.majorant(margin + offset, target)
-        move_anchor(linear_sum, surrogate, pending, i, margin, slope, curvature)
-    surrogate.visited[component] = True
-    return finite
+        rise = weight * (curvature - last)
+        increase += raise_bounded_curvature(linear_sum, model, pending, i, rise, eigenvalue, direction)
+        move_anchor(linear_sum, model, i, margin, slope, curvature, last)
+    model.visited[component] = True
+    return increase
 
 
 @kernel_part
-def _norm(vector: Vector) -> float:
-    total = 0.0
-    for j in range(vector.size):
-        total += vector[j] * vector[j]
-    return np.sqrt(total)  # type: ignore[no-any-return]
+def _majorize_gradually(majorize: int, ratio: float) -> int:
+    if ratio > DISTRUSTED:
+        return ALL
+    if majorize == ALL:
+        return MISCLASSIFIED if ratio < TRUSTED else ALL
+    if ratio < FULLY_TRUSTED:
+        return NONE
+    return MISCLASSIFIED if ratio > TRUSTED else majorize
 
 
 @kernel_part
-def judged(guard: Guard, n_components: int, was_seen: bool) -> tuple[float, int, bool, float, int, float]:
-    """Return what follows the arrays in the guard after a visit; only components that were seen before can be compared."""
-    n_compared = guard.n_compared + (1 if was_seen else 0)
-    scale = _norm(guard.movement)
-    ratio, majorised, radius, quiet_until = guard.ratio, guard.majorised, guard.radius, guard.quiet_until
-    trusted = guard.trusted
-    if was_seen and n_compared >= 3 and scale > 1e-15:
-        ratio = _norm(guard.failure) / scale
-        limited = radius < np.inf
-        if not guard.active:
-            pass
-        elif ratio < trusted:
-            majorised = False
-            if limited and n_compared >= quiet_until:
-                radius *= 4.0
-                quiet_until = n_compared + max(n_components // 4, 1)
-        elif ratio > DISTRUSTED:
-            if not limited and not majorised:
-                majorised = True
-                trusted *= 0.5
-            if limited and n_compared >= quiet_until:
-                radius *= max(0.05, 0.45 / ratio)
-                quiet_until = n_compared + n_components
-    return ratio, n_compared, majorised, radius, quiet_until, trusted
+def _majorize_at_once(majorize: int, ratio: float, trusted: float) -> tuple[int, float]:
+    if ratio > DISTRUSTED and majorize == NONE:
+        return ALL, 0.5 * trusted
+    return NONE if ratio < trusted else majorize, trusted
 
 
-def error_estimate(problem: Problem, guard: Guard) -> float:
+@kernel_part
+def _limited(trust: Trust, ratio: float, now: int, n_components: int) -> tuple[float, int, float, float]:
+    """Return the radius, until when it stays, R at its last cut, and the longest step."""
+    is_quiet = now < trust.quiet_until
+    if ratio < TRUSTED and not is_quiet and trust.reached > 0.25 * trust.radius:
+        return 4.0 * trust.radius, now + max(n_components // 4, 1), np.inf, 0.0
+    if ratio > DISTRUSTED and not (is_quiet and ratio <= 2.0 * trust.cut_ratio):
+        return trust.radius * max(0.05, 0.45 / ratio), now + n_components, ratio, 0.0
+    return trust.radius, trust.quiet_until, trust.cut_ratio, trust.reached
+
+
+@kernel_part
+def next_trust(trust: Trust, rule: TrustRule, comparison: Comparison, was_compared: bool, n_components: int) -> Trust:
+    """Return the trust after one more visit."""
+    ratio, size, n_compared, n_visits, majorize, trusted, radius, quiet_until, cut_ratio, reached = trust
+    n_visits += 1
+    if was_compared:
+        n_compared += 1
+        size = norm(comparison.residual)
+        predicted = norm(comparison.predicted)
+        if n_compared >= 3 and predicted > 1e-15:
+            ratio = size / predicted
+            if rule.acts and rule.is_gradual:
+                majorize = _majorize_gradually(majorize, ratio)
+            elif rule.acts:
+                majorize, trusted = _majorize_at_once(majorize, ratio, trusted)
+            if rule.acts and not rule.majorizes:
+                radius, quiet_until, cut_ratio, reached = _limited(trust, ratio, n_visits, n_components)
+    return Trust(ratio, size, n_compared, n_visits, majorize, trusted, radius, quiet_until, cut_ratio, reached)
+
+
+@kernel_part
+def overflowed(trust: Trust, n_components: int) -> Trust:
+    """Return the trust after a visit that met something infinite."""
+    ratio, size, n_compared, n_visits, majorize, trusted, radius, _, cut_ratio, _ = trust
+    now = n_visits + 1
+    return Trust(ratio, size, n_compared, now, majorize, trusted, 0.1 * radius, now + n_components, cut_ratio, 0.0)
+
+
+@kernel_part
+def stepping(trust: Trust, length: float) -> Trust:
+    """Return the trust that knows how long the step of a visit was without the radius."""
+    ratio, size, n_compared, n_visits, majorize, trusted, radius, quiet_until, cut_ratio, reached = trust
+    reached = max(reached, length)
+    return Trust(ratio, size, n_compared, n_visits, majorize, trusted, radius, quiet_until, cut_ratio, reached)
+
+
+def error_estimate(problem: AnySum, comparison: Comparison) -> float:
     """Return (m / h) ||E delta||, an estimate of the model gradient's error at the last iterate."""
     window = comparison_window(problem.n_components)
-    return float(problem.n_components / window * np.linalg.norm(guard.failure))
+    return float(problem.n_components / window * np.linalg.norm(comparison.residual))

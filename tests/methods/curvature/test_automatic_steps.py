@@ -92,7 +92,7 @@ def test_the_running_bound_lies_above_the_largest_eigenvalue():
     state = method.init(problem, np.zeros(8))
     for k in range(5):
         state = method.run_pass(problem, state, order_of_pass("shuffled-once", 0, k, problem.n_components))
-        largest = np.linalg.eigvalsh(full_hessian(state.surrogate))[-1]
+        largest = np.linalg.eigvalsh(full_hessian(state.model))[-1]
         assert largest <= state.control.eigenvalue <= 1.2 * largest
 
 
