@@ -14,7 +14,6 @@ from finitesum import METHODS, FiniteSum, MultinomialProblem, Problem, minimize
 from finitesum.constraints import L1Ball
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.smoothness import component_smoothness, full_smoothness
-from finitesum.methods.base import state_type_of
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.running.checkpoint import flatten, unflatten
 from finitesum.running.sampling import order_of_pass
@@ -178,7 +177,7 @@ def test_goes_on_from_a_stored_state_to_the_same_bits_and_leaves_states_alone(na
     states = list(run(method, problem, w, orders))
     np.testing.assert_array_equal(w, start(problem))
     kept = {key: np.array(value) for key, value in flatten(states[1]).items()}
-    state = unflatten(state_type_of(method, problem), kept)
+    state = unflatten(method.state_type, kept)
     for order in orders[2:]:
         state = method.run_pass(problem, state, order)
     for key, value in flatten(state).items():

@@ -306,7 +306,7 @@ def test_iqn_with_a_number_needs_gradients_only():
 
 
 @pytest.mark.parametrize("name", ["psg", "adahb", "sgd"])
-def test_methods_without_a_general_form_say_so(name):
+def test_methods_that_take_no_functions_say_so(name):
     with pytest.raises(ValueError, match=f"{name} cannot treat components given as functions"):
         minimize(sum_of(), method=name)
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from functools import wraps
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -137,18 +134,6 @@ def copied(state: Any) -> Any:
     return state
 
 
-class Form(Protocol):
-    """A method's recursion for components that are objects or callables: what `general()` of a method returns."""
-
-    @property
-    def state_type(self) -> type[Any]: ...
-    @property
-    def needs_hessians(self) -> bool: ...
-    def init(self, problem: FiniteSum, x0: Vector, tol: float = 0.0) -> Any: ...
-    def run_pass(self, problem: FiniteSum, state: Any, order: Indices) -> Any: ...
-    def estimate(self, problem: FiniteSum, state: Any) -> float: ...
-
-
 def identity_of(method: Any) -> dict[str, Any]:
     """Return what identifies a method in a checkpoint: its name and its hyperparameters, as JSON knows them.
 
@@ -168,54 +153,6 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_json(entry) for entry in value]
     return value if isinstance(value, bool | int | float | str | None) else repr(value)
-
-
-C = TypeVar("C", bound=type[Any])
-
-
-def with_general_form(cls: C) -> C:
-    """Let a method treat a `FiniteSum` by its ``general()`` form.
-
-    This is the one place that tells the two kinds of problem apart: what a method's class says is about linear models.
-    """
-    for name in ("init", "run_pass", "estimate"):
-        setattr(cls, name, _by_problem(getattr(cls, name)))
-    cls.handles = cls.handles | {"components", "outputs"}
-    return cls
-
-
-#: Problems of several outputs as sums of functions, for as long as somebody has them.
-_AS_FUNCTIONS: WeakKeyDictionary[Problem, FiniteSum] = WeakKeyDictionary()
-
-
-def as_functions(problem: Problem) -> FiniteSum:
-    """Return a problem of several outputs as a sum of functions, made once."""
-    if problem not in _AS_FUNCTIONS:
-        _AS_FUNCTIONS[problem] = FiniteSum.from_linear(problem)
-    return _AS_FUNCTIONS[problem]
-
-
-def _by_problem(linear: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(linear)
-    def either(self: Any, problem: Any, *arguments: Any) -> Any:
-        if isinstance(problem, FiniteSum):
-            return getattr(self.general(), linear.__name__)(problem, *arguments)
-        if isinstance(problem, Problem) and problem.n_outputs > 1:
-            return getattr(self.general(), linear.__name__)(as_functions(problem), *arguments)
-        return linear(self, problem, *arguments)
-
-    return either
-
-
-def _is_general(problem: AnyProblem) -> bool:
-    return isinstance(problem, FiniteSum) or (isinstance(problem, Problem) and problem.n_outputs > 1)
-
-
-def state_type_of(method: Any, problem: AnyProblem) -> type[Any]:
-    """Return the class of a method's states on a problem."""
-    has_form = _is_general(problem) and hasattr(method, "general")
-    found: type[Any] = method.general().state_type if has_form else method.state_type
-    return found
 
 
 #: What to give instead of what a method cannot treat of a term.
@@ -247,10 +184,8 @@ def require_suited(method: Method, problem: AnyProblem) -> None:
     refusal = getattr(method, "refusal", None)
     if refusal is not None and (sentence := refusal(problem)):
         raise ValueError(sentence)
-    if isinstance(problem, FiniteSum):  # a linear model may be asked about with a class in the place of its method
-        form: Any = method.general() if hasattr(method, "general") else method
-        if form.needs_hessians:
-            problem.require_hessians(method.name)
+    if isinstance(problem, FiniteSum) and getattr(method, "needs_hessians", False):
+        problem.require_hessians(method.name)
 
 
 def is_suited(method: Method | type[Any], problem: AnyProblem) -> bool:

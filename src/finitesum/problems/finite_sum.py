@@ -138,7 +138,7 @@ class FiniteSum:
     def from_linear(cls, problem: Problem) -> FiniteSum:
         """Return a linear model as a general sum: each of its components an object of its own.
 
-        It is slow, and it is for comparisons: methods run by their general form.
+        It is slow, and it is for comparisons: kernels run as Python.
 
         Raises
         ------

@@ -19,7 +19,7 @@ from finitesum.core.arrays import Vector
 from finitesum.evaluation.certificates import Certificate, has_certificate, lower_bound, no_certificate
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
-from finitesum.methods.base import Method, identity_of, state_type_of
+from finitesum.methods.base import Method, identity_of
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
@@ -102,7 +102,7 @@ class Run:
             self.seed = header["seed"]
         self._start = header.get("start", "") if x0 is None else checkpoints.digest(x0)
         checkpoints.require_match(self.checkpoint, header, self._identity())
-        state_type, has_bounds = state_type_of(self.method, self.problem), self.certificate is not None
+        state_type, has_bounds = self.method.state_type, self.certificate is not None
         kept, self.trace = kept_in(self.checkpoint, held, state_type, has_bounds=has_bounds)
         state, self.loop, _, self.certificate, self.best = kept
         self.state = self._with_tol(state)
