@@ -264,7 +264,7 @@ def test_auto_chooses_by_what_components_offer():
     [
         ({"components": []}, ValueError, "one function at least"),
         ({"components": 3}, TypeError, "components must be a sequence"),
-        ({"components": [softplus(POINTS[0], 0.0), object()]}, TypeError, r"component 1 must have value\(x\)"),
+        ({"components": [softplus(POINTS[0], 0.0), object()]}, TypeError, r"component 1 must have value\(w\)"),
         ({"dim": 0}, ValueError, "dim must be a whole number >= 1, got 0"),
         ({"dim": 2.0}, ValueError, "dim must be a whole number"),
         ({"alpha": -1.0}, ValueError, "alpha must be a number >= 0"),
@@ -396,7 +396,7 @@ def test_check_sees_what_is_not_finite():
 
 
 def test_check_refuses_a_point_of_another_size():
-    with pytest.raises(ValueError, match=r"x must have shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"w must have shape \(4,\)"):
         sum_of().check([1.0])
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from finitesum.constraints.exact_sums import AllOnes, AsGiven, Reading, copy_into, scaled_square_sum
-from finitesum.constraints.threshold import Terms, onto_l1_ball, onto_simplex
+from finitesum.constraints.threshold import onto_l1_ball, onto_simplex
+from finitesum.constraints.threshold_sums import Terms
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compilable, kernel, kernel_part, reassociated_part
 

@@ -38,11 +38,21 @@ References
 .. [3] Rump, Ogita, Oishi, "Accurate floating-point summation, part I: faithful rounding", SIAM J. Sci. Comput. 31 (2008).
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from finitesum.constraints.exact_sums import Reading, copy_into, high_part, split_sum, splitter, weighted_size
+from finitesum.constraints.exact_sums import copy_into, high_part, split_sum, splitter, weighted_size
+from finitesum.constraints.threshold_sums import (
+    Sums,
+    Terms,
+    cut,
+    height_at,
+    largest_height,
+    rate_at,
+    slope_at,
+    sums_above,
+    sums_above_from,
+    weighted_at,
+)
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part, reassociated_part
 
@@ -65,126 +75,6 @@ SHORTEST_BLOCK = 256
 STEP_BACK, MAX_STEPS_BACK = 1 / 16, 4
 
 
-class Terms(NamedTuple):
-    """The data of problem (1). Where there is no metric, or are no weights, any array of the length stands in."""
-
-    x: Vector
-    mirror: float  # -1: u = |x|; +1: u = x
-    metric: Vector
-    metric_reading: Reading
-    weights: Vector
-    weights_reading: Reading
-
-
-# The loops divide by np.divide: the bare operator may raise in compiled code, and such a loop is not vectorised. What is
-# computed for one coordinate stands in functions of its own, rounded as written; only sums are taken in any order.
-
-
-@kernel_part
-def _height(terms: Terms, i: int, origin: float) -> float:
-    x = terms.x[i]
-    s = terms.metric_reading.entry_of(terms.metric, i)
-    c = terms.weights_reading.entry_of(terms.weights, i)
-    return float(np.divide(max(x, terms.mirror * x) * s, c)) - origin
-
-
-@kernel_part
-def _lift(terms: Terms, i: int) -> float:
-    """Return the height times the weight."""
-    x = terms.x[i]
-    return float(max(x, terms.mirror * x) * terms.metric_reading.entry_of(terms.metric, i))
-
-
-@kernel_part
-def _bar(terms: Terms, i: int, threshold: float) -> float:
-    """Return what the lift is above exactly if the height is above the threshold."""
-    return threshold * terms.weights_reading.entry_of(terms.weights, i)
-
-
-@kernel_part
-def _rate(terms: Terms, i: int) -> float:
-    s = terms.metric_reading.entry_of(terms.metric, i)
-    return float(np.divide(terms.weights_reading.entry_of(terms.weights, i), s))
-
-
-@kernel_part
-def _slope(terms: Terms, i: int) -> float:
-    return terms.weights_reading.entry_of(terms.weights, i) * _rate(terms, i)
-
-
-@kernel_part
-def _weighted(terms: Terms, i: int) -> float:
-    x = terms.x[i]
-    return terms.weights_reading.entry_of(terms.weights, i) * float(max(x, terms.mirror * x))
-
-
-@kernel_part
-def _top(terms: Terms) -> float:
-    """Return the largest height. Two running maxima, because one would wait for itself."""
-    top0 = top1 = -np.inf
-    for i in range(0, terms.x.shape[0] - 1, 2):
-        z0, z1 = _height(terms, i, 0.0), _height(terms, i + 1, 0.0)
-        top0 = z0 if z0 > top0 else top0
-        top1 = z1 if z1 > top1 else top1
-    return max(max(top0, top1), _height(terms, terms.x.shape[0] - 1, 0.0))
-
-
-class Sums(NamedTuple):
-    """What a pass finds of the coordinates above a threshold: sum k (z - origin), sum k, how many, how many far above."""
-
-    moment: float
-    slope: float
-    n_above: float
-    n_far: float
-
-
-@reassociated_part
-def _sums_above(terms: Terms, threshold: float) -> Sums:
-    """Return the sums over z > threshold, measured from 0. Far is where z - |z| / 2 > threshold.
-
-    z > threshold is s u > threshold c, and k z is c u: one division less, or two.
-    """
-    far = (2.0 if threshold > 0.0 else 2.0 / 3.0) * threshold
-    moment = slope = count = n_far = 0.0
-    for i in range(terms.x.shape[0]):
-        lift = _lift(terms, i)
-        above = lift > _bar(terms, i, threshold)
-        k = _slope(terms, i)
-        u = _weighted(terms, i)
-        moment += u if above else 0.0
-        slope += k if above else 0.0
-        count += 1.0 if above else 0.0
-        n_far += 1.0 if lift > _bar(terms, i, far) else 0.0
-    return Sums(moment, slope, count, n_far)
-
-
-@reassociated_part
-def _sums_above_from(terms: Terms, origin: float, threshold: float) -> Sums:
-    """Return the sums over z - origin > threshold, measured from the origin; none of them is far."""
-    moment = slope = count = 0.0
-    for i in range(terms.x.shape[0]):
-        z = _height(terms, i, origin)
-        above = z > threshold
-        k = _slope(terms, i)
-        k = k if above else 0.0
-        moment += k * z
-        slope += k
-        count += 1.0 if above else 0.0
-    return Sums(moment, slope, count, 0.0)
-
-
-@kernel_part
-def _cut(terms: Terms, start: int, stop: int) -> Terms:
-    return Terms(
-        terms.x[start:stop],
-        terms.mirror,
-        terms.metric[start:stop],
-        terms.metric_reading,
-        terms.weights[start:stop],
-        terms.weights_reading,
-    )
-
-
 @kernel_part
 def _guess(terms: Terms, total: float, floor: float, norm: float) -> float:
     """Return about the root of phi, from one coordinate in 64, taken in 32 blocks; `floor` where that says nothing.
@@ -200,7 +90,7 @@ def _guess(terms: Terms, total: float, floor: float, norm: float) -> float:
         moment = slope = n_above = 0.0
         for block in range(SAMPLE_BLOCKS):
             start = block * (d // SAMPLE_BLOCKS)
-            sums = _sums_above(_cut(terms, start, start + length), threshold)
+            sums = sums_above(cut(terms, start, start + length), threshold)
             moment += sums.moment
             slope += sums.slope
             n_above += sums.n_above
@@ -228,15 +118,15 @@ def _bounds(d: int, block: int) -> tuple[int, int]:
 
 
 @kernel_part
-def _sweep(terms: Terms, origin: float, threshold: float, blocks: int) -> tuple[Sums, int]:
+def _sums_in_blocks(terms: Terms, origin: float, threshold: float, blocks: int) -> tuple[Sums, int]:
     """Return the sums over what lies above in the given blocks, and the blocks where something does."""
     moment = slope = n_above = n_far = 0.0
     seen, block = 0, 0
     while blocks >> block:
         if (blocks >> block) & 1:
             start, stop = _bounds(terms.x.shape[0], block)
-            part = _cut(terms, start, stop)
-            sums = _sums_above(part, threshold) if origin == 0.0 else _sums_above_from(part, origin, threshold)
+            part = cut(terms, start, stop)
+            sums = sums_above(part, threshold) if origin == 0.0 else sums_above_from(part, origin, threshold)
             moment += sums.moment
             slope += sums.slope
             n_above += sums.n_above
@@ -258,7 +148,7 @@ def _climb(terms: Terms, total: float, origin: float, floor: float, start: float
     known = -1.0  # how many coordinates were above the last point
     blocks, n_back = _all_blocks(terms.x.shape[0]), 0
     while True:
-        sums, seen = _sweep(terms, origin, point, blocks)
+        sums, seen = _sums_in_blocks(terms, origin, point, blocks)
         if sums.n_above == known or (sums.slope == 0.0 and point == root):
             return root, sums
         step = (sums.moment - total) / sums.slope if sums.slope > 0.0 else -np.inf
@@ -280,7 +170,7 @@ def _find(terms: Terms, total: float, floor: float, norm: float) -> tuple[float,
     root, sums = _climb(terms, total, 0.0, floor, _guess(terms, total, floor, norm))
     if sums.n_far > 0.0:
         return 0.0, root, sums.slope
-    top = _top(terms)
+    top = largest_height(terms)
     size = abs(top)
     if size == 0.0:
         return 0.0, root, sums.slope
@@ -293,9 +183,9 @@ def _value(terms: Terms, i: int, origin: float, threshold: float) -> float:
     """Return y, with the sign of x; no negative zeros."""
     x = terms.x[i]
     if origin == 0.0:
-        y = max(x, terms.mirror * x) - threshold * _rate(terms, i)
+        y = max(x, terms.mirror * x) - threshold * rate_at(terms, i)
     else:
-        y = _rate(terms, i) * (_height(terms, i, origin) - threshold)
+        y = rate_at(terms, i) * (height_at(terms, i, origin) - threshold)
     y = y if y > 0.0 else 0.0
     return float(terms.mirror * y if x < 0.0 else y) + 0.0
 
@@ -318,7 +208,7 @@ def _write(terms: Terms, origin: float, threshold: float, total: float, out: Vec
 def _plain_sum(terms: Terms) -> float:
     total = 0.0
     for i in range(terms.x.shape[0]):
-        total += _weighted(terms, i)
+        total += weighted_at(terms, i)
     return total
 
 
@@ -329,7 +219,7 @@ def _missing(total: float, sums: tuple[float, float]) -> float:
 
 @kernel_part
 def _lowered(terms: Terms, i: int, amount: float, y: float) -> float:
-    size = abs(y) + amount * _rate(terms, i)
+    size = abs(y) + amount * rate_at(terms, i)
     size = size if size > 0.0 else 0.0
     size = size if y != 0.0 else 0.0
     return (-size if y < 0.0 else size) + 0.0
@@ -354,7 +244,7 @@ def _give_to_one(terms: Terms, missing: float, out: Vector) -> bool:
     """Give what is missing to the coordinate that costs least, the one of largest slope; return whether it could."""
     chosen, most = -1, 0.0
     for i in range(out.shape[0]):
-        k = _slope(terms, i)
+        k = slope_at(terms, i)
         if k > most or (k == most and abs(out[i]) > abs(out[chosen])):
             chosen, most = (i, k) if out[i] != 0.0 else (chosen, most)
     if chosen < 0:

@@ -28,18 +28,18 @@ from finitesum.problems.term_input import checked_constraint
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A smooth function f_i by callables, all for x of shape (d,) and float64. Any object with these methods will do, too.
+    """A smooth function f_i by callables, all for w of shape (d,) and float64. Any object with these methods will do, too.
 
     Parameters
     ----------
     value : callable
-        ``value(x)`` returns f_i(x).
+        ``value(w)`` returns f_i(w).
     gradient : callable
-        ``gradient(x)`` returns the d partial derivatives.
+        ``gradient(w)`` returns the d partial derivatives.
     hessian : callable, optional
-        ``hessian(x)`` returns the d x d matrix of second derivatives, an array or a scipy sparse matrix.
+        ``hessian(w)`` returns the d x d matrix of second derivatives, an array or a scipy sparse matrix.
     hessian_product : callable, optional
-        ``hessian_product(x, v)`` returns that matrix times v, shape (d,).
+        ``hessian_product(w, v)`` returns that matrix times v, shape (d,).
 
     Raises
     ------
@@ -48,7 +48,7 @@ class Component:
 
     Examples
     --------
-    >>> component = Component(lambda x: float(x[0] ** 4), lambda x: 4 * x**3)
+    >>> component = Component(lambda w: float(w[0] ** 4), lambda w: 4 * w**3)
     >>> component.value(np.array([2.0])), component.gradient(np.array([2.0]))
     (16.0, array([32.]))
     """
@@ -76,16 +76,16 @@ class SubgradientProblem:
     dim : int >= 1
         The number of variables d.
     value : callable
-        ``value(x)`` returns f(x), for x of shape (d,) and float64.
+        ``value(w)`` returns f(w), for w of shape (d,) and float64.
     subgradient : callable
-        ``subgradient(x)`` returns a subgradient of f at x, shape (d,); with several components, ``subgradient(x, j)``
+        ``subgradient(w)`` returns a subgradient of f at w, shape (d,); with several components, ``subgradient(w, j)``
         returns one of f_j, j = 0, ..., n_components - 1. It must not depend on anything else, or runs cannot be repeated.
     constraint : Constraint, optional
         The set; the whole space when left out.
     n_components : int >= 1
         The number of components m; 1 is a deterministic oracle.
     lower_bound : float, optional
-        A number that f is never below on the set. The optimality of a point is then at most f(x) - lower_bound.
+        A number that f is never below on the set. The optimality of a point is then at most f(w) - lower_bound.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class SubgradientProblem:
     --------
     >>> from finitesum import minimize
     >>> from finitesum.constraints import Box
-    >>> problem = SubgradientProblem(2, lambda x: abs(x[0] - 2) + abs(x[1]), lambda x: np.sign(x - [2, 0]), Box(-1, 1))
+    >>> problem = SubgradientProblem(2, lambda w: abs(w[0] - 2) + abs(w[1]), lambda w: np.sign(w - [2, 0]), Box(-1, 1))
     >>> minimize(problem, method="hb", max_iter=50).x
     array([1., 0.])
     """
@@ -137,26 +137,26 @@ class SubgradientProblem:
         """The set, on all variables; there is no penalty."""
         return ConvexTerm(Zero(), checked_constraint(self.constraint, self.dim, Zero()), self.dim)
 
-    def component_subgradient(self, x: Vector, component: int) -> Vector:
-        """Return a subgradient of a component at x, a new array.
+    def component_subgradient(self, w: Vector, component: int) -> Vector:
+        """Return a subgradient of a component at w, a new array.
 
         Raises
         ------
         ValueError
             The callable returned something else than d numbers.
         """
-        point = x.copy()  # the caller may keep it
+        point = w.copy()  # the caller may keep it
         result = self.subgradient(point) if self.n_components == 1 else self.subgradient(point, int(component))
         g = np.array(result, dtype=np.float64)
         if g.shape != (self.dim,):
             raise ValueError(f"subgradient must return {self.dim} numbers, got shape {g.shape}.")
         return g
 
-    def full_subgradient(self, x: Vector) -> Vector:
-        """Return the mean of the components' subgradients at x: one of f."""
+    def full_subgradient(self, w: Vector) -> Vector:
+        """Return the mean of the components' subgradients at w: one of f."""
         total = np.zeros(self.dim)
         for component in range(self.n_components):
-            total += self.component_subgradient(x, component)
+            total += self.component_subgradient(w, component)
         return total / self.n_components
 
     @cached_property
@@ -178,19 +178,19 @@ class _Harvey:
     a: Vector  # (T,)
     b: Vector  # (T,)
 
-    def pieces(self, x: Vector) -> Vector:
-        """Return <h_i, x> for all i."""
-        before = np.concatenate([[0.0], np.cumsum(self.a * x)])
-        before[:-1] -= self.b * x
+    def pieces(self, w: Vector) -> Vector:
+        """Return <h_i, w> for all i."""
+        before = np.concatenate([[0.0], np.cumsum(self.a * w)])
+        before[:-1] -= self.b * w
         return before
 
-    def value(self, x: Vector) -> float:
-        """Return max_i <h_i, x>."""
-        return float(np.max(self.pieces(x)))
+    def value(self, w: Vector) -> float:
+        """Return max_i <h_i, w>."""
+        return float(np.max(self.pieces(w)))
 
-    def subgradient(self, x: Vector) -> Vector:
+    def subgradient(self, w: Vector) -> Vector:
         """Return h_i with the smallest i that attains the maximum: the adversary's choice."""
-        i = int(np.argmax(self.pieces(x)))
+        i = int(np.argmax(self.pieces(w)))
         h = np.zeros(self.a.size)
         h[:i] = self.a[:i]
         if i < self.a.size:
@@ -203,7 +203,7 @@ def harvey(n_steps: int, c: float = 2.0) -> SubgradientProblem:
 
     On the unit l2 ball of R^T, T = n_steps, with a_i = 1 / (8 c (T - i + 1)) and b_i = sqrt(i) / (2 c sqrt(T))::
 
-        f(x) = max_{i <= T+1} <h_i, x>,   h_i = (a_1, ..., a_{i-1}, -b_i, 0, ..., 0),   h_{T+1} = (a_1, ..., a_T)
+        f(w) = max_{i <= T+1} <h_i, w>,   h_i = (a_1, ..., a_{i-1}, -b_i, 0, ..., 0),   h_{T+1} = (a_1, ..., a_T)
 
     and the oracle names the smallest i of the maximum. The minimum is 0, at 0; f is 0.53/c-Lipschitz. From 0, the
     projected subgradient method with step c / sqrt(t) has f(x_{T+1}) >= log(T) / (32 c sqrt(T)).
@@ -251,7 +251,7 @@ def checked_components(components: Any) -> tuple[Any, ...]:
         for name in ("value", "gradient"):
             if not callable(getattr(component, name, None)):
                 raise TypeError(
-                    f"component {j} must have {name}(x), got {component!r}. "
+                    f"component {j} must have {name}(w), got {component!r}. "
                     "Component(value, gradient, hessian) makes one of callables."
                 )
     return known

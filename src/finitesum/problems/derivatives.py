@@ -46,17 +46,17 @@ def relative_error(given: Any, expected: Any, scale: float) -> float:
     return float(np.linalg.norm(given - expected) / max(float(np.linalg.norm(expected)), scale))
 
 
-def check_derivatives(problem: FiniteSum, x: Any, tolerance: float) -> DerivativeCheck:
-    """Return how the derivatives of every component compare with differences at x.
+def check_derivatives(problem: FiniteSum, w: Any, tolerance: float) -> DerivativeCheck:
+    """Return how the derivatives of every component compare with differences at w.
 
     Raises
     ------
     ValueError
-        x has another shape than the problem's variables.
+        w has another shape than the problem's variables.
     """
-    point = np.array(x, dtype=np.float64)
+    point = np.array(w, dtype=np.float64)
     if point.shape != (problem.dim,):
-        raise ValueError(f"x must have shape ({problem.dim},), got {point.shape}.")
+        raise ValueError(f"w must have shape ({problem.dim},), got {point.shape}.")
     width = 6e-6 * max(1.0, float(np.abs(point).max()))  # the cube root of the rounding error
     direction = np.cos(np.arange(1.0, problem.dim + 1.0))
     first, second = np.zeros(problem.n_components), np.zeros(problem.n_components)

@@ -1,4 +1,4 @@
-"""A general finite sum: F(x) = (1/n) sum_i f_i(x) + alpha (l1_ratio ||x||_1 + (1 - l1_ratio)/2 ||x||^2), x in a set.
+"""A general finite sum: F(w) = (1/n) sum_i f_i(w) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2), w in a set.
 
 The components f_i are objects or callables with values and derivatives (`finitesum.problems.callables.Component`), not
 a linear model. The penalty is no part of them. Penalty and set are a `ConvexTerm`, as
@@ -25,6 +25,7 @@ from finitesum.problems.callables import (
     checked_components,
     checked_smoothness,
 )
+from finitesum.problems.component_calls import ComponentCalls
 from finitesum.problems.derivatives import DerivativeCheck, check_derivatives
 from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
@@ -35,16 +36,16 @@ from finitesum.problems.term_penalties import described
 
 
 @dataclass(frozen=True, eq=False)
-class FiniteSum:
+class FiniteSum(ComponentCalls):
     """A finite sum of smooth functions that are given as objects or callables.
 
-    F(x) = (1/n) sum_i f_i(x) + alpha (l1_ratio ||x||_1 + (1 - l1_ratio)/2 ||x||^2)
+    F(w) = (1/n) sum_i f_i(w) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
 
     Parameters
     ----------
     components : sequence of n objects
-        Each with ``value(x)``, ``gradient(x)`` and, for methods with second derivatives, ``hessian(x)`` or
-        ``hessian_product(x, v)``; `Component` makes one of callables. They must not depend on anything else, or runs
+        Each with ``value(w)``, ``gradient(w)`` and, for methods with second derivatives, ``hessian(w)`` or
+        ``hessian_product(w, v)``; `Component` makes one of callables. They must not depend on anything else, or runs
         cannot be repeated.
     dim : int >= 1
         The number of variables d.
@@ -82,7 +83,7 @@ class FiniteSum:
     --------
     >>> from finitesum import Component, minimize
     >>> def distance(a):
-    ...     return Component(lambda x: np.cosh(x[0] - a), lambda x: np.sinh(x - a), lambda x: [[np.cosh(x[0] - a)]])
+    ...     return Component(lambda w: np.cosh(w[0] - a), lambda w: np.sinh(w - a), lambda w: [[np.cosh(w[0] - a)]])
     >>> problem = FiniteSum([distance(0.0), distance(1.0), distance(2.0)], dim=1)
     >>> minimize(problem, method="a-ciag", tol=1e-10).x.round(9)
     array([1.])
@@ -171,11 +172,6 @@ class FiniteSum:
     # -- what methods and the driver ask of any problem
 
     @property
-    def n_components(self) -> int:
-        """The number of components n."""
-        return len(self.components)
-
-    @property
     def n_rows(self) -> int:
         """The number of components, as each counts for a row of data."""
         return self.n_components
@@ -254,72 +250,11 @@ class FiniteSum:
                     digest.update(type(error).__name__.encode())
         return digest.hexdigest()
 
-    # -- one component
-
-    def component_value(self, x: Vector, j: int) -> float:
-        """Return f_j(x)."""
-        value = np.asarray(self.components[j].value(x.copy()), dtype=np.float64)  # a copy: the caller may keep it
-        if value.size != 1:
-            raise ValueError(f"component {j}: value must return one number, got shape {value.shape}.")
-        return float(value.item())
-
-    def component_gradient(self, x: Vector, j: int) -> Vector:
-        """Return the gradient of f_j at x, a new array.
-
-        Raises
-        ------
-        ValueError
-            The callable returned something else than d numbers.
-        """
-        return self._vector(self.components[j].gradient(x.copy()), j, "gradient")
-
-    def component_hessian(self, x: Vector, j: int) -> Matrix:
-        """Return the Hessian of f_j at x, a new array of shape (d, d): out of d products where it is not given itself."""
-        component = self.components[j]
-        if not callable(getattr(component, "hessian", None)):
-            columns = [self.component_product(x, j, unit) for unit in np.eye(self.dim)]
-            return np.stack(columns, axis=1)
-        returned = component.hessian(x.copy())
-        hessian = np.array(returned.toarray() if hasattr(returned, "toarray") else returned, dtype=np.float64)
-        if hessian.shape != (self.dim, self.dim):
-            raise ValueError(
-                f"component {j}: hessian must return {self.dim} x {self.dim} numbers, got shape {hessian.shape}."
-            )
-        return hessian
-
-    def component_product(self, x: Vector, j: int, v: Vector) -> Vector:
-        """Return the Hessian of f_j at x times v, a new array."""
-        component = self.components[j]
-        if callable(getattr(component, "hessian_product", None)):
-            return self._vector(component.hessian_product(x.copy(), v.copy()), j, "hessian_product")
-        product: Vector = self.component_hessian(x, j) @ v
-        return product
-
-    def has_hessian(self, j: int) -> bool:
-        """Whether component j gives second derivatives."""
-        return any(callable(getattr(self.components[j], name, None)) for name in ("hessian", "hessian_product"))
-
-    def _vector(self, returned: Any, j: int, name: str) -> Vector:
-        vector = np.array(returned, dtype=np.float64)
-        if vector.shape != (self.dim,):
-            raise ValueError(f"component {j}: {name} must return {self.dim} numbers, got shape {vector.shape}.")
-        return vector
-
-    # -- all components
-
-    def mean_value(self, x: Vector) -> float:
-        """Return (1/n) sum_i f_i(x), without the penalty."""
-        return math.fsum(self.component_value(x, j) for j in range(self.n_components)) / self.n_components
-
-    def component_gradients(self, x: Vector) -> Matrix:
-        """Return the gradients of all components at x, shape (n, d)."""
-        return np.stack([self.component_gradient(x, j) for j in range(self.n_components)])
-
-    def hessian(self, x: Vector) -> Matrix:
-        """Return the Hessian of the smooth part of F at x, the quadratic penalty included, shape (d, d)."""
+    def hessian(self, w: Vector) -> Matrix:
+        """Return the Hessian of the smooth part of F at w, the quadratic penalty included, shape (d, d)."""
         total = np.zeros((self.dim, self.dim))
         for j in range(self.n_components):
-            total += self.component_hessian(x, j)
+            total += self.component_hessian(w, j)
         return total / self.n_components + np.diag(self.term.quadratic)
 
     # -- checks
@@ -335,12 +270,12 @@ class FiniteSum:
         for j in range(self.n_components):
             if not self.has_hessian(j):
                 raise ValueError(
-                    f"{method} needs hessian(x) or hessian_product(x, v) of every component, and component {j} has "
+                    f"{method} needs hessian(w) or hessian_product(w, v) of every component, and component {j} has "
                     "neither. Give one of them, or choose a method that needs gradients only, such as saga (or iqn with a "
                     "number for initial)."
                 )
 
-    def require_defined(self, x: Vector) -> None:
+    def require_defined(self, w: Vector) -> None:
         """Raise unless all values and gradients are finite at a start; the pass that this takes is not charged.
 
         Raises
@@ -349,7 +284,7 @@ class FiniteSum:
             One is not.
         """
         for j in range(self.n_components):
-            value, gradient = self.component_value(x, j), self.component_gradient(x, j)
+            value, gradient = self.component_value(w, j), self.component_gradient(w, j)
             for name, numbers in (("value", value), ("gradient", gradient)):
                 if not np.isfinite(numbers).all():
                     raise ValueError(
@@ -357,7 +292,7 @@ class FiniteSum:
                         "or see problem.check(x0)."
                     )
 
-    def check(self, x: Any, tolerance: float = 1e-5) -> DerivativeCheck:
+    def check(self, w: Any, tolerance: float = 1e-5) -> DerivativeCheck:
         """Compare the derivatives of every component with central differences.
 
         Gradients are compared in every coordinate, Hessians (or products with them) along a direction; that costs 2 d
@@ -365,7 +300,7 @@ class FiniteSum:
 
         Parameters
         ----------
-        x : array_like, shape (d,)
+        w : array_like, shape (d,)
             Where; a point of no symmetry shows more than 0.
         tolerance : float > 0
             The largest relative error that passes.
@@ -378,12 +313,12 @@ class FiniteSum:
         Examples
         --------
         >>> from finitesum import Component
-        >>> good = Component(lambda x: x @ x, lambda x: 2 * x)
-        >>> bad = Component(lambda x: x @ x, lambda x: x)
+        >>> good = Component(lambda w: w @ w, lambda w: 2 * w)
+        >>> bad = Component(lambda w: w @ w, lambda w: w)
         >>> FiniteSum([good, bad], dim=2).check([1.0, 2.0]).message
         'component 1: the gradient contradicts differences of the value (relative error 5.0e-01).'
         """
-        return check_derivatives(self, x, tolerance)
+        return check_derivatives(self, w, tolerance)
 
 
 AnyProblem = Problem | FiniteSum | SubgradientProblem

@@ -34,9 +34,9 @@ class FunctionRows(Interpreted):
         """Return False: a component touches every coordinate."""
         return False
 
-    def dot(self, i: int, x: Vector) -> Vector:
+    def dot(self, i: int, w: Vector) -> Vector:
         """Return the point as it is."""
-        return x[: self.dim()]
+        return w[: self.dim()]
 
     def add_to(self, i: int, scale: Vector, out: Vector) -> None:
         """Add a gradient to out."""

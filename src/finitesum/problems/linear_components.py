@@ -23,27 +23,27 @@ class LinearComponent:
     weights: Vector  # (b,)  n p_i
     loss: Loss
 
-    def _derivatives(self, x: Vector) -> Vector:
+    def _derivatives(self, w: Vector) -> Vector:
         """Return value, first and second derivative of the loss by rows, shape (b, 3); 0 where the weight is 0."""
         found = np.zeros((self.targets.size, 3))
-        for i, prediction in enumerate(self.rows @ x + self.offsets):
+        for i, prediction in enumerate(self.rows @ w + self.offsets):
             if self.weights[i] > 0.0:
                 target = float(self.targets[i])
                 found[i] = self.loss.value(prediction, target), *self.loss.d1_d2(prediction, target)
         return found
 
-    def value(self, x: Vector) -> float:
-        """Return the value at x."""
-        return float(self.weights @ self._derivatives(x)[:, 0])
+    def value(self, w: Vector) -> float:
+        """Return the value at w."""
+        return float(self.weights @ self._derivatives(w)[:, 0])
 
-    def gradient(self, x: Vector) -> Vector:
-        """Return the gradient at x."""
-        slopes: Vector = (self.weights * self._derivatives(x)[:, 1]) @ self.rows
+    def gradient(self, w: Vector) -> Vector:
+        """Return the gradient at w."""
+        slopes: Vector = (self.weights * self._derivatives(w)[:, 1]) @ self.rows
         return slopes
 
-    def hessian(self, x: Vector) -> Matrix:
-        """Return the Hessian at x."""
-        whole: Matrix = (self.rows.T * (self.weights * self._derivatives(x)[:, 2])) @ self.rows
+    def hessian(self, w: Vector) -> Matrix:
+        """Return the Hessian at w."""
+        whole: Matrix = (self.rows.T * (self.weights * self._derivatives(w)[:, 2])) @ self.rows
         return whole
 
     def smoothness(self, curvature_bound: float) -> float:

@@ -72,9 +72,9 @@ class RowBlocks(Interpreted):
     def _block(self, i: int) -> Any:
         return self._matrix[i * self._batch_size : (i + 1) * self._batch_size].astype(np.float64, copy=False)
 
-    def dot(self, i: int, x: Vector) -> Matrix:
+    def dot(self, i: int, w: Vector) -> Matrix:
         """Return the scores of a block without offsets, shape (b, K)."""
-        table, block = x[: self.dim()].reshape(self.n_outputs, -1), self._block(i)
+        table, block = w[: self.dim()].reshape(self.n_outputs, -1), self._block(i)
         scores = np.zeros((self._batch_size, self.n_outputs))
         with np.errstate(all="ignore"):  # after a divergence
             scores[: block.shape[0]] = block @ table[:, : self.n_columns].T
