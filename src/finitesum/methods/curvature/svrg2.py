@@ -248,11 +248,6 @@ class SVRG2(SumMethod):
     seed : int >= 0
         Of the Gaussian numbers.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Examples
     --------
     With one component there is no variance, and SVRG2 is the gradient method:

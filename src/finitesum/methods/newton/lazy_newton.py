@@ -111,11 +111,6 @@ class LazyNewton(SampledNewton):
     n_threads : int >= 1
         Threads that share a pass. The result depends on their number by rounding errors.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Examples
     --------
     A quadratic is solved by one step:

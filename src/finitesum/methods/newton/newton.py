@@ -79,11 +79,6 @@ class Newton(SumMethod):
     step_size : float > 0 or "auto"
         t; "auto" searches along the line.
 
-    Raises
-    ------
-    ValueError
-        step_size is not positive.
-
     Examples
     --------
     A quadratic is solved at once:

@@ -102,11 +102,6 @@ class NewtonCG(SampledNewton):
     n_threads : int >= 1
         Threads that share a pass (not an epoch). The result depends on their number by rounding errors.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Examples
     --------
     >>> from finitesum import Problem, minimize

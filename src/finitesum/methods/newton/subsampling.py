@@ -19,7 +19,7 @@ from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import line_through, objective, slope_along
 from finitesum.evaluation.row_sums import Majorize
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
-from finitesum.methods.base import check_count
+from finitesum.methods.base import SumMethod, check_count
 from finitesum.methods.subproblems.line_search import wants_search, with_gentler_slope
 from finitesum.problems.linear import Problem
 
@@ -84,7 +84,7 @@ class End(NamedTuple):
     falls: bool = True  # whether F does
 
 
-class SampledNewton(ABC):
+class SampledNewton(SumMethod, ABC):
     """Newton's methods on samples: once all components are sampled, a step ends with the exact gradient at its iterate.
 
     A method is a dataclass with the field `n_threads`, and counts that may be "auto". Its states have the fields of

@@ -79,11 +79,6 @@ class WorkingSetNewton(SampledNewton):
     n_threads : int >= 1
         Threads that share a pass. The result depends on their number by rounding errors.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range.
-
     Examples
     --------
     >>> from finitesum import Problem, minimize
