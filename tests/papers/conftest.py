@@ -69,5 +69,5 @@ def squares(monkeypatch):
     found = Squares()
     entry = Experiment("toy/squares", "Three squares", "A paper", "Section 1", ("A setting.",), found.run)
     monkeypatch.setattr(registry, "experiment", lambda name: entry)
-    monkeypatch.setattr(registry, "_HOMES", {"toy/squares": "nowhere"})
+    monkeypatch.setattr(registry, "names", lambda: ("toy/squares",))
     return found

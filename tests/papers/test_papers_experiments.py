@@ -156,7 +156,7 @@ def test_figure_1_takes_the_whole_of_rcv1_where_it_is(monkeypatch):
         runs = [unit for unit in units if unit.name.startswith(f"{name}-tuned-PSG, last-")]
         assert len(runs) == 5
         assert runs[0].work.args[3] > 0.0
-    assert "Steps for real-sim are those of rcv1.subset" in hinge_figure._notes(hinge_figure.IN_PAPER, 5)[0]
+    assert "Steps for real-sim are those of rcv1.subset" in hinge_figure._note(hinge_figure.IN_PAPER, 5)
 
 
 def test_networks_without_torch_are_skipped_with_a_sentence(run, tmp_path, monkeypatch):

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
 Size = Literal["quick", "full"]
 SIZES: tuple[Size, ...] = ("quick", "full")
 
-CURVATURE_PAPER = (
-    "H.-T. Wai, W. Shi, C. A. Uribe, A. Nedić, A. Scaglione, Accelerating incremental gradient optimization with "
-    "curvature information, Comput. Optim. Appl. 76 (2020)"
-)
-HEAVY_BALL_PAPER = (
-    "W. Tao, S. Long, G. Wu, Q. Tao, The role of momentum parameters in the optimal convergence of adaptive Polyak's "
-    "heavy-ball methods, ICLR 2021"
-)
-
 
 class Unit(NamedTuple):
     """A piece of work that is stored as a whole.
@@ -100,7 +91,7 @@ class Outcome:
     tables: Sequence[Table] = ()
     verdicts: Sequence[Verdict] = ()
     values: Mapping[str, Value] = field(default_factory=dict)  # what `check` compares with recorded ones
-    notes: Sequence[str] = ()  # paragraphs: what was run, and where it differs from the paper
+    notes: Sequence[str] = ()  # paragraphs, behind those of the experiment
     absent: Mapping[str, str] = field(default_factory=dict)  # data sets and libraries, and where to get them
     is_usual: bool = True  # whether the cases are those of the record; else only values that both have are compared
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds and the like, which are not compared
@@ -171,6 +162,7 @@ class Experiment:
     setting: tuple[str, ...]  # paragraphs: the paper's setting, and what of it is not known
     run: Callable[[Context], Outcome]
     data: tuple[str, ...] = ()  # names of the data sets that it would use
+    notes: tuple[str, ...] = ()  # paragraphs: what is run, and where it differs from the paper
 
     @property
     def slug(self) -> str:

@@ -1,29 +1,25 @@
-"""The experiments by name; each is loaded when it is first asked for."""
+"""The experiments by name, as ``experiments.toml`` describes them; the module of each is loaded when it is run."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import tomllib
 from collections.abc import Sequence
+from importlib import resources
+from typing import Any
 
-from finitesum.papers.experiment import Experiment
+from finitesum.papers.experiment import Context, Experiment, Outcome
 
-#: name: module. The order is that of a page with all of them.
-_HOMES = {
-    "ciag/fig1": "finitesum.papers.ciag.fig1",
-    "ciag/table1": "finitesum.papers.ciag.table1",
-    "ciag/table2": "finitesum.papers.ciag.table2",
-    "ciag/phases": "finitesum.papers.ciag.phases",
-    "ciag/restart": "finitesum.papers.ciag.restart",
-    "adahb/fig1": "finitesum.papers.adahb.fig1",
-    "adahb/networks": "finitesum.papers.adahb.networks",
-    "adahb/fig6": "finitesum.papers.adahb.fig6",
-    "which-method": "finitesum.papers.which_method",
-}
+
+@functools.cache
+def _described() -> dict[str, Any]:
+    return tomllib.loads(resources.files("finitesum.papers").joinpath("experiments.toml").read_text(encoding="utf-8"))
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all experiments."""
-    return tuple(_HOMES)
+    """Return the names of all experiments, in the order of a page with all of them."""
+    return tuple(_described()["experiments"])
 
 
 def experiment(name: str) -> Experiment:
@@ -33,11 +29,25 @@ def experiment(name: str) -> Experiment:
     ------
     ValueError
         There is none.
+
+    Examples
+    --------
+    >>> experiment("ciag/fig1").section
+    'Section 5.1, Figure 1'
     """
-    if name not in _HOMES:
-        raise ValueError(f"NAME must be list, all or one of {', '.join(_HOMES)}, got {name!r}.")
-    found: Experiment = importlib.import_module(_HOMES[name]).EXPERIMENT
-    return found
+    if name not in names():
+        raise ValueError(f"NAME must be list, all or one of {', '.join(names())}, got {name!r}.")
+
+    def run(context: Context) -> Outcome:
+        module = importlib.import_module(f"finitesum.papers.{name.replace('/', '.').replace('-', '_')}")
+        outcome: Outcome = module.run(context)
+        return outcome
+
+    entry = {"section": "", "setting": (), "data": (), "notes": (), **_described()["experiments"][name]}
+    source = _described()["papers"].get(entry.pop("paper", None), "")
+    title, section, *lists = (entry[key] for key in ("title", "section", "setting", "data", "notes"))
+    setting, data, notes = map(tuple, lists)
+    return Experiment(name, title, source, section, setting, run, data, notes)
 
 
 def experiments(asked: Sequence[str]) -> list[Experiment]:

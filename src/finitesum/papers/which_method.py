@@ -13,7 +13,7 @@ from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS
 from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, TOL
 from finitesum.papers.claims import Verdict, show, verdict
-from finitesum.papers.experiment import Context, Experiment, Outcome, Table, Value
+from finitesum.papers.experiment import Context, Outcome, Table, Value
 
 #: The commands behind the labels of Table 2.
 _METHODS = {
@@ -93,7 +93,7 @@ def run(context: Context) -> Outcome:
             "The short answer. Names are those of method= and of --solver; every step is automatic where none is named."
         )
         page.tables.insert(0, Table("which-method", caption, header, page.rows))
-    return Outcome((), page.tables, page.verdicts, page.values, _NOTES, absent, is_usual)
+    return Outcome((), page.tables, page.verdicts, page.values, (), absent, is_usual)
 
 
 def _read(file: Path, size: str) -> dict[str, Any] | None:
@@ -208,20 +208,3 @@ def _networks(result: Mapping[str, Any], page: _Page) -> None:
     )
     take = "finitesum.torch.AdaHB(lr=0.01, steps_per_epoch=len(loader))"
     page.rows.append(("a small network, little time for tuning", take, reason))
-
-
-_NOTES = (
-    'method="auto" makes this choice by itself. The advice comes from the other experiments of this folder; a '
-    "ratio is the geometric mean over the data sets of a method's seconds (passes, gaps) over those of the best one. A "
-    "method failed where it did not reach the accuracy in the passes it was given.",
-    "Seconds depend on the machine, and on what else it does.",
-)
-
-EXPERIMENT = Experiment(
-    name="which-method",
-    title="Which method when",
-    source="",
-    section="",
-    setting=("For newcomers: what to take, and the numbers behind the advice.",),
-    run=run,
-)

@@ -12,7 +12,7 @@ import numpy as np
 
 from finitesum.methods import METHODS
 from finitesum.papers.claims import Finding, Verdict, against
-from finitesum.papers.experiment import HEAVY_BALL_PAPER, Context, Drawing, Experiment, Outcome, Table, Unit, Value
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
 from finitesum.papers.runs import slope
 from finitesum.problems.callables import SubgradientProblem, harvey
 from finitesum.reporting.plots import Line, Panel, panels_figure
@@ -127,7 +127,7 @@ def run(context: Context) -> Outcome:
             panels_figure(panels, n_columns=3, height=3.2, width=3.3),
         ),
     ]
-    return Outcome(drawings, [_table(results), _curves(results)], _verdicts(results, grown), values, _NOTES)
+    return Outcome(drawings, [_table(results), _curves(results)], _verdicts(results, grown), values)
 
 
 def _grown(results: Mapping[str, Any], sizes: Sequence[int]) -> dict[str, tuple[Any, Any]]:
@@ -219,24 +219,3 @@ def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) 
         ),
         below("HB's last iterate is better than PSG's average", HB, MEAN, of_paper=False),
     ]
-
-
-_NOTES = (
-    "Every method starts at 0, which is the minimiser, so that the figure shows how far each is driven away. For PSG and "
-    "HB the values are proportional to the step: what does not depend on constants is the growth with T.",
-    "The paper's methods are the displacement forms; AdaHB projects in its own metric. The averaging forms, for which the "
-    "theorems hold as stated, NAG and PSG's averages are added, and PSG with half its step for comparison.",
-)
-
-EXPERIMENT = Experiment(
-    name="adahb/fig6",
-    title="Harvey's function: the last iterates of PSG, HB and AdaHB",
-    source=HEAVY_BALL_PAPER,
-    section="Appendix A.4, Figure 6",
-    setting=(
-        "The maximum of T + 1 linear functions on the unit ball of R^T, made so that the projected subgradient method "
-        "(PSG) with step c/√t ends at least log T / (32 c √T) above the minimum. c = 2; PSG c/√t, HB α = 8, AdaHB α = 0.08 "
-        "with γ = 0.9 and δ = 1e-8; T = 1000 and 5000.",
-    ),
-    run=run,
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 
-from finitesum.papers.experiment import HEAVY_BALL_PAPER, Context, Experiment, Outcome
+from finitesum.papers.experiment import Context, Outcome
 
 
 def run(context: Context) -> Outcome:
@@ -30,18 +30,3 @@ def run(context: Context) -> Outcome:
             f"steps they would stay near their start. It shows tendencies.{more}"
         )
     return replace(outcome, notes=notes, is_usual=context.is_quick)
-
-
-EXPERIMENT = Experiment(
-    name="adahb/networks",
-    title="Networks: AdaHB against Adam, SGD, SGD-momentum, AdaGrad and RMSProp",
-    source=HEAVY_BALL_PAPER,
-    section="Section 5.2, Figures 2 to 5",
-    setting=(
-        "A four-layer CNN on MNIST, CIFAR-10 and CIFAR-100, and a residual network of 20 layers (which the paper calls "
-        "ResNet-18) on CIFAR-10: batches of 512, 100 epochs, five repeats, alpha in {0.1, 0.01, 0.001, 0.0001} "
-        "constant in time for all but AdaHB, whose t counts epochs. alpha is chosen by final test accuracy.",
-    ),
-    data=("digits (embedded)", "mnist", "cifar10", "cifar100"),
-    run=run,
-)

