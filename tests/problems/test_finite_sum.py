@@ -296,7 +296,7 @@ def test_a_missing_hessian_is_told_before_anything_is_evaluated(name):
         raise AssertionError
 
     whole, part = softplus(POINTS[0], 0.0), Component(never, never)
-    with pytest.raises(ValueError, match=rf"{name} needs hessian\(x\) or .* component 1 has neither.*such as saga"):
+    with pytest.raises(ValueError, match=rf"{name} needs hessian\(w\) or .* component 1 has neither.*such as saga"):
         minimize(FiniteSum([whole, part], dim=DIM), method=name)
 
 
