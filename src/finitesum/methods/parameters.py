@@ -34,6 +34,13 @@ def check_fraction(name: str, value: float | Auto) -> None:
         raise ValueError(f"{name} must lie in [0, 1), got {value}.")
 
 
+def check_damping(name: str, value: float | Auto) -> None:
+    """Raise unless a parameter is "auto" or a number in (0, 1]."""
+    check_positive(name, value)
+    if not isinstance(value, str) and value > 1.0:
+        raise ValueError(f"{name} must be at most 1, got {value}: a whole step ends at the model's minimiser.")
+
+
 def check_count(name: str, value: int) -> None:
     """Raise unless a parameter is a whole number >= 1."""
     if isinstance(value, str) or not (value >= 1 and value == int(value)):
@@ -56,6 +63,9 @@ Check = Callable[[str, Any], None]
 
 StepSize = Annotated[float | Auto, check_positive]
 """A number > 0 or "auto"."""
+
+Damping = Annotated[float | Auto, check_damping]
+"""A number in (0, 1] or "auto"."""
 
 Fraction = Annotated[float | Auto, check_fraction]
 """A number in [0, 1) or "auto"."""

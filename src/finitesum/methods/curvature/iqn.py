@@ -36,7 +36,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import REASSOCIATE, compiled_form, kernel, kernel_part
 from finitesum.core.vectors import add_products, axpy, copy, dot, fill, scale
 from finitesum.methods.base import Card, SumMethod
-from finitesum.methods.parameters import Auto, check_positive
+from finitesum.methods.parameters import Damping, check_positive
 from finitesum.methods.snapshot import smooth_gradient, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
@@ -231,13 +231,6 @@ def _inverse(mean: Matrix) -> Matrix:
     return np.ascontiguousarray(cho_solve(factor, np.eye(mean.shape[0]), check_finite=False))
 
 
-def check_damping(name: str, value: float | Auto) -> None:
-    """Raise unless a parameter is "auto" or a number in (0, 1]."""
-    check_positive(name, value)
-    if not isinstance(value, str) and value > 1.0:
-        raise ValueError(f"{name} must be at most 1, got {value}: a step of 1 ends at the model's minimiser.")
-
-
 def _check_initial(name: str, value: float | Literal["hessian"]) -> None:
     if value != "hessian":
         check_positive(name, value, 'Leave it out to start from "hessian".')
@@ -281,7 +274,7 @@ class IQN(SumMethod):
        rate", SIAM J. Optim. 28 (2018).
     """
 
-    step_size: Annotated[float | Auto, check_damping] = "auto"
+    step_size: Damping = "auto"
     initial: Annotated[float | Literal["hessian"], _check_initial] = "hessian"
     max_gigabytes: Annotated[float, _check_memory] = 1.0
 

@@ -35,12 +35,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.methods.base import Auto, Card, SumMethod, copied
+from finitesum.methods.base import Card, SumMethod, copied
 from finitesum.methods.curvature.model_minimisers import Jumps, exact_pass, inexact_pass, inverse_pass
 from finitesum.methods.curvature.taylor_model import (
     REBUILD_EVERY,
@@ -61,7 +61,7 @@ from finitesum.methods.curvature.trust import (
     no_comparison,
     trust_rule,
 )
-from finitesum.methods.parameters import check_positive
+from finitesum.methods.parameters import Damping
 from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import Problem
 
@@ -74,12 +74,6 @@ class NIMState(NamedTuple):
     peak: float  # the largest diagonal entry of H since b and H were summed again
     n_gradients: int
     n_hessians: int
-
-
-def _check_damping(name: str, value: Any) -> None:
-    check_positive(name, value)
-    if value != "auto" and value > 1.0:
-        raise ValueError(f"{name} must be at most 1, got {value}: a whole step ends at the model's minimiser.")
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,7 @@ class NIM(SumMethod):
        sums", ICML 2016.
     """
 
-    step_size: Annotated[float | Auto, _check_damping] = "auto"
+    step_size: Damping = "auto"
     solver: Literal["inexact", "exact", "inverse"] = "inexact"
     warm_start_method: Literal["none", "full"] = "none"
 

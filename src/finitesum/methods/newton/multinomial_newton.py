@@ -91,11 +91,6 @@ class MultinomialNewton(SumMethod):
         How a step is found: by the Cholesky factor of the Hessian, O(n (K d)^2 / 2 + (K d)^3 / 3), or by conjugate
         gradients. "auto" is exact for at most 200 variables.
 
-    Raises
-    ------
-    ValueError
-        The solver is unknown.
-
     Examples
     --------
     >>> from finitesum.running.driver import minimize
