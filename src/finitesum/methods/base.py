@@ -11,11 +11,9 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.parameters import Auto as Auto
-from finitesum.methods.parameters import check_choice as check_choice
 from finitesum.methods.parameters import check_count as check_count
 from finitesum.methods.parameters import check_fraction as check_fraction
 from finitesum.methods.parameters import check_parameters
-from finitesum.methods.parameters import check_positive as check_positive
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
