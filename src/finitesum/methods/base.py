@@ -10,9 +10,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.methods.parameters import Auto as Auto
-from finitesum.methods.parameters import check_count as check_count
-from finitesum.methods.parameters import check_fraction as check_fraction
 from finitesum.methods.parameters import check_parameters
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum

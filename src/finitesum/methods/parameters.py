@@ -1,6 +1,7 @@
 """Checks of hyperparameters, from the annotations of a method's fields.
 
-A field that is annotated `StepSize`, `Fraction`, `Count` or with a `Literal` of texts is checked when a method is made.
+A field that is annotated `StepSize`, `Fraction`, `Count`, `CountOrAuto`, `Seed` or with a `Literal` of texts is checked
+when a method is made.
 """
 
 from __future__ import annotations
@@ -14,23 +15,22 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 Auto = Literal["auto"]
 
 
+def _is_auto(name: str, value: Any, what: str) -> bool:
+    """Return whether a parameter is "auto"; another text is refused."""
+    if isinstance(value, str) and value != "auto":
+        raise ValueError(f'{name} must be "auto" or {what}, got {value!r}.')
+    return isinstance(value, str)
+
+
 def check_positive(name: str, value: float | Auto, advice: str = "Leave it out to use the theory's value.") -> None:
     """Raise unless a parameter is "auto" or a finite number > 0."""
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f'{name} must be "auto" or a number > 0, got {value!r}.')
-        return
-    if not (value > 0.0 and math.isfinite(value)):
+    if not _is_auto(name, value, "a number > 0") and not 0.0 < float(value) < math.inf:
         raise ValueError(f"{name} must be > 0, got {value}. {advice}")
 
 
 def check_fraction(name: str, value: float | Auto) -> None:
     """Raise unless a parameter is "auto" or a number in [0, 1)."""
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f'{name} must be "auto" or a number in [0, 1), got {value!r}.')
-        return
-    if not 0.0 <= value < 1.0:
+    if not _is_auto(name, value, "a number in [0, 1)") and not 0.0 <= float(value) < 1.0:
         raise ValueError(f"{name} must lie in [0, 1), got {value}.")
 
 
@@ -41,16 +41,15 @@ def check_damping(name: str, value: float | Auto) -> None:
         raise ValueError(f"{name} must be at most 1, got {value}: a whole step ends at the model's minimiser.")
 
 
-def check_count(name: str, value: int) -> None:
-    """Raise unless a parameter is a whole number >= 1."""
-    if isinstance(value, str) or not (value >= 1 and value == int(value)):
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}.")
+def check_count(name: str, value: float | str, least: int = 1) -> None:
+    """Raise unless a parameter is a whole number >= 1, or another least one."""
+    if isinstance(value, str) or not (value >= least and value == int(value)):
+        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}.")
 
 
-def check_seed(name: str, value: int) -> None:
-    """Raise unless a parameter is a whole number >= 0."""
-    if isinstance(value, str) or value < 0 or value != int(value):
-        raise ValueError(f"{name} must be a whole number >= 0, got {value!r}.")
+def _check_count_or_auto(name: str, value: float | str) -> None:
+    if value != "auto":
+        check_count(name, value)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -72,6 +71,12 @@ Fraction = Annotated[float | Auto, check_fraction]
 
 Count = Annotated[int, check_count]
 """A whole number >= 1."""
+
+CountOrAuto = Annotated[int | Auto, _check_count_or_auto]
+"""A whole number >= 1 or "auto"."""
+
+Seed = Annotated[int, functools.partial(check_count, least=0)]
+"""A whole number >= 0."""
 
 
 @functools.cache

@@ -35,7 +35,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.core.vectors import extrapolate
-from finitesum.methods.base import Auto, Card, SumMethod, copied
+from finitesum.methods.base import Card, SumMethod, copied
 from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.curvature.accelerated_steps import model_step
 from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, new_control, with_bound
@@ -71,7 +71,7 @@ from finitesum.methods.curvature.trust import (
     trust_rule,
     trusted_visit,
 )
-from finitesum.methods.parameters import Fraction, check_positive, check_seed
+from finitesum.methods.parameters import Auto, Fraction, Seed, check_positive
 from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum, Problem
 
@@ -207,7 +207,7 @@ class CIAG(SumMethod):
     step_size: Annotated[float | Literal["auto", "theory"], _check_step] = "auto"
     extrapolation: Fraction = 0.0
     model_steps: Annotated[int | Auto, _check_model_steps] = "auto"
-    restart: Annotated[int, check_seed] = 0
+    restart: Seed = 0
     warm_start_method: Literal["none", "full", "sag"] = "none"
 
     name: ClassVar[str] = "ciag"

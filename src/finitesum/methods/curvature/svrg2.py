@@ -37,7 +37,7 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -55,7 +55,7 @@ from finitesum.methods.curvature.snapshot_curvature import (
     times_curvature,
     whole_hessian,
 )
-from finitesum.methods.parameters import Count, StepSize, check_seed
+from finitesum.methods.parameters import Count, Seed, StepSize
 from finitesum.methods.snapshot import Snapshot, end_of_epoch, expected_smoothness, smooth_gradient, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, descend
 from finitesum.problems.linear import LinearSum, first_row, last_row
@@ -268,7 +268,7 @@ class SVRG2(SumMethod):
     step_size: StepSize = "auto"
     rank: Count = 10
     sketch: Literal["gauss", "prev"] = "gauss"
-    seed: Annotated[int, check_seed] = 0
+    seed: Seed = 0
 
     name: ClassVar[str] = "svrg2"
     state_type: ClassVar[type[SVRG2State]] = SVRG2State

@@ -53,10 +53,11 @@ from finitesum.core.threads import limited_blas
 from finitesum.evaluation.hessian import MOST_SHARED, may_be_single
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
-from finitesum.methods.base import Auto, Card
+from finitesum.methods.base import Card
 from finitesum.methods.cost_model import hessian_sample
 from finitesum.methods.newton import stale_hessian as stale
 from finitesum.methods.newton.subsampling import LEAST_TOL, End, SampledNewton, first_rows, found_at, permutation
+from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
 from finitesum.methods.subproblems.positive_definite import apply_inverse
 from finitesum.methods.subproblems.quadratic_models import minimise_model
@@ -122,9 +123,9 @@ class LazyNewton(SampledNewton):
     (array([0.6]), 2.0, 1.0)
     """
 
-    hessian_rows: int | Auto = "auto"
-    first_rows: int | Auto = "auto"
-    n_threads: int = 1
+    hessian_rows: CountOrAuto = "auto"
+    first_rows: CountOrAuto = "auto"
+    n_threads: Count = 1
 
     name: ClassVar[str] = "lazy-newton"
     state_type: ClassVar[type[LazyNewtonState]] = LazyNewtonState

@@ -51,9 +51,10 @@ from finitesum.core.threads import limited_blas
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, objective
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
-from finitesum.methods.base import Auto, Card
+from finitesum.methods.base import Card
 from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch, no_epochs
 from finitesum.methods.newton.subsampling import FIRST_ROWS, LEAST_TOL, End, SampledNewton, found_at, permutation
+from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, no_run, redirected
 from finitesum.problems.linear import Problem
 
@@ -118,8 +119,8 @@ class NewtonCG(SampledNewton):
        14 (2013).
     """
 
-    first_rows: int | Auto = "auto"
-    n_threads: int = 1
+    first_rows: CountOrAuto = "auto"
+    n_threads: Count = 1
 
     name: ClassVar[str] = "newton-cg"
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState

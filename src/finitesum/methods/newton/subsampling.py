@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import line_through, objective, slope_along
 from finitesum.evaluation.row_sums import Majorize
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
-from finitesum.methods.base import SumMethod, check_count
+from finitesum.methods.base import SumMethod
 from finitesum.methods.subproblems.line_search import wants_search, with_gentler_slope
 from finitesum.problems.linear import Problem
 
@@ -97,12 +96,6 @@ class SampledNewton(SumMethod, ABC):
     patience: ClassVar[int] = 20
     #: A step is not cut further than to this t.
     shortest: ClassVar[float] = 1e-9
-
-    def __post_init__(self) -> None:
-        for count in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, count.name)
-            if not (value == "auto" == count.default):
-                check_count(count.name, value)
 
     @abstractmethod
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> Any:

@@ -32,9 +32,10 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_sums import Vector32
 from finitesum.evaluation.samples import Evaluation, evaluate_on, sample_of
-from finitesum.methods.base import Auto, Card
+from finitesum.methods.base import Card
 from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
 from finitesum.methods.newton.subsampling import LEAST_TOL, SampledNewton, found_at
+from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import columns_of, n_entries
 
@@ -91,8 +92,8 @@ class WorkingSetNewton(SampledNewton):
     .. [1] T. B. Johnson, C. Guestrin, "Blitz: a principled meta-algorithm for scaling sparse optimization", ICML 2015.
     """
 
-    first_columns: int | Auto = "auto"
-    n_threads: int = 1
+    first_columns: CountOrAuto = "auto"
+    n_threads: Count = 1
 
     name: ClassVar[str] = "working-set-newton"
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState

@@ -21,7 +21,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from finitesum.methods.base import Card, check_fraction
+from finitesum.methods.base import Card
+from finitesum.methods.parameters import check_fraction
 from finitesum.methods.projected.base import ProjectedMethod
 from finitesum.methods.projected.options import (
     Delta,
