@@ -81,8 +81,8 @@ class Models:
 
     def hessian(self):
         seen = np.flatnonzero(self.seen)
-        shares = [self.curvature(j, self.anchors[j], self.majorized[j]) for j in seen]
-        return sum(shares) + np.diag(self.F.l2)
+        parts = [self.curvature(j, self.anchors[j], self.majorized[j]) for j in seen]
+        return sum(parts) + np.diag(self.F.l2)
 
     def move(self, j, x, majorized=False):
         self.anchors[j], self.seen[j], self.majorized[j] = x, True, majorized

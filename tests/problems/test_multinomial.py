@@ -47,12 +47,12 @@ def test_the_hessian_is_the_derivative_of_the_gradient(form):
     _, _, _, problem = small(form)
     rng = np.random.default_rng(2)
     x, v = rng.standard_normal((2, problem.dim))
-    shares = probabilities(scores_at(problem, x))
-    product = hessian_product(problem, shares, v)
+    curvatures = probabilities(scores_at(problem, x))
+    product = hessian_product(problem, curvatures, v)
     h = 1e-6
     difference = (evaluate(problem, x + h * v).gradient - evaluate(problem, x - h * v).gradient) / (2 * h)
     assert np.allclose(product, difference, atol=1e-8)
-    assert np.allclose(full_hessian(problem, shares) @ v, product, atol=1e-13)
+    assert np.allclose(full_hessian(problem, curvatures) @ v, product, atol=1e-13)
 
 
 def test_scores_of_a_thousand_overflow_nowhere():

@@ -48,7 +48,7 @@ def test_finds_the_solution_of_the_quadratic_program(form):
     assert np.abs(result.x - x).max() < 1e-4
 
 
-def test_its_shares_prove_the_gap():
+def test_its_multipliers_prove_the_gap():
     X, y, s = data()
     problem = Problem.linear(X, y, loss="hinge", alpha=0.01, fit_intercept=True, sample_weight=s)
     result = minimize(problem, method=InteriorPoint(), tol=1e-11)

@@ -56,6 +56,15 @@ class InteriorState(NamedTuple):
     n_hessians: int
 
 
+class _Direction(NamedTuple):
+    """By what a whole step changes the numbers that a state begins with."""
+
+    x: Vector
+    slacks: Vector
+    gaps: Vector
+    multipliers: Vector
+
+
 class _Centre(NamedTuple):
     """What one matrix serves: the factor, and the terms that do not change between predictor and corrector."""
 
@@ -123,39 +132,19 @@ class InteriorPoint(SumMethod):
 
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
         """Return the state after one step."""
-        used = problem.weights > 0.0
-        n_gradients = state.n_gradients + 2 * problem.n_components
-        n_hessians = state.n_hessians + problem.n_components
+        used, m = problem.weights > 0.0, problem.n_components
+        state = state._replace(x=state.x.copy(), n_gradients=state.n_gradients + 2 * m, n_hessians=state.n_hessians + m)
         centre = _centre(problem, state)
         if centre is None:  # the equations are solved to rounding errors
-            return state._replace(x=state.x.copy(), n_gradients=n_gradients, n_hessians=n_hessians)
-        n_used = int(used.sum())
-        products = state.multipliers * state.gaps + state.complements * state.slacks
-        mu = float(products[used].sum()) / (2 * n_used)
-        nothing = np.zeros(problem.n_rows)
-        first = _direction(problem, state, centre, nothing, nothing)
-        length = _length(state, first, used, 1.0)
-        _, slack, gap_move, multiplier = (move * length for move in first)
-        ahead = (state.multipliers + multiplier) * (state.gaps + gap_move) + (state.complements - multiplier) * (
-            state.slacks + slack
+            return state
+        mu, zeros = _mean_product(state, used), np.zeros(problem.n_rows)
+        first = _direction(problem, state, centre, zeros, zeros)
+        ahead = _moved(state, first, _length(state, first, used, 1.0))
+        target = (_mean_product(ahead, used) / mu) ** 3 * mu
+        second = _direction(
+            problem, state, centre, target - first.multipliers * first.gaps, target + first.multipliers * first.slacks
         )
-        sigma = (float(ahead[used].sum()) / (2 * n_used) / mu) ** 3
-        _, slack, gap_move, multiplier = first
-        direction = _direction(
-            problem, state, centre, sigma * mu - multiplier * gap_move, sigma * mu + multiplier * slack
-        )
-        length = _length(state, direction, used, max(FRACTION_TO_BOUNDARY, 1.0 - mu))
-        x, slacks, gaps, multipliers = (here + length * move for here, move in zip(state[:4], direction, strict=True))
-        return InteriorState(
-            x,
-            slacks,
-            gaps,
-            multipliers,
-            state.complements - length * direction[3],
-            *state[5:7],
-            n_gradients,
-            n_hessians,
-        )
+        return _moved(state, second, _length(state, second, used, max(FRACTION_TO_BOUNDARY, 1.0 - mu)))
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap: that of the slacks and multipliers, and what the first equations lack in units of F."""
@@ -202,6 +191,23 @@ def _pulled_back(problem: Problem, multipliers: Vector) -> Vector:
     return combination(problem, problem.loss.scale * problem.weights * multipliers * problem.targets)  # type: ignore[attr-defined]
 
 
+def _mean_product(state: InteriorState, used: Flags) -> float:
+    """Return mu, the mean of the products that vanish at the minimum, over the rows in use."""
+    products = state.multipliers * state.gaps + state.complements * state.slacks
+    return float(products[used].sum()) / (2 * int(used.sum()))
+
+
+def _moved(state: InteriorState, direction: _Direction, t: float) -> InteriorState:
+    """Return the state after a step of length t."""
+    return state._replace(
+        x=state.x + t * direction.x,
+        slacks=state.slacks + t * direction.slacks,
+        gaps=state.gaps + t * direction.gaps,
+        multipliers=state.multipliers + t * direction.multipliers,
+        complements=state.complements - t * direction.multipliers,
+    )
+
+
 def _centre(problem: Problem, state: InteriorState) -> _Centre | None:
     shift = state.gaps + state.multipliers * state.slacks / state.complements
     theta = state.multipliers / shift
@@ -228,22 +234,22 @@ def _factor(matrix: Matrix) -> Any:
 
 def _direction(
     problem: Problem, state: InteriorState, centre: _Centre, target: Vector, slack_target: Vector
-) -> tuple[Vector, Vector, Vector, Vector]:
-    """Return the moves of x, slacks, gaps and multipliers that bring a r to target and (1 - a) xi to slack_target."""
+) -> _Direction:
+    """Return the direction that brings a r to target and (1 - a) xi to slack_target, up to products of its parts."""
     x, slacks, gaps, multipliers = state[:4]
     free = state.complements
     rho = (target - multipliers * gaps - multipliers * (slack_target / free - slacks)) / centre.shift
     right = _pulled_back(problem, multipliers + rho)
     right[: problem.rows.n_columns] -= problem.penalty.ridge() * x[: problem.rows.n_columns]
-    move = _solved(problem, state.basis, centre.factor, right)
-    margins = _margins(problem, move)
+    step = _solved(problem, state.basis, centre.factor, right)
+    margins = _margins(problem, step)
     multiplier = rho - centre.theta * margins
     slack = (slack_target - slacks * free + slacks * multiplier) / free
-    return move, slack, margins + slack, multiplier
+    return _Direction(step, slack, margins + slack, multiplier)
 
 
 def _solved(problem: Problem, basis: Matrix, scaled_factor: Any, right: Vector) -> Vector:
-    """Return the move of (w, b), within the rows' span."""
+    """Return the step of (w, b), within the rows' span."""
     factor, scale = scaled_factor
     if not basis.size:
         return np.asarray(scale * cho_solve(factor, scale * right, check_finite=False))
@@ -253,17 +259,16 @@ def _solved(problem: Problem, basis: Matrix, scaled_factor: Any, right: Vector) 
     return np.concatenate([basis @ small[: inside.size], small[inside.size :]])
 
 
-def _length(state: InteriorState, direction: tuple[Vector, ...], used: Flags, fraction: float) -> float:
+def _length(state: InteriorState, direction: _Direction, used: Flags, fraction: float) -> float:
     """Return the length <= 1 that keeps slacks, gaps, multipliers and 1 - multipliers positive in the rows in use."""
-    _, slack, gap_move, multiplier = direction
     length = 1.0
-    for here, move in (
-        (state.slacks, slack),
-        (state.gaps, gap_move),
-        (state.multipliers, multiplier),
-        (state.complements, -multiplier),
+    for here, step in (
+        (state.slacks, direction.slacks),
+        (state.gaps, direction.gaps),
+        (state.multipliers, direction.multipliers),
+        (state.complements, -direction.multipliers),
     ):
-        falling = used & (move < 0.0)
+        falling = used & (step < 0.0)
         if falling.any():
-            length = min(length, fraction * float((-here[falling] / move[falling]).min()))
+            length = min(length, fraction * float((-here[falling] / step[falling]).min()))
     return length
