@@ -129,12 +129,7 @@ class LabelMap:
 
     @classmethod
     def from_labels(cls, labels: Any) -> LabelMap:
-        """Return the map of the classes that occur in `labels`.
-
-        Parameters
-        ----------
-        labels
-            Numbers or text, shape (n,).
+        """Return the map of the classes that occur in labels, numbers or text of shape (n,).
 
         Raises
         ------
@@ -167,12 +162,7 @@ class LabelMap:
         return len(self.classes) == 2
 
     def encode(self, labels: Any) -> npt.NDArray[np.float64] | npt.NDArray[np.int64]:
-        """Return the codes of labels.
-
-        Parameters
-        ----------
-        labels
-            Numbers or text, shape (n,).
+        """Return the codes of labels, numbers or text of shape (n,).
 
         Returns
         -------
@@ -197,12 +187,7 @@ class LabelMap:
         return (2 * codes - 1).astype(np.float64) if self.is_binary else codes
 
     def decode(self, codes: Any) -> Labels:
-        """Return the labels of codes.
-
-        Parameters
-        ----------
-        codes
-            What `encode` returns, shape (n,): -1 and +1 for two classes, 0, 1, 2, ... for more.
+        """Return the labels of codes, which are what `encode` returns.
 
         Returns
         -------

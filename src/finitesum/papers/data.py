@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from finitesum.datasets import DataError, Dataset, find, info, load_dataset, path
+from finitesum.datasets import DataError, Dataset, find, info, load_dataset
+from finitesum.datasets.registry import where_to_get
 
 
 def load(name: str, data_dir: Path | None) -> Dataset:
@@ -28,13 +29,10 @@ def missing(names: Iterable[str], data_dir: Path | None) -> dict[str, str]:
 
 def advice(name: str, data_dir: Path | None) -> str:
     """Return how to get a data set."""
-    if any(file.urls for file in info(name).files):
+    entry = info(name)
+    if any(file.urls for file in entry.files):
         return (
             f"'finitesum data fetch {name}' gets it. Where the file is already on this machine, name its folder by --data, "
             "or put it into the folder 'data' in FINITESUM_HOME."
         )
-    try:
-        path(name, data_dir=data_dir)
-    except DataError as error:
-        return str(error)
-    return ""
+    return f"{name} is not on this machine. {where_to_get(entry, data_dir)}"

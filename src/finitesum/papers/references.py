@@ -32,11 +32,8 @@ class Check(NamedTuple):
             return "Nothing is recorded for this experiment and size, so that nothing was compared."
         if self.differences:
             return f"Differs from the recorded values: {' '.join(self.differences)}"
-        rest = (
-            f"; {self.n_missing} more could not be compared, because the data is not that of the record"
-            if self.n_missing
-            else ""
-        )
+        unknown = f"; {self.n_missing} more could not be compared, because the data is not that of the record"
+        rest = unknown if self.n_missing else ""
         if self.n_compared == 1:
             return f"The one value or verdict that is recorded was found again{rest}."
         return f"All {self.n_compared} values and verdicts agree with the recorded ones{rest}."
@@ -69,14 +66,12 @@ def check(outcome: Outcome, references: Mapping[str, Any]) -> Check:
             within = value.absolute + value.relative * abs(expected)
             differences.append(f"{key} is {value.value:.6g}, recorded is {expected:.6g} (within {within:.2g}).")
     outcomes = {verdict.claim: verdict.outcome for verdict in outcome.verdicts}
+    if not is_whole:  # the cases are not those that were recorded
+        return Check(n_compared, tuple(differences), n_missing + len(references["verdicts"]))
     for claim, expected_outcome in references["verdicts"].items():
-        if not is_whole:  # its cases are not those that were recorded
-            n_missing += 1
-            continue
-        n_compared += 1
         if outcomes.get(claim) != expected_outcome:
             differences.append(f"{claim!r}: {outcomes.get(claim)}, recorded is {expected_outcome}.")
-    return Check(n_compared, tuple(differences), n_missing)
+    return Check(n_compared + len(references["verdicts"]), tuple(differences), n_missing)
 
 
 def agrees(value: Value, expected: float) -> bool:
