@@ -11,10 +11,10 @@ import pytest
 from finitesum import Problem
 from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods import AFG, CIAG, FG
-from finitesum.papers import which_method
+from finitesum.papers import registry, which_method
 from finitesum.papers.adahb import fig1 as hinge_figure
 from finitesum.papers.adahb import fig6, networks
-from finitesum.papers.ciag import fig1, real_data, table2, theory
+from finitesum.papers.ciag import fig1, real_data, restart, table2, theory
 from finitesum.papers.experiment import Context
 from finitesum.papers.runs import Trial, as_run, find_minimum, follow, run_trial
 
@@ -157,6 +157,12 @@ def test_figure_1_takes_the_whole_of_rcv1_where_it_is(monkeypatch):
         assert len(runs) == 5
         assert runs[0].work.args[3] > 0.0
     assert "Steps for real-sim are those of rcv1.subset" in hinge_figure._note(hinge_figure.IN_PAPER, 5)
+
+
+def test_the_data_that_are_listed_are_those_that_are_used():
+    assert registry.experiment("adahb/fig1").data == hinge_figure.IN_PAPER
+    assert registry.experiment("ciag/table2").data == tuple(entry.name for entry in real_data.SETS)
+    assert registry.experiment("ciag/restart").data == tuple(case.data for case in restart.CASES if case.data)
 
 
 def test_networks_without_torch_are_skipped_with_a_sentence(run, tmp_path, monkeypatch):
