@@ -61,7 +61,7 @@ def test_restarts_equal_their_equations(form, setting, restart, warm_start):
     states = list(passes_of(method, problem, x0, orders))
     for state, point in zip(states, expected, strict=True):
         np.testing.assert_allclose(state.x, point, rtol=1e-11, atol=1e-11)
-    assert len({state.step_size for state in states}) >= 2  # it was changed
+    assert len({state.schedule.step_size for state in states}) >= 2  # it was changed
 
 
 def test_plain_ciag_restarts_up_to_the_step_of_its_theory():
@@ -72,7 +72,7 @@ def test_plain_ciag_restarts_up_to_the_step_of_its_theory():
     expected = oracles.ciag(oracle, x0, orders, longest / 50, 0.0, restart=1, longest=longest)
     for state, point in zip(passes_of(method, problem, x0, orders), expected, strict=True):
         np.testing.assert_allclose(state.x, point, rtol=1e-11, atol=1e-12)
-    assert state.step_size == longest
+    assert state.schedule.step_size == longest
 
 
 def test_a_step_given_longer_than_theory_has_it_is_never_lengthened_but_shortened_where_models_fail():
@@ -82,7 +82,7 @@ def test_a_step_given_longer_than_theory_has_it_is_never_lengthened_but_shortene
     given = 3 * theory_step(problem, 0.0)
     method = CIAG(step_size=given, restart=1)
     orders = orders_of(80, 25, "cyclic")
-    steps = [state.step_size for state in passes_of(method, problem, 5 * rng.standard_normal(4), orders)]
+    steps = [state.schedule.step_size for state in passes_of(method, problem, 5 * rng.standard_normal(4), orders)]
     assert max(steps) == given
     assert min(steps) < given
 
@@ -98,7 +98,7 @@ def test_single_visits_add_up_to_a_pass(cls, options):
     *_, whole = passes_of(method, problem, x0, orders)
     *_, pieces = passes_of(method, problem, x0, [np.array([j]) for order in orders for j in order])
     np.testing.assert_allclose(pieces.x, whole.x, rtol=1e-12, atol=1e-13)
-    assert pieces.step_size == whole.step_size
+    assert pieces.schedule.step_size == whole.schedule.step_size
     assert pieces.n_gradients == whole.n_gradients
 
 

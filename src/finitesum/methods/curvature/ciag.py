@@ -36,16 +36,9 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.core.vectors import extrapolate
 from finitesum.methods.base import Card, SumMethod, copied
-from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.curvature.accelerated_steps import model_step
 from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, new_control, with_bound
-from finitesum.methods.curvature.schedules import (
-    ConstantSteps,
-    constant_extrapolation,
-    constant_steps,
-    next_step,
-    warm_start_visits,
-)
+from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
 from finitesum.methods.curvature.taylor_model import (
     REBUILD_EVERY,
     Pending,
@@ -81,19 +74,14 @@ class CIAGState(NamedTuple):
     previous: Vector  # the iterate before
     model: TaylorModel
     control: Control  # with a constant step: R alone
-    step_size: float  # NaN under control
-    longest_step: float  # that restarts may lead to, NaN under control
-    extrapolation: float
-    largest_ratio: float  # the largest R since the last restart, NaN before it is known
-    warm_step: float  # of a warm start by SAG, else NaN
-    n_start: int  # what finding the step size has cost, in gradients
+    schedule: Schedule
     n_gradients: int
     n_hessians: int
 
     @property
     def n_visits(self) -> int:
         """How many visits there were, the first pass of a full model included."""
-        return self.n_gradients - self.n_start
+        return self.n_gradients - self.schedule.n_gradients
 
 
 @kernel
@@ -171,11 +159,6 @@ class CIAG(SumMethod):
         How the memory fills: "none", components join at their first visit; "full", all at the start, by one full pass;
         "sag", components join at their first visit, and the steps of the first pass are SAG's.
 
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or two contradict each other.
-
     Notes
     -----
     *Proven, smooth F* [1, Theorem 1]: with a constant step at most 2 / (mu + L), short enough for the start, and orders
@@ -244,33 +227,15 @@ class CIAG(SumMethod):
         """Return the state before the first visit."""
         is_full, is_auto = self.warm_start_method == "full", self.step_size == "auto"
         model = full_model(problem, x0) if is_full else empty_model(problem)
-        n_visits = problem.n_components if is_full else 0
         control = new_control(problem, x0, acts=is_auto)
         if is_full and is_auto:
             control = with_bound(control, model)
-        steps, extrapolation, warm_step = ConstantSteps(math.nan, math.nan, 0, 0), math.nan, math.nan
-        if not is_auto:
-            is_plain = self.extrapolation == 0.0
-            steps = constant_steps(problem, x0, self.step_size, is_plain=is_plain, restarts=self.restart > 0)
-            extrapolation = constant_extrapolation(problem, self.extrapolation, steps.step_size)
-        n_start, n_hessians = steps.n_gradients, steps.n_hessians
-        if self.warm_start_method == "sag":
-            smoothness, _, more_gradients, more_hessians = smoothness_at(problem, x0, Constant.LARGEST)
-            warm_step, n_start, n_hessians = 1.0 / smoothness, n_start + more_gradients, n_hessians + more_hessians
-        return CIAGState(
-            x0.copy(),
-            x0.copy(),
-            model,
-            control,
-            steps.step_size,
-            steps.longest_step,
-            extrapolation,
-            math.nan,
-            warm_step,
-            n_start,
-            n_start + n_visits,
-            n_hessians + n_visits,
-        )
+        by_sag = self.warm_start_method == "sag"
+        steps = self.step_size, self.extrapolation
+        schedule = new_schedule(problem, x0, *steps, restarts=self.restart > 0, by_sag=by_sag)
+        n_visits = problem.n_components if is_full else 0
+        counts = schedule.n_gradients + n_visits, schedule.n_hessians + n_visits
+        return CIAGState(x0.copy(), x0.copy(), model, control, schedule, *counts)
 
     def run_pass(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after the visits of `order`."""
@@ -296,7 +261,7 @@ class CIAG(SumMethod):
 
     def _warm_started(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after visits of the first pass with SAG's steps; arrays are written to."""
-        n_visits = warm_start_visits(problem, order, state.x, state.model, state.warm_step)
+        n_visits = warm_start_visits(problem, order, state.x, state.model, state.schedule.warm_step)
         state.previous[:] = state.x
         state = state._replace(n_gradients=state.n_gradients + n_visits)
         if self.step_size == "auto" and state.n_visits >= problem.n_components:
@@ -321,7 +286,7 @@ class CIAG(SumMethod):
 
     def _stepped(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after visits with a constant step."""
-        control = state.control
+        control, schedule = state.control, state.schedule
         n_visits, trust, largest_ratio = _visits(
             problem.view,
             order,
@@ -329,33 +294,28 @@ class CIAG(SumMethod):
             state.previous,
             state.model,
             new_pending(problem),
-            state.step_size,
-            state.extrapolation,
+            schedule.step_size,
+            schedule.extrapolation,
             self.restart > 0,
             control.comparison,
             comparison_window(problem.n_components),
             control.trust,
             trust_rule(problem, acts=False, is_gradual=True),
-            state.largest_ratio,
+            schedule.largest_ratio,
         )
-        after = state._replace(
+        before, length = state, self.restart * problem.n_components
+        state = state._replace(
             control=control._replace(trust=Trust(*trust)),
-            largest_ratio=float(largest_ratio),
+            schedule=schedule._replace(largest_ratio=float(largest_ratio)),
             n_gradients=state.n_gradients + n_visits,
         )
-        length = self.restart * problem.n_components
-        restarts = self.restart > 0 and after.n_visits // length > state.n_visits // length
-        return self._restarted(problem, after) if restarts else after
-
-    def _restarted(self, problem: AnySum, state: CIAGState) -> CIAGState:
-        """Return the state with the step that R allows, and without momentum if that is another."""
-        step_size = next_step(state.step_size, state.largest_ratio, state.longest_step)
-        trust = state.control.trust._replace(ratio=math.nan)
-        state = state._replace(control=state.control._replace(trust=trust), largest_ratio=math.nan)
-        if step_size == state.step_size:
+        if not length or state.n_visits // length == before.n_visits // length:
             return state
-        extrapolation = constant_extrapolation(problem, self.extrapolation, step_size)
-        return state._replace(previous=state.x.copy(), step_size=step_size, extrapolation=extrapolation)
+        after = restarted(problem, state.schedule, self.extrapolation)
+        if after.step_size != schedule.step_size:  # without momentum
+            state = state._replace(previous=state.x.copy())
+        trust = state.control.trust._replace(ratio=math.nan)
+        return state._replace(schedule=after, control=state.control._replace(trust=trust))
 
     def estimate(self, problem: AnySum, state: CIAGState) -> float:
         """Return the optimality of the model and its estimated error, NaN before the first pass is over."""
@@ -382,8 +342,7 @@ class ACIAG(CIAG):
     *Proven, l1 penalties and constraints*: for quadratic losses alone. There the model is exact after one pass, and the
     method with a constant step is the accelerated proximal gradient method.
 
-    *Only measured, l1 penalties and constraints*: all else (``benchmarks/results/robustness.md``). The paper's proof
-    follows the objective along an estimating sequence of the gradient; a prox step asks for a new argument.
+    *Only measured, l1 penalties and constraints*: all else (``benchmarks/results/robustness.md``).
 
     Examples
     --------

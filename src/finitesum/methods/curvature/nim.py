@@ -63,6 +63,7 @@ from finitesum.methods.curvature.trust import (
 )
 from finitesum.methods.parameters import Damping
 from finitesum.methods.visits import AnySum
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 
 
@@ -91,11 +92,6 @@ class NIM(SumMethod):
         (one row to a component).
     warm_start_method : {"none", "full"}
         How the memory fills: "none", components join at their first visit; "full", all at the start, by one full pass.
-
-    Raises
-    ------
-    ValueError
-        A parameter is out of range, or the solver cannot treat the problem.
 
     Examples
     --------
@@ -191,10 +187,10 @@ class NIM(SumMethod):
     def estimate(self, problem: AnySum, state: NIMState) -> float:
         """Return the optimality of the model and its estimated error, NaN before every component was visited.
 
-        Without majorants the first models may be far off: then NaN as well before a tenth of a pass was compared.
+        Of functions the first models may be far off: then NaN as well before a tenth of a pass was compared.
         """
         is_early = state.trust.n_compared < comparison_window(problem.n_components)
-        if not state.model.visited.all() or (math.isfinite(state.trust.radius) and is_early):
+        if not state.model.visited.all() or (isinstance(problem, FiniteSum) and is_early):
             return math.nan
         gradient = model_gradient(state.model, state.x)
         return error_estimate(problem, state.comparison) + problem.term.optimality(state.x, gradient)

@@ -23,6 +23,7 @@ References
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -38,50 +39,70 @@ from finitesum.methods.visits import AnySum, descend
 from finitesum.problems.linear import LinearSum, first_row, last_row
 
 
-class ConstantSteps(NamedTuple):
-    """A constant step, and what finding it has cost."""
+class Schedule(NamedTuple):
+    """Step size and extrapolation of the next visits, where they are not automatic, and what finding them has cost."""
 
-    step_size: float
+    step_size: float  # NaN where it is automatic
     longest_step: float  # that restarts may lead to
+    extrapolation: float
+    largest_ratio: float  # the largest R since the last restart, NaN before it is known
+    warm_step: float  # of a warm start by SAG, NaN without one
     n_gradients: int
     n_hessians: int
 
 
-def constant_steps(problem: AnySum, w0: Vector, asked: float | str, *, is_plain: bool, restarts: bool) -> ConstantSteps:
-    """Return the step that was asked for.
+def new_schedule(
+    problem: AnySum, w0: Vector, step_size: float | str, extrapolation: float | str, *, restarts: bool, by_sag: bool
+) -> Schedule:
+    """Return the schedule before the first visit.
 
     Parameters
     ----------
     problem : Problem or FiniteSum
     w0 : ndarray of shape (d,)
         The start, where functions of unknown smoothness are evaluated.
-    asked : float > 0 or "theory"
-    is_plain : bool
-        Whether there is no extrapolation.
+    step_size : float > 0, "auto" or "theory"
+    extrapolation : float in [0, 1) or "auto"
     restarts : bool
         Whether the step is reconsidered; else a step that is given costs nothing.
+    by_sag : bool
+        Whether the first pass has SAG's steps.
 
     Examples
     --------
     >>> from finitesum.problems.linear import Problem
     >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared", alpha=1.0)
-    >>> w0 = np.zeros(1)
-    >>> [round(constant_steps(problem, w0, "theory", is_plain=p, restarts=False).step_size, 3) for p in (True, False)]
-    [0.667, 0.25]
-    >>> constant_steps(problem, w0, 0.1, is_plain=True, restarts=False)
-    ConstantSteps(step_size=0.1, longest_step=0.1, n_gradients=0, n_hessians=0)
+    >>> for extrapolation in (0.0, "auto"):
+    ...     schedule = new_schedule(problem, np.zeros(1), "theory", extrapolation, restarts=False, by_sag=False)
+    ...     print(round(schedule.step_size, 3), round(schedule.extrapolation, 3))
+    0.667 0.0
+    0.25 0.333
     """
-    if asked != "theory" and not restarts:
-        return ConstantSteps(float(asked), float(asked), 0, 0)
-    smoothness, _, n_gradients, n_hessians = smoothness_at(problem, w0, Constant.MEAN)
-    theory = 2.0 / (strong_convexity(problem) + smoothness) if is_plain else 0.5 / smoothness
-    step_size = theory if asked == "theory" else float(asked)
-    return ConstantSteps(step_size, max(step_size, theory), n_gradients, n_hessians)
+    step = longest = factor = warm_step = math.nan
+    n_gradients = n_hessians = 0
+    if step_size == "theory" or restarts:
+        smoothness, _, n_gradients, n_hessians = smoothness_at(problem, w0, Constant.MEAN)
+        longest = 2.0 / (strong_convexity(problem) + smoothness) if extrapolation == 0.0 else 0.5 / smoothness
+    if step_size != "auto":
+        step = longest if step_size == "theory" else float(step_size)
+        factor = _extrapolation(problem, extrapolation, step)
+        longest = max(step, longest) if longest > 0.0 else step
+    if by_sag:
+        smoothness, _, more_gradients, more_hessians = smoothness_at(problem, w0, Constant.LARGEST)
+        warm_step, n_gradients, n_hessians = 1.0 / smoothness, n_gradients + more_gradients, n_hessians + more_hessians
+    return Schedule(step, longest, factor, math.nan, warm_step, n_gradients, n_hessians)
 
 
-def constant_extrapolation(problem: AnySum, asked: float | str, step_size: float) -> float:
+def _extrapolation(problem: AnySum, asked: float | str, step_size: float) -> float:
     """Return the extrapolation that was asked for: "auto" is (1 - sqrt(mu step)) / (1 + sqrt(mu step)) [1, eq. 31]."""
     return momentum_limit(strong_convexity(problem), step_size) if asked == "auto" else float(asked)
+
+
+def restarted(problem: AnySum, schedule: Schedule, extrapolation: float | str) -> Schedule:
+    """Return the schedule after a restart."""
+    step_size = next_step(schedule.step_size, schedule.largest_ratio, schedule.longest_step)
+    factor = _extrapolation(problem, extrapolation, step_size)
+    return schedule._replace(step_size=step_size, extrapolation=factor, largest_ratio=math.nan)
 
 
 def next_step(step_size: float, ratio: float, longest: float) -> float:
