@@ -152,7 +152,12 @@ def _cells(
         raise DataError(
             f"{where}: the row has {len(cells)} cells, the first row has {layout.n_columns}. Correct the row."
         )
-    features = [_number(cells[i], f"{where}, {layout.called(i)}") for i in layout.features]
+    try:
+        features = [float(cells[i]) for i in layout.features]
+    except ValueError:
+        features = [math.nan]
+    if not all(map(math.isfinite, features)):
+        features = [_number(cells[i], f"{where}, {layout.called(i)}") for i in layout.features]  # names what is wrong
     if layout.target is None:
         return features, None
     place = f"{where}, {layout.called(layout.target)}"
