@@ -218,7 +218,7 @@ class Problem:
         """The length of an iterate, the intercepts included."""
         return self.n_outputs * self.rows.dim()
 
-    @property
+    @cached_property
     def n_components(self) -> int:
         """The number of components (rows, while no batch size is set)."""
         return -(-self.n_rows // (self.batch_size or 1))

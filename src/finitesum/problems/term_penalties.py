@@ -236,10 +236,11 @@ def _checked_parameters(penalty: Any) -> Any:
             f"penalty must be one such as MCP(0.1) (a NamedTuple with penalty_value and prox_at), got {penalty!r}. "
             "The elastic net goes by alpha and l1_ratio."
         )
-    compilable(type(penalty))
     known: Any = penalty
     name = type(known).__name__
-    _, above = PENALTIES.get(name, (None, {}))
+    cls, above = PENALTIES.get(name, (None, {}))
+    if cls is not type(known):  # a class of the user's
+        compilable(type(known))
     for field, number in known._asdict().items():
         if isinstance(number, np.ndarray):
             continue

@@ -201,7 +201,11 @@ class LazyNewton(SampledNewton):
         pairs = state.pairs
         if problem.is_smooth:
             pairs = with_pair(pairs, end.x - state.x, found.gradient - state.gradient)
-        moved: LazyNewtonState = found_at(problem, state, end.x, found)._replace(
+        moved: LazyNewtonState = found_at(
+            problem,
+            state,
+            end.x,
+            found,
             pairs=pairs,
             gradient_ratio=end.ratio,
             n_slow_steps=state.n_slow_steps + (2 if is_very_slow else 1) if is_slow else 0,

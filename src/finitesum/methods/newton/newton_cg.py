@@ -222,8 +222,8 @@ class NewtonCG(SampledNewton):
         state = state._replace(n_gradients=state.n_gradients + end.n_passes * sample.components.size)
         if not (end.falls and np.isfinite(end.found.gradient).all()):
             return state._replace(majorize=Majorize.ALL)
-        moved: NewtonCGState = found_at(problem, state, end.x, end.found)
-        return moved._replace(majorize=_majorize_after(problem, end))
+        moved: NewtonCGState = found_at(problem, state, end.x, end.found, majorize=_majorize_after(problem, end))
+        return moved
 
 
 def _majorize_after(problem: Problem, end: End) -> int:

@@ -57,9 +57,9 @@ def next_size(problem: Problem, n_sampled: int, first_rows: int) -> int:
     return m if n_next > 0.4 * m else n_next
 
 
-def found_at(problem: Problem, state: Any, w: Vector, found: Evaluation) -> Any:
-    """Return the state at w, with what a pass has found there."""
-    return state._replace(x=w, optimality=problem.term.optimality(w, found.gradient), **found._asdict())
+def found_at(problem: Problem, state: Any, w: Vector, found: Evaluation, **others: Any) -> Any:
+    """Return the state at w, with what a pass has found there, and with other fields replaced."""
+    return state._replace(x=w, optimality=problem.term.optimality(w, found.gradient), **found._asdict(), **others)
 
 
 def search(problem: Problem, sample: Sample, w: Vector, direction: Vector, first: float) -> float:
@@ -126,8 +126,8 @@ class SampledNewton(SumMethod, ABC):
         known = Evaluation(state.gradient, state.curvatures, state.squared_slopes, state.value)
         found = evaluate_on(problem, sample, state.x, known, before=before, majorize=majorize, n_threads=self.n_threads)
         n_gradients = state.n_gradients + n_next - state.n_sampled
-        state = found_at(problem, state, state.x, found)
-        return state._replace(n_sampled=n_next, n_steps=0, n_gradients=n_gradients), sample
+        after = found_at(problem, state, state.x, found, n_sampled=n_next, n_steps=0, n_gradients=n_gradients)
+        return after, sample
 
     def point_at(self, problem: Problem, state: Any, direction: Vector, t: float) -> Vector:
         """Return the point to which a part t of a step leads."""
