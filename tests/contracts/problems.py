@@ -8,6 +8,7 @@ from oracles.sums import Sum
 from finitesum.constraints import Box, L1Ball, L2Ball
 from finitesum.methods.cost_model import costs_of
 from finitesum.problems.linear import Problem
+from finitesum.running.sampling import order_of_pass
 
 #: Sets by name: the library's, and the projection in plain NumPy, in a metric.
 CONSTRAINTS = {
@@ -83,3 +84,22 @@ def make_pair(
     )
     oracle.loss_name, oracle.constraint, oracle.costs = loss, constraint, costs_of(problem)
     return problem, oracle
+
+
+def ident(setting):
+    """A test's name for a setting."""
+    return "-".join(f"{k}={v}" for k, v in setting.items()) or "plain"
+
+
+def start(problem, scale=0.3):
+    return scale * np.random.default_rng(5).standard_normal(problem.dim)
+
+
+def passes_of(method, problem, x0, n_passes=4, sampling="shuffled"):
+    """The orders of some passes, and the states after them."""
+    orders = [order_of_pass(sampling, 3, k, problem.n_components) for k in range(n_passes)]
+    state, states = method.init(problem, x0), []
+    for order in orders:
+        state = method.run_pass(problem, state, order)
+        states.append(state)
+    return orders, states

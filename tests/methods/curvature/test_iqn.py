@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from contracts.problems import make_pair
+from contracts.problems import ident, make_pair, passes_of, start
 from oracles import iqn as oracle
 
 from finitesum import Problem, minimize
 from finitesum.methods import IQN
 from finitesum.methods.curvature.iqn import _visits
-from finitesum.running.sampling import order_of_pass
 
 FORMATS = ("dense", "csr32")  # other losses and index types go through the contract table
 SETTINGS = [
@@ -17,23 +16,6 @@ SETTINGS = [
     {"batch_size": 23, "weighted": True},
     {"alpha": 0.0, "batch_size": 8, "intercept": True},
 ]
-
-
-def ident(setting):
-    return "-".join(f"{k}={v}" for k, v in setting.items()) or "plain"
-
-
-def passes_of(method, problem, x0, n_passes=4, sampling="shuffled"):
-    orders = [order_of_pass(sampling, 3, k, problem.n_components) for k in range(n_passes)]
-    state, states = method.init(problem, x0), []
-    for order in orders:
-        state = method.run_pass(problem, state, order)
-        states.append(state)
-    return orders, states
-
-
-def start(problem, scale=0.3):
-    return scale * np.random.default_rng(5).standard_normal(problem.dim)
 
 
 @pytest.mark.parametrize("form", FORMATS)

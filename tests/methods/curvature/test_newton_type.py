@@ -1,14 +1,16 @@
 """NIM and Newton's method: against their transcriptions, as each other's special cases, and their rates."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from contracts.problems import make_pair
+from contracts import problems
+from contracts.problems import ident, make_pair, start
 from oracles import newton_type as oracle
 
 from finitesum import Problem, minimize
 from finitesum.methods import NIM, Newton
 from finitesum.methods.curvature.trust import ALL
-from finitesum.running.sampling import order_of_pass
 
 FORMATS = ("dense", "csr32")  # other losses, index types and constraints go through the contract table
 SETTINGS = [
@@ -16,24 +18,8 @@ SETTINGS = [
     {"batch_size": 3, "intercept": True, "weighted": True},
     {"batch_size": 13, "weighted": True},
 ]
+passes_of = partial(problems.passes_of, n_passes=3, sampling="with-replacement")
 L1 = [{"l1_ratio": 0.7, "alpha": 0.1}, {"l1_ratio": 0.5, "batch_size": 3, "intercept": True, "weighted": True}]
-
-
-def ident(setting):
-    return "-".join(f"{k}={v}" for k, v in setting.items()) or "plain"
-
-
-def passes_of(method, problem, x0, n_passes=3, sampling="with-replacement"):
-    orders = [order_of_pass(sampling, 3, k, problem.n_components) for k in range(n_passes)]
-    state, states = method.init(problem, x0), []
-    for order in orders:
-        state = method.run_pass(problem, state, order)
-        states.append(state)
-    return orders, states
-
-
-def start(problem, scale=0.3):
-    return scale * np.random.default_rng(5).standard_normal(problem.dim)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from contracts.problems import make_pair
+from contracts.problems import ident, make_pair, passes_of, start
 from oracles import svrg2 as oracle
 
 from finitesum import minimize
@@ -10,7 +10,6 @@ from finitesum.methods import FG, SVRG2
 from finitesum.methods.curvature.snapshot_curvature import sketched_hessian
 from finitesum.methods.curvature.svrg2 import SVRG2State
 from finitesum.methods.snapshot import take_snapshot
-from finitesum.running.sampling import order_of_pass
 
 FORMATS = ("dense", "csr32")  # other losses, index types and constraints go through the contract table
 KINDS = ("full", "2D", "2Dsec", "CM", "AM")
@@ -20,23 +19,6 @@ SETTINGS = [
     {"batch_size": 2, "weighted": True},
     {"l1_ratio": 0.5, "batch_size": 3, "intercept": True},
 ]
-
-
-def ident(setting):
-    return "-".join(f"{k}={v}" for k, v in setting.items()) or "plain"
-
-
-def passes_of(method, problem, x0, n_passes=4, sampling="shuffled"):
-    orders = [order_of_pass(sampling, 3, k, problem.n_components) for k in range(n_passes)]
-    state, states = method.init(problem, x0), []
-    for order in orders:
-        state = method.run_pass(problem, state, order)
-        states.append(state)
-    return orders, states
-
-
-def start(problem, scale=0.3):
-    return scale * np.random.default_rng(5).standard_normal(problem.dim)
 
 
 @pytest.mark.parametrize("form", FORMATS)
