@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from finitesum.reporting.files import show
+
 
 class Finding(NamedTuple):
     """What became of a claim in one case."""
@@ -114,11 +116,6 @@ def no_more(claim: str, pairs: Mapping[str, tuple[float, float]], slack: float =
 def or_inf(value: float) -> float:
     """Return a number, and infinity in place of NaN: what was not reached is worse than all that was."""
     return value if math.isfinite(value) else math.inf
-
-
-def show(value: float, spec: str = ".3g", missing: str = "–") -> str:
-    """Return a number as tables show it, in a format of Python's; a dash where there is none."""
-    return f"{value:{spec}}" if math.isfinite(value) else missing
 
 
 def listed(numbers: Mapping[str, float], unit: str = "") -> str:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS
 from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, TOL
-from finitesum.papers.claims import Verdict, show, verdict
+from finitesum.papers.claims import Verdict, verdict
 from finitesum.papers.experiment import Context, Outcome, Table, Value
+from finitesum.reporting.files import show
 
 #: The commands behind the labels of Table 2.
 _METHODS = {

@@ -1,9 +1,10 @@
-"""Files of reports and experiments: written whole or not at all."""
+"""Files of reports and experiments, written whole or not at all, and numbers as they show them."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -39,3 +40,8 @@ def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 def write_csv(path: Path, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     """Write a table, atomically."""
     write_text(path, as_csv(header, rows))
+
+
+def show(value: float, spec: str = ".3g", missing: str = "–") -> str:
+    """Return a number as tables show it, in a format of Python's; a dash where there is none."""
+    return f"{value:{spec}}" if math.isfinite(value) else missing

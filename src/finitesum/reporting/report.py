@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from finitesum.methods import Method, as_method
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows
-from finitesum.reporting.files import write_bytes, write_csv, write_text
+from finitesum.reporting.files import show, write_bytes, write_csv, write_text
 from finitesum.reporting.plots import Curve, optimality_figure, to_png, to_svg
 from finitesum.running.driver import minimize
 from finitesum.running.observers import Trace, TraceRow
@@ -250,16 +251,6 @@ def _write_section(folder: Path, section: Comparison, prefix: str) -> dict[str, 
 # -- the page
 
 
-def _number(value: float, digits: int = 3) -> str:
-    """Return a figure as the table shows it: a dash where there is none."""
-    return "–" if not math.isfinite(value) else f"{value:.{digits}g}"
-
-
-def _power(value: float) -> str:
-    """Return a small number as people read it."""
-    return "–" if not math.isfinite(value) else f"{value:.1e}"
-
-
 def render(template: str, **content: Any) -> str:
     """Return a page: a file of the folder of templates with its content; version and time are added."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -271,6 +262,6 @@ def render(template: str, **content: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters.update(number=_number, power=_power)
+    environment.filters.update(number=show, power=partial(show, spec=".1e"))
     written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
     return environment.get_template(template).render(version=__version__, written=written, **content)

@@ -12,10 +12,11 @@ import numpy as np
 from finitesum.datasets import find
 from finitesum.papers.adahb import hinge
 from finitesum.papers.adahb.hinge import LIKE, RUNS, last_problem, setting_of, tuned_steps
-from finitesum.papers.claims import Verdict, compared, show, verdict
+from finitesum.papers.claims import Verdict, compared, verdict
 from finitesum.papers.data import missing
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
 from finitesum.papers.runs import slope
+from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 
 IN_PAPER = ("a9a", "w8a", "covtype.binary.scale", "ijcnn1", "rcv1", "real-sim")

@@ -15,8 +15,9 @@ from finitesum.papers.ciag.real_data import (
     TOL,
     TUNED_STEPS,
 )
-from finitesum.papers.claims import Verdict, compared, or_inf, show
+from finitesum.papers.claims import Verdict, compared, or_inf
 from finitesum.papers.runs import Run, Runs
+from finitesum.reporting.files import show
 
 Numbers = dict[str, dict[str, float]]
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import gram_eigenvalue
-from finitesum.papers.claims import Verdict, compared, no_more, or_inf, show
+from finitesum.papers.claims import Verdict, compared, no_more, or_inf
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
 from finitesum.papers.runs import Plan, Runs, Trial, curves_table, find_minimum
 from finitesum.problems.linear import Problem
+from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 
 #: (m, d): rows, and columns with the bias. The first is that of the authors' program; the second is ours.

@@ -14,9 +14,10 @@ from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods import ACIAG, CIAG
 from finitesum.papers.ciag import theory
 from finitesum.papers.ciag.theory import ALPHA, D, M, allowed_factor, asymptotic_rate, bound, constants
-from finitesum.papers.claims import Finding, Verdict, show, verdict
+from finitesum.papers.claims import Finding, Verdict, verdict
 from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
 from finitesum.papers.runs import follow, slope
+from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 
 #: Distances of the start from the optimum; those of the runs with the step that the theorem's condition allows.

@@ -11,11 +11,12 @@ import numpy as np
 
 from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import full_smoothness, strong_convexity
-from finitesum.papers.claims import Verdict, no_more, or_inf, show
+from finitesum.papers.claims import Verdict, no_more, or_inf
 from finitesum.papers.data import load, missing
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
 from finitesum.papers.runs import Plan, Runs, Trial, find_minimum
 from finitesum.problems.linear import Problem
+from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 
 #: What the tables ask for, the part of the theory's step that the schedule begins with, and its length in passes.

@@ -15,10 +15,11 @@ from finitesum.datasets import make_logistic
 from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import as_method
-from finitesum.papers.claims import Finding, Verdict, show
+from finitesum.papers.claims import Finding, Verdict
 from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
 from finitesum.papers.runs import find_minimum, follow, slope
 from finitesum.problems.linear import Problem
+from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 from finitesum.running.checkpoint import flatten
 from finitesum.running.sampling import order_of_pass

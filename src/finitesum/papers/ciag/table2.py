@@ -20,10 +20,10 @@ from finitesum.papers.ciag.real_data import (
     DataSet,
     problem_of,
 )
-from finitesum.papers.claims import show
 from finitesum.papers.data import missing
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
 from finitesum.papers.runs import Plan, Run, Runs, curves_table
+from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 
 _STYLES = {**real_data.NAMES, "NIM, exact": "iqn"}
