@@ -40,6 +40,7 @@ ORACLES = {
         lambda F, w, orders: (state[0] for state in iqn.iqn(F, w, orders, 0.7, 0.6)),
     ),
     "newton": ({"step_size": 0.7}, lambda F, w, orders: newton_type.newton(F, w, len(orders), 0.7)),
+    "multinomial-newton": ({}, lambda F, w, orders: newton_type.newton_of_outputs(F, w, len(orders))),
 }
 ALL = sorted(ORACLES)
 
@@ -291,7 +292,7 @@ def test_other_methods_refuse_them_in_a_sentence(name):
 
 
 def test_newtons_method_for_several_outputs_refuses_what_it_cannot_take():
-    with pytest.raises(ValueError, match="newton cannot treat an l1 penalty"):
+    with pytest.raises(ValueError, match="multinomial-newton cannot treat an l1 penalty"):
         minimize(make_pair(l1_ratio=0.5)[0], method=MultinomialNewton())
     with pytest.raises(ValueError, match="several outputs, got one"):
         minimize(Problem.linear([[0.0], [1.0]], [0, 1], alpha=1.0), method=MultinomialNewton())

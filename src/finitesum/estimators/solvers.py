@@ -13,12 +13,7 @@ from typing import Any
 from finitesum.methods import METHODS
 from finitesum.methods.auto import choose
 from finitesum.methods.base import Method, is_suited, require_suited
-from finitesum.methods.newton.interior_point import InteriorPoint
-from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.problems.linear import Problem
-
-#: A method for one kind of problem, which is not in the table of methods.
-SPECIAL: dict[str, Any] = {"interior-point": InteriorPoint}
 
 
 def as_solver(
@@ -84,7 +79,7 @@ def offered(problem: Problem) -> list[str]:
     >>> offered(Problem.linear([[0.0], [1.0]], [0, 1], loss="hinge", alpha=0.1))[0]
     'interior-point'
     """
-    return [name for name in (*SPECIAL, *METHODS) if _is_offered(name, problem)]
+    return [name for name in METHODS if _is_offered(name, problem)]
 
 
 def _refusal(solver: str, problem: Problem) -> str:
@@ -96,14 +91,13 @@ def _refusal(solver: str, problem: Problem) -> str:
 
 
 def _is_offered(name: str, problem: Problem) -> bool:
-    if name not in (*SPECIAL, *METHODS) or name == "ig":
+    if name not in METHODS or name == "ig":
         return False
-    cls = SPECIAL[name] if name in SPECIAL else METHODS[name]
+    cls = METHODS[name]
     approaches_slowly = "nonsmooth" in cls.handles and problem.loss.is_smooth()
     return not approaches_slowly and is_suited(cls, problem)
 
 
 def _class(name: str, problem: Problem) -> Any:
-    if name == "newton" and problem.n_outputs > 1 and problem.is_smooth:
-        return MultinomialNewton
-    return SPECIAL[name] if name in SPECIAL else METHODS[name]
+    several = METHODS["multinomial-newton"]
+    return several if name == "newton" and is_suited(several, problem) else METHODS[name]

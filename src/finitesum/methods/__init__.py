@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from finitesum.methods.first_order.incremental_gradient import IG
     from finitesum.methods.first_order.sarah import SARAH
     from finitesum.methods.first_order.svrg import SVRG, AccSVRG
+    from finitesum.methods.newton.interior_point import InteriorPoint
     from finitesum.methods.newton.lazy_newton import LazyNewton
     from finitesum.methods.newton.linear_program import LinearProgram
+    from finitesum.methods.newton.multinomial_newton import MultinomialNewton
     from finitesum.methods.newton.newton import Newton
     from finitesum.methods.newton.newton_cg import NewtonCG
     from finitesum.methods.newton.working_set_newton import WorkingSetNewton
@@ -61,9 +63,11 @@ __all__ = [
     "AdaHB",
     "Adam",
     "Card",
+    "InteriorPoint",
     "LazyNewton",
     "LinearProgram",
     "Method",
+    "MultinomialNewton",
     "Newton",
     "NewtonCG",
     "RMSProp",

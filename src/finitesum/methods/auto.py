@@ -24,8 +24,6 @@ from finitesum.losses import SquaredHinge
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, is_suited
 from finitesum.methods.cost_model import costs_of, hessian_sample
-from finitesum.methods.newton.interior_point import InteriorPoint
-from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
@@ -61,7 +59,7 @@ class Choice(NamedTuple):
 def _for_nonsmooth(problem: Problem) -> Choice:
     name, smaller = type(problem.loss).__name__, min(problem.dim, problem.n_rows)
     if smaller <= MATRIX_UP_TO and problem.dim * smaller <= MOST_NUMBERS:
-        if is_suited(interior_point := InteriorPoint(), problem):
+        if is_suited(interior_point := as_method("interior-point"), problem):
             return Choice(interior_point, f"{name} with an l2 penalty is a quadratic program")
         if is_suited(linear_program := as_method("linear-program"), problem):
             return Choice(linear_program, f"{name} on this set is a linear program")
@@ -149,7 +147,7 @@ def _for_outputs(problem: Problem) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
     if problem.is_smooth and not problem.term.has_weights:
-        return Choice(MultinomialNewton(), what)
+        return Choice(as_method("multinomial-newton"), what)
     if not problem.term.is_elastic_net:
         return Choice(as_method("saga"), f"{what}, and a penalty that is known by its prox")
     if problem.dim <= ALL_COLUMNS:

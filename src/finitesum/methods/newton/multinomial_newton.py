@@ -102,7 +102,7 @@ class MultinomialNewton(SumMethod):
 
     solver: Literal["auto", "exact", "cg"] = "auto"
 
-    name: ClassVar[str] = "newton"
+    name: ClassVar[str] = "multinomial-newton"
     state_type: ClassVar[type[MultinomialState]] = MultinomialState
     handles: ClassVar[frozenset[str]] = frozenset({"outputs"})
     default_sampling: ClassVar[str] = "cyclic"
@@ -121,7 +121,7 @@ class MultinomialNewton(SumMethod):
         """Return what is missing where the problem has one output."""
         if problem.n_outputs > 1:
             return ""
-        return 'this form of newton needs several outputs, got one. Use method="newton".'
+        return 'multinomial-newton needs several outputs, got one. Use method="newton".'
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> MultinomialState:
         """Return the state before the first step: scores and gradient at the start."""
