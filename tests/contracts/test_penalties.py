@@ -175,15 +175,23 @@ def assert_stationary(setting, loss, w, width=1e-6):
             assert objective(end) >= objective(w) - 1e-5 * width
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_method_that_is_chosen_can_treat_the_penalty(setting):
-    problem = problem_of(setting)
-    chosen = choose(problem)
-    assert SETTINGS[setting][2] <= type(chosen.method).handles
+def test_the_method_that_is_chosen_can_treat_the_penalty(setting, form):
+    problem = as_form(form, setting, "squared")
+    require_suited(choose(problem).method, problem)
     result = minimize(problem, tol=1e-8, measure_every=0)
     assert result.success
     if convex(setting):
         np.testing.assert_allclose(result.x, slow_minimum(setting, "squared"), atol=1e-6)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_several_outputs_go_to_a_method_that_can_treat_the_penalty(setting):
+    targets = np.column_stack([NUMBERS, NUMBERS[::-1]])
+    problem = Problem.linear(X, targets, loss="squared", fit_intercept=True, **SETTINGS[setting][0])
+    result = minimize(problem, tol=1e-6, max_iter=5000, measure_every=0)
+    assert result.success, result.message
 
 
 def test_groups_are_zero_together():

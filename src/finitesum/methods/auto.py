@@ -120,7 +120,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     return Choice(as_method("acc-svrg" if problem.is_constrained else "saga"), reason)
 
 
-def _by_prox(problem: Problem) -> Choice:
+def _by_prox(problem: Problem | FiniteSum) -> Choice:
     """Return the method for a penalty of which the prox is all that is known."""
     if not problem.term.is_convex:
         return Choice(as_method("fg"), "the penalty is not convex: proximal gradients find a stationary point")
@@ -149,7 +149,9 @@ def _for_outputs(problem: Problem) -> Choice:
     if problem.is_smooth and not problem.term.has_weights:
         return Choice(as_method("multinomial-newton"), what)
     if not problem.term.is_elastic_net:
-        return Choice(as_method("saga"), f"{what}, and a penalty that is known by its prox")
+        saga = as_method("saga")
+        reason = f"{what}, and a penalty that is known by its prox"
+        return Choice(saga, reason) if is_suited(saga, problem) else _by_prox(problem)
     if problem.dim <= ALL_COLUMNS:
         return Choice(as_method("newton"), f"{what} with an l1 penalty, in {problem.dim:,} variables")
     return Choice(as_method("saga"), f"{what} with an l1 penalty: too many variables for a Hessian")
@@ -157,6 +159,8 @@ def _for_outputs(problem: Problem) -> Choice:
 
 def _for_components(problem: FiniteSum) -> Choice:
     """Return the method for components that are objects or callables."""
+    if not problem.term.is_convex:
+        return _by_prox(problem)
     has_hessians = all(problem.has_hessian(j) for j in range(problem.n_components))
     if has_hessians and 16.0 * problem.dim**2 <= MOST_BYTES:
         return Choice(

@@ -322,7 +322,7 @@ class Problem:
             self.rows[-3:],
             self.batch_size,
         )
-        digest.update(repr(parts).encode())  # the targets' shape and loss tell the number of outputs
+        digest.update(repr(parts).encode())  # the number of outputs follows from the targets' shape and the loss
         return digest.hexdigest()
 
     def _data_arrays(self) -> tuple[Any, ...]:

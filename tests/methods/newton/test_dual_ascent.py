@@ -1,4 +1,4 @@
-"""Dual ascent: its oracle epoch by epoch, where it is begun, problems on which it must give way."""
+"""Dual ascent: its oracle epoch by epoch, where it is begun, problems on which it must be left out."""
 
 import itertools
 

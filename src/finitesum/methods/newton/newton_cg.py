@@ -1,6 +1,6 @@
-"""Newton-CG on a growing sample: for so many columns that no d x d matrix can be had.
+"""Newton-CG on a growing sample: for data so wide that no d x d matrix fits into memory.
 
-At x the step is an approximate solution of H v = -g by conjugate gradients, preconditioned by H's diagonal,
+At w the step is an approximate solution of H v = -g by conjugate gradients, preconditioned by H's diagonal,
 
     H = sum_i p_i phi''_i x_i x_i' + l2 I,    ||H v + g|| <= e ||g||,
     e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 tol / ||g||))    [1, section 7.1]
@@ -21,8 +21,8 @@ the time of two; 24 bytes a row while they last. Epochs run on one thread.
 
 A pass is an epoch, a larger sample, a product, or the end of a step.
 
-With an l1 penalty the step is taken on the face of the l1 norm that F falls to first [3]: coefficients keep their sign
-s_j, those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
+With an l1 penalty the step is taken in the orthant into which F falls first [3]: coefficients keep their sign s_j,
+those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
 g + l1 s; after the step coefficients that lost their sign are set to 0, and the step is cut until F falls. All rows are
 read from the start.
 
@@ -93,7 +93,7 @@ class NewtonCGState(NamedTuple):
 class NewtonCG(SampledNewton):
     """Newton's method by conjugate gradients, on a growing sample: no matrix, nothing to tune.
 
-    x+ = x - t v,  H v = grad F(x) up to a residual that shrinks with the gradient    [1, section 7.1]
+    w+ = w - t v,  H v = grad F(w) up to a residual that shrinks with the gradient    [1, section 7.1]
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
-"""Newton's method on working sets of columns: for sparse solutions among so many columns that no d x d matrix can be had.
+"""Newton's method on working sets of columns: for sparse solutions on data so wide that no d x d matrix fits into memory.
 
 With an l1 penalty, on an l1 ball, a simplex or the nonnegative orthant most coefficients are 0 at the minimum, and a column
-whose coefficient stays 0 plays no part. At x a pass over the data gives the gradient g, and with it the columns that a
+whose coefficient stays 0 plays no part. At w a pass over the data gives the gradient g, and with it the columns that a
 small proximal step would move,
 
-    W = {j : x_j != 0} with the largest of {j : x_j = 0, prox(x - s g)_j != 0},
+    W = {j : w_j != 0} with the largest of {j : w_j = 0, prox(w - s g)_j != 0},
 
 at most as many new ones as there are old ones, and some at first [1, 2]. F is then minimised over the columns in W by lazy
-Newton (`finitesum.methods.newton.lazy_newton`), whose matrices have the size of W, until a part of the optimality at x
-is left. Where W has all columns that violate the optimality conditions, and F is minimised on it, x is optimal. F never
+Newton (`finitesum.methods.newton.lazy_newton`), whose matrices have the size of W, until a part of the optimality at w
+is left. Where W has all columns that violate the optimality conditions, and F is minimised on it, w is optimal. F never
 rises from one working set to the next, because each holds the last one's solution.
 
 Memory: 8 bytes a row, a copy of the entries of W's columns, and |W|^2. A pass over W's columns is charged by the
@@ -71,7 +71,7 @@ class WorkingSetNewtonState(NamedTuple):
 class WorkingSetNewton(SampledNewton):
     """Newton's method on the columns that matter, for sparse solutions on very wide data: nothing to tune.
 
-    x+ = argmin {F(u) : u_j = 0 for j not in W},  W = supp(x) and the columns that violate optimality most
+    w+ = argmin {F(u) : u_j = 0 for j not in W},  W = supp(w) and the columns that violate optimality most
 
     Parameters
     ----------
@@ -158,15 +158,15 @@ class WorkingSetNewton(SampledNewton):
         """Return the state after lazy Newton's next step on the working set; after its last one there is none."""
         part, method = _part(problem, state.columns), LazyNewton(n_threads=self.n_threads)
         inner, n_hessians = method.run_pass(part, state.inner, order), state.n_hessians - state.inner.n_hessians
-        x = state.x.copy()
-        x[_inside(problem, state.columns)] = inner.x
+        w = state.x.copy()
+        w[_inside(problem, state.columns)] = inner.x
         fraction = n_entries(part.rows) / max(n_entries(problem.rows), 1)
         n_inner = state.n_inner + (inner.n_sampled == state.inner.n_sampled == problem.n_components)
         is_over = inner.n_sampled == problem.n_components and (
             n_inner == MOST_STEPS or not inner.optimality > self._accuracy(state)
         )
         return state._replace(
-            x=x,
+            x=w,
             columns=np.zeros(0, dtype=np.int64) if is_over else state.columns,
             inner=NO_INNER if is_over else inner,
             n_inner=n_inner,
@@ -189,14 +189,14 @@ def _part(problem: Problem, columns: Indices) -> Problem:
     return part
 
 
-def working_set(problem: Problem, x: Vector, gradient: Vector, most_new: int) -> Indices:
+def working_set(problem: Problem, w: Vector, gradient: Vector, most_new: int) -> Indices:
     """Return the columns with coefficients, and those that a small proximal step would move most, increasing."""
     n_columns = problem.rows.n_columns
     steepest = float(np.abs(gradient[:n_columns]).max(initial=0.0))
-    size = 1e-3 * (float(np.abs(x[:n_columns]).max(initial=0.0)) or 1.0)
+    size = 1e-3 * (float(np.abs(w[:n_columns]).max(initial=0.0)) or 1.0)
     step_size = size / steepest if steepest > 0.0 else 1.0
-    moved = np.abs(problem.term.prox_step(x, gradient, step_size)[:n_columns])
-    old = np.flatnonzero(x[:n_columns])
+    moved = np.abs(problem.term.prox_step(w, gradient, step_size)[:n_columns])
+    old = np.flatnonzero(w[:n_columns])
     moved[old] = 0.0
     new = np.flatnonzero(moved)
     if new.size > most_new:
