@@ -12,7 +12,12 @@ from finitesum.methods import ACIAG
 from finitesum.methods.curvature.taylor_model import full_hessian
 from finitesum.running.sampling import SAMPLINGS, order_of_pass
 
-needs_speed = pytest.mark.skipif(not COMPILED, reason="takes minutes when kernels run as Python")
+
+def needs_speed(test):
+    """Run the test with compiled kernels, or not at all: it takes minutes when they run as Python."""
+    return pytest.mark.compiled(
+        pytest.mark.skipif(not COMPILED, reason="takes minutes when kernels run as Python")(test)
+    )
 
 
 def generated(kind, n=1000, d=31, seed=0):

@@ -169,6 +169,7 @@ def _visit_flag(linear_sum, model, pending, component, y):
     return taylor.visit(linear_sum, model, pending, component, y)
 
 
+@pytest.mark.compiled
 @pytest.mark.filterwarnings("error" if COMPILED else "ignore:.*encountered in:RuntimeWarning")
 def test_a_visit_returns_whether_its_derivatives_are_finite():
     problem, _ = make_pair(loss="poisson")
