@@ -1,8 +1,9 @@
 """How kernels run in a test: compiled, or as Python.
 
 A kernel is compiled for every combination of rows, loss, penalty and set that it meets, which takes longer than most tests.
-The tests of the rooms named here draw many combinations and solve one small problem with each: their kernels run as Python.
-A test that compares compiled code with something, or that visits many components, is marked `compiled`.
+Most tests solve one small problem with each of many combinations: their kernels run as Python. Compiled are the tests of
+the folders named here, slow ones, and those marked `compiled`, which compare compiled code with Python's or visit many
+components.
 """
 
 from pathlib import Path
@@ -11,19 +12,15 @@ import pytest
 
 from finitesum.core.jit import as_python
 
-#: Folders of tests whose kernels run as Python where nothing else is said.
-INTERPRETED = (
-    "contracts",
-    *(f"methods/{family}" for family in ("curvature", "first_order", "projected", "subproblems")),
-)
+#: Folders of tests whose kernels are compiled where nothing else is said: users' ways in, and what compiles.
+COMPILED = ("cli", "core", "datasets", "docs", "methods/newton", "papers", "running")
 
 
-@pytest.fixture(autouse=True)
-def _kernels(request):
-    marks = {mark.name for mark in request.node.iter_markers()}
-    folder = request.path.parent.relative_to(Path(__file__).parent).as_posix()
-    if folder not in INTERPRETED or marks & {"compiled", "slow"}:
-        yield
-        return
-    with as_python():
-        yield
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    marks = {mark.name for mark in item.iter_markers()}
+    folder = item.path.parent.relative_to(Path(__file__).parent).as_posix()
+    if folder in COMPILED or marks & {"compiled", "slow"}:
+        return (yield)
+    with as_python():  # its fixtures, too
+        return (yield)

@@ -128,6 +128,7 @@ def each(name, seed, share=1.0, dims=DIMS):
         yield from zip(*draw(name, dim, max(6, int(CASES_PER_DIM * share)), seed), strict=True)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_the_reference(name):
     for x, s, constraint, expected in each(name, 0):
@@ -186,6 +187,7 @@ def gap(constraint, x, s, p):
     return abs(value - g @ p), abs(value) + np.abs(g) @ np.abs(p), bound + terms @ np.abs(p)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("half-space", "orthant", "free")])
 def test_optimality_condition(name):
     """p is the projection exactly if sigma(s (x - p)) = <s (x - p), p>: right to the rounding of x and p."""
@@ -194,6 +196,7 @@ def test_optimality_condition(name):
         assert residual <= 16 * EPS * terms
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("spread", "limit"), [(0.0, 1e-12), (1.0, 1e-12), (4.0, 1e-7)])
 @pytest.mark.parametrize("make", [L1Ball, L2Ball, Simplex, LInfBall])
 def test_optimality_condition_well_outside(make, spread, limit):

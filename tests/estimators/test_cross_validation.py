@@ -68,6 +68,7 @@ def test_a_path_refuses_what_it_would_ignore(parameter):
         logistic_path(*data(), Cs=[1.0], **parameter)
 
 
+@pytest.mark.compiled
 def test_a_path_uses_threads():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 3))

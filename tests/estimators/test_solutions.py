@@ -51,6 +51,7 @@ def repeated(X, y, s):
 SMOOTH = offered(Problem.linear([[0.0], [1.0]], [0, 1]))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("solver", ["auto", *SMOOTH])
 def test_weights_mean_repetition_for_every_solver(solver):
     X, y, _ = labelled()

@@ -75,6 +75,7 @@ def test_a_linear_program_refuses_other_problems():
         reference_optimum(hinge_problem(n=3000), time_limit=1e-9)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("variant", [*VARIANTS, "l2-ball", "ridge"])
 def test_a_gap_is_never_below_the_distance_from_the_minimum(variant):
     special = {
@@ -278,6 +279,7 @@ def test_scales_follow_the_data():
     assert scales_at(flat, np.zeros(2)).distance == 1.0
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", ["psg", "hb", "nag", "adahb", "adagrad", "rmsprop", "adam", "amsgrad", "sgd-momentum"])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_hinge_on_an_l1_ball_needs_no_tuning_at_any_scale(name, scale):
@@ -292,6 +294,7 @@ def test_hinge_on_an_l1_ball_needs_no_tuning_at_any_scale(name, scale):
     assert result.fun - low <= 0.04 * (1.0 - low)
 
 
+@pytest.mark.compiled
 def test_minibatches_and_the_full_batch_are_the_problems_components():
     for batch_size in (1, 7, N):
         problem = hinge_problem().batched(batch_size)

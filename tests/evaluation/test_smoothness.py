@@ -134,6 +134,7 @@ def test_an_unbounded_curvature_is_refused_with_advice(constant):
         constant(problem)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("form", ["dense", "csr32"])
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -261,6 +261,7 @@ def test_exponentials_are_right_to_the_last_bits():
     assert np.max(np.abs(logarithms - exact) / np.spacing(exact.astype(np.float64))) <= 2.0
 
 
+@pytest.mark.compiled
 def test_the_exponential_has_the_right_limits():
     numbers = np.array([-709.0, -1e300, -np.inf, np.nan])
     powers = np.empty(4)
@@ -347,6 +348,7 @@ def names_on_disk(folder, *names):
     return {name for name in names if any(name.encode() in content for content in contents)}
 
 
+@pytest.mark.compiled
 def test_a_loss_of_the_users_own_runs_in_kernels_and_is_never_kept_on_disk():
     from finitesum import Problem, minimize
     from finitesum.core.jit import cache_folder

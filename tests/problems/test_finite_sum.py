@@ -205,6 +205,7 @@ CONVEX = {
 }
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("scale", [0.0, 1.0, 5.0])
 @pytest.mark.parametrize("name", ["a-ciag", "nim", "newton", "svrg"])
 @pytest.mark.parametrize("kind", CONVEX)

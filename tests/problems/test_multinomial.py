@@ -63,6 +63,7 @@ def test_scores_of_a_thousand_overflow_nowhere():
     assert value == pytest.approx(np.log(3) / 3)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("solver", ["exact", "cg"])
 def test_agrees_with_scikit_learn_on_digits(solver):
     X, y = load_digits(return_X_y=True)

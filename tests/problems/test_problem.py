@@ -343,8 +343,8 @@ def test_losses_of_equal_names_from_other_modules_make_other_problems():
     class Squared(NamedTuple):
         scale: float = 1.0
 
-    for name, member in vars(losses.Squared).items():
-        if inspect.isfunction(member) and not name.startswith("_"):
+    for name, member in inspect.getmembers(losses.Squared, inspect.isfunction):
+        if not name.startswith("_"):
             setattr(Squared, name, member)
     own = Problem.linear([[1.0], [2.0]], [0.0, 1.0], loss=losses.Squared())
     other = Problem.linear([[1.0], [2.0]], [0.0, 1.0], loss=Squared())
