@@ -4,20 +4,10 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from finitesum import METHODS
+from finitesum.methods.base import TREATS
 from finitesum.papers.experiment import SIZES
 from finitesum.papers.references import recorded
 
-TREATS = {
-    "l1": "l1 penalties",
-    "prox": "separable penalties known by their prox",
-    "groups": "group lasso",
-    "nonconvex": "MCP and SCAD",
-    "constraint": "constraints",
-    "nonsmooth": "nonsmooth losses",
-    "callables": "callables that give subgradients",
-    "components": "components given as functions",
-    "outputs": "several outputs",
-}
 LINES = {
     "What it is": "title",
     "Remembers": "storage",
@@ -67,9 +57,10 @@ class MethodsTable(SphinxDirective):
         for name, method in METHODS.items():
             link = nodes.reference("", name, internal=True, refuri=f"{name}.html")
             card = method.card
-            rows.append((nodes.paragraph("", "", link), card.title, card.storage, card.work, card.passes))
-        header = ("Method", "What it is", "Remembers", "Work of a visit", "Visits to accuracy eps")
-        return [_table(rows, (12, 25, 15, 20, 28), header)]
+            treated = ", ".join(word for word in TREATS if word in method.handles)
+            rows.append((nodes.paragraph("", "", link), card.title, card.storage, card.work, card.passes, treated))
+        header = ("Method", "What it is", "Remembers", "Work of a visit", "Visits to accuracy eps", "Treats")
+        return [_table(rows, (12, 20, 13, 15, 20, 20), header)]
 
 
 class RecordedClaims(SphinxDirective):

@@ -25,6 +25,9 @@ def test_methods(run):
         assert cls.card.title in text
         assert f"\n{name} " in text
     assert "step_size" in rows[0]["options"]
+    for row in rows:
+        assert set(row["treats"]) == METHODS[row["name"]].handles
+        assert ", ".join(row["treats"]) in text
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ _HEADINGS = {
     "work": "work of a visit",
     "passes": "visits to accuracy eps",
     "needs": "which needs F to be",
+    "treats": "treats",
     "reference": "reference",
 }
 
@@ -20,15 +21,28 @@ _HEADINGS = {
 @click.command()
 @console_options
 def methods(*, console: Console) -> None:
-    """List the methods, what each needs and what it costs.
+    """List the methods, what each needs, treats and costs.
 
     All figures are orders. m components of one row each (m visits are a pass), d columns; kappa is the condition number of
     F, kappa_max that of its worst component. "as built": slopes are kept that could be computed again.
+
+    "treats" names what a method treats beside smooth linear models. l1: l1 penalties; weights: penalty weights; prox:
+    separable penalties known by their prox; groups: the group lasso; nonconvex: MCP and SCAD; constraint: constraints;
+    nonsmooth: nonsmooth losses; callables: callables that give subgradients; components: components given as functions;
+    outputs: several outputs.
     """
     from finitesum.methods import METHODS
+    from finitesum.methods.base import TREATS
 
     rows = [
-        {"name": name, **cls.card._asdict(), "options": list(cls.__dataclass_fields__)} for name, cls in METHODS.items()
+        {
+            "name": name,
+            **cls.card._asdict(),
+            "treats": [word for word in TREATS if word in cls.handles],
+            "options": list(cls.__dataclass_fields__),
+        }
+        for name, cls in METHODS.items()
     ]
-    lines = [list(_HEADINGS.values()), *([row[name] for name in _HEADINGS] for row in rows)]
+    shown = [row | {"treats": ", ".join(row["treats"])} for row in rows]
+    lines = [list(_HEADINGS.values()), *([row[name] for name in _HEADINGS] for row in shown)]
     console.result(rows, text_table(lines))

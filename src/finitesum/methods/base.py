@@ -38,6 +38,21 @@ class Card(NamedTuple):
     reference: str
 
 
+#: What a method may be able to treat beyond smooth linear models, in words.
+TREATS = {
+    "l1": "l1 penalties",
+    "weights": "penalty weights",
+    "prox": "separable penalties known by their prox",
+    "groups": "group lasso",
+    "nonconvex": "MCP and SCAD",
+    "constraint": "constraints",
+    "nonsmooth": "nonsmooth losses",
+    "callables": "callables that give subgradients",
+    "components": "components given as functions",
+    "outputs": "several outputs",
+}
+
+
 @runtime_checkable
 class Method(Protocol):
     """A recursion. `run_pass` returns a new state and leaves the given one as it was.
@@ -53,8 +68,7 @@ class Method(Protocol):
     name: ClassVar[str]
     card: ClassVar[Card]
     state_type: ClassVar[type[Any]]
-    #: What it can treat beyond smooth linear models: of l1, weights, prox, groups, nonconvex, constraint, nonsmooth,
-    #: callables, components, outputs.
+    #: What it can treat beyond smooth linear models: keys of `TREATS`.
     handles: ClassVar[frozenset[str]]
     default_sampling: ClassVar[str]
 
