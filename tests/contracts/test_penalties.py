@@ -186,6 +186,13 @@ def test_the_method_that_is_chosen_can_treat_the_penalty(setting, form):
         np.testing.assert_allclose(result.x, slow_minimum(setting, "squared"), atol=1e-6)
 
 
+@pytest.mark.parametrize(("l1_ratio", "why"), [(0.0, "penalty weights"), (0.5, "an l1 penalty")])
+def test_the_reason_names_the_penalty_of_several_outputs(l1_ratio, why):
+    targets = np.column_stack([NUMBERS, NUMBERS[::-1]])
+    problem = Problem.linear(X, targets, loss="squared", alpha=0.1, l1_ratio=l1_ratio, penalty_weights=WEIGHTS)
+    assert f"2 outputs at once with {why}, in" in choose(problem).reason
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_several_outputs_go_to_a_method_that_can_treat_the_penalty(setting):
     targets = np.column_stack([NUMBERS, NUMBERS[::-1]])

@@ -7,11 +7,11 @@ few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-
 Both are estimated from the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the
 solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the
 solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for,
-conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to
-A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Several classes
-have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a linear program
-on an l1 ball or a box, up to some thousand columns or rows; other nonsmooth losses, and functions that give
-subgradients, to the adaptive heavy ball. Penalties that are known by their prox go to full proximal gradients.
+conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to A-CIAG
+where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Smooth problems of
+several outputs have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a
+linear program on an l1 ball or a box, up to some thousand columns or rows; other nonsmooth losses, and functions that
+give subgradients, to the adaptive heavy ball. Penalties that are known by their prox go to full proximal gradients.
 """
 
 from __future__ import annotations
@@ -152,9 +152,10 @@ def _for_outputs(problem: Problem) -> Choice:
         saga = as_method("saga")
         reason = f"{what}, and a penalty that is known by its prox"
         return Choice(saga, reason) if is_suited(saga, problem) else _by_prox(problem)
+    what += " with an l1 penalty" if problem.term.has_l1 else " with penalty weights"
     if problem.dim <= ALL_COLUMNS:
-        return Choice(as_method("newton"), f"{what} with an l1 penalty, in {problem.dim:,} variables")
-    return Choice(as_method("saga"), f"{what} with an l1 penalty: too many variables for a Hessian")
+        return Choice(as_method("newton"), f"{what}, in {problem.dim:,} variables")
+    return Choice(as_method("saga"), f"{what}: too many variables for a Hessian")
 
 
 def _for_components(problem: FiniteSum) -> Choice:
