@@ -18,13 +18,13 @@ class BandProjection(NamedTuple):
     width: float
 
     def project_into(self, x, metric, out):
-        total, share = 0.0, 0.0
+        total, inverse_total = 0.0, 0.0
         for i in range(x.shape[0]):
             total += x[i]
-            share += 1.0 / metric[i]
+            inverse_total += 1.0 / metric[i]
         excess = total - min(max(total, -self.width), self.width)
         for i in range(x.shape[0]):
-            out[i] = x[i] - excess / (share * metric[i])
+            out[i] = x[i] - excess / (inverse_total * metric[i])
 
     def project_euclidean_into(self, x, out):
         total = 0.0
