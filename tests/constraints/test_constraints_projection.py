@@ -22,6 +22,8 @@ from finitesum.constraints import (
 )
 from finitesum.constraints.projections import project_euclidean, project_in_metric
 
+pytestmark = pytest.mark.compiled  # up to 100,000 variables
+
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 DIMS = (1, 2, 3, 5, 7, 10, 16, 25, 40, 64)
 CASES_PER_DIM = 20 if INTERPRETED else 1000
@@ -128,7 +130,6 @@ def each(name, seed, share=1.0, dims=DIMS):
         yield from zip(*draw(name, dim, max(6, int(CASES_PER_DIM * share)), seed), strict=True)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_the_reference(name):
     for x, s, constraint, expected in each(name, 0):
@@ -187,7 +188,6 @@ def gap(constraint, x, s, p):
     return abs(value - g @ p), abs(value) + np.abs(g) @ np.abs(p), bound + terms @ np.abs(p)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("half-space", "orthant", "free")])
 def test_optimality_condition(name):
     """p is the projection exactly if sigma(s (x - p)) = <s (x - p), p>: right to the rounding of x and p."""
@@ -196,7 +196,6 @@ def test_optimality_condition(name):
         assert residual <= 16 * EPS * terms
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(("spread", "limit"), [(0.0, 1e-12), (1.0, 1e-12), (4.0, 1e-7)])
 @pytest.mark.parametrize("make", [L1Ball, L2Ball, Simplex, LInfBall])
 def test_optimality_condition_well_outside(make, spread, limit):

@@ -64,6 +64,7 @@ def test_weights_mean_repetition_for_every_solver(solver):
     assert np.abs(other.intercept_ - intercept).max() < 1e-8
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("solver", ["sag", "ciag", "a-ciag", "newton", "auto"])
 def test_rare_positives_with_balanced_weights(solver):
     rng = np.random.default_rng(0)

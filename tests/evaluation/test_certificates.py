@@ -75,7 +75,6 @@ def test_a_linear_program_refuses_other_problems():
         reference_optimum(hinge_problem(n=3000), time_limit=1e-9)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("variant", [*VARIANTS, "l2-ball", "ridge"])
 def test_a_gap_is_never_below_the_distance_from_the_minimum(variant):
     special = {
