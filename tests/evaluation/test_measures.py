@@ -97,6 +97,7 @@ def test_the_prox_step_projects_the_coefficients():
     np.testing.assert_allclose(stepped, [0.6, 0.8, 9.0], rtol=1e-15)
 
 
+@pytest.mark.compiled
 @pytest.mark.filterwarnings("error" if COMPILED else "ignore:overflow:RuntimeWarning")  # NumPy's scalars do warn
 def test_an_overflow_is_infinite_and_no_warning():
     problem = Problem.linear([[1e200]], [0.0], loss="squared")
