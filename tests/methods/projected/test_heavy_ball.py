@@ -248,6 +248,7 @@ def wide_problem(constraint, batch_size=1, intercept=False, n=40, d=100, seed=1)
     return Problem.linear(X, y, loss="hinge", constraint=constraint, batch_size=batch_size, fit_intercept=intercept)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("which", DEFERRED_SETS)
 @pytest.mark.parametrize("name", DEFERRED_METHODS)
 def test_deferred_projections_equal_those_of_each_step(name, which, monkeypatch):

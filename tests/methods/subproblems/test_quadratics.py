@@ -89,6 +89,7 @@ def test_hessians_equal_their_definition(form, intercept):
     np.testing.assert_array_equal(H, H.T)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("l1_ratio", [0.5, 1.0])
 @pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
 def test_signs_that_change_at_once_do_not_end_the_search(C, l1_ratio):
@@ -129,6 +130,7 @@ def test_minimisers_over_sets_of_models_in_any_units_are_fixed_points(constraint
     assert np.abs(x - back).max() <= 1e-9
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", ["wine", "breast_cancer"])
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
 @pytest.mark.parametrize(
