@@ -83,7 +83,7 @@ def test_a_gap_is_never_below_the_distance_from_the_minimum(variant):
     }
     problem = hinge_problem(**(special | VARIANTS)[variant])
     assert has_certificate(problem)
-    best = minimize(problem, method="psg", max_iter=400 if COMPILED else 30, tol=0.0, measure_every=0)
+    best = minimize(problem, method="psg", max_iter=100, tol=0.0, measure_every=0)
     for seed in range(10):
         rng = np.random.default_rng(seed)
         x = 0.3 * rng.standard_normal(problem.dim)

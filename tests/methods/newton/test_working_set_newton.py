@@ -21,6 +21,7 @@ def wide(form="csr", *, n=400, d=3000, seed=0, **more):
     return Problem.linear(X if form == "csr" else X.toarray(), y, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csr", "dense"])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("more", [{"l1_ratio": 1.0, "alpha": 2e-3}, {"l1_ratio": 0.9, "alpha": 2e-3}])
