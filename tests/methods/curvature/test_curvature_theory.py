@@ -119,7 +119,7 @@ def test_the_error_of_the_model_obeys_lemma_1(cls):
     method = cls(step_size=1.0, warm_start_method="full")
     x, previous = np.ones(problem.dim), np.ones(problem.dim)
     anchors = np.tile(x, (oracle.n, 1))
-    alpha = method.init(problem, x).extrapolation
+    alpha = method.init(problem, x).schedule.extrapolation
     for j, state in zip(list(range(oracle.n)) * 3, visits(method, problem, x, list(range(oracle.n)) * 3), strict=True):
         y = x + alpha * (x - previous)
         anchors[j] = y
