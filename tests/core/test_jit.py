@@ -289,6 +289,29 @@ def _differences_first_met_in_a_sum(values, b, c):
     return _sum_of_differences(values, b, c), _product_less(values[0], b, c)
 
 
+@pytest.mark.skipif(not compiler.COMPILED, reason="nothing is compiled under NUMBA_DISABLE_JIT")
+def test_within_a_block_kernels_run_as_python_and_after_an_error_they_are_compiled_again():
+    seen = []
+
+    @compiler.kernel
+    def half(x):
+        return x / 2.0
+
+    half.function = lambda x: seen.append(x) or x / 2.0
+
+    @compiler.as_python()
+    def interrupted():
+        assert half(3.0) == 1.5
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        interrupted()
+    assert seen == [3.0]
+    assert half(5.0) == 2.5
+    assert seen == [3.0]
+    assert half.signatures == 1
+
+
 def test_a_part_is_rounded_as_written_whoever_calls_it_first():
     a, b = 1.0 - 2.0**-53, 1e5
     assert _differences_first_met_in_a_sum(np.array([a]), b, a * b) == (0.0, 0.0)  # fused, it would be 3.4e-12
