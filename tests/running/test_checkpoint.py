@@ -581,6 +581,25 @@ def test_a_crash_while_writing_leaves_the_old_file(place, error, tmp_path, monke
     assert load(path).header["seed"] == 2
 
 
+def test_an_interrupt_while_writing_waits_until_the_file_is_whole(tmp_path, monkeypatch):
+    """Within zipfile, Ctrl-C would come out as a ValueError about an open handle."""
+    path = tmp_path / "s.npz"
+    savez = np.savez
+
+    def interrupted(file, **arrays):
+        signal.raise_signal(signal.SIGINT)
+        savez(file, **arrays)
+
+    handler = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            save(path, Checkpoint({"seed": 1}, {"state.x": np.ones(3)}))
+    assert load(path).header["seed"] == 1
+    assert list(tmp_path.iterdir()) == [path]
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
 def test_folders_are_made(tmp_path):
     save(tmp_path / "a" / "b" / "s.npz", Checkpoint({}, {}))
     assert load(tmp_path / "a" / "b" / "s.npz").arrays == {}
