@@ -15,22 +15,28 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 Auto = Literal["auto"]
 
 
-def _is_auto(name: str, value: Any, what: str) -> bool:
-    """Return whether a parameter is "auto"; another text is refused."""
-    if isinstance(value, str) and value != "auto":
-        raise ValueError(f'{name} must be "auto" or {what}, got {value!r}.')
+def _quoted(word: str) -> str:
+    return f'"{word}"'
+
+
+def _is_word(name: str, value: Any, what: str, words: tuple[str, ...] = ("auto",)) -> bool:
+    """Return whether a parameter is one of some words; another text is refused."""
+    if isinstance(value, str) and value not in words:
+        raise ValueError(f"{name} must be {' or '.join([*map(_quoted, words), what])}, got {value!r}.")
     return isinstance(value, str)
 
 
-def check_positive(name: str, value: float | Auto, advice: str = "Leave it out to use the theory's value.") -> None:
-    """Raise unless a parameter is "auto" or a finite number > 0."""
-    if not _is_auto(name, value, "a number > 0") and not 0.0 < float(value) < math.inf:
+def check_positive(
+    name: str, value: Any, advice: str = "Leave it out to use the theory's value.", words: tuple[str, ...] = ("auto",)
+) -> None:
+    """Raise unless a parameter is a finite number > 0, "auto", or one of other words."""
+    if not _is_word(name, value, "a number > 0", words) and not 0.0 < float(value) < math.inf:
         raise ValueError(f"{name} must be > 0, got {value}. {advice}")
 
 
 def check_fraction(name: str, value: float | Auto) -> None:
     """Raise unless a parameter is "auto" or a number in [0, 1)."""
-    if not _is_auto(name, value, "a number in [0, 1)") and not 0.0 <= float(value) < 1.0:
+    if not _is_word(name, value, "a number in [0, 1)") and not 0.0 <= float(value) < 1.0:
         raise ValueError(f"{name} must lie in [0, 1), got {value}.")
 
 
@@ -41,15 +47,13 @@ def check_damping(name: str, value: float | Auto) -> None:
         raise ValueError(f"{name} must be at most 1, got {value}: a whole step ends at the model's minimiser.")
 
 
-def check_count(name: str, value: float | str, least: int = 1) -> None:
-    """Raise unless a parameter is a whole number >= 1, or another least one."""
+def check_count(name: str, value: Any, least: int = 1, *, or_auto: bool = False) -> None:
+    """Raise unless a parameter is a whole number >= 1, or another least one, or "auto" where that is allowed."""
+    if or_auto and value == "auto":
+        return
     if isinstance(value, str) or not (value >= least and value == int(value)):
-        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}.")
-
-
-def _check_count_or_auto(name: str, value: float | str) -> None:
-    if value != "auto":
-        check_count(name, value)
+        what = f'a whole number >= {least} or "auto"' if or_auto else f"a whole number >= {least}"
+        raise ValueError(f"{name} must be {what}, got {value!r}.")
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -72,7 +76,7 @@ Fraction = Annotated[float | Auto, check_fraction]
 Count = Annotated[int, check_count]
 """A whole number >= 1."""
 
-CountOrAuto = Annotated[int | Auto, _check_count_or_auto]
+CountOrAuto = Annotated[int | Auto, functools.partial(check_count, or_auto=True)]
 """A whole number >= 1 or "auto"."""
 
 Seed = Annotated[int, functools.partial(check_count, least=0)]

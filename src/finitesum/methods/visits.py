@@ -30,14 +30,19 @@ def optimality_of(problem: AnySum, w: Vector, mean_gradient: Vector) -> float:
 
 
 @kernel_part
+def slope_at(linear_sum: LinearSum, i: int, w: Vector) -> Any:
+    """Return the slope of row i's loss at w."""
+    return linear_sum.loss.d1(linear_sum.rows.dot(i, w) + linear_sum.offsets[i], linear_sum.targets[i])
+
+
+@kernel_part
 def add_component_gradient(linear_sum: LinearSum, component: int, w: Vector, scale: float, out: Vector) -> bool:
     """Add scale sum_i p_i loss_i'(w) over a component's rows to `out`; return whether all is finite."""
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
         if linear_sum.weights[i] == 0.0:
             continue
-        prediction = linear_sum.rows.dot(i, w) + linear_sum.offsets[i]
-        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        slope = slope_at(linear_sum, i, w)
         finite = finite and is_finite(slope)
         linear_sum.rows.add_to(i, scale * linear_sum.weights[i] * slope, out)
     return finite
@@ -55,8 +60,7 @@ def add_gradient_change(
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
         if linear_sum.weights[i] == 0.0:
             continue
-        prediction = linear_sum.rows.dot(i, w) + linear_sum.offsets[i]
-        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        slope = slope_at(linear_sum, i, w)
         finite = finite and is_finite(slope)
         linear_sum.rows.add_to(i, scale * linear_sum.weights[i] * (slope - slopes[i]), out)
         if records:

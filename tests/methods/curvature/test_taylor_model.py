@@ -31,11 +31,11 @@ settings = pytest.mark.parametrize("setting", SETTINGS, ids=str)
 
 
 @kernel
-def _visit_each(linear_sum, model, pending, order, points):
+def _visit_each(linear_sum, model, order, points):
     """Anchor component order[k] at points[k]."""
     for k in range(order.size):
-        taylor.visit(linear_sum, model, pending, order[k], points[k])
-    taylor.finish_visits(model, pending)
+        taylor.visit(linear_sum, model, order[k], points[k])
+    taylor.finish_visits(model)
 
 
 class Visited(NamedTuple):
@@ -48,7 +48,7 @@ def visited(problem, n_visits, seed=0):
     model = empty_model(problem)
     order = rng.integers(0, problem.n_components, n_visits)
     points = rng.standard_normal((n_visits, problem.dim))
-    _visit_each(problem.view, model, taylor.new_pending(problem), order, points)
+    _visit_each(problem.view, taylor.opened(model), order, points)
     return Visited(model, dict(zip(order.tolist(), points, strict=True)))
 
 
@@ -114,7 +114,7 @@ def test_rebuilding_takes_the_errors_of_large_old_terms_away(form):
     order = np.tile(np.arange(problem.n_components), 2)
     points = np.zeros((order.size, problem.dim))
     points[: problem.n_components] = 20.0  # means up to exp(20) and far beyond, replaced by means of 1
-    _visit_each(problem.view, model, taylor.new_pending(problem), order, points)
+    _visit_each(problem.view, taylor.opened(model), order, points)
     b, H = exact_sums(oracle, dict.fromkeys(range(oracle.m), np.zeros(oracle.dim)))
     fresh, _ = rebuilt(problem, model)
     np.testing.assert_allclose(fresh.linear, b, rtol=1e-13, atol=1e-14)
@@ -135,7 +135,7 @@ def test_a_visit_changes_the_model_gradient_by_the_residual_of_the_prediction(fo
             oracle.loss_gradient(j, anchors[j]) + oracle.loss_hessian(j, anchors[j]) @ (y - anchors[j])
         ) / oracle.m
         before = model_gradient(model, y)
-        _visit_each(problem.view, model, taylor.new_pending(problem), np.array([j]), y[None, :])
+        _visit_each(problem.view, taylor.opened(model), np.array([j]), y[None, :])
         anchors[j] = y
         np.testing.assert_allclose(model_gradient(model, y) - before, true - predicted, rtol=1e-11, atol=1e-12)
 
@@ -165,17 +165,16 @@ def test_a_copy_is_its_own():
 
 
 @kernel
-def _visit_flag(linear_sum, model, pending, component, y):
-    return taylor.visit(linear_sum, model, pending, component, y)
+def _visit_flag(linear_sum, model, component, y):
+    return taylor.visit(linear_sum, model, component, y)
 
 
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("error" if COMPILED else "ignore:.*encountered in:RuntimeWarning")
 def test_a_visit_returns_whether_its_derivatives_are_finite():
     problem, _ = make_pair(loss="poisson")
-    pending = taylor.new_pending(problem)
     heavy = int(np.argmax(np.abs(problem.rows.values).sum(axis=1)))
     good = np.zeros(problem.dim)
     bad = 1e4 * np.sign(problem.rows.values[heavy])
-    assert _visit_flag(problem.view, empty_model(problem), pending, heavy, good)
-    assert not _visit_flag(problem.view, empty_model(problem), pending, heavy, bad)
+    assert _visit_flag(problem.view, taylor.opened(empty_model(problem)), heavy, good)
+    assert not _visit_flag(problem.view, taylor.opened(empty_model(problem)), heavy, bad)

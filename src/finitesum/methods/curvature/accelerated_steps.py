@@ -18,7 +18,7 @@ import numpy as np
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compiled_form, kernel_part
 from finitesum.core.vectors import axpy, copy, divide, extrapolate, norm, scale
-from finitesum.methods.curvature.taylor_model import Pending, TaylorModel, curvature_product, gradient_into
+from finitesum.methods.curvature.taylor_model import OpenModel, curvature_product, gradient_into
 from finitesum.methods.visits import descend
 from finitesum.problems.linear import LinearSum
 
@@ -41,9 +41,7 @@ class StepRule(NamedTuple):
 
 
 @kernel_part
-def _power_steps(
-    model: TaylorModel, pending: Pending, direction: Vector, gradient: Vector, n_steps: int, fallback: float
-) -> float:
+def _power_steps(model: OpenModel, direction: Vector, gradient: Vector, n_steps: int, fallback: float) -> float:
     """Return 1.05 ||H v|| after some steps of the power iteration on v, in place; `gradient` is overwritten.
 
     The last model gradient is mixed into v: should a step ever have been too long, it points to the eigenvector missed.
@@ -57,7 +55,7 @@ def _power_steps(
     divide(direction, size, direction)
     product = gradient
     for _ in range(n_steps):
-        curvature_product(model, pending, direction, product)
+        curvature_product(model, direction, product)
         size = norm(product)
         if size == 0.0:
             return fallback
@@ -66,14 +64,12 @@ def _power_steps(
 
 
 @kernel_part
-def bound_eigenvalue(
-    model: TaylorModel, pending: Pending, direction: Vector, bound: float, gradient: Vector, now: int, m: int
-) -> float:
+def bound_eigenvalue(model: OpenModel, direction: Vector, bound: float, gradient: Vector, now: int, m: int) -> float:
     """Return the bound on lambda_max(H) after visit `now`, sharpened from time to time; `gradient` is overwritten."""
     if now > 100 and now % (-(-m // 50)) != 0:
         return bound
     n_steps = 8 if now <= 10 else 2
-    return max(_power_steps(model, pending, direction, gradient, n_steps, bound), SLOWEST_FALL * bound)
+    return max(_power_steps(model, direction, gradient, n_steps, bound), SLOWEST_FALL * bound)
 
 
 @kernel_part
@@ -101,17 +97,10 @@ def _compiled_alignment(y: Vector, w: Vector, previous: Vector) -> float:
 
 @kernel_part
 def model_step(
-    linear_sum: LinearSum,
-    model: TaylorModel,
-    pending: Pending,
-    w: Vector,
-    previous: Vector,
-    y: Vector,
-    gradient: Vector,
-    step_size: float,
+    linear_sum: LinearSum, model: OpenModel, w: Vector, previous: Vector, y: Vector, gradient: Vector, step_size: float
 ) -> None:
     """Step from y on the model, in place: previous <- w, w <- prox(y - step (b + H y))."""
-    gradient_into(model, pending, y, gradient)
+    gradient_into(model, y, gradient)
     copy(w, previous)
     copy(y[: w.size], w)
     descend(linear_sum, w, gradient, step_size)
@@ -120,8 +109,7 @@ def model_step(
 @kernel_part
 def take_model_steps(
     linear_sum: LinearSum,
-    model: TaylorModel,
-    pending: Pending,
+    model: OpenModel,
     rule: StepRule,
     w: Vector,
     previous: Vector,
@@ -144,7 +132,7 @@ def take_model_steps(
         if step > 0:
             following, extrapolation = accelerate(rule, eigenvalue, sequence)
             extrapolate(w, previous, extrapolation, y)
-        model_step(linear_sum, model, pending, w, previous, y, gradient, step_size)
+        model_step(linear_sum, model, w, previous, y, gradient, step_size)
         sequence = following
         if not rule.is_accelerated or _alignment(y, w, previous) > 0.0:
             sequence = 1.0

@@ -6,11 +6,6 @@ which rows take the curvature of a majorant, or how far a visit may step (`finit
 
 The first pass has nothing to compare but components that are visited twice: a few visits more supply R there, and they
 count.
-
-References
-----------
-.. [1] H.-T. Wai, W. Shi, C. A. Uribe, A. Nedic, A. Scaglione, "Accelerating incremental gradient optimization with
-   curvature information", Comput. Optim. Appl. 76 (2020): the recursions that this controls.
 """
 
 from __future__ import annotations
@@ -23,21 +18,19 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.core.symmetric import padded_size
-from finitesum.core.vectors import axpy, copy, extrapolate, fill, norm, scale
+from finitesum.core.vectors import axpy, copy, extrapolate, norm
 from finitesum.evaluation.smoothness import component_smoothness
 from finitesum.methods.constants import Constant, smoothness_from, strong_convexity
 from finitesum.methods.curvature.accelerated_steps import StepRule, accelerate, bound_eigenvalue, take_model_steps
-from finitesum.methods.curvature.taylor_model import Pending, TaylorModel, finish_visits, full_hessian, new_pending
+from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel, finish_visits, full_hessian, opened
 from finitesum.methods.curvature.trust import (
     ALL,
     Comparison,
     Trust,
     TrustRule,
-    comparison_window,
+    go_back,
     new_trust,
-    next_trust,
     no_comparison,
-    overflowed,
     stepping,
     trust_rule,
     trusted_visit,
@@ -94,11 +87,9 @@ def _pull_back(w: Vector, start: Vector, radius: float, scratch: Vector) -> floa
 def _controlled_visits(
     linear_sum: LinearSum,
     order: Indices,
-    window: float,
     w: Vector,
     previous: Vector,
-    model: TaylorModel,
-    pending: Pending,
+    model: OpenModel,
     control: Control,
     trust_rule: TrustRule,
     step_rule: StepRule,
@@ -112,47 +103,31 @@ def _controlled_visits(
     trust, eigenvalue, sequence = control.trust, control.eigenvalue, control.sequence
     y, gradient, start = np.zeros(direction.size), np.zeros(direction.size), w.copy()
     for component in order:
-        was_visited = model.visited[component]
         following, extrapolation = accelerate(step_rule, eigenvalue, sequence)
         extrapolate(w, previous, extrapolation, y)
-        increase = trusted_visit(
-            linear_sum, model, pending, component, y, comparison, window, trust, trust_rule, eigenvalue, direction
-        )
         radius = trust.radius
+        trust, increase = trusted_visit(
+            linear_sum, model, component, y, comparison, trust, trust_rule, eigenvalue, direction
+        )
         if np.isfinite(increase):
-            trust = next_trust(trust, trust_rule, comparison, was_visited, m)
             bound = eigenvalue + increase
-            eigenvalue = bound_eigenvalue(model, pending, direction, bound, gradient, trust.n_visits, m)
+            eigenvalue = bound_eigenvalue(model, direction, bound, gradient, trust.n_visits, m)
             copy(w, start)
             if eigenvalue > 0.0:
-                is_distrusted = trust.majorize == ALL
                 sequence = take_model_steps(
-                    linear_sum,
-                    model,
-                    pending,
-                    step_rule,
-                    w,
-                    previous,
-                    y,
-                    gradient,
-                    eigenvalue,
-                    following,
-                    is_distrusted,
+                    linear_sum, model, step_rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
                 )
             restarts = trust.radius < radius
             if not trust_rule.majorizes:
                 length = _pull_back(w, start, radius, y)
                 trust, restarts = stepping(trust, length), restarts or length > radius
         else:  # an exponential overflowed: halfway back to where it did not, and shorter steps
-            trust, restarts = overflowed(trust, m), True
-            axpy(1.0, start, w)
-            scale(w, 0.5)
-            if trust.n_visits == 1:
-                fill(w, np.nan)
+            restarts = True
+            go_back(w, start, trust.n_visits == 1)
         if restarts:
             sequence = 1.0
             copy(w, previous)
-    finish_visits(model, pending)
+    finish_visits(model)
     return trust, eigenvalue, sequence
 
 
@@ -190,8 +165,10 @@ def controlled_pass(
     m = problem.n_components
     first = not bool(model.visited.any())
     n_revisits = math.ceil(m * max(0.05, min(0.5, 10.0 / m))) if first and m > 1 else 0
-    window = min(max(0.1 * n_revisits, 3.0), 50.0) if n_revisits else comparison_window(m)
-    rule = StepRule(
+    rule = trust_rule(problem, acts=True, is_gradual=True)
+    if n_revisits:
+        rule = rule._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0))
+    step_rule = StepRule(
         is_accelerated=is_accelerated,
         step_factor=1.0 if is_accelerated else 1.8,
         model_steps=model_steps,
@@ -200,16 +177,7 @@ def controlled_pass(
     )
     visits = with_revisits(order, n_revisits)
     trust, eigenvalue, sequence = _controlled_visits(
-        problem.view,
-        visits,
-        window,
-        w,
-        previous,
-        model,
-        new_pending(problem),
-        control,
-        trust_rule(problem, acts=True, is_gradual=True),
-        rule,
+        problem.view, visits, w, previous, opened(model), control, rule, step_rule
     )
     after = control._replace(trust=Trust(*trust), eigenvalue=float(eigenvalue), sequence=float(sequence))
     return after, visits.size

@@ -17,18 +17,14 @@ Step "auto" needs no constant at all: see `finitesum.methods.curvature.automatic
 CIAG's 2 / (mu + L), A-CIAG's 1 / (2 L) with the extrapolation of eq. 31. What the paper does for a start that its theory
 likes, restarts with a longer step and a warm start by SAG, are options beside a constant step: see
 `finitesum.methods.curvature.schedules`. b and H are summed again from the anchors every 50 passes, against rounding errors.
-
-References
-----------
-.. [1] H.-T. Wai, W. Shi, C. A. Uribe, A. Nedic, A. Scaglione, "Accelerating incremental gradient optimization with
-   curvature information", Comput. Optim. Appl. 76 (2020).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from functools import partial
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -36,35 +32,13 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.core.vectors import extrapolate
 from finitesum.methods.base import Card, SumMethod, copied
+from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.accelerated_steps import model_step
 from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, new_control, with_bound
 from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
-from finitesum.methods.curvature.taylor_model import (
-    REBUILD_EVERY,
-    Pending,
-    TaylorModel,
-    balanced_batch_size,
-    copy_model,
-    empty_model,
-    finish_visits,
-    full_model,
-    hessians_of_visits,
-    model_gradient,
-    new_pending,
-    rebuilt,
-    visit,
-)
-from finitesum.methods.curvature.trust import (
-    Comparison,
-    Trust,
-    TrustRule,
-    comparison_window,
-    error_estimate,
-    next_trust,
-    trust_rule,
-    trusted_visit,
-)
-from finitesum.methods.parameters import Auto, Fraction, Seed, check_positive
+from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel, model_gradient, opened
+from finitesum.methods.curvature.trust import Trust, TrustRule, error_estimate, trust_rule, trusted_visit
+from finitesum.methods.parameters import CountOrAuto, Fraction, Seed, check_positive
 from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum, Problem
 
@@ -90,49 +64,31 @@ def _visits(
     order: Indices,
     w: Vector,
     previous: Vector,
-    model: TaylorModel,
-    pending: Pending,
-    step_size: float,
-    extrapolation: float,
-    compares: bool,
-    comparison: Comparison,
-    window: float,
-    trust: Trust,
+    model: OpenModel,
+    schedule: Schedule,
+    control: Control,
     rule: TrustRule,
-    largest_ratio: float,
+    compares: bool,
 ) -> tuple[int, Trust, float]:
     """Visit the components of `order`, in place; return how many, the trust where it compares, and the largest R."""
-    y, gradient = np.zeros(pending.vectors.shape[1]), np.zeros(pending.vectors.shape[1])
+    step_size, extrapolation, largest_ratio = schedule.step_size, schedule.extrapolation, schedule.largest_ratio
+    comparison, trust = control.comparison, control.trust
+    y, gradient = np.zeros(model.hessian.shape[1]), np.zeros(model.hessian.shape[1])
     n_visits = 0
     for component in order:
         extrapolate(w, previous, extrapolation, y)
         if compares:
-            was_visited = model.visited[component]
-            finite = np.isfinite(
-                trusted_visit(
-                    linear_sum, model, pending, component, y, comparison, window, trust, rule, np.inf, gradient
-                )
-            )
-            trust = next_trust(trust, rule, comparison, was_visited, linear_sum.n_components)
+            trust, increase = trusted_visit(linear_sum, model, component, y, comparison, trust, rule, np.inf, gradient)
+            finite = np.isfinite(increase)
             largest_ratio = largest_ratio if largest_ratio >= trust.ratio else trust.ratio
         else:
-            finite = visit(linear_sum, model, pending, component, y)
-        model_step(linear_sum, model, pending, w, previous, y, gradient, step_size)
+            finite = taylor.visit(linear_sum, model, component, y)
+        model_step(linear_sum, model, w, previous, y, gradient, step_size)
         n_visits += 1
         if not finite:
             break
-    finish_visits(model, pending)
+    taylor.finish_visits(model)
     return n_visits, trust, largest_ratio
-
-
-def _check_step(name: str, value: Any) -> None:
-    if value != "theory":
-        check_positive(name, value)
-
-
-def _check_model_steps(name: str, value: Any) -> None:
-    if value != "auto" and not (value == int(value) and value >= 1):
-        raise ValueError(f'{name} must be "auto" or a whole number >= 1, got {value}.')
 
 
 @dataclass(frozen=True)
@@ -161,15 +117,10 @@ class CIAG(SumMethod):
 
     Notes
     -----
-    *Proven, smooth F* [1, Theorem 1]: with a constant step at most 2 / (mu + L), short enough for the start, and orders
-    that visit every component within a bounded number of visits (not "with-replacement"), CIAG converges linearly, and the
-    ratio of V(k) = ||w(k) - w*||^2 tends to at most p = 1 - 2 step mu L / (mu + L). Of step "auto" nothing is proven but
-    that it cannot blow up on the model; that it converges from any start is measured (``benchmarks/results``).
-
-    *Proven, l1 penalties and constraints*: the same from nearby starts; the page on the method has the argument. For
-    quadratic losses every visit after the first pass is an exact proximal gradient step.
-
-    *Only measured, l1 penalties and constraints*: starts far away, and step "auto".
+    With a constant step at most 2 / (mu + L), short enough for the start, and orders that visit every component within a
+    bounded number of visits (not "with-replacement"), CIAG converges linearly [1, Theorem 1]; with l1 penalties and
+    constraints, from nearby starts. Of step "auto" nothing is proven but that it cannot blow up on the model: that it
+    converges from any start is measured. The page on the method has rates and arguments.
 
     Examples
     --------
@@ -187,9 +138,9 @@ class CIAG(SumMethod):
        curvature information", Comput. Optim. Appl. 76 (2020).
     """
 
-    step_size: Annotated[float | Literal["auto", "theory"], _check_step] = "auto"
+    step_size: Annotated[float | Literal["auto", "theory"], partial(check_positive, words=("auto", "theory"))] = "auto"
     extrapolation: Fraction = 0.0
-    model_steps: Annotated[int | Auto, _check_model_steps] = "auto"
+    model_steps: CountOrAuto = "auto"
     restart: Seed = 0
     warm_start_method: Literal["none", "full", "sag"] = "none"
 
@@ -226,7 +177,7 @@ class CIAG(SumMethod):
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> CIAGState:
         """Return the state before the first visit."""
         is_full, is_auto = self.warm_start_method == "full", self.step_size == "auto"
-        model = full_model(problem, x0) if is_full else empty_model(problem)
+        model = taylor.full_model(problem, x0) if is_full else taylor.empty_model(problem)
         control = new_control(problem, x0, acts=is_auto)
         if is_full and is_auto:
             control = with_bound(control, model)
@@ -243,7 +194,7 @@ class CIAG(SumMethod):
         state = state._replace(
             x=state.x.copy(),
             previous=state.previous.copy(),
-            model=copy_model(state.model),
+            model=taylor.copy_model(state.model),
             control=copied(state.control),
         )
         n_warm = max(m - before.n_visits, 0) if self.warm_start_method == "sag" else 0
@@ -252,10 +203,10 @@ class CIAG(SumMethod):
         if order.size > n_warm:
             run = self._controlled if self.step_size == "auto" else self._stepped
             state = run(problem, state, order[n_warm:])
-        n_hessians = hessians_of_visits(problem, state.n_visits - before.n_visits, before.model, state.model)
+        n_hessians = taylor.hessians_of_visits(problem, state.n_visits - before.n_visits, before.model, state.model)
         state = state._replace(n_hessians=before.n_hessians + n_hessians)
-        if state.n_visits // m % REBUILD_EVERY == REBUILD_EVERY - 1:
-            model, n_more = rebuilt(problem, state.model)
+        if state.n_visits // m % taylor.REBUILD_EVERY == taylor.REBUILD_EVERY - 1:
+            model, n_more = taylor.rebuilt(problem, state.model)
             state = state._replace(model=model, n_hessians=state.n_hessians + n_more)
         return state
 
@@ -272,37 +223,17 @@ class CIAG(SumMethod):
         """Return the state after visits with automatic steps."""
         is_accelerated = self.extrapolation == "auto"
         model_steps = int(not is_accelerated) if self.model_steps == "auto" else int(self.model_steps)
+        arrays = state.x, state.previous, state.model
         control, n_visits = controlled_pass(
-            problem,
-            order,
-            state.x,
-            state.previous,
-            state.model,
-            state.control,
-            is_accelerated=is_accelerated,
-            model_steps=model_steps,
+            problem, order, *arrays, state.control, is_accelerated=is_accelerated, model_steps=model_steps
         )
         return state._replace(control=control, n_gradients=state.n_gradients + n_visits)
 
     def _stepped(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after visits with a constant step."""
         control, schedule = state.control, state.schedule
-        n_visits, trust, largest_ratio = _visits(
-            problem.view,
-            order,
-            state.x,
-            state.previous,
-            state.model,
-            new_pending(problem),
-            schedule.step_size,
-            schedule.extrapolation,
-            self.restart > 0,
-            control.comparison,
-            comparison_window(problem.n_components),
-            control.trust,
-            trust_rule(problem, acts=False, is_gradual=True),
-            schedule.largest_ratio,
-        )
+        rule, given = trust_rule(problem, acts=False, is_gradual=True), (problem.view, order, state.x, state.previous)
+        n_visits, trust, largest_ratio = _visits(*given, opened(state.model), schedule, control, rule, self.restart > 0)
         before, length = state, self.restart * problem.n_components
         state = state._replace(
             control=control._replace(trust=Trust(*trust)),
@@ -321,12 +252,12 @@ class CIAG(SumMethod):
         """Return the optimality of the model and its estimated error, NaN before the first pass is over."""
         if state.n_visits < problem.n_components:
             return math.nan
-        error = error_estimate(problem, state.control.comparison) if self.step_size == "auto" else 0.0
+        error = error_estimate(problem, state.control.comparison.residual) if self.step_size == "auto" else 0.0
         return error + problem.term.optimality(state.x, model_gradient(state.model, state.x))
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 1 without acceleration, which large components slow down; with it, what balances data and product."""
-        return 1 if self.extrapolation == 0.0 else balanced_batch_size(problem)
+        return 1 if self.extrapolation == 0.0 else taylor.balanced_batch_size(problem)
 
 
 @dataclass(frozen=True)
@@ -335,14 +266,9 @@ class ACIAG(CIAG):
 
     Notes
     -----
-    *Proven, smooth F* [1, Theorem 2]: with a constant step at most 1 / (2 L), short enough for the start, the
-    extrapolation of eq. 31 and orders as for CIAG, F - F* falls linearly, and its ratio tends to at most
-    1 - sqrt(mu step). Of step "auto" nothing is proven but that it cannot blow up on the model.
-
-    *Proven, l1 penalties and constraints*: for quadratic losses alone. There the model is exact after one pass, and the
-    method with a constant step is the accelerated proximal gradient method.
-
-    *Only measured, l1 penalties and constraints*: all else (``benchmarks/results/robustness.md``).
+    With a constant step at most 1 / (2 L), short enough for the start, the extrapolation of eq. 31 and orders as for CIAG,
+    F - F* falls linearly [1, Theorem 2]; with l1 penalties and constraints that is proven for quadratic losses alone, and
+    all else is measured. The page on the method has rates and arguments.
 
     Examples
     --------

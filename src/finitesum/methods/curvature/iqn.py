@@ -16,33 +16,36 @@ Deviations: the mean, not the sum. B_i starts not as I but as the component's He
 majorant where a linear model of one output has one, plus a millionth of their mean diagonal (so that D exists): the
 convergence theory asks for matrices near the Hessians, and with majorants the first steps cannot overshoot. A number for
 `initial` gives number * I, which components without second derivatives need.
-
-References
-----------
-.. [1] A. Mokhtari, M. Eisen, A. Ribeiro, "IQN: an incremental quasi-Newton method with local superlinear convergence rate",
-   SIAM J. Optim. 28 (2018).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import REASSOCIATE, compiled_form, kernel, kernel_part
 from finitesum.core.vectors import add_products, axpy, copy, dot, fill, scale
 from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.curvature.trust import error_estimate
 from finitesum.methods.parameters import Damping, check_positive
 from finitesum.methods.snapshot import smooth_gradient, take_snapshot
+from finitesum.methods.subproblems.positive_definite import inverse_of
 from finitesum.methods.visits import AnySum, add_gradient_change
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
 #: y's / s's below which a component's matrix stays as it is.
 SMALLEST_CURVATURE = 1e-12
+
+#: What to do where the mean of the components is not convex at the start.
+NOT_CONVEX = (
+    "iqn needs first matrices whose mean is positive definite. Give the option initial, a number near the components' "
+    "curvature, or a penalty, or another x0."
+)
 
 #: Components that the default batch size makes, where memory allows them.
 COMPONENTS = 200
@@ -213,31 +216,8 @@ def _component_hessians(problem: AnySum, w: Vector) -> Matrix:
     return matrices
 
 
-def _inverse(mean: Matrix) -> Matrix:
-    """Return the inverse of the mean matrix.
-
-    Raises
-    ------
-    ValueError
-        It is not positive definite: the mean of the components is not convex at the start.
-    """
-    try:
-        factor = cho_factor(mean, check_finite=False)
-    except LinAlgError:
-        raise ValueError(
-            "iqn needs first matrices whose mean is positive definite. Give the option initial, a number near the "
-            "components' curvature, or a penalty, or another x0."
-        ) from None
-    return np.ascontiguousarray(cho_solve(factor, np.eye(mean.shape[0]), check_finite=False))
-
-
-def _check_initial(name: str, value: float | Literal["hessian"]) -> None:
-    if value != "hessian":
-        check_positive(name, value, 'Leave it out to start from "hessian".')
-
-
-def _check_memory(name: str, value: float) -> None:
-    check_positive(name, value, "It bounds the memory of the matrices.")
+_check_initial = partial(check_positive, advice='Leave it out to start from "hessian".', words=("hessian",))
+_check_memory = partial(check_positive, advice="It bounds the memory of the matrices.", words=())
 
 
 @dataclass(frozen=True)
@@ -327,7 +307,7 @@ class IQN(SumMethod):
         """Return the state after the visits of `order`."""
         w, anchors, slopes, matrices, gradient, residual = (array.copy() for array in state[:6])
         mean = matrices.mean(axis=0)
-        inverse, quadratic = _inverse(mean), problem.term.quadratic
+        inverse, quadratic = inverse_of(mean, NOT_CONVEX), problem.term.quadratic
         damping = 1.0 if isinstance(self.step_size, str) else float(self.step_size)
         arrays = w, anchors, slopes, matrices, gradient, residual
         n_visits = _visits(problem.view, order, *arrays, mean, inverse, quadratic, damping)
@@ -337,9 +317,7 @@ class IQN(SumMethod):
         """Return what model and residual say of the optimality, NaN before the first pass is over."""
         if state.n_gradients < 2 * problem.n_components:
             return math.nan
-        window = max(0.1 * problem.n_components, 1.0)
-        error = problem.n_components / window * np.linalg.norm(state.residual)
-        return float(error + np.linalg.norm(state.gradient))
+        return error_estimate(problem, state.residual) + float(np.linalg.norm(state.gradient))
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return the size that makes 200 components, or as many as their matrices have memory for."""

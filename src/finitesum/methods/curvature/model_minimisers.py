@@ -10,50 +10,44 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.core.vectors import axpy, copy, dot, fill, largest, norm, scale
 from finitesum.methods.curvature.taylor_model import (
-    Pending,
-    TaylorModel,
+    OpenModel,
     curvature_product,
     finish_visits,
     full_hessian,
     gradient_into,
     model_gradient,
-    new_pending,
 )
-from finitesum.methods.curvature.trust import (
-    Comparison,
-    Trust,
-    TrustRule,
-    next_trust,
-    overflowed,
-    stepping,
-    trusted_visit,
-)
+from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule, go_back, stepping, trusted_visit
+from finitesum.methods.subproblems.positive_definite import inverse_of
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum, Problem
 
+#: What to do where H has no inverse when a pass begins, or after an overflow.
+SINGULAR = (
+    'solver "inverse" needs an H that has an inverse before every component was visited. Give alpha > 0 and no intercept, '
+    'or warm_start_method="full", or solver="inexact".'
+)
 
-class Jumps(NamedTuple):
-    """What the passes of all solvers work on, in place, and their rules."""
+
+class Run(NamedTuple):
+    """What the visits of a pass work on, in place, and their rules."""
 
     w: Vector
-    model: TaylorModel
+    model: OpenModel
     comparison: Comparison
     rule: TrustRule
     damping: float  # the fraction of the distance to the minimiser
-    window: float  # of the comparison
 
 
 @kernel_part
 def _conjugate_gradients(
-    model: TaylorModel,
-    pending: Pending,
+    model: OpenModel,
     residual: Vector,
     direction: Vector,
     product: Vector,
@@ -65,7 +59,7 @@ def _conjugate_gradients(
     square = dot(residual, residual)
     copy(residual, direction)
     for _ in range(most_steps):
-        curvature_product(model, pending, direction, product)
+        curvature_product(model, direction, product)
         curvature = dot(direction, product)
         if not curvature > 0.0:
             break
@@ -86,43 +80,26 @@ def _fraction(length: float, damping: float, radius: float) -> float:
 
 @kernel_part
 def _visit(
-    linear_sum: LinearSum, jumps: Jumps, pending: Pending, component: int, w: Vector, start: Vector, trust: Trust
+    linear_sum: LinearSum, run: Run, component: int, w: Vector, start: Vector, trust: Trust
 ) -> tuple[Trust, bool]:
     """Visit a component at w; return the trust, and whether all is finite.
 
     After an overflow w is halfway back to the start of the last step, NaN where that does not help.
     """
-    model, m = jumps.model, linear_sum.n_components
-    was_visited = model.visited[component]
-    increase = trusted_visit(
-        linear_sum,
-        model,
-        pending,
-        component,
-        w,
-        jumps.comparison,
-        jumps.window,
-        trust,
-        jumps.rule,
-        np.inf,
-        jumps.comparison.residual,
-    )
+    comparison, rule = run.comparison, run.rule
+    scratch = comparison.residual  # there is no power iteration that a direction could be for
+    trust, increase = trusted_visit(linear_sum, run.model, component, w, comparison, trust, rule, np.inf, scratch)
     if np.isfinite(increase):
-        return next_trust(trust, jumps.rule, jumps.comparison, was_visited, m), True
-    axpy(1.0, start, w)
-    scale(w, 0.5)
-    if not jumps.rule.acts or trust.n_visits == 0:
-        fill(w, np.nan)
-    return overflowed(trust, m), False
+        return trust, True
+    go_back(w, start, not rule.acts or trust.n_visits == 1)
+    return trust, False
 
 
 @kernel
-def _inexact_visits(
-    linear_sum: LinearSum, order: Indices, jumps: Jumps, pending: Pending, trust: Trust
-) -> tuple[Trust, int]:
+def _inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
     """Visit the components of `order` and solve by conjugate gradients, in place; return the trust and the visits."""
-    w, model = jumps.w, jumps.model
-    padded = pending.vectors.shape[1]
+    w, model = run.w, run.model
+    padded = model.hessian.shape[1]
     y, step = np.zeros(padded), np.zeros(padded)
     residual, direction, product = np.zeros(padded), np.zeros(padded), np.zeros(padded)
     copy(w, y)
@@ -131,34 +108,32 @@ def _inexact_visits(
     n_visits = 0
     for component in order:
         n_missing -= 0 if model.visited[component] else 1
-        trust, is_finite = _visit(linear_sum, jumps, pending, component, y, start, trust)
+        trust, is_finite = _visit(linear_sum, run, component, y, start, trust)
         n_visits += 1
         if not is_finite:
             if np.isnan(y[0]):
                 break
             continue
-        gradient_into(model, pending, y, residual)
+        gradient_into(model, y, residual)
         size = largest(residual)
         scale(residual, -1.0)
         fill(step, 0.0)
         tolerance = min(1.0, np.sqrt(size)) * size if n_missing == 0 else 1.0
-        _conjugate_gradients(model, pending, residual, direction, product, step, tolerance, w.size)
+        _conjugate_gradients(model, residual, direction, product, step, tolerance, w.size)
         length = norm(step)
         copy(y, start)
-        axpy(_fraction(length, jumps.damping, trust.radius), step, y)
+        axpy(_fraction(length, run.damping, trust.radius), step, y)
         trust = stepping(trust, length)
-    finish_visits(model, pending)
+    finish_visits(model)
     copy(y[: w.size], w)
     return trust, n_visits
 
 
 @kernel
-def _one_visit(
-    linear_sum: LinearSum, component: int, jumps: Jumps, pending: Pending, start: Vector, trust: Trust
-) -> tuple[Trust, bool]:
+def _one_visit(linear_sum: LinearSum, component: int, run: Run, start: Vector, trust: Trust) -> tuple[Trust, bool]:
     """Visit a component at the iterate, in place; return the trust and whether all is finite. H is complete afterwards."""
-    trust, is_finite = _visit(linear_sum, jumps, pending, component, jumps.w, start, trust)
-    finish_visits(jumps.model, pending)
+    trust, is_finite = _visit(linear_sum, run, component, run.w, start, trust)
+    finish_visits(run.model)
     return trust, is_finite
 
 
@@ -182,26 +157,19 @@ def _rank_one(inverse: Matrix, vector: Vector, factor: float) -> None:
 
 @kernel
 def _inverse_visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    jumps: Jumps,
-    pending: Pending,
-    trust: Trust,
-    inverse: Matrix,
-    gradient: Vector,
-    newton: Vector,
+    linear_sum: LinearSum, order: Indices, run: Run, trust: Trust, inverse: Matrix, gradient: Vector, newton: Vector
 ) -> tuple[Trust, int]:
     """Visit single rows and keep up B = H^-1, in place; return the trust and the visits.
 
     `gradient` is the model gradient at w, `newton` is B times it: after a whole step both are 0, and a visit changes the
     model gradient by a multiple of x_i, so that the next step is a multiple of B x_i.
     """
-    w, model = jumps.w, jumps.model
+    w, model = run.w, run.model
     vector, step, start = np.zeros(w.size), np.zeros(w.size), w.copy()
     n_visits = 0
     for i in order:
         margin, slope, curvature = model.margins[i], model.slopes[i], model.curvatures[i]
-        trust, is_finite = _visit(linear_sum, jumps, pending, i, w, start, trust)
+        trust, is_finite = _visit(linear_sum, run, i, w, start, trust)
         n_visits += 1
         if not is_finite:
             break  # gradient and newton are those of the point that was left
@@ -218,63 +186,43 @@ def _inverse_visits(
         scale(step, -1.0)
         linear_sum.rows.add_to(i, change, gradient)
         length = norm(step)
-        fraction = _fraction(length, jumps.damping, trust.radius)
+        fraction = _fraction(length, run.damping, trust.radius)
         trust = stepping(trust, length)
         copy(w, start)
         axpy(fraction, step, w)
         scale(newton, 1.0 - fraction)
         scale(gradient, 1.0 - fraction)
-    finish_visits(model, pending)
+    finish_visits(model)
     return trust, n_visits
 
 
-def _inverse(model: TaylorModel) -> Matrix:
-    hessian = full_hessian(model)
-    try:
-        factor = cho_factor(hessian, check_finite=False)
-    except LinAlgError:
-        raise ValueError(
-            'solver "inverse" needs an H that has an inverse before every component was visited. Give alpha > 0 and no '
-            'intercept, or warm_start_method="full", or solver="inexact".'
-        ) from None
-    inverse: Matrix = np.ascontiguousarray(cho_solve(factor, np.eye(hessian.shape[0]), check_finite=False))
-    return inverse
-
-
-def inexact_pass(problem: AnySum, order: Indices, jumps: Jumps, trust: Trust) -> tuple[Trust, int]:
+def inexact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
     """Run the visits of `order` with conjugate gradients, in place; return the trust and how many visits were made."""
-    done, n_visits = _inexact_visits(problem.view, order, jumps, new_pending(problem), trust)
+    done, n_visits = _inexact_visits(problem.view, order, run, trust)
     return Trust(*done), n_visits
 
 
-def inverse_pass(problem: Problem, order: Indices, jumps: Jumps, trust: Trust) -> tuple[Trust, int]:
-    """Run visits to single rows with an inverse that is kept up, in place; return the trust and how many were made.
-
-    Raises
-    ------
-    ValueError
-        H has no inverse when the pass begins, or after an overflow.
-    """
+def inverse_pass(problem: Problem, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
+    """Run visits to single rows with an inverse that is kept up, in place; return the trust and how many were made."""
     n_visits = 0
-    while n_visits < order.size and np.isfinite(jumps.w).all():
-        inverse, gradient = _inverse(jumps.model), model_gradient(jumps.model, jumps.w)
+    while n_visits < order.size and np.isfinite(run.w).all():
+        inverse, gradient = inverse_of(full_hessian(run.model), SINGULAR), model_gradient(run.model, run.w)
         newton = inverse @ gradient
-        pending = new_pending(problem)
-        done, n_more = _inverse_visits(problem.view, order[n_visits:], jumps, pending, trust, inverse, gradient, newton)
+        done, n_more = _inverse_visits(problem.view, order[n_visits:], run, trust, inverse, gradient, newton)
         trust, n_visits = Trust(*done), n_visits + n_more
     return trust, n_visits
 
 
-def exact_pass(problem: AnySum, order: Indices, jumps: Jumps, trust: Trust, *, to_rounding: bool) -> tuple[Trust, int]:
+def exact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust, *, to_rounding: bool) -> tuple[Trust, int]:
     """Run the visits of `order` with the solvers of `quadratic_models`, in place; return the trust and how many were made.
 
     Minimisers that are found by iteration are so to rounding errors, or to min(1, sqrt(G)) G with G the model's optimality
     (to 1 while components are missing).
     """
-    w, model, pending = jumps.w, jumps.model, new_pending(problem)
+    w, model = run.w, run.model
     start = w.copy()
     for n_visits, component in enumerate(order, start=1):
-        done, is_finite = _one_visit(problem.view, component, jumps, pending, start, trust)
+        done, is_finite = _one_visit(problem.view, component, run, start, trust)
         trust = Trust(*done)
         if not is_finite:
             if np.isnan(w[0]):
@@ -288,6 +236,6 @@ def exact_pass(problem: AnySum, order: Indices, jumps: Jumps, trust: Trust, *, t
         step = minimise_model(problem.term, full_hessian(model), gradient, w, tolerance) - w
         length = float(np.linalg.norm(step))
         start[:] = w
-        w += _fraction(length, jumps.damping, trust.radius) * step
+        w += _fraction(length, run.damping, trust.radius) * step
         trust = stepping(trust, length)
     return trust, order.size

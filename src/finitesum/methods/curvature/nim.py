@@ -24,11 +24,6 @@ sums keep the rounding errors of their largest terms.
 
 Deviations: H starts as l2 I (the paper makes a full pass, as does warm_start_method="full"); the tolerance rests on the
 model gradient, not on the stale mean gradient; the difference from w is solved for, which keeps digits near the optimum.
-
-References
-----------
-.. [1] A. Rodomanov, D. Kropotov, "A superlinearly-convergent proximal Newton-type method for the optimization of finite
-   sums", ICML 2016.
 """
 
 from __future__ import annotations
@@ -41,20 +36,13 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.base import Card, SumMethod, copied
-from finitesum.methods.curvature.model_minimisers import Jumps, exact_pass, inexact_pass, inverse_pass
-from finitesum.methods.curvature.taylor_model import (
-    REBUILD_EVERY,
-    TaylorModel,
-    copy_model,
-    empty_model,
-    full_model,
-    hessians_of_visits,
-    model_gradient,
-    rebuilt,
-)
+from finitesum.methods.curvature import taylor_model as taylor
+from finitesum.methods.curvature.model_minimisers import Run, exact_pass, inexact_pass, inverse_pass
+from finitesum.methods.curvature.taylor_model import TaylorModel
 from finitesum.methods.curvature.trust import (
     Comparison,
     Trust,
+    TrustRule,
     comparison_window,
     error_estimate,
     new_trust,
@@ -143,45 +131,40 @@ class NIM(SumMethod):
         if not problem.is_smooth:
             raise ValueError('solver "inverse" needs a smooth problem. Use solver="exact" with l1 penalties.')
 
+    def _rule(self, problem: AnySum) -> TrustRule:
+        return trust_rule(problem, acts=self.step_size == "auto", is_gradual=False)
+
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NIMState:
         """Return the state before the first visit."""
         self._require_solvable(problem)
         is_full = self.warm_start_method == "full"
-        model = full_model(problem, x0) if is_full else empty_model(problem)
-        trust = new_trust(problem, x0, trust_rule(problem, acts=self.step_size == "auto", is_gradual=False))
+        model = taylor.full_model(problem, x0) if is_full else taylor.empty_model(problem)
+        trust = new_trust(problem, x0, self._rule(problem))
         n_visits = problem.n_components if is_full else 0
         return NIMState(x0.copy(), model, no_comparison(problem), trust, 0.0, n_visits, n_visits)
 
     def run_pass(self, problem: AnySum, state: NIMState, order: Indices) -> NIMState:
         """Return the state after the visits of `order`."""
-        jumps = Jumps(
-            state.x.copy(),
-            copy_model(state.model),
-            copied(state.comparison),
-            trust_rule(problem, acts=self.step_size == "auto", is_gradual=False),
-            1.0 if self.step_size == "auto" else float(self.step_size),
-            comparison_window(problem.n_components),
-        )
+        model, comparison = taylor.copy_model(state.model), copied(state.comparison)
+        rule, damping = self._rule(problem), 1.0 if self.step_size == "auto" else float(self.step_size)
+        run = Run(state.x.copy(), taylor.opened(model), comparison, rule, damping)
         if self.solver == "inverse":
-            trust, n_visits = inverse_pass(cast(Problem, problem), order, jumps, state.trust)
+            trust, n_visits = inverse_pass(cast(Problem, problem), order, run, state.trust)
         elif self.solver == "inexact" and problem.is_smooth:
-            trust, n_visits = inexact_pass(problem, order, jumps, state.trust)
+            trust, n_visits = inexact_pass(problem, order, run, state.trust)
         else:
-            to_rounding = self.solver == "exact"
-            trust, n_visits = exact_pass(problem, order, jumps, state.trust, to_rounding=to_rounding)
-        n_hessians = state.n_hessians + hessians_of_visits(problem, n_visits, state.model, jumps.model)
+            trust, n_visits = exact_pass(problem, order, run, state.trust, to_rounding=self.solver == "exact")
+        n_hessians = state.n_hessians + taylor.hessians_of_visits(problem, n_visits, state.model, model)
         n_gradients = state.n_gradients + n_visits
-        return self._finished(
-            problem, NIMState(jumps.w, jumps.model, jumps.comparison, trust, state.peak, n_gradients, n_hessians)
-        )
+        return self._finished(problem, NIMState(run.w, model, comparison, trust, state.peak, n_gradients, n_hessians))
 
     def _finished(self, problem: AnySum, state: NIMState) -> NIMState:
         """Return the state after a pass, b and H summed again where they need it."""
         size = float(np.diagonal(state.model.hessian).max())
         peak, n_passes = max(state.peak, size), state.n_gradients // problem.n_components
-        if not (size < 0.1 * peak or n_passes % REBUILD_EVERY == REBUILD_EVERY - 1):
+        if not (size < 0.1 * peak or n_passes % taylor.REBUILD_EVERY == taylor.REBUILD_EVERY - 1):
             return state._replace(peak=peak)
-        model, n_more = rebuilt(problem, state.model)
+        model, n_more = taylor.rebuilt(problem, state.model)
         return state._replace(model=model, peak=size, n_hessians=state.n_hessians + n_more)
 
     def estimate(self, problem: AnySum, state: NIMState) -> float:
@@ -192,8 +175,8 @@ class NIM(SumMethod):
         is_early = state.trust.n_compared < comparison_window(problem.n_components)
         if not state.model.visited.all() or (isinstance(problem, FiniteSum) and is_early):
             return math.nan
-        gradient = model_gradient(state.model, state.x)
-        return error_estimate(problem, state.comparison) + problem.term.optimality(state.x, gradient)
+        gradient = taylor.model_gradient(state.model, state.x)
+        return error_estimate(problem, state.comparison.residual) + problem.term.optimality(state.x, gradient)
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return the size at which reading the rows costs about what ten products with H cost, at most n / 100."""

@@ -1,4 +1,4 @@
-"""Constant steps, and what the paper does for a start that its theory likes: a warm start by SAG, restarts.
+"""Constant steps, and what the paper [1] of `ciag` does for a start that its theory likes: a warm start by SAG, restarts.
 
 **Constant steps.** Theory allows 2 / (mu + L) without extrapolation [1, Theorem 1] and 1 / (2 L) with [1, Theorem 2].
 
@@ -14,11 +14,6 @@ step of the asymptotic rate; the schedule is left open there. Here R decides, se
 falls with the distance to the optimum as the error bound of the theory does. Where it stayed below 1/2 since the last
 restart, the step is doubled; where it went above 0.9, halved. The memory is kept: old Taylor models stay valid wherever the
 iterate goes.
-
-References
-----------
-.. [1] H.-T. Wai, W. Shi, C. A. Uribe, A. Nedic, A. Scaglione, "Accelerating incremental gradient optimization with
-   curvature information", Comput. Optim. Appl. 76 (2020).
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from finitesum.core.jit import kernel, kernel_part
 from finitesum.core.vectors import add_products, copy
 from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods.constants import Constant, smoothness_at, strong_convexity
-from finitesum.methods.curvature.taylor_model import Pending, TaylorModel, finish_visits, new_pending, visit
+from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel, finish_visits, opened, visit
 from finitesum.methods.curvature.trust import DISTRUSTED, TRUSTED
 from finitesum.methods.visits import AnySum, descend
 from finitesum.problems.linear import LinearSum, first_row, last_row
@@ -54,19 +49,7 @@ class Schedule(NamedTuple):
 def new_schedule(
     problem: AnySum, w0: Vector, step_size: float | str, extrapolation: float | str, *, restarts: bool, by_sag: bool
 ) -> Schedule:
-    """Return the schedule before the first visit.
-
-    Parameters
-    ----------
-    problem : Problem or FiniteSum
-    w0 : ndarray of shape (d,)
-        The start, where functions of unknown smoothness are evaluated.
-    step_size : float > 0, "auto" or "theory"
-    extrapolation : float in [0, 1) or "auto"
-    restarts : bool
-        Whether the step is reconsidered; else a step that is given costs nothing.
-    by_sag : bool
-        Whether the first pass has SAG's steps.
+    """Return the schedule before the first visit, from w0, where functions of unknown smoothness are evaluated.
 
     Examples
     --------
@@ -119,7 +102,7 @@ def next_step(step_size: float, ratio: float, longest: float) -> float:
 
 
 @kernel_part
-def _add_slopes(linear_sum: LinearSum, model: TaylorModel, component: int, sign: float, gradient: Vector) -> None:
+def _add_slopes(linear_sum: LinearSum, model: OpenModel, component: int, sign: float, gradient: Vector) -> None:
     """Add sign sum_i p_i slope_i x_i over a component's rows to a gradient."""
     if model.visited[component]:
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
@@ -128,22 +111,16 @@ def _add_slopes(linear_sum: LinearSum, model: TaylorModel, component: int, sign:
 
 @kernel
 def _sag_visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    w: Vector,
-    model: TaylorModel,
-    pending: Pending,
-    quadratic: Vector,
-    step_size: float,
+    linear_sum: LinearSum, order: Indices, w: Vector, model: OpenModel, quadratic: Vector, step_size: float
 ) -> int:
-    y, gradient, direction = np.zeros(pending.vectors.shape[1]), np.zeros(w.size), np.zeros(w.size)
+    y, gradient, direction = np.zeros(model.hessian.shape[1]), np.zeros(w.size), np.zeros(w.size)
     for component in range(linear_sum.n_components):
         _add_slopes(linear_sum, model, component, 1.0, gradient)
     n_visits = 0
     for component in order:
         _add_slopes(linear_sum, model, component, -1.0, gradient)
         copy(w, y)
-        finite = visit(linear_sum, model, pending, component, y)
+        finite = visit(linear_sum, model, component, y)
         _add_slopes(linear_sum, model, component, 1.0, gradient)
         copy(gradient, direction)
         add_products(quadratic, w, direction)
@@ -151,11 +128,10 @@ def _sag_visits(
         n_visits += 1
         if not finite:
             break
-    finish_visits(model, pending)
+    finish_visits(model)
     return n_visits
 
 
 def warm_start_visits(problem: AnySum, order: Indices, w: Vector, model: TaylorModel, step_size: float) -> int:
     """Take SAG's steps while the memory fills, in place; return how many visits were made."""
-    quadratic = problem.term.quadratic
-    return int(_sag_visits(problem.view, order, w, model, new_pending(problem), quadratic, step_size))
+    return int(_sag_visits(problem.view, order, w, opened(model), problem.term.quadratic, step_size))

@@ -18,7 +18,7 @@ AM      action matching: with R = S (S'HS)^-1/2 and Q = H R,                    
 ======= ======================================================================== ================== ==================
 
 S has k columns: Gaussian numbers, a function of the seed and the number of the snapshot ("gauss"), or the mean directions
-of k stretches of the last epoch ("prev"; the first time "gauss"). A visit costs O(d) at least, on sparse rows too.
+of k stretches of the last pass ("prev"; the first time "gauss"). A visit costs O(d) at least, on sparse rows too.
 
 Slopes and curvatures at z are kept (2n numbers), so that a visit evaluates one component gradient and no Hessian; a
 snapshot evaluates m of each. Of components given as functions the gradients are kept (n d numbers) and the Hessians are
@@ -27,11 +27,6 @@ not: a visit evaluates one again, and is charged for it.
 Step "auto": the rule of `finitesum.methods.snapshot`; "full" begins at 1 / lambda_max(H), follows lambda_max from snapshot
 to snapshot and never exceeds its inverse. Deviations: components come in the given order; the quadratic penalty enters
 exactly, but for S'HS.
-
-References
-----------
-.. [1] R. M. Gower, N. Le Roux, F. Bach, "Tracking the gradients using the Hessian: a new look at variance reducing
-   stochastic methods", AISTATS 2018.
 """
 
 from __future__ import annotations
@@ -57,7 +52,7 @@ from finitesum.methods.curvature.snapshot_curvature import (
 )
 from finitesum.methods.parameters import Count, Seed, StepSize
 from finitesum.methods.snapshot import Snapshot, end_of_epoch, expected_smoothness, smooth_gradient, take_snapshot
-from finitesum.methods.visits import AnySum, add_gradient_change, descend
+from finitesum.methods.visits import AnySum, add_gradient_change, descend, slope_at
 from finitesum.problems.linear import LinearSum, first_row, last_row
 
 
@@ -65,7 +60,7 @@ class SVRG2State(NamedTuple):
     x: Vector  # iterate
     snapshot: Snapshot
     curvature: Curvature
-    directions: Matrix  # (k, d)  mean directions of the stretches of the last epoch
+    directions: Matrix  # (k, d)  mean directions of the stretches of the last pass
     step_size: float
     n_snapshots: int
     n_gradients: int
@@ -81,8 +76,7 @@ def _add_error(
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
         if linear_sum.weights[i] == 0.0:
             continue
-        prediction = linear_sum.rows.dot(i, w) + linear_sum.offsets[i]
-        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        slope = slope_at(linear_sum, i, w)
         finite = finite and is_finite(slope)
         error = slope - snapshot.slopes[i] - times_curvature(linear_sum, snapshot, i, v)
         linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * error, direction)
@@ -90,19 +84,12 @@ def _add_error(
 
 
 @kernel
-def _full_visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    w: Vector,
-    snapshot: Snapshot,
-    gradient: Vector,
-    hessian: Matrix,
-    step_size: float,
-) -> int:
+def _full_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SVRG2State, gradient: Vector) -> int:
     """Visit the components of `order` with A_j = H_j, in place; return how many were visited (fewer on divergence).
 
     `gradient` is that of the whole smooth part at the snapshot.
     """
+    snapshot, hessian, step_size = state.snapshot, state.curvature.hessian, state.step_size
     v, direction = np.zeros(hessian.shape[1]), np.zeros(hessian.shape[1])
     n_visits = 0
     for component in order:
@@ -119,18 +106,10 @@ def _full_visits(
 
 
 @kernel
-def _diagonal_visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    w: Vector,
-    snapshot: Snapshot,
-    step: Vector,
-    diagonal: Vector,
-    quadratic: Vector,
-    step_size: float,
-) -> int:
+def _diagonal_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SVRG2State, quadratic: Vector) -> int:
     """Visit the components of `order` with diagonal A_j, in place; return how many were visited (fewer on divergence)."""
-    m = float(linear_sum.n_components)
+    snapshot, step, diagonal = state.snapshot, state.curvature.step, state.curvature.diagonal
+    m, step_size = float(linear_sum.n_components), state.step_size
     v, direction = np.empty(w.size), np.empty(w.size)
     n_visits = 0
     for component in order:
@@ -181,19 +160,17 @@ def _sketched_visits(
     linear_sum: LinearSum,
     order: Indices,
     w: Vector,
-    snapshot: Snapshot,
-    sketch: Matrix,
-    image: Matrix,
+    state: SVRG2State,
     quadratic: Vector,
     directions: Matrix,
     matches_action: bool,
-    step_size: float,
 ) -> int:
     """Visit the components of `order` with A_j of low rank, in place; return how many were visited (fewer on divergence).
 
     With t = Q'v and r = R t, A v = Q t and A_j v = Q R'H_j r (CM) or Q R'H_j (v - r) + H_j r (AM).
     """
-    rank, m = sketch.shape[0], float(linear_sum.n_components)
+    snapshot, sketch, image = state.snapshot, state.curvature.sketch, state.curvature.image
+    rank, m, step_size = sketch.shape[0], float(linear_sum.n_components), state.step_size
     parts, products, direction = np.empty((2, w.size)), np.empty((2, w.size)), np.empty(w.size)
     inside, outside = parts[0], parts[1]  # r and v - r
     t, back = np.empty(rank), np.empty(rank)
@@ -244,7 +221,7 @@ class SVRG2(SumMethod):
     rank : int >= 1
         The columns of the sketch.
     sketch : {"gauss", "prev"}
-        Gaussian numbers, or mean directions of the last epoch.
+        Gaussian numbers, or mean directions of the last pass.
     seed : int >= 0
         Of the Gaussian numbers.
 
@@ -317,7 +294,7 @@ class SVRG2(SumMethod):
         return SVRG2State(x0.copy(), snapshot, curvature, directions, step_size, 1, n_gradients, n_hessians)
 
     def run_pass(self, problem: AnySum, state: SVRG2State, order: Indices) -> SVRG2State:
-        """Return the state after an epoch: the visits of `order`, and a new snapshot."""
+        """Return the state after the visits of `order` and a new snapshot."""
         w, directions = state.x.copy(), np.zeros_like(state.directions)
         n_visits = self._visits(problem, state, order, w, directions)
         adapt, is_linear = self.step_size == "auto", state.snapshot.curvatures.size > 0
@@ -343,19 +320,12 @@ class SVRG2(SumMethod):
         )
 
     def _visits(self, problem: AnySum, state: SVRG2State, order: Indices, w: Vector, directions: Matrix) -> int:
-        snapshot, curvature, step_size, quadratic = (
-            state.snapshot,
-            state.curvature,
-            state.step_size,
-            problem.term.quadratic,
-        )
-        given = problem.view, order, w, snapshot
+        given = problem.view, order, w, state
         if self.hessian == "full":
-            return _full_visits(*given, smooth_gradient(problem, snapshot), curvature.hessian, step_size)
+            return _full_visits(*given, smooth_gradient(problem, state.snapshot))
         if self.hessian in ("2D", "2Dsec"):
-            return _diagonal_visits(*given, curvature.step, curvature.diagonal, quadratic, step_size)
-        acts = self.hessian == "AM"
-        return _sketched_visits(*given, curvature.sketch, curvature.image, quadratic, directions, acts, step_size)
+            return _diagonal_visits(*given, problem.term.quadratic)
+        return _sketched_visits(*given, problem.term.quadratic, directions, self.hessian == "AM")
 
     def estimate(self, problem: AnySum, state: SVRG2State) -> float:
         """Return the optimality of the last snapshot."""

@@ -1,14 +1,14 @@
 """The Taylor model: the memory of second order that CIAG, A-CIAG and NIM keep.
 
 Each component is replaced by its Taylor model of second order at the point of its last visit, its anchor. The gradient of
-their mean at y is [1, eqs. 19, 21]
+their mean at y is ([1] of `finitesum.methods.curvature.ciag`, eqs. 19, 21)
 
     g(y) = b + H y,    b = sum_i p_i (phi'_i - phi''_i u_i) x_i,    H = l2 I + sum_i p_i phi''_i x_i x_i'
 
 with u_i = x_i'(anchor of i) and both derivatives taken there; rows never visited contribute nothing. A visit replaces the
 terms of one component [1, eqs. 26, 27]. The quadratic penalty never enters b: its Taylor model is exact.
 
-H is a lower triangle (`finitesum.core.symmetric`). On dense rows up to eight outer products wait in `Pending` before
+H is a lower triangle (`finitesum.core.symmetric`). On dense rows up to eight outer products wait in an `OpenModel` before
 they join H in one pass over it; products with H count them in. Memory: 3n + d^2 + O(d) numbers; a visit costs O(d^2) and
 reading its rows.
 
@@ -20,11 +20,6 @@ gradient and whose curvature is its Hessian H_j (`finitesum.problems.function_ro
 Memory 2 n d + d^2: Hessians are not kept, that would be n d^2 numbers. A visit evaluates the one at the old anchor again,
 and is charged for both. A component of several outputs keeps the scores and slopes of its rows, 2 n K numbers, by which
 its curvatures are computed again without reading data (`finitesum.problems.outputs`).
-
-References
-----------
-.. [1] H.-T. Wai, W. Shi, C. A. Uribe, A. Nedic, A. Scaglione, "Accelerating incremental gradient optimization with
-   curvature information", Comput. Optim. Appl. 76 (2020).
 """
 
 from __future__ import annotations
@@ -57,9 +52,15 @@ class TaylorModel(NamedTuple):
     hessian: Matrix  # H, a padded lower triangle: see `finitesum.core.symmetric`
 
 
-class Pending(NamedTuple):
-    """Scratch of a run of visits: outer products weights[k] v_k v_k' that are not yet in H."""
+class OpenModel(NamedTuple):
+    """A model during a run of visits: its arrays, and outer products weights[k] v_k v_k' that are not yet in H."""
 
+    margins: Vector
+    slopes: Vector
+    curvatures: Vector
+    visited: Flags
+    linear: Vector
+    hessian: Matrix
     vectors: Matrix  # (8, padded d)
     weights: Vector  # (8,)
     n_waiting: Indices  # (1,)
@@ -84,15 +85,15 @@ def copy_model(model: TaylorModel) -> TaylorModel:
     return TaylorModel(margins.copy(), slopes.copy(), curvatures.copy(), visited.copy(), linear.copy(), hessian)
 
 
-def full_hessian(model: TaylorModel) -> Matrix:
+def full_hessian(model: TaylorModel | OpenModel) -> Matrix:
     """Return H as a plain symmetric matrix, shape (d, d)."""
     return symmetric.full(model.hessian, model.linear.size)
 
 
-def new_pending(problem: AnySum) -> Pending:
-    """Return scratch with nothing waiting."""
-    padded = symmetric.padded_size(problem.dim)
-    return Pending(symmetric.aligned_zeros(RANK, padded), np.zeros(RANK), np.zeros(1, dtype=np.int64))
+def opened(model: TaylorModel) -> OpenModel:
+    """Return the model for visits, which write to its arrays; `finish_visits` makes H complete."""
+    waiting = symmetric.aligned_zeros(RANK, model.hessian.shape[1])
+    return OpenModel(*model, waiting, np.zeros(RANK), np.zeros(1, dtype=np.int64))
 
 
 # -- a row: numbers of a linear model, arrays of outputs and functions
@@ -110,7 +111,7 @@ def _times(curvature: float, change: float) -> float:
     return curvature * change
 
 
-def curvature_at_anchor(linear_sum: LinearSum, model: TaylorModel, i: int) -> Any:
+def curvature_at_anchor(linear_sum: LinearSum, model: OpenModel, i: int) -> Any:
     """Return the curvature that row i has in H; what is not kept is evaluated again at the anchor."""
     if model.curvatures.size:
         return model.curvatures[i]
@@ -120,11 +121,11 @@ def curvature_at_anchor(linear_sum: LinearSum, model: TaylorModel, i: int) -> An
 
 
 @compiled_form(of=curvature_at_anchor)
-def _curvature_at_anchor(linear_sum: LinearSum, model: TaylorModel, i: int) -> float:
+def _curvature_at_anchor(linear_sum: LinearSum, model: OpenModel, i: int) -> float:
     return model.curvatures[i]  # type: ignore[no-any-return]
 
 
-def predicted_change(linear_sum: LinearSum, model: TaylorModel, i: int, margin: Any, last: Any) -> Any:
+def predicted_change(linear_sum: LinearSum, model: OpenModel, i: int, margin: Any, last: Any) -> Any:
     """Return phi'' at the anchor times the change of row i's margin; H has `last` in its place, maybe a majorant's."""
     if model.curvatures.size == 0:
         return times(last, margin - model.margins[i])
@@ -132,14 +133,14 @@ def predicted_change(linear_sum: LinearSum, model: TaylorModel, i: int, margin: 
 
 
 @compiled_form(of=predicted_change)
-def _predicted_change(linear_sum: LinearSum, model: TaylorModel, i: int, margin: float, last: float) -> float:
+def _predicted_change(linear_sum: LinearSum, model: OpenModel, i: int, margin: float, last: float) -> float:
     curvature = linear_sum.loss.d2(model.margins[i] + linear_sum.offsets[i], linear_sum.targets[i])
     return curvature * (margin - model.margins[i])  # type: ignore[no-any-return]
 
 
 @kernel_part
 def move_anchor(
-    linear_sum: LinearSum, model: TaylorModel, i: int, margin: Any, slope: Any, curvature: Any, last: Any
+    linear_sum: LinearSum, model: OpenModel, i: int, margin: Any, slope: Any, curvature: Any, last: Any
 ) -> None:
     """Replace row i's term of b [1, eq. 26] and what is kept of it; `last` is the curvature that it had."""
     old = model.slopes[i] - times(last, model.margins[i])
@@ -150,37 +151,31 @@ def move_anchor(
         model.curvatures[i] = curvature
 
 
-def raise_curvature(linear_sum: LinearSum, model: TaylorModel, pending: Pending, i: int, rise: Any) -> None:
+def raise_curvature(linear_sum: LinearSum, model: OpenModel, i: int, rise: Any) -> None:
     """Add rise x_i x_i' to H [1, eq. 27], or let it wait."""
     if isinstance(linear_sum.rows, Interpreted):
         linear_sum.rows.gram_add(i, rise, model.hessian)
     else:
-        _raise_curvature(linear_sum, model, pending, i, rise)
+        _raise_curvature(linear_sum, model, i, rise)
 
 
 @compiled_form(of=raise_curvature)
-def _raise_curvature(linear_sum: LinearSum, model: TaylorModel, pending: Pending, i: int, rise: float) -> None:
+def _raise_curvature(linear_sum: LinearSum, model: OpenModel, i: int, rise: float) -> None:
     if rise == 0.0:
         return
     if linear_sum.rows.is_sparse():
         linear_sum.rows.gram_add(i, rise, model.hessian)
         return
-    if pending.n_waiting[0] == RANK:
-        finish_visits(model, pending)
-    k = pending.n_waiting[0]
-    linear_sum.rows.copy_to(i, pending.vectors[k])
-    pending.weights[k] = rise
-    pending.n_waiting[0] = k + 1
+    if model.n_waiting[0] == RANK:
+        finish_visits(model)
+    k = model.n_waiting[0]
+    linear_sum.rows.copy_to(i, model.vectors[k])
+    model.weights[k] = rise
+    model.n_waiting[0] = k + 1
 
 
 def raise_bounded_curvature(
-    linear_sum: LinearSum,
-    model: TaylorModel,
-    pending: Pending,
-    i: int,
-    rise: Any,
-    eigenvalue: float,
-    direction: Vector,
+    linear_sum: LinearSum, model: OpenModel, i: int, rise: Any, eigenvalue: float, direction: Vector
 ) -> float:
     """Do as `raise_curvature`, and return a bound on what lambda_max(H) has risen by: trace, or norm for functions.
 
@@ -188,7 +183,7 @@ def raise_bounded_curvature(
     power iteration, which would take long to turn there by itself.
     """
     if not isinstance(linear_sum.rows, Interpreted):
-        return _raise_bounded_curvature(linear_sum, model, pending, i, rise, eigenvalue, direction)
+        return _raise_bounded_curvature(linear_sum, model, i, rise, eigenvalue, direction)
     dim = linear_sum.rows.dim()
     change = np.zeros((dim, dim))
     linear_sum.rows.gram_add(i, rise, change)
@@ -205,13 +200,7 @@ def raise_bounded_curvature(
 
 @compiled_form(of=raise_bounded_curvature)
 def _raise_bounded_curvature(
-    linear_sum: LinearSum,
-    model: TaylorModel,
-    pending: Pending,
-    i: int,
-    rise: float,
-    eigenvalue: float,
-    direction: Vector,
+    linear_sum: LinearSum, model: OpenModel, i: int, rise: float, eigenvalue: float, direction: Vector
 ) -> float:
     increase = 0.0
     if rise > 0.0:
@@ -219,7 +208,7 @@ def _raise_bounded_curvature(
         increase = rise * square
         if increase > 0.01 * eigenvalue:
             linear_sum.rows.add_to(i, rise * np.sqrt(square) / max(eigenvalue, increase), direction)
-    raise_curvature(linear_sum, model, pending, i, rise)
+    raise_curvature(linear_sum, model, i, rise)
     return increase
 
 
@@ -227,7 +216,7 @@ def _raise_bounded_curvature(
 
 
 @kernel_part
-def visit(linear_sum: LinearSum, model: TaylorModel, pending: Pending, component: int, y: Vector) -> bool:
+def visit(linear_sum: LinearSum, model: OpenModel, component: int, y: Vector) -> bool:
     """Move the anchor of a component to y; return whether its derivatives are finite."""
     finite = True
     for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
@@ -238,46 +227,46 @@ def visit(linear_sum: LinearSum, model: TaylorModel, pending: Pending, component
         slope, curvature = linear_sum.loss.d1_d2(margin + linear_sum.offsets[i], linear_sum.targets[i])
         finite = finite and is_finite(slope) and is_finite(curvature)
         last = curvature_at_anchor(linear_sum, model, i)
-        raise_curvature(linear_sum, model, pending, i, weight * (curvature - last))
+        raise_curvature(linear_sum, model, i, weight * (curvature - last))
         move_anchor(linear_sum, model, i, margin, slope, curvature, last)
     model.visited[component] = True
     return finite
 
 
 @kernel_part
-def finish_visits(model: TaylorModel, pending: Pending) -> None:
+def finish_visits(model: OpenModel) -> None:
     """Make H complete, by the outer products that wait: to be called after the last visit of a run."""
-    if pending.n_waiting[0] > 0:
-        for k in range(pending.n_waiting[0], RANK):
-            pending.weights[k] = 0.0
-        add_outer_products(model.hessian, pending.vectors, pending.weights)
-        pending.n_waiting[0] = 0
+    if model.n_waiting[0] > 0:
+        for k in range(model.n_waiting[0], RANK):
+            model.weights[k] = 0.0
+        add_outer_products(model.hessian, model.vectors, model.weights)
+        model.n_waiting[0] = 0
 
 
 @kernel
-def _anchor_all(linear_sum: LinearSum, model: TaylorModel, pending: Pending, w: Vector) -> None:
+def _anchor_all(linear_sum: LinearSum, model: OpenModel, w: Vector) -> None:
     for component in range(linear_sum.n_components):
-        visit(linear_sum, model, pending, component, w)
-    finish_visits(model, pending)
+        visit(linear_sum, model, component, w)
+    finish_visits(model)
 
 
 def full_model(problem: AnySum, w: Vector) -> TaylorModel:
     """Return the model with every component anchored at w: one pass of gradients and Hessians."""
     model = empty_model(problem)
-    _anchor_all(problem.view, model, new_pending(problem), w)
+    _anchor_all(problem.view, opened(model), w)
     return model
 
 
 @kernel
-def _sum_again(linear_sum: LinearSum, model: TaylorModel, pending: Pending) -> None:
+def _sum_again(linear_sum: LinearSum, model: OpenModel) -> None:
     for component in range(linear_sum.n_components):
         if model.visited[component]:
             for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
                 weight, curvature = linear_sum.weights[i], curvature_at_anchor(linear_sum, model, i)
                 constant = model.slopes[i] - times(curvature, model.margins[i])
                 linear_sum.rows.add_to(i, weight * constant, model.linear)
-                raise_curvature(linear_sum, model, pending, i, weight * curvature)
-    finish_visits(model, pending)
+                raise_curvature(linear_sum, model, i, weight * curvature)
+    finish_visits(model)
 
 
 def rebuilt(problem: AnySum, model: TaylorModel) -> tuple[TaylorModel, int]:
@@ -287,7 +276,7 @@ def rebuilt(problem: AnySum, model: TaylorModel) -> tuple[TaylorModel, int]:
     """
     empty = empty_model(problem)
     again = model._replace(linear=empty.linear, hessian=empty.hessian)
-    _sum_again(problem.view, again, new_pending(problem))
+    _sum_again(problem.view, opened(again))
     return again, int(model.visited.sum()) if isinstance(problem, FiniteSum) else 0
 
 
@@ -312,17 +301,17 @@ def _add_outer_product(vector: Vector, weight: float, y: Vector, out: Vector) ->
 
 
 @kernel_part
-def curvature_product(model: TaylorModel, pending: Pending, y: Vector, out: Vector) -> None:
+def curvature_product(model: OpenModel, y: Vector, out: Vector) -> None:
     """Write H y to out; both have the padded length."""
     multiply(model.hessian, y, out)
-    for k in range(pending.n_waiting[0]):
-        _add_outer_product(pending.vectors[k], pending.weights[k], y, out)
+    for k in range(model.n_waiting[0]):
+        _add_outer_product(model.vectors[k], model.weights[k], y, out)
 
 
 @kernel_part
-def gradient_into(model: TaylorModel, pending: Pending, y: Vector, out: Vector) -> None:
+def gradient_into(model: OpenModel, y: Vector, out: Vector) -> None:
     """Write b + H y to out; both have the padded length."""
-    curvature_product(model, pending, y, out)
+    curvature_product(model, y, out)
     axpy(1.0, model.linear, out)
 
 
@@ -331,7 +320,7 @@ def _product(hessian: Matrix, y: Vector, out: Vector) -> None:
     multiply(hessian, y, out)
 
 
-def model_gradient(model: TaylorModel, y: Vector) -> Vector:
+def model_gradient(model: TaylorModel | OpenModel, y: Vector) -> Vector:
     """Return b + H y."""
     padded = symmetric.padded_size(y.size)
     argument, product = np.zeros(padded), np.zeros(padded)

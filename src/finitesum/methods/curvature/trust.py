@@ -10,7 +10,7 @@ the mean model shrinks the gradient in a pass. R > 1 is Newton's overshooting. T
 
 * where the loss has a quadratic majorant, rows take its curvature in the place of the second derivative. With majorants
   only, the mean model lies above F and the method, which then is incremental MM, cannot diverge.
-  - Methods that jump to the model's minimiser take majorants on all rows from R > 0.9 on until R is small again; what
+  - Methods that go to the model's minimiser take majorants on all rows from R > 0.9 on until R is small again; what
     counts as small is halved each time.
   - Methods that step take them on all rows while R is large, on rows that are misclassified while R is middling (there the
     loss is nearly linear, and its second derivative says nothing of what comes), on none once R is small; and
@@ -36,16 +36,10 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part
-from finitesum.core.vectors import is_finite, norm, scale
+from finitesum.core.vectors import axpy, fill, is_finite, norm, scale
 from finitesum.evaluation.row_sums import Majorize
-from finitesum.methods.curvature.taylor_model import (
-    Pending,
-    TaylorModel,
-    curvature_at_anchor,
-    move_anchor,
-    predicted_change,
-    raise_bounded_curvature,
-)
+from finitesum.methods.curvature import taylor_model as taylor
+from finitesum.methods.curvature.taylor_model import OpenModel
 from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 
@@ -83,7 +77,8 @@ class TrustRule(NamedTuple):
     acts: bool  # else R is measured only
     majorizes: bool  # whether rows may take the curvature of the loss's majorant
     has_signs: bool  # targets are -1 and +1
-    is_gradual: bool  # for methods that step; else for those that jump
+    is_gradual: bool  # for methods that step; else for those that go to the model's minimiser
+    window: float  # the visits that the running sums look back on
 
 
 def no_comparison(problem: AnySum) -> Comparison:
@@ -96,7 +91,8 @@ def trust_rule(problem: AnySum, *, acts: bool, is_gradual: bool) -> TrustRule:
     majorizes = False
     if acts and isinstance(problem, Problem) and problem.n_outputs == 1:
         majorizes = math.isfinite(problem.loss.majorant(0.0, 1.0))
-    return TrustRule(acts, majorizes, problem.loss.target_kind() == "sign", is_gradual)
+    has_signs = problem.loss.target_kind() == "sign"
+    return TrustRule(acts, majorizes, has_signs, is_gradual, comparison_window(problem.n_components))
 
 
 def new_trust(problem: AnySum, w0: Vector, rule: TrustRule) -> Trust:
@@ -110,59 +106,6 @@ def new_trust(problem: AnySum, w0: Vector, rule: TrustRule) -> Trust:
 def comparison_window(n_components: int) -> float:
     """Return h, the visits that the running sums look back on: a tenth of a pass."""
     return max(0.1 * n_components, 1.0)
-
-
-@kernel_part
-def trusted_visit(
-    linear_sum: LinearSum,
-    model: TaylorModel,
-    pending: Pending,
-    component: int,
-    w: Vector,
-    comparison: Comparison,
-    window: float,
-    trust: Trust,
-    rule: TrustRule,
-    eigenvalue: float,
-    direction: Vector,
-) -> float:
-    """Move a component's anchor to w, and compare; return a bound on the rise of lambda_max(H), NaN if not finite.
-
-    Eigenvalue and direction are those of `raise_bounded_curvature`.
-    """
-    rows, loss = linear_sum.rows, linear_sum.loss
-    was_visited = model.visited[component]
-    if was_visited:
-        scale(comparison.residual, 1.0 - 1.0 / window)
-        scale(comparison.predicted, 1.0 - 1.0 / window)
-    increase = 0.0
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        target, offset, weight = linear_sum.targets[i], linear_sum.offsets[i], linear_sum.weights[i]
-        if weight == 0.0:
-            continue  # it counts for nothing, and an overflow there would count
-        margin = rows.dot(i, w)
-        slope, curvature = loss.d1_d2(margin + offset, target)
-        last = curvature_at_anchor(linear_sum, model, i)
-        if not (is_finite(slope) and is_finite(curvature)):
-            return np.nan
-        majorizes = trust.majorize == ALL
-        if trust.majorize == MISCLASSIFIED and rule.has_signs:
-            majorizes = target * (margin + offset) < 0.0
-        if was_visited:
-            predicted = predicted_change(linear_sum, model, i, margin, last)
-            missed = slope - model.slopes[i] - predicted
-            rows.add_to(i, weight * missed, comparison.residual)
-            rows.add_to(i, weight * predicted, comparison.predicted)
-            if rule.majorizes and rule.is_gradual and abs(missed) > DISTRUSTED * abs(predicted):
-                size = weight * abs(missed) * np.sqrt(rows.squared_norm(i))
-                majorizes = majorizes or size > 0.5 * trust.residual_size
-        if rule.majorizes and majorizes:
-            curvature = loss.majorant(margin + offset, target)
-        rise = weight * (curvature - last)
-        increase += raise_bounded_curvature(linear_sum, model, pending, i, rise, eigenvalue, direction)
-        move_anchor(linear_sum, model, i, margin, slope, curvature, last)
-    model.visited[component] = True
-    return increase
 
 
 @kernel_part
@@ -215,7 +158,7 @@ def next_trust(trust: Trust, rule: TrustRule, comparison: Comparison, was_compar
 
 
 @kernel_part
-def overflowed(trust: Trust, n_components: int) -> Trust:
+def _overflowed(trust: Trust, n_components: int) -> Trust:
     """Return the trust after a visit that met something infinite."""
     ratio, size, n_compared, n_visits, majorize, trusted, radius, _, cut_ratio, _ = trust
     now = n_visits + 1
@@ -230,7 +173,67 @@ def stepping(trust: Trust, length: float) -> Trust:
     return Trust(ratio, size, n_compared, n_visits, majorize, trusted, radius, quiet_until, cut_ratio, reached)
 
 
-def error_estimate(problem: AnySum, comparison: Comparison) -> float:
+@kernel_part
+def trusted_visit(
+    linear_sum: LinearSum,
+    model: OpenModel,
+    component: int,
+    w: Vector,
+    comparison: Comparison,
+    trust: Trust,
+    rule: TrustRule,
+    eigenvalue: float,
+    direction: Vector,
+) -> tuple[Trust, float]:
+    """Move a component's anchor to w, and compare; return the trust and a bound on the rise of lambda_max(H).
+
+    The bound is NaN where something overflows. Eigenvalue and direction are those of `raise_bounded_curvature`.
+    """
+    rows, loss = linear_sum.rows, linear_sum.loss
+    was_visited = model.visited[component]
+    if was_visited:
+        scale(comparison.residual, 1.0 - 1.0 / rule.window)
+        scale(comparison.predicted, 1.0 - 1.0 / rule.window)
+    increase = 0.0
+    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+        target, offset, weight = linear_sum.targets[i], linear_sum.offsets[i], linear_sum.weights[i]
+        if weight == 0.0:
+            continue  # it counts for nothing, and an overflow there would count
+        margin = rows.dot(i, w)
+        slope, curvature = loss.d1_d2(margin + offset, target)
+        last = taylor.curvature_at_anchor(linear_sum, model, i)
+        if not (is_finite(slope) and is_finite(curvature)):
+            return _overflowed(trust, linear_sum.n_components), np.nan
+        majorizes = trust.majorize == ALL
+        if trust.majorize == MISCLASSIFIED and rule.has_signs:
+            majorizes = target * (margin + offset) < 0.0
+        if was_visited:
+            predicted = taylor.predicted_change(linear_sum, model, i, margin, last)
+            missed = slope - model.slopes[i] - predicted
+            rows.add_to(i, weight * missed, comparison.residual)
+            rows.add_to(i, weight * predicted, comparison.predicted)
+            if rule.majorizes and rule.is_gradual and abs(missed) > DISTRUSTED * abs(predicted):
+                size = weight * abs(missed) * np.sqrt(rows.squared_norm(i))
+                majorizes = majorizes or size > 0.5 * trust.residual_size
+        if rule.majorizes and majorizes:
+            curvature = loss.majorant(margin + offset, target)
+        rise = weight * (curvature - last)
+        increase += taylor.raise_bounded_curvature(linear_sum, model, i, rise, eigenvalue, direction)
+        taylor.move_anchor(linear_sum, model, i, margin, slope, curvature, last)
+    model.visited[component] = True
+    return next_trust(trust, rule, comparison, was_visited, linear_sum.n_components), increase
+
+
+@kernel_part
+def go_back(w: Vector, start: Vector, is_lost: bool) -> None:
+    """After an overflow go halfway back to the start of the last step, to NaN where that does not help."""
+    axpy(1.0, start, w)
+    scale(w, 0.5)
+    if is_lost:
+        fill(w, np.nan)
+
+
+def error_estimate(problem: AnySum, residual: Vector) -> float:
     """Return (m / h) ||E delta||, an estimate of the model gradient's error at the last iterate."""
     window = comparison_window(problem.n_components)
-    return float(problem.n_components / window * np.linalg.norm(comparison.residual))
+    return float(problem.n_components / window * np.linalg.norm(residual))

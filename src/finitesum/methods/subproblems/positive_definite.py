@@ -26,6 +26,15 @@ def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
             shift = 100.0 * shift or 1e-12 * float(np.diagonal(hessian).max()) or 1.0
 
 
+def inverse_of(matrix: Matrix, advice: str) -> Matrix:
+    """Return the inverse of a matrix > 0 in C order, by its lower triangle; for others raise a ValueError that advises."""
+    try:
+        factor = cho_factor(matrix, check_finite=False)
+    except LinAlgError:
+        raise ValueError(advice) from None
+    return np.ascontiguousarray(cho_solve(factor, np.eye(matrix.shape[0]), check_finite=False))
+
+
 def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
     """Return the Cholesky factor of H + shift diag(H), for `apply_inverse`, and the shift that it took.
 

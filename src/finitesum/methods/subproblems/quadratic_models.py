@@ -25,13 +25,7 @@ from scipy.sparse.linalg import eigsh
 from finitesum.constraints import Constraint, HalfSpace, L2Ball
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.subproblems.active_set import (
-    Geometry,
-    geometry_of,
-    model_change,
-    on_active_set,
-    step_on,
-)
+from finitesum.methods.subproblems.active_set import Geometry, geometry_of, model_change, on_active_set, step_on
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm
 
