@@ -4,8 +4,7 @@ import pytest
 
 pytest.importorskip("torch.optim")
 
-from finitesum.papers.networks.claims import Claim, claims, find, verdicts
-from finitesum.papers.networks.results import Results, Row, band, best_rows
+from finitesum.papers.networks.claims import Claim, Results, Row, band, best_rows, claims, find, verdicts
 from finitesum.papers.networks.settings import Grid, Training
 
 

@@ -8,8 +8,7 @@ import pytest
 pytest.importorskip("torch.optim")
 
 from finitesum.datasets import DataError
-from finitesum.papers.networks.data import load_images
-from finitesum.papers.networks.originals import CIFAR10_PARTS, CIFAR100_PARTS, read_idx
+from finitesum.papers.networks.data import CIFAR10_PARTS, CIFAR100_PARTS, load_images, read_idx
 
 
 def idx(array):

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from finitesum.papers.experiment import Context
 from finitesum.papers.networks import experiment
 from finitesum.papers.networks.__main__ import main
+from finitesum.papers.networks.claims import Row
 from finitesum.papers.networks.experiment import run
-from finitesum.papers.networks.results import Row
 from finitesum.papers.networks.settings import SIZES, Grid, Training
 
 DIGITS = Training("digits", epochs=2, batch_size=32, n_train=200, n_test=100, bn_momentum=0.1)

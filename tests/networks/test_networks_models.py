@@ -7,7 +7,7 @@ pytest.importorskip("torch.optim")
 import torch
 from torch import nn
 
-from finitesum.papers.networks.models import cnn, kernel_penalty, n_parameters, resnet20
+from finitesum.papers.networks.models import ResNet20, cnn, kernel_penalty, n_parameters
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_cnn_takes_odd_images():
 
 def test_resnet20_is_the_one_of_the_keras_examples():
     torch.manual_seed(0)
-    network = resnet20((3, 32, 32), 10)
+    network = ResNet20((3, 32, 32), 10)
     assert n_parameters(network) == 273_066
     convolutions = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
     assert len(convolutions) == 19 + 2  # two projections
@@ -63,7 +63,7 @@ def test_resnet20_is_the_one_of_the_keras_examples():
 
 
 def test_strides_pad_at_the_end_like_keras():
-    unit = resnet20((3, 32, 32), 10).units[3].conv1
+    unit = ResNet20((3, 32, 32), 10).units[3].conv1
     image = torch.zeros(1, 16, 32, 32)
     image[..., 0, 0] = 1.0
     with torch.no_grad():
@@ -75,7 +75,7 @@ def test_strides_pad_at_the_end_like_keras():
 
 
 def test_the_penalty_has_the_gradient_of_keras_l2():
-    network = resnet20((3, 32, 32), 10)
+    network = ResNet20((3, 32, 32), 10)
     kernel_penalty(network).backward()
     torch.testing.assert_close(network.conv.weight.grad, 2e-4 * network.conv.weight.detach())
     assert network.dense.weight.grad is None

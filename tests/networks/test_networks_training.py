@@ -10,8 +10,7 @@ pytest.importorskip("torch.optim")
 import torch
 
 from finitesum.papers.networks import training
-from finitesum.papers.networks.methods import METHODS
-from finitesum.papers.networks.settings import Training
+from finitesum.papers.networks.settings import METHODS, Training
 from finitesum.papers.networks.training import Run, images_for, train
 from finitesum.running.checkpoint import CheckpointError
 

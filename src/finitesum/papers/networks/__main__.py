@@ -14,8 +14,7 @@ from finitesum.cli.errors import WRONG_INPUT, InputError, Program, show_error
 from finitesum.cli.options import FOLDER, shown
 from finitesum.papers import registry
 from finitesum.papers.networks.experiment import run
-from finitesum.papers.networks.methods import METHODS
-from finitesum.papers.networks.settings import SIZES, Grid, Size
+from finitesum.papers.networks.settings import METHODS, SIZES, Size
 from finitesum.papers.runner import PAGE, run_experiments
 
 IMAGES = sorted({grid.name for grids in SIZES.values() for grid in grids})
@@ -52,17 +51,17 @@ def main(
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch sees no GPU here. Leave it out to use the CPU.")
-    grids = [_with_methods(grid, method) for grid in SIZES[size] if not only or grid.name in only]
+    grids = [grid for grid in SIZES[size] if not only or grid.name in only]
+    if method:
+        grids = [replace(grid, methods=tuple(m for m in grid.methods if m in method)) for grid in grids]
     if not grids:
         raise InputError(f"--size {size} has only {', '.join(g.name for g in SIZES[size])}. Leave --only out.")
     where = None if device == "auto" else torch.device(device)
-    command = ["python -m finitesum.papers.networks --size", size, *_shown("--only", only), *_shown("--method", method)]
+    command = ["python -m finitesum.papers.networks --size", size]
+    command += [f"--only {name}" for name in only] + [f"--method {name}" for name in method]
+    work = partial(run, grids=grids, device=where, n_threads=threads)
     (done,) = run_experiments(
-        [
-            replace(
-                registry.experiment("adahb/networks"), run=partial(run, grids=grids, device=where, n_threads=threads)
-            )
-        ],
+        [replace(registry.experiment("adahb/networks"), run=work)],
         out,
         size="quick" if size == "quick" else "full",
         data_dir=data,
@@ -75,14 +74,6 @@ def main(
         ctx.exit(WRONG_INPUT)
     click.echo("\n".join(f"{verdict.outcome:>16}  {verdict.claim}" for verdict in done.outcome.verdicts))
     click.echo(f"wrote {out / PAGE}, and in {done.folder}: {', '.join(done.files)}")
-
-
-def _with_methods(grid: Grid, methods: tuple[str, ...]) -> Grid:
-    return replace(grid, methods=tuple(m for m in grid.methods if m in methods)) if methods else grid
-
-
-def _shown(option: str, values: tuple[str, ...]) -> list[str]:
-    return [f"{option} {value}" for value in values]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The paper's claims about networks as measured statements.
+"""What the runs of a grid have reached, and the paper's claims about networks as measured statements.
 
 "AdaHB reaches a lower training loss than the others, and a test accuracy that is at least as good" [1, section 5.2].
 A claim is decided for each set of images by itself:
@@ -14,22 +14,92 @@ Every method has the alpha that suits it best, chosen for each repeat.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from finitesum.papers.claims import Finding, Verdict, or_inf
-from finitesum.papers.networks.methods import DECAYED, METHODS, OURS, OURS_BY_STEP, RIVALS
-from finitesum.papers.networks.results import By, Results, Row, best_rows
+from finitesum.papers.networks.settings import DECAYED, METHODS, OURS, OURS_BY_STEP, RIVALS, Grid
 
-Measure = Literal["loss", "accuracy"]
+#: What an alpha is chosen by, at the end of a run.
+By = Literal["test_accuracy", "train_loss"]
 
 _BY: dict[By, str] = {"test_accuracy": "alpha by final test accuracy", "train_loss": "alpha by training loss"}
 
+Measure = Literal["loss", "accuracy"]
 
-@dataclass(frozen=True)
-class Claim:
+
+class Row(NamedTuple):
+    """An epoch of a run, as the CSV file has it."""
+
+    training: str  # fingerprint
+    method: str
+    alpha: float
+    seed: int
+    epoch: int
+    train_loss: float
+    test_loss: float
+    test_accuracy: float
+    seconds: float
+    device: str
+    torch: str
+
+
+class Results(NamedTuple):
+    """The rows of one grid."""
+
+    grid: Grid
+    rows: list[Row]
+    n_test: int  # test images
+
+    def chosen(self, method: str, by: By = "test_accuracy") -> list[Row]:
+        """Return the last epoch of a method at its best alpha, one row per repeat."""
+        return [row for row in best_rows(self.rows, by).values() if row.method == method]
+
+
+def best_rows(rows: Iterable[Row], by: By = "test_accuracy") -> dict[tuple[str, int], Row]:
+    """Return the last epoch of the run with the best alpha for each method and seed, from the rows of one grid.
+
+    "test_accuracy" is the rule of the authors' code, which uses the test set; of runs with equal accuracy the one with the
+    lower training loss is taken. "train_loss" is the other rule that the paper names. A loss that is NaN is the worst.
+    """
+
+    def rank(row: Row) -> tuple[float, float]:
+        loss = or_inf(row.train_loss)
+        return (-row.test_accuracy, loss) if by == "test_accuracy" else (loss, -row.test_accuracy)
+
+    last = {row[1:4]: row for row in sorted(rows, key=lambda row: row.epoch)}
+    best: dict[tuple[str, int], Row] = {}
+    for row in last.values():
+        key = (row.method, row.seed)
+        best[key] = min(best.get(key, row), row, key=rank)
+    return best
+
+
+class Band(NamedTuple):
+    """One method's figure over the epochs: mean, least and largest over the repeats."""
+
+    epochs: Any
+    mean: Any
+    low: Any
+    high: Any
+
+
+def band(rows: Sequence[Row], method: str, column: str) -> Band | None:
+    """Return a column of a method at the alphas with the best final test accuracy; None where it was not run."""
+    best = best_rows(rows)
+    chosen = [row for row in rows if row.method == method and best[method, row.seed].alpha == row.alpha]
+    epochs = sorted({row.epoch for row in chosen})
+    if not epochs:
+        return None
+    values = [[getattr(row, column) for row in chosen if row.epoch == epoch] for epoch in epochs]
+    summaries = [np.array([f(entry) for entry in values]) for f in (np.mean, np.min, np.max)]
+    return Band(np.array(epochs, dtype=np.float64), *summaries)
+
+
+class Claim(NamedTuple):
     """Says that AdaHB is better than another method: has a lower training loss, or a test accuracy at least as good."""
 
     theirs: str  # the name of the other method
@@ -46,12 +116,8 @@ class Claim:
 
 def claims() -> tuple[Claim, ...]:
     """Return all claims: the paper's, those about the two schedules, and the control with the same decay for all."""
-    paper: tuple[tuple[Measure, By], ...] = (
-        ("loss", "test_accuracy"),
-        ("loss", "train_loss"),
-        ("accuracy", "test_accuracy"),
-    )
     ours: tuple[tuple[Measure, By], ...] = (("loss", "train_loss"), ("accuracy", "test_accuracy"))
+    paper: tuple[tuple[Measure, By], ...] = (("loss", "test_accuracy"), *ours)
     return (
         *(Claim(rival, measure, by, of_paper=True) for measure, by in paper for rival in RIVALS),
         *(Claim(OURS_BY_STEP, measure, by) for measure, by in ours),
@@ -79,26 +145,17 @@ def find(claim: Claim, result: Results) -> Finding | None:
     ]
     if not pairs:
         return None
-    compare = _by_loss if claim.measure == "loss" else _by_accuracy
-    holds, mine, theirs, n_wins = compare(pairs, result.n_test)
+    holds: bool | None
+    if claim.measure == "loss":
+        losses = [(or_inf(our.train_loss), or_inf(their.train_loss)) for our, their in pairs]
+        mine, theirs = map(fmean, zip(*losses, strict=True))
+        n_wins = sum(our < their for our, their in losses)
+        holds = None if 0 < n_wins < len(pairs) else n_wins > 0
+    else:
+        accuracies = [(our.test_accuracy, their.test_accuracy) for our, their in pairs]
+        mine, theirs = map(fmean, zip(*accuracies, strict=True))
+        n_wins = sum(our >= their for our, their in accuracies)
+        error = math.sqrt((mine * (1 - mine) + theirs * (1 - theirs)) / result.n_test)  # the repeats share one test set
+        holds = True if mine >= theirs else False if mine < theirs - 2.0 * error else None
     evidence = f"{mine:.4g} against {theirs:.4g}, {n_wins} of {len(pairs)} repeats"
     return Finding(result.grid.name, holds, evidence)
-
-
-#: What a comparison gives: whether the claim holds, both means over the repeats, and in how many the first was better.
-_Compared = tuple[bool | None, float, float, int]
-
-
-def _by_loss(pairs: list[tuple[Row, Row]], n_test: int) -> _Compared:
-    mine, theirs = ([or_inf(pair[side].train_loss) for pair in pairs] for side in (0, 1))
-    n_wins = sum(a < b for a, b in zip(mine, theirs, strict=True))
-    holds = None if 0 < n_wins < len(pairs) else n_wins > 0
-    return holds, fmean(mine), fmean(theirs), n_wins
-
-
-def _by_accuracy(pairs: list[tuple[Row, Row]], n_test: int) -> _Compared:
-    mine, theirs = ([pair[side].test_accuracy for pair in pairs] for side in (0, 1))
-    a, b = fmean(mine), fmean(theirs)
-    error = math.sqrt((a * (1 - a) + b * (1 - b)) / n_test)  # the repeats share one test set
-    holds = True if a >= b else False if a < b - 2.0 * error else None
-    return holds, a, b, sum(x >= y for x, y in zip(mine, theirs, strict=True))

@@ -1,12 +1,16 @@
 """Images for the networks: MNIST, CIFAR-10 and CIFAR-100 from files of this machine, and scikit-learn's digits.
 
-Files are looked for in a folder that is given, in those of ``FINITESUM_DATA``, and in ``FINITESUM_HOME/data``. Pixels are
-divided by 255, with no mean subtracted and no augmentation, as in the paper.
+Files are looked for in a folder that is given, in those of ``FINITESUM_DATA``, and in ``FINITESUM_HOME/data``: the archives
+of the registry, or what the publishers distribute, MNIST's idx files and CIFAR's binary version (nothing pickled). Pixels
+are divided by 255, with no mean subtracted and no augmentation, as in the paper.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import tarfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,9 +21,10 @@ import numpy as np
 
 from finitesum.datasets import DataError, find, load, path
 from finitesum.datasets.formats.archive import Part
+from finitesum.datasets.formats.streams import open_stream
 from finitesum.datasets.home import search_folders
-from finitesum.papers.networks.originals import CIFAR10_PARTS, CIFAR100_PARTS, Bytes, read_cifar, read_idx
 
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Pixels = np.ndarray[Any, np.dtype[np.float32]]
 Labels = np.ndarray[Any, np.dtype[np.int64]]
 Folder = str | os.PathLike[str] | None
@@ -28,6 +33,16 @@ Folder = str | os.PathLike[str] | None
 _DIGITS_TRAIN = 1437
 
 _MNIST_FILES = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+
+#: Pixels of an image of CIFAR: three planes of 32 x 32, red, green and blue.
+_PIXELS = 3 * 32 * 32
+
+#: Names in CIFAR's archives and in the folders that they unpack to.
+CIFAR10_PARTS = {
+    "train": tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)),
+    "test": ("cifar-10-batches-bin/test_batch.bin",),
+}
+CIFAR100_PARTS = {"train": ("cifar-100-binary/train.bin",), "test": ("cifar-100-binary/test.bin",)}
 
 
 @dataclass(frozen=True)
@@ -104,7 +119,7 @@ def load_images(name: str, data_dir: Folder = None) -> Images:
     return images
 
 
-def _digits(data_dir: Folder) -> Images:
+def _digits(_data_dir: Folder) -> Images:
     from sklearn.datasets import load_digits
 
     bunch: Any = load_digits()
@@ -116,25 +131,27 @@ def _digits(data_dir: Folder) -> Images:
 
 
 def _mnist(data_dir: Folder) -> Images:
-    if find("mnist", data_dir=data_dir) is None and (folder := _folder_of_mnist(data_dir)) is not None:
-        parts = [read_idx(_plain_or_packed(folder, name) or folder / name) for name in _MNIST_FILES]
-        for images, labels in ((parts[0], parts[1]), (parts[2], parts[3])):
-            if images.ndim != 3 or labels.shape != images.shape[:1]:
-                raise DataError(
-                    f"{folder}: the idx files have shapes {images.shape} and {labels.shape}. Get them again."
-                )
-        return _from_bytes("mnist", 10, parts[0][:, None], parts[1], parts[2][:, None], parts[3])
-    return _from_archive("mnist", (28, 28, 1), 10, data_dir)
+    files = None if find("mnist", data_dir=data_dir) is not None else _files_of_mnist(data_dir)
+    if files is None:
+        return _from_archive("mnist", (28, 28, 1), 10, data_dir)
+    arrays = [read_idx(file) for file in files]
+    for images, labels in (arrays[:2], arrays[2:]):
+        if images.ndim != 3 or labels.shape != images.shape[:1]:
+            raise DataError(
+                f"{files[0].parent}: the idx files have shapes {images.shape} and {labels.shape}. Get them again."
+            )
+    return _from_bytes("mnist", 10, arrays[0][:, None], arrays[1], arrays[2][:, None], arrays[3])
 
 
-def _plain_or_packed(folder: Path, name: str) -> Path | None:
-    return next((folder / file for file in (name, f"{name}.gz") if (folder / file).is_file()), None)
-
-
-def _folder_of_mnist(data_dir: Folder) -> Path | None:
-    """Return the first folder with all four of the publisher's files."""
-    folders = search_folders(data_dir)
-    return next((f for f in folders if all(_plain_or_packed(f, name) for name in _MNIST_FILES)), None)
+def _files_of_mnist(data_dir: Folder) -> list[Path] | None:
+    """Return the publisher's four files, plain or packed, in the first folder that has them all."""
+    for folder in search_folders(data_dir):
+        choices = [(folder / name, folder / f"{name}.gz") for name in _MNIST_FILES]
+        files = [next((file for file in choice if file.is_file()), None) for choice in choices]
+        there = [file for file in files if file is not None]
+        if len(there) == len(files):
+            return there
+    return None
 
 
 def _cifar(
@@ -155,32 +172,92 @@ def _cifar(
     return _from_bytes(name, n_classes, *train, *test)
 
 
-def _from_bytes(
-    name: str, n_classes: int, train_images: Bytes, train_labels: Bytes, test_images: Bytes, test_labels: Bytes
-) -> Images:
-    return Images(
-        name,
-        n_classes,
-        train_images.astype(np.float32) / np.float32(255.0),
-        train_labels.astype(np.int64),
-        test_images.astype(np.float32) / np.float32(255.0),
-        test_labels.astype(np.int64),
-    )
+def _from_bytes(name: str, n_classes: int, *parts: Bytes) -> Images:
+    """Return bytes as images: those for training, their labels, those for testing, their labels."""
+    train, test = (images.astype(np.float32) / np.float32(255.0) for images in parts[::2])
+    train_labels, test_labels = (labels.astype(np.int64) for labels in parts[1::2])
+    return Images(name, n_classes, train, train_labels, test, test_labels)
 
 
 def _from_archive(name: str, shape: tuple[int, int, int], n_classes: int, data_dir: Folder) -> Images:
     """Return the images of an ``.npz`` archive of the registry, which has channels last."""
     file = path(name, data_dir=data_dir)
-    train, test = (_part(file, part, shape) for part in ("train", "test"))
-    return Images(name, n_classes, *train, *test)
+
+    def images_of(part: Part) -> tuple[Pixels, Labels]:
+        data = load(file, part=part, task="classification")
+        if data.labels is None or data.n_features != np.prod(shape):
+            raise DataError(f"{file}: images of {np.prod(shape)} pixels with labels are needed, got {data!r}.")
+        pixels = np.asarray(data.rows, dtype=np.float32).reshape(-1, *shape)
+        return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), np.asarray(data.labels).astype(np.int64)
+
+    return Images(name, n_classes, *images_of("train"), *images_of("test"))
 
 
-def _part(file: Path, part: Part, shape: tuple[int, int, int]) -> tuple[Pixels, Labels]:
-    data = load(file, part=part, task="classification")
-    if data.labels is None or data.n_features != np.prod(shape):
-        raise DataError(f"{file}: images of {np.prod(shape)} pixels with labels are needed, got {data!r}.")
-    pixels = np.asarray(data.rows, dtype=np.float32).reshape(-1, *shape)
-    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)), np.asarray(data.labels).astype(np.int64)
+def read_idx(path: Path) -> Bytes:
+    """Return the array of bytes in an idx file, plain or compressed (``.gz``).
+
+    Two zero bytes, the type (8: bytes), the number of axes, each axis' length as four bytes with the highest first, then
+    the entries.
+
+    Raises
+    ------
+    DataError
+        It is no such file, or not all of it is there.
+    """
+    try:
+        with open_stream(path) as stream:
+            content = stream.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}. Is the file complete?") from error
+    n_axes = content[3] if len(content) > 3 else 0
+    header = 4 + 4 * n_axes
+    if content[:3] != b"\0\0\x08" or n_axes == 0 or len(content) < header:
+        raise DataError(f"{path} is no idx file of bytes: it begins with {content[:4].hex(' ') or 'nothing'}.")
+    shape = tuple(int(n) for n in np.frombuffer(content, ">u4", n_axes, offset=4))
+    if len(content) != header + math.prod(shape):
+        raise DataError(f"{path} promises {math.prod(shape)} entries and holds {len(content) - header}. Get it again.")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def read_cifar(path: Path, names: tuple[str, ...], n_label_bytes: int) -> tuple[Bytes, Bytes]:
+    """Return images, shape (n, 3, 32, 32), and labels of files in CIFAR's binary version.
+
+    `path` is the archive ``.tar.gz`` as published, which is read without being unpacked, or the folder that holds the
+    folder it unpacks to. CIFAR-10 has one byte for a label; CIFAR-100 has two, of which the second, fine one is returned.
+
+    Raises
+    ------
+    DataError
+        A file is absent or damaged.
+    """
+    length = n_label_bytes + _PIXELS
+    blocks = []
+    for name, content in _contents(path, names).items():
+        if not content or len(content) % length:
+            raise DataError(
+                f"{path}: {name} has {len(content)} bytes, no multiple of the {length} of an image. Get it again."
+            )
+        blocks.append(np.frombuffer(content, np.uint8).reshape(-1, length))
+    rows = np.concatenate(blocks)
+    return rows[:, n_label_bytes:].reshape(-1, 3, 32, 32), rows[:, n_label_bytes - 1]
+
+
+def _contents(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+    try:
+        if path.is_dir():
+            return {name: (path / name).read_bytes() for name in names}
+        with tarfile.open(path) as archive:
+            return {name: _member(archive, name) for name in names}
+    except (OSError, EOFError, KeyError, zlib.error, tarfile.TarError) as error:
+        raise DataError(f"{path} cannot be read: {error}. Is it complete?") from error
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name)
+    if file is None:
+        raise KeyError(f"{name} is no file")
+    with file:
+        return file.read()
 
 
 #: The loaders by name.

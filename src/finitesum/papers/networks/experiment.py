@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from statistics import fmean
@@ -14,12 +16,10 @@ import torch
 
 from finitesum.datasets import DataError
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
-from finitesum.papers.networks.claims import verdicts
+from finitesum.papers.networks.claims import Results, Row, band, verdicts
 from finitesum.papers.networks.data import Images, load_images
-from finitesum.papers.networks.methods import DECAYED, METHODS, OURS, RIVALS
-from finitesum.papers.networks.results import Results, Row, band
-from finitesum.papers.networks.settings import Grid, Training
-from finitesum.papers.networks.training import Run, best_device, images_for, train
+from finitesum.papers.networks.settings import DECAYED, METHODS, OURS, RIVALS, Grid, Training
+from finitesum.papers.networks.training import Run, images_for, train
 from finitesum.reporting.plots import Line, Panel, Style, panels_figure
 
 #: Checkpoints are this far apart: a run of a few seconds needs none.
@@ -46,21 +46,12 @@ _FIGURES = {
 }
 
 
-def run(
-    context: Context, grids: Sequence[Grid], *, device: torch.device | None = None, n_threads: int | None = 1
-) -> Outcome:
-    """Return what came out of the grids.
+def run(context: Context, grids: Sequence[Grid], *, device: torch.device | None = None, n_threads: int = 1) -> Outcome:
+    """Return what came out of the grids, trained on a device: the GPU, if there is one, where none is given.
 
-    Parameters
-    ----------
-    context, grids
-        A value of `settings.SIZES`, or grids of one's own.
-    device
-        Where networks are trained; the GPU, if there is one, without it.
-    n_threads
-        Threads of torch: figures agree to the bit only between runs with the same number. None for torch's own.
+    Figures agree to the bit only between runs with the same number of torch's threads.
     """
-    device = device or best_device()
+    device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     results, absent = list[Results](), dict[str, str]()
     with _threads(n_threads):
         for grid in grids:
@@ -87,11 +78,10 @@ def run(
 
 
 @contextmanager
-def _threads(n_threads: int | None) -> Iterator[None]:
+def _threads(n_threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
     try:
-        if n_threads is not None:
-            torch.set_num_threads(n_threads)
         yield
     finally:
         torch.set_num_threads(before)
@@ -104,12 +94,8 @@ def _images(training: Training, data_dir: Path | None) -> Images:
 
 def _runs(grid: Grid) -> list[Run]:
     """Return the runs, one repeat after the other."""
-    return [
-        Run(grid.training, method, alpha, seed)
-        for seed in grid.seeds
-        for method in grid.methods
-        for alpha in grid.alphas
-    ]
+    choices = itertools.product(grid.seeds, grid.methods, grid.alphas)
+    return [Run(grid.training, method, alpha, seed) for seed, method, alpha in choices]
 
 
 def _unit(run: Run, context: Context, device: torch.device) -> Unit:
@@ -125,22 +111,17 @@ def _train(
     for row in train(run, images, checkpoint=checkpoint, checkpoint_seconds=CHECKPOINT_SECONDS, device=device):
         rows.append(row)
         yield f"epoch {row.epoch} of {run.training.epochs}, loss {row.train_loss:.3g}"
-    machine = {"device": device_name(device), "torch": torch.__version__}
-    return {"rows": rows, "n_test": len(images.test_labels), **machine}
-
-
-def device_name(device: torch.device) -> str:
-    """Return what a device is called in the results."""
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
     n = torch.get_num_threads()
-    return f"{device.type} {platform.machine()}, {n} thread{'s' if n > 1 else ''}"
+    name = f"{device.type} {platform.machine()}, {n} thread{'s' if n > 1 else ''}"
+    if device.type == "cuda":
+        name = str(torch.cuda.get_device_name(device))
+    return {"rows": rows, "n_test": len(images.test_labels), "device": name, "torch": torch.__version__}
 
 
 def _results(grid: Grid, figures: dict[str, Any]) -> Results:
     rows: list[Row] = []
     for run in _runs(grid):
-        found: dict[str, Any] = figures[run.name]
+        found = figures[run.name]
         identity = grid.training.fingerprint(), run.method, run.alpha, run.seed
         rows += [Row._make((*identity, *epoch, found["device"], found["torch"])) for epoch in found["rows"]]
     return Results(grid, rows, next(iter(figures.values()))["n_test"])
@@ -152,11 +133,11 @@ def _drawings(result: Results) -> list[Drawing]:
     for suffix, (names, title) in _FIGURES.items():
         if len(run.intersection(names)) > bool(suffix):  # a control of AdaHB alone shows nothing
             caption = f"{result.grid.name}: training loss and test accuracy by epoch, alpha by final test accuracy."
-            found.append(Drawing(f"{result.grid.name}{suffix}", caption, figure_of(result, names, title)))
+            found.append(Drawing(f"{result.grid.name}{suffix}", caption, _figure(result, names, title)))
     return found
 
 
-def figure_of(result: Results, names: Sequence[str], title: str = "") -> Any:
+def _figure(result: Results, names: Sequence[str], title: str) -> Any:
     """Return the training loss and the test accuracy of some methods by epoch."""
     panels = []
     for column, label in (("train_loss", "training loss"), ("test_accuracy", "test accuracy")):
@@ -165,33 +146,22 @@ def figure_of(result: Results, names: Sequence[str], title: str = "") -> Any:
             Line(METHODS[name].label, b.epochs, b.mean, _STYLES[name.removesuffix(DECAYED)], b.low, b.high)
             for name, b in bands.items()
         ]
-        if column == "train_loss":
-            panels.append(Panel(title, "epoch", label, lines))
-        else:
-            limits = _without_the_start([float(b.mean[-1]) for b in bands.values()])
-            panels.append(Panel("", "epoch", label, lines, y_scale="linear", y_limits=limits))
+        panels.append(Panel("", "epoch", label, lines))
+    limits = _without_the_start([float(line.y[-1]) for line in lines])
+    panels = [replace(panels[0], title=title), replace(panels[1], y_scale="linear", y_limits=limits)]
     return panels_figure(panels, height=3.5)
 
 
 def _without_the_start(ends: Sequence[float]) -> tuple[float, float]:
     """Return limits of accuracies between which the last epochs differ visibly: the first ones lie far below."""
-    top = max(ends, default=1.0)
-    good = [end for end in ends if end > 0.5 * top] or [0.0]
-    room = max(2.0 * (top - min(good)), 0.05)
+    top = max(ends)
+    room = max(2.0 * (top - min((end for end in ends if end > 0.5 * top), default=0.0)), 0.05)
     return max(0.0, top - 1.5 * room), min(1.0, top + 0.25 * room) + 0.005
 
 
 def _table(results: Sequence[Results]) -> Table:
-    header = (
-        "images and network",
-        "method",
-        "alpha by accuracy",
-        "training loss",
-        "test accuracy",
-        "alpha by loss",
-        "training loss",
-        "seconds/epoch",
-    )
+    by_accuracy, by_loss = ("alpha by accuracy", "training loss", "test accuracy"), ("alpha by loss", "training loss")
+    header = ("images and network", "method", *by_accuracy, *by_loss, "seconds/epoch")
     rows = [line for result in results for method in METHODS if (line := _line(result, method))]
     caption = (
         "Last epoch, means over the repeats; alpha chosen for each repeat by final test accuracy, or by final training "

@@ -1,18 +1,79 @@
-"""What is run: the paper's setting, and two that fit an ordinary computer."""
+r"""What is run: the optimizers with the paper's constants, and the paper's grids beside two for an ordinary computer.
+
+AdaHB's step falls like :math:`1/\sqrt{epoch}` by itself while the paper's other methods keep a constant one. A control that
+the paper lacks gives the same decay to all, which separates the method's merit from the schedule's.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from finitesum.papers.networks.methods import METHODS
+import torch
+from torch.optim import Optimizer
+
+from finitesum.torch import HB, AdaHB
 
 Size = Literal["quick", "cpu", "full"]
 
+#: Makes an optimizer from the parameters, alpha and the number of steps in an epoch.
+Make = Callable[[Iterable[torch.nn.Parameter], float, int], Optimizer]
+
 #: The grid of the paper, for every method.
 ALPHAS = (0.1, 0.01, 0.001, 0.0001)
+
+EPSILON = 1e-8
+
+#: The method that the paper is about, as it was run; and with t as the theorems count it.
+OURS, OURS_BY_STEP = "adahb", "adahb-step"
+
+#: What is appended to the name of a rival that gets the decay, too.
+DECAYED = "/sqrt"
+
+
+class Method(NamedTuple):
+    """One row of the comparison."""
+
+    label: str  # as it stands in figures and tables
+    make: Make
+    decays: bool = False  # whether alpha is divided by the square root of the epoch's number, from outside
+
+    def alpha_in(self, epoch: int, alpha: float) -> float:
+        """Return what alpha is in an epoch, counted from 1."""
+        return alpha / math.sqrt(epoch) if self.decays else alpha
+
+
+def _heavy_ball(optimizer: Callable[..., Optimizer], by_step: bool = False, **options: Any) -> Make:
+    return lambda params, alpha, n_steps: optimizer(
+        params, lr=alpha, steps_per_epoch=1 if by_step else n_steps, **options
+    )
+
+
+def _of_torch(optimizer: Callable[..., Optimizer], **options: Any) -> Make:
+    return lambda params, alpha, _n_steps: optimizer(params, lr=alpha, **options)
+
+
+#: What the paper compares with: each is named in a claim.
+RIVALS = {
+    "adam": Method("Adam", _of_torch(torch.optim.Adam, betas=(0.9, 0.999), eps=EPSILON)),
+    "sgd": Method("SGD", _of_torch(torch.optim.SGD)),
+    "sgd-momentum": Method("SGD-momentum", _of_torch(torch.optim.SGD, momentum=0.9)),
+    "adagrad": Method("AdaGrad", _of_torch(torch.optim.Adagrad, eps=EPSILON)),
+    "rmsprop": Method("RMSProp", _of_torch(torch.optim.RMSprop, alpha=0.9, eps=EPSILON)),
+}
+
+#: All methods by the names that stand in the results, in the order of the legends.
+METHODS = {
+    OURS: Method("AdaHB", _heavy_ball(AdaHB, gamma=0.1, delta=1e-8)),
+    OURS_BY_STEP: Method("AdaHB, t = step", _heavy_ball(AdaHB, by_step=True, gamma=0.1, delta=1e-8)),
+    "hb": Method("HB", _heavy_ball(HB)),
+    **RIVALS,
+    **{name + DECAYED: Method(f"{rival.label} / √epoch", rival.make, decays=True) for name, rival in RIVALS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +87,11 @@ class Training:
     n_train: int | None = None  # the number of images, the first ones; None for all
     n_test: int | None = None
     bn_momentum: float = 0.01  # weight of a new batch in the statistics for testing; this is the published one
+
+    @property
+    def name(self) -> str:
+        """The images and the network."""
+        return f"{self.data}-{self.model}"
 
     def fingerprint(self) -> str:
         """Return a short text that differs between trainings that may differ in their figures.
@@ -50,7 +116,7 @@ class Grid:
     @property
     def name(self) -> str:
         """The name of its files."""
-        return f"{self.training.data}-{self.training.model}"
+        return self.training.name
 
 
 # With some hundred steps in all, statistics that move by a hundredth a step would still be those of the first batches.
@@ -74,10 +140,7 @@ SIZES: dict[Size, tuple[Grid, ...]] = {
             seeds=(0,),
         ),
     ),
-    "full": (
-        Grid(Training("mnist")),
-        Grid(Training("cifar10")),
-        Grid(Training("cifar100")),
-        Grid(Training("cifar10", model="resnet20")),
+    "full": tuple(
+        map(Grid, (Training("mnist"), Training("cifar10"), Training("cifar100"), Training("cifar10", model="resnet20")))
     ),
 }

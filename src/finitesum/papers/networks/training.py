@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from finitesum.papers.networks.data import Images
-from finitesum.papers.networks.methods import METHODS
 from finitesum.papers.networks.models import MODELS, kernel_penalty
-from finitesum.papers.networks.settings import Training
+from finitesum.papers.networks.settings import METHODS, Training
 from finitesum.running.checkpoint import CheckpointError, write_atomically
 
 FORMAT = "finitesum-networks-1"
@@ -55,7 +54,7 @@ class Run:
     @property
     def name(self) -> str:
         """The name of its checkpoint."""
-        return f"{self.training.data}-{self.training.model}-{self.method.replace('/', '-')}-{self.alpha:g}-{self.seed}"
+        return f"{self.training.name}-{self.method.replace('/', '-')}-{self.alpha:g}-{self.seed}"
 
 
 class _Tensors(NamedTuple):
@@ -73,11 +72,6 @@ class _Trainee(NamedTuple):
     rows: list[EpochRow]
 
 
-def best_device() -> torch.device:
-    """Return CUDA where there is a GPU, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def images_for(training: Training, images: Images) -> Images:
     """Return the images that a training uses: as many as it says, without their mean for the residual network."""
     cut = images.first(training.n_train, training.n_test)
@@ -88,43 +82,33 @@ def train(
     run: Run,
     images: Images,
     *,
+    device: torch.device,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = 0.0,
-    device: torch.device | None = None,
 ) -> Iterator[EpochRow]:
-    """Yield the figures of a run, epoch by epoch; those before a checkpoint come first.
+    """Yield the figures of a run on images that `images_for` gives, epoch by epoch; those before a checkpoint come first.
 
-    A run whose loss is NaN or infinite ends there: the epochs left are rows of NaN, with the accuracy of the last test.
-
-    Parameters
-    ----------
-    run
-        What is run.
-    images
-        As `images_for` gives them.
-    checkpoint
-        A file that is written after an epoch, and from which the run continues if it exists.
-    checkpoint_seconds
-        The least time between two writings.
-    device
-        Where it runs; without it `best_device`.
+    A run whose loss is NaN or infinite ends there: the epochs left are rows of NaN, with the accuracy of the last test. The
+    checkpoint is a file that is written after an epoch, with at least `checkpoint_seconds` between two writings, and from
+    which the run continues if it exists.
 
     Raises
     ------
     finitesum.running.checkpoint.CheckpointError
         The checkpoint is damaged, or one of another run.
     """
-    device = device or best_device()
     tensors = _Tensors(*(torch.from_numpy(getattr(images, name)).to(device) for name in _Tensors._fields))
     with _own_randomness(device):
         trainee = _start(run, images, device)
     if checkpoint is not None and checkpoint.is_file():
         _resume(checkpoint, run, trainee, device)
     yield from trainee.rows
-    written = time.monotonic() - math.inf
+    written = -math.inf
     while len(trainee.rows) < run.training.epochs:
         if trainee.rows and not math.isfinite(trainee.rows[-1].train_loss):
-            yield from _lost(trainee.rows[-1], run.training.epochs)
+            last = trainee.rows[-1]
+            lost = range(last.epoch + 1, run.training.epochs + 1)
+            yield from (EpochRow(epoch, math.nan, math.nan, last.test_accuracy, 0.0) for epoch in lost)
             return
         with _own_randomness(device):
             trainee.rows.append(_epoch(run, len(trainee.rows) + 1, trainee, tensors))
@@ -134,17 +118,10 @@ def train(
         yield trainee.rows[-1]
 
 
-def _lost(last: EpochRow, n_epochs: int) -> list[EpochRow]:
-    return [
-        EpochRow(epoch, math.nan, math.nan, last.test_accuracy, 0.0) for epoch in range(last.epoch + 1, n_epochs + 1)
-    ]
-
-
 @contextmanager
 def _own_randomness(device: torch.device) -> Iterator[None]:
     """Leave torch's generators as they were, and make cuDNN repeat itself."""
-    index = device.index if device.index is not None else 0
-    devices = [index] if device.type == "cuda" else []
+    devices = [device.index or 0] if device.type == "cuda" else []
     with (
         torch.random.fork_rng(devices=devices),
         torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True),
@@ -197,8 +174,7 @@ def _batches(order: Tensor, size: int) -> list[Tensor]:
 def _step(trainee: _Trainee, images: Tensor, labels: Tensor) -> Tensor:
     trainee.optimizer.zero_grad()
     loss = F.cross_entropy(trainee.network(images), labels)
-    penalty = kernel_penalty(trainee.network)
-    if penalty is not None:
+    if (penalty := kernel_penalty(trainee.network)) is not None:
         loss = loss + penalty
     loss.backward()  # type: ignore[no-untyped-call]
     trainee.optimizer.step()
@@ -215,7 +191,7 @@ def _test(network: nn.Module, tensors: _Tensors) -> tuple[float, float]:
 
 
 def _identity(run: Run, device: torch.device) -> dict[str, Any]:
-    return {"format": FORMAT, **asdict(run), "training": asdict(run.training), "device": device.type}
+    return {"format": FORMAT, **asdict(run), "device": device.type}
 
 
 def _save(path: Path, run: Run, trainee: _Trainee) -> None:
