@@ -14,7 +14,7 @@ from finitesum.methods import AFG, CIAG, FG
 from finitesum.papers import registry, which_method
 from finitesum.papers.adahb import fig1 as hinge_figure
 from finitesum.papers.adahb import fig6, networks
-from finitesum.papers.ciag import fig1, real_data, restart, table2, theory
+from finitesum.papers.ciag import fig1, phases, real_data, restart, table2
 from finitesum.papers.experiment import Context
 from finitesum.papers.runs import Trial, as_run, find_minimum, follow, run_trial
 
@@ -109,26 +109,26 @@ def test_following_a_run_counts_visits_and_measures_distances():
 
 
 def test_the_condition_of_theorem_1_allows_longer_steps_nearer_to_the_optimum():
-    factors = [theory.allowed_factor(distance) for distance in (1e-1, 1e-3, 1e-6)]
+    factors = [phases.allowed_factor(distance) for distance in (1e-1, 1e-3, 1e-6)]
     assert factors == sorted(factors)
-    assert all(theory.promised(d, c) < 1.0 for d, c in zip((1e-1, 1e-3, 1e-6), factors, strict=True))
+    assert all(phases.promised(d, c) < 1.0 for d, c in zip((1e-1, 1e-3, 1e-6), factors, strict=True))
 
 
 def test_asymptotic_rates_are_those_of_the_gradient_methods():
     """The full gradient methods themselves, run for long, shrink V by these ratios."""
-    mu, big, _, _, optimum = theory.constants()
+    mu, big, _, _, optimum = phases.constants()
     step = 0.5 / big
     methods = {
         "CIAG": FG(step_size=2.0 / (mu + big)),
         "A-CIAG": AFG(step_size=step, momentum=momentum_limit(mu, step)),
     }
-    problem = theory.problem_of()
+    problem = phases.problem_of()
     for name, method in methods.items():
         start = optimum + 1e-3
-        _, squared = follow(problem, method, start, optimum, every=theory.M, max_visits=theory.M * 200, until=1e-20)
+        _, squared = follow(problem, method, start, optimum, every=phases.M, max_visits=phases.M * 200, until=1e-20)
         late = np.log(squared[len(squared) // 2 :])
         rate = np.polyfit(np.arange(late.size), late, 1)[0]
-        assert rate == pytest.approx(math.log(theory.asymptotic_rate(name)), rel=0.1)
+        assert rate == pytest.approx(math.log(phases.asymptotic_rate(name)), rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["adahb/fig1", "ciag/table2"])

@@ -74,6 +74,11 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     return f"{kinds.total()} claim{'s' if kinds.total() > 1 else ''}: {counts}" if kinds else ""
 
 
+def single(claim: str, holds: bool, evidence: str) -> Verdict:
+    """Return a claim of the paper that is about one case."""
+    return Verdict(claim, (Finding("", holds, evidence),))
+
+
 # -- claims about numbers by case
 
 
@@ -126,11 +131,12 @@ def listed(numbers: Mapping[str, float], unit: str = "") -> str:
     >>> listed({"A-CIAG": 4.1, "NIM, exact": 3.4, "IAG": math.inf}, "passes")
     'A-CIAG 4.1 passes, NIM exact 3.4, IAG not reached'
     """
-    first = next((label for label, number in numbers.items() if math.isfinite(number)), None)
     parts = []
     for label, number in numbers.items():
-        count = show(number, missing="not reached")
-        parts.append(f"{label.replace(', ', ' ')} {count}{f' {unit}' if unit and label == first else ''}")
+        parts.append(f"{label.replace(', ', ' ')} {show(number, missing='not reached')}")
+        if unit and math.isfinite(number):
+            parts[-1] += f" {unit}"
+            unit = ""
     return ", ".join(parts)
 
 

@@ -29,20 +29,13 @@ SIZES: tuple[Size, ...] = ("quick", "full")
 class Unit(NamedTuple):
     """A piece of work that is stored as a whole.
 
-    Parameters
-    ----------
-    name
-        Its file's name and its key among the results.
-    work
-        Returns what JSON can hold; or returns a generator, which also yields what it has reached, in words. Its figures
-        depend on its arguments, but for functions and paths: with other arguments it is another unit.
-    checkpoint
-        A file where unfinished work may be kept, which is removed when the figures are.
+    The work returns what JSON can hold; or it returns a generator, which also yields what it has reached, in words. Its
+    figures depend on its arguments, but for functions and paths: with other arguments it is another unit.
     """
 
-    name: str
+    name: str  # the beginning of its file's name, and its key among the results
     work: partial[dict[str, Any]] | partial[Generator[str, None, dict[str, Any]]]
-    checkpoint: Path | None = None
+    checkpoint: Path | None = None  # a file where unfinished work may be kept, which is removed when the figures are
 
     @property
     def file_name(self) -> str:
@@ -123,9 +116,9 @@ class Context:
                     report(f"now {unit.name}", 0)
                     text = json.dumps(_figures(unit, report))
                     write_text(file, text)
+                    known = json.loads(text)
                     if unit.checkpoint is not None:
                         unit.checkpoint.unlink(missing_ok=True)
-                    known = json.loads(text)
                 results[unit.name] = known
                 report(f"done: {unit.name}", 1)
         return results

@@ -14,6 +14,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from finitesum.papers.experiment import Outcome, Size, Value
 from finitesum.reporting.files import write_text
 
@@ -32,8 +34,9 @@ class Check(NamedTuple):
             return "Nothing is recorded for this experiment and size, so that nothing was compared."
         if self.differences:
             return f"Differs from the recorded values: {' '.join(self.differences)}"
-        unknown = f"; {self.n_missing} more could not be compared, because the data is not that of the record"
-        rest = unknown if self.n_missing else ""
+        rest = ""
+        if self.n_missing:
+            rest = f"; {self.n_missing} more could not be compared, because the data is not that of the record"
         if self.n_compared == 1:
             return f"The one value or verdict that is recorded was found again{rest}."
         return f"All {self.n_compared} values and verdicts agree with the recorded ones{rest}."
@@ -48,8 +51,6 @@ def recorded(name: str, size: Size) -> dict[str, Any]:
 
 def check(outcome: Outcome, references: Mapping[str, Any]) -> Check:
     """Return how an outcome compares with recorded values."""
-    if not references["values"] and not references["verdicts"]:
-        return Check(0, (), 0)
     is_whole = outcome.is_usual and not outcome.absent
     differences: list[str] = []
     n_compared = n_missing = 0
@@ -65,13 +66,16 @@ def check(outcome: Outcome, references: Mapping[str, Any]) -> Check:
         if not agrees(value, expected):
             within = value.absolute + value.relative * abs(expected)
             differences.append(f"{key} is {value.value:.6g}, recorded is {expected:.6g} (within {within:.2g}).")
-    outcomes = {verdict.claim: verdict.outcome for verdict in outcome.verdicts}
+    verdicts = references["verdicts"]
     if not is_whole:  # the cases are not those that were recorded
-        return Check(n_compared, tuple(differences), n_missing + len(references["verdicts"]))
-    for claim, expected_outcome in references["verdicts"].items():
-        if outcomes.get(claim) != expected_outcome:
-            differences.append(f"{claim!r}: {outcomes.get(claim)}, recorded is {expected_outcome}.")
-    return Check(n_compared + len(references["verdicts"]), tuple(differences), n_missing)
+        return Check(n_compared, tuple(differences), n_missing + len(verdicts))
+    outcomes = {verdict.claim: verdict.outcome for verdict in outcome.verdicts}
+    differences += [
+        f"{claim!r}: {outcomes.get(claim)}, recorded is {expected}."
+        for claim, expected in verdicts.items()
+        if outcomes.get(claim) != expected
+    ]
+    return Check(n_compared + len(verdicts), tuple(differences), n_missing)
 
 
 def agrees(value: Value, expected: float) -> bool:
@@ -82,11 +86,7 @@ def agrees(value: Value, expected: float) -> bool:
     >>> agrees(Value(5.0, absolute=1.0), 6.0), agrees(Value(5.0), 6.0), agrees(Value(math.nan), math.nan)
     (True, False, True)
     """
-    if math.isnan(value.value) or math.isnan(expected):
-        return math.isnan(value.value) and math.isnan(expected)
-    if math.isinf(value.value) or math.isinf(expected):
-        return value.value == expected
-    return abs(value.value - expected) <= value.absolute + value.relative * abs(expected)
+    return bool(np.isclose(value.value, expected, value.relative, value.absolute, equal_nan=True))
 
 
 def record(path: Path, name: str, size: Size, outcome: Outcome) -> None:
@@ -108,10 +108,9 @@ def record(path: Path, name: str, size: Size, outcome: Outcome) -> None:
         )
     known.setdefault(name, {})[size] = {
         "verdicts": {v.claim: v.outcome for v in outcome.verdicts if not (v.noisy or outcome.absent)},
-        "values": {key: _plain(value.value) for key, value in outcome.values.items()},
+        "values": {
+            key: None if math.isnan(value.value) else float(f"{value.value:.8g}")
+            for key, value in outcome.values.items()
+        },
     }
     write_text(path, json.dumps(known, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
-
-
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else float(f"{value:.8g}")

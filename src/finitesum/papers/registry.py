@@ -43,20 +43,12 @@ def experiment(name: str) -> Experiment:
         outcome: Outcome = module.run(context)
         return outcome
 
-    entry = {"section": "", "setting": (), "data": (), "notes": (), **_described()["experiments"][name]}
-    source = _described()["papers"].get(entry.pop("paper", None), "")
-    title, section, *lists = (entry[key] for key in ("title", "section", "setting", "data", "notes"))
-    setting, data, notes = map(tuple, lists)
-    return Experiment(name, title, source, section, setting, run, data, notes)
+    entry = _described()["experiments"][name]
+    entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    return Experiment(name, source=_described()["papers"].get(entry.pop("paper", None), ""), run=run, **entry)
 
 
 def experiments(asked: Sequence[str]) -> list[Experiment]:
-    """Return the experiments of some names, each once; "all" means all.
-
-    Raises
-    ------
-    ValueError
-        A name is unknown.
-    """
+    """Return the experiments of some names, each once; "all" means all. An unknown name is an error of `experiment`."""
     wanted = [name for entry in asked for name in (names() if entry == "all" else (entry,))]
     return [experiment(name) for name in dict.fromkeys(wanted)]

@@ -54,20 +54,9 @@ def run_experiments(
 ) -> list[Finished]:
     """Return the experiments that were run, with their files written; the page is written again after each.
 
-    Parameters
-    ----------
-    experiments, size, data_dir, verbose
-        What is run; as for `Context`.
-    out
-        The folder: a folder for each experiment, and the page. Units of work that it holds are not done again.
-    checked
-        Whether the outcomes are compared with recorded values.
-    record_to
-        A file of recorded values that gets the outcomes.
-    on_done
-        Is called with each.
-    command
-        As the page shows it.
+    The folder `out` gets a folder for each experiment, and the page, which shows the `command`; units of work that it holds
+    are not done again. Outcomes may be `checked` against recorded values, or recorded in a file; `on_done` is called with
+    each. The rest is as for `Context`.
     """
     done, sections = list[Finished](), list[dict[str, Any]]()
     for experiment in experiments:
@@ -77,34 +66,28 @@ def run_experiments(
         compared = check(outcome, recorded(experiment.name, size)) if checked else None
         if record_to is not None:
             record(record_to, experiment.name, size, outcome)
-        done.append(Finished(experiment, outcome, folder, _write_files(folder, size, outcome), compared))
-        sections.append({"done": done[-1], "drawings": _drawings(done[-1])})
+        finished = Finished(experiment, outcome, folder, _write_files(folder, size, outcome), compared)
+        done.append(finished)
+        sections.append({"done": finished, "drawings": _drawings(finished)})
         title = "The experiments of both papers" if len(done) > 1 else experiment.name
         content = {"title": title, "intro": INTRO[size], "sections": sections, "command": command}
         write_text(out / PAGE, render("papers.html.j2", **content, tally=tally, classes_of=classes_of))
         if on_done is not None:
-            on_done(done[-1])
+            on_done(finished)
     return done
 
 
 def _write_files(folder: Path, size: Size, outcome: Outcome) -> tuple[str, ...]:
-    files = []
-    for drawing in outcome.drawings:
-        files.append(f"{drawing.name}.png")
-        write_bytes(folder / files[-1], to_png(drawing.figure))
-    for table in outcome.tables:
-        files.append(f"{table.name}.csv")
-        write_csv(folder / files[-1], table.header, table.rows)
-    files.append("result.json")
-    write_text(folder / files[-1], json.dumps(_as_plain(size, outcome), indent=1, ensure_ascii=False) + "\n")
-    return tuple(files)
+    """Write the figures, the tables and the result; return the names of the files."""
 
-
-def _as_plain(size: Size, outcome: Outcome) -> dict[str, Any]:
     def or_none(values: Mapping[str, float]) -> dict[str, float | None]:
         return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
-    return {
+    for drawing in outcome.drawings:
+        write_bytes(folder / f"{drawing.name}.png", to_png(drawing.figure))
+    for table in outcome.tables:
+        write_csv(folder / f"{table.name}.csv", table.header, table.rows)
+    result = {
         "size": size,
         "verdicts": [
             {"claim": v.claim, "outcome": v.outcome, "findings": [f._asdict() for f in v.findings]}
@@ -114,6 +97,8 @@ def _as_plain(size: Size, outcome: Outcome) -> dict[str, Any]:
         "timings": or_none(outcome.timings),
         "absent": dict(outcome.absent),
     }
+    write_text(folder / "result.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return (*(f"{d.name}.png" for d in outcome.drawings), *(f"{t.name}.csv" for t in outcome.tables), "result.json")
 
 
 def _drawings(finished: Finished) -> list[dict[str, Any]]:

@@ -50,9 +50,7 @@ class Trial:
     sampling: str | None = None  # the order of visits; None for the method's own
     parts: int = 1  # measurements in a pass
     whole_first: bool = True  # whether the first pass is in one part: automatic steps plan it as a whole
-    counts_start: bool = (
-        True  # whether passes are counted that a method takes for its constants, before the first visit
-    )
+    counts_start: bool = True  # whether passes are counted that a method takes for its constants before the first visit
 
 
 class Run(NamedTuple):
@@ -99,19 +97,19 @@ class Plan(NamedTuple):
 
     def run(self, context: Context) -> tuple[Runs, dict[str, dict[str, Any]]]:
         """Return all runs, and the facts of each problem by its title; each is a unit of work."""
-        units: dict[tuple[str, ...], Unit] = {}
+        settings = [(kind, label) for kind, labels in self.labels.items() for label in labels]
+        units = []
         for title, case in self.cases.items():
-            units[(title,)] = Unit(f"{title}-facts", partial(self._facts, case))
-            for kind, label in ((kind, label) for kind, labels in self.labels.items() for label in labels):
+            units.append(Unit(f"{title}-facts", partial(self._facts, case)))
+            for kind, label in settings:
                 work = partial(self._run, case, kind, label, self.limit(case, label), self.tol)
-                units[title, kind, label] = Unit(f"{title}-{kind}-{label}", work)
-        results = context.complete(list(units.values()))
-        found = {key: results[unit.name] for key, unit in units.items()}
-        facts = {title: found[(title,)] for title in self.cases}
+                units.append(Unit(f"{title}-{kind}-{label}", work))
+        results = context.complete(units)
+        facts = {title: results[f"{title}-facts"] for title in self.cases}
         runs = {
-            (key[0], key[1], key[2]): as_run(figures, facts[key[0]].get("minimum", 0.0))
-            for key, figures in found.items()
-            if len(key) == 3
+            (title, kind, label): as_run(results[f"{title}-{kind}-{label}"], facts[title].get("minimum", 0.0))
+            for title in self.cases
+            for kind, label in settings
         }
         return runs, facts
 
@@ -136,22 +134,10 @@ def curves_table(name: str, header: tuple[str, ...], runs: Runs, column: str) ->
 def run_trial(
     problem: Problem, trial: Trial, *, max_passes: float, tol: float = 0.0, seed: int = 0, x0: Vector | None = None
 ) -> dict[str, Any]:
-    """Return the figures of a run, as JSON can hold them.
+    """Return the figures of a run from `x0`, or from 0, as JSON can hold them.
 
-    Parameters
-    ----------
-    problem
-        What is minimised.
-    trial
-        By what.
-    max_passes
-        It ends after this many effective passes.
-    tol
-        It ends when the largest entry of the gradient is at most this.
-    seed
-        Of the order of visits.
-    x0
-        The start; 0 without it.
+    It ends after `max_passes` effective passes, or when the largest entry of the gradient is at most `tol`; the order of
+    visits has the `seed`.
     """
     method = as_method(trial.method, dict(trial.options))
     problem = problem.batched(trial.batch_size or method.default_batch_size(problem))
@@ -218,29 +204,18 @@ def follow(
 ) -> tuple[Vector, Vector]:
     """Return visits and ||w - w*||^2 after them, cyclic, from x0.
 
-    Parameters
-    ----------
-    problem, method, x0
-        What is run, and from where.
-    optimum
-        w*.
-    every
-        Visits between two measurements, a divisor of the number of components or a multiple of it.
-    max_visits
-        It ends after this many.
-    until
-        It ends when the squared distance is at most this.
+    It is measured after `every` visits, a divisor of the number of components or a multiple of it, and ends after
+    `max_visits`, or when it is at most `until`.
     """
     m = problem.n_components
     state = method.init(problem, x0)
     visits, distances = [0], [float(np.sum((x0 - optimum) ** 2))]
-    start = distances[0]
     while visits[-1] < max_visits and distances[-1] > until:
         order = np.arange(visits[-1], visits[-1] + every) % m
         state = method.run_pass(problem, state, order)
         visits.append(visits[-1] + every)
         distances.append(float(np.sum((state.x - optimum) ** 2)))
-        if not distances[-1] < 1e12 * max(start, 1e-12):
+        if not distances[-1] < 1e12 * max(distances[0], 1e-12):
             break
     return np.array(visits, dtype=np.float64), np.array(distances)
 

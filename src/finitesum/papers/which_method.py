@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS
 from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, TOL
-from finitesum.papers.claims import Verdict, verdict
+from finitesum.papers.claims import Finding, Verdict
 from finitesum.papers.experiment import Context, Outcome, Table, Value
 from finitesum.reporting.files import show
 
@@ -40,12 +40,14 @@ class Ranking(NamedTuple):
 
     def ratios(self) -> dict[str, float]:
         """Return by method the geometric mean of its number over the best one's; infinite where it failed once."""
-        methods = next(iter(self.numbers.values()))
+
+        def log_ratio(number: float, best: float) -> float:
+            return math.log(number / best) if math.isfinite(number) and best > 0.0 else math.inf
+
+        rows = self.numbers.values()
         return {
-            method: math.exp(
-                sum(_log_ratio(row[method], min(row.values())) for row in self.numbers.values()) / len(self.numbers)
-            )
-            for method in methods
+            method: math.exp(fmean(log_ratio(row[method], min(row.values())) for row in rows))
+            for method in next(iter(rows))
         }
 
     def best(self) -> str:
@@ -62,24 +64,19 @@ class Ranking(NamedTuple):
         return sum(row[method] == min(row.values()) < math.inf for row in self.numbers.values())
 
 
-def _log_ratio(number: float, best: float) -> float:
-    return math.log(number / best) if math.isfinite(number) and best > 0.0 else math.inf
-
-
-@dataclass
-class _Page:
+class _Page(NamedTuple):
     """What the page is made of, as it grows."""
 
-    rows: list[tuple[str, str, str]] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
-    values: dict[str, Value] = field(default_factory=dict)
+    rows: list[tuple[str, str, str]]
+    tables: list[Table]
+    verdicts: list[Verdict]
+    values: dict[str, Value]
 
 
 def run(context: Context) -> Outcome:
     """Read what the other experiments left beside this one's folder."""
     parts = {"ciag/table2": _smooth, "adahb/fig1": _nonsmooth, "adahb/fig6": _worst_case, "adahb/networks": _networks}
-    folder, quick, page = context.folder.parent, " --quick" if context.is_quick else "", _Page()
+    folder, quick, page = context.folder.parent, " --quick" if context.is_quick else "", _Page([], [], [], {})
     absent, is_usual = dict[str, str](), True
     for name, part in parts.items():
         result = _read(folder / name.replace("/", "-") / "result.json", context.size)
@@ -89,11 +86,9 @@ def run(context: Context) -> Outcome:
             part(result, page)
         is_usual = is_usual and result is not None and not result["absent"]
     if page.rows:
+        named = "Names are those of method= and of --solver; every step is automatic where none is named."
         header = ("your problem", "take", "because")
-        caption = (
-            "The short answer. Names are those of method= and of --solver; every step is automatic where none is named."
-        )
-        page.tables.insert(0, Table("which-method", caption, header, page.rows))
+        page.tables.insert(0, Table("which-method", f"The short answer. {named}", header, page.rows))
     return Outcome((), page.tables, page.verdicts, page.values, (), absent, is_usual)
 
 
@@ -140,15 +135,9 @@ def _smooth(result: Mapping[str, Any], page: _Page) -> None:
     caption = f"Logistic regression to a largest gradient entry of {TOL:.0e}, automatic steps. A dash: not reached."
     page.tables.append(Table("smooth", caption, header, cells))
     best = {data: (row["A-CIAG"], min(row.values())) for data, row in passes.numbers.items()}
-    page.verdicts.append(
-        verdict(
-            "A-CIAG with nothing set reaches the optimum in at most three times the passes of the best method",
-            best,
-            lambda data: best[data][0] <= 3.0 * best[data][1],
-            lambda data: f"{show(best[data][0])}, best {show(best[data][1])}",
-            of_paper=False,
-        )
-    )
+    claim = "A-CIAG with nothing set reaches the optimum in at most three times the passes of the best method"
+    findings = (Finding(data, a <= 3.0 * b, f"{show(a)}, best {show(b)}") for data, (a, b) in best.items())
+    page.verdicts.append(Verdict(claim, tuple(findings), of_paper=False))
     if not result["absent"]:
         page.values["data sets of smooth losses"] = Value(len(passes.numbers))
 

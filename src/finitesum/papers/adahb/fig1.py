@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -87,12 +88,8 @@ def run(context: Context) -> Outcome:
     results = context.complete(list(_units(names, context)))
     last_problem.cache_clear()
     n_seeds = N_SEEDS[context.size]
-    gaps = {
-        (name, kind, label): _gaps(results, name, kind, label, n_seeds)
-        for name in names
-        for kind in (TUNED_STEPS, AUTOMATIC)
-        for label in RUNS
-    }
+    keys = itertools.product(names, (TUNED_STEPS, AUTOMATIC), RUNS)
+    gaps = {key: _gaps(results, *key, n_seeds) for key in keys}
     figures = (
         ("fig1", "Figure 1: F − F* by epochs, steps tuned; means over the repeats.", FIGURE, TUNED_STEPS),
         ("fig1-more", "The same with more methods and forms; bands: least and largest.", MORE, TUNED_STEPS),

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from finitesum.core.arrays import Vector
 from finitesum.methods import METHODS
-from finitesum.papers.claims import Finding, Verdict, against
+from finitesum.papers.claims import Finding, Verdict, against, single
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
 from finitesum.papers.runs import slope
 from finitesum.problems.callables import SubgradientProblem, harvey
@@ -25,11 +26,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "PSG c/sqrt(t), last": {"step_size": C},
     "HB alpha=8, displacement": {"step_size": 8.0, "form": "displacement"},
     "AdaHB alpha=0.08, displacement": {"step_size": 0.08, "form": "displacement"},
-    "AdaHB alpha=0.08, displacement, Euclidean": {
-        "step_size": 0.08,
-        "form": "displacement",
-        "projection": "euclidean",
-    },
+    "AdaHB alpha=0.08, displacement, Euclidean": {"step_size": 0.08, "form": "displacement", "projection": "euclidean"},
     "HB alpha=8, averaging": {"step_size": 8.0, "form": "averaging"},
     "AdaHB alpha=0.08, averaging": {"step_size": 0.08, "form": "averaging"},
     "NAG alpha=8": {"step_size": 8.0},
@@ -106,14 +103,19 @@ def _end(results: Mapping[str, Any], label: str, n_steps: int) -> float:
 def run(context: Context) -> Outcome:
     """Run all methods for T = 1000 and 5000, and four of them for other T."""
     results = context.complete(list(_units(context.size)))
-    grown = _grown(results, GROWTH[context.size])
+    sizes = np.array(GROWTH[context.size], dtype=np.float64)
+    grown = {  # f(w_T) sqrt(T)
+        label: np.sqrt(sizes) * [_end(results, f"growth-{label}", n) for n in GROWTH[context.size]] for label in GROWING
+    }
     values = {
         f"f(w_T), {label}, T={n}": Value(_end(results, label, n), relative=0.05 if "AdaHB" in label else 1e-6)
         for n in STEPS
         for label in RUNS
     }
-    values["growth of f(w_T) sqrt(T) by log T, PSG"] = Value(_log_slope(*grown[PSG]), relative=0.01)
-    panels = [*_panels(results, tuple(_STYLES)), _growth_panel(grown)]
+    values["growth of f(w_T) sqrt(T) by log T, PSG"] = Value(slope(np.log(sizes), grown[PSG]), relative=0.01)
+    lines = [Line(_shown(label), sizes, scaled, style=_STYLES[label]) for label, scaled in grown.items()]
+    growth = Panel("growth with T", "T", "f(w_T) √T", lines, x_scale="log", y_scale="linear", y_limits=(0.0, None))
+    panels = [*_panels(results, tuple(_STYLES)), growth]
     drawings = [
         Drawing(
             "fig6",
@@ -127,22 +129,7 @@ def run(context: Context) -> Outcome:
             panels_figure(panels, n_columns=3, height=3.2, width=3.3),
         ),
     ]
-    return Outcome(drawings, [_table(results), _curves(results)], _verdicts(results, grown), values)
-
-
-def _grown(results: Mapping[str, Any], sizes: Sequence[int]) -> dict[str, tuple[Any, Any]]:
-    """Return T and f(w_T) sqrt(T) for some methods."""
-    return {
-        label: (
-            np.array(sizes, dtype=np.float64),
-            np.array([_end(results, f"growth-{label}", n) * math.sqrt(n) for n in sizes]),
-        )
-        for label in GROWING
-    }
-
-
-def _log_slope(sizes: Any, scaled: Any) -> float:
-    return slope(np.log(sizes), scaled)
+    return Outcome(drawings, [_table(results), _curves(results)], _verdicts(results, sizes, grown), values)
 
 
 def _panels(results: Mapping[str, Any], labels: Sequence[str]) -> list[Panel]:
@@ -157,11 +144,6 @@ def _panels(results: Mapping[str, Any], labels: Sequence[str]) -> list[Panel]:
         lines.append(Line("log T / (32 c √T)", np.array([1.0, n_steps]), bound, "guide"))
         panels.append(Panel(f"T = {n_steps}", "t", "f(w_t)", lines, y_scale="linear", y_limits=(0.0, None)))
     return panels
-
-
-def _growth_panel(grown: Mapping[str, tuple[Any, Any]]) -> Panel:
-    lines = [Line(_shown(label), x, y, style=_STYLES[label]) for label, (x, y) in grown.items()]
-    return Panel("growth with T", "T", "f(w_T) √T", lines, x_scale="log", y_scale="linear", y_limits=(0.0, None))
 
 
 def _shown(label: str) -> str:
@@ -189,28 +171,23 @@ def _curves(results: Mapping[str, Any]) -> Table:
     return Table("curves", "", ("method", "T", "t", "f(w_t)"), rows, on_page=False)
 
 
-def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> list[Verdict]:
+def _verdicts(results: Mapping[str, Any], sizes: Vector, grown: Mapping[str, Vector]) -> list[Verdict]:
     def below(claim: str, mine: str, theirs: str, of_paper: bool = True) -> Verdict:
         pairs = {n: (_end(results, mine, n), _end(results, theirs, n)) for n in STEPS}
         return Verdict(
             claim, tuple(Finding(f"T = {n}", a < b, against(a, b, "")) for n, (a, b) in pairs.items()), of_paper
         )
 
-    sizes, psg = grown[PSG]
-    _, hb = grown[HB]
-    psg_slope, hb_rise = _log_slope(sizes, psg), float(hb[-1] / hb[0] - 1.0)
+    psg_slope, hb_rise = slope(np.log(sizes), grown[PSG]), float(grown[HB][-1] / grown[HB][0] - 1.0)
     span = f"T = {sizes[0]:.0f} to {sizes[-1]:.0f}"
-    straight = float(np.corrcoef(np.log(sizes), psg)[0, 1])
+    straight = float(np.corrcoef(np.log(sizes), grown[PSG])[0, 1])
     above = all(results[f"{PSG}-{n}"]["after"] >= lower_bound(n) for n in STEPS)
     rises = f"f(w_T) √T rises by {psg_slope:.4f} for a unit of log T (correlation {straight:.4f}), {span}"
     return [
         below("HB ends below PSG", HB, PSG),
         below("AdaHB ends below PSG", ADAHB, PSG),
-        Verdict(PSG_HAS_A_LOGARITHM, (Finding("", psg_slope > 0.0 and straight > 0.99 and above, rises),)),
-        Verdict(
-            HB_HAS_NO_LOGARITHM,
-            (Finding("", hb_rise < 0.1, f"f(w_T) √T rises by {100.0 * hb_rise:.1f} %, {span}"),),
-        ),
+        single(PSG_HAS_A_LOGARITHM, psg_slope > 0.0 and straight > 0.99 and above, rises),
+        single(HB_HAS_NO_LOGARITHM, hb_rise < 0.1, f"f(w_T) √T rises by {100.0 * hb_rise:.1f} %, {span}"),
         below(
             "The order of the curves does not depend on the constants: PSG with half its step stays above HB",
             HB,

@@ -46,33 +46,21 @@ LABELS = {TUNED_STEPS: METHODS, AUTOMATIC: tuple(NAMES), PROGRAM_STEPS: METHODS[
 class DataSet(NamedTuple):
     """A data set of Table 2.
 
-    Parameters
-    ----------
-    name
-        Its name in the registry.
-    n_rows, n_features
-        Its size.
-    max_passes
-        Passes after which a run ends: methods with curvature, and methods without.
-    tuned
-        For A-CIAG, CIAG and IAG, the best of the grids of `finitesum.papers.ciag.tuning`: multiples of 1 / L (for IAG of
-        1 / (m L)) with L the smoothness of F, and for A-CIAG the extrapolation. The paper's own values are lost.
-    program
-        (kappa_opt, extrapolation) of the authors' program: its default, or its example on the same data.
-    is_quick
-        Whether the quick form has it.
-    quick_rows
-        Rows, in the quick form, of the generated problem that takes its place where it is absent; 0 for none.
+    For A-CIAG, CIAG and IAG `tuned` has the best of the grids of `finitesum.papers.ciag.tuning`: multiples of 1 / L (for
+    IAG of 1 / (m L)) with L the smoothness of F, and for A-CIAG the extrapolation. The paper's own values are lost.
     """
 
-    name: str
+    name: str  # in the registry
     n_rows: int
     n_features: int
-    max_passes: tuple[int, int]
+    max_passes: tuple[int, int]  # of a run: methods with curvature, and methods without
     tuned: tuple[tuple[float, ...], ...]
-    program: tuple[float, float] = (1e-4, 0.99)
-    is_quick: bool = False
-    quick_rows: int = 0
+    program: tuple[float, float] = (
+        1e-4,
+        0.99,
+    )  # kappa_opt, extrapolation: the program's default, or its example on the data
+    is_quick: bool = False  # whether the quick form has it
+    quick_rows: int = 0  # in the quick form, of the generated problem that takes its place where it is absent; 0: none
 
     @property
     def has_stand_in(self) -> bool:
@@ -138,7 +126,11 @@ def smoothness_of(problem: Problem) -> dict[str, float]:
 def tuned_trial(problem: Problem, label: str, multiple: float, extrapolation: float | None = None) -> Trial:
     """Return A-CIAG, CIAG or IAG with a multiple of 1 / L (for IAG of 1 / (m L)) as its step."""
     m = problem.batched(BATCH).n_components if label == "IAG" else 1
-    options = {"step_size": multiple / (smoothness_of(problem)["tight"] * m)}
+    return _with_step(label, multiple / (smoothness_of(problem)["tight"] * m), extrapolation)
+
+
+def _with_step(label: str, step_size: float, extrapolation: float | None) -> Trial:
+    options = {"step_size": step_size}
     if extrapolation is not None:
         options["extrapolation"] = extrapolation
     return Trial(NAMES[label], options, BATCH, "cyclic", _parts(label))
@@ -161,7 +153,5 @@ def trial_of(entry: DataSet, problem: Problem, kind: str, label: str) -> Trial:
     if kind == TUNED_STEPS:
         return tuned_trial(problem, label, *entry.tuned[("A-CIAG", "CIAG", "IAG").index(label)])
     kappa, extrapolation = entry.program
-    options = {"step_size": problem.n_rows * kappa / smoothness_of(problem)["trace"]}
-    if label == "A-CIAG":
-        options["extrapolation"] = extrapolation
-    return Trial(name, options, BATCH, "cyclic", parts)
+    step_size = problem.n_rows * kappa / smoothness_of(problem)["trace"]
+    return _with_step(label, step_size, extrapolation if label == "A-CIAG" else None)

@@ -15,7 +15,7 @@ from finitesum.datasets import make_logistic
 from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import as_method
-from finitesum.papers.claims import Finding, Verdict
+from finitesum.papers.claims import Finding, Verdict, single
 from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
 from finitesum.papers.runs import find_minimum, follow, slope
 from finitesum.problems.linear import Problem
@@ -67,25 +67,21 @@ START = 1e-4
 GROWN = ("iag", "svrg2", "nim", "ciag", "a-ciag")
 
 
-def _method(name: str) -> Any:
-    return as_method(name, {"solver": "inverse"} if name == "nim" else None)
-
-
-def _state_after_a_pass(name: str, m: int, d: int, n_visits: int) -> tuple[Problem, Any, Any]:
+def _after_a_pass(name: str, m: int, d: int) -> tuple[Problem, Any, Any]:
+    """Return a problem, a method, and its state after the first pass."""
     data = make_logistic(m, d, noise=0.1, seed=0)
     problem = Problem.linear(data.rows, data.targets(), alpha=1.0 / m, batch_size=1)
-    method = _method(name)
+    method = as_method(name, {"solver": "inverse"} if name == "nim" else None)
     state = method.init(problem, np.zeros(d))
-    return problem, method, method.run_pass(problem, state, order_of_pass("shuffled", 0, 0, m)[:n_visits])
+    return problem, method, method.run_pass(problem, state, order_of_pass("shuffled", 0, 0, m))
 
 
 def count(name: str) -> dict[str, Any]:
     """Return the numbers in a method's memory at (m, d), (2m, d) and (m, 2d), and the gradients and Hessians of a pass."""
     sizes = {}
-    for key, m, d in (("base", M, D), ("rows", 2 * M, D), ("columns", M, 2 * D)):
-        _, _, state = _state_after_a_pass(name, m, d, m)
+    for key, m, d in (("rows", 2 * M, D), ("columns", M, 2 * D), ("base", M, D)):
+        problem, method, state = _after_a_pass(name, m, d)
         sizes[key] = int(sum(array.size for array in flatten(state).values()))
-    problem, method, state = _state_after_a_pass(name, M, D, M)
     after = method.run_pass(problem, state, order_of_pass("shuffled", 0, 1, M))
     return {
         **sizes,
@@ -98,7 +94,7 @@ def time_visits(name: str) -> dict[str, float]:
     """Return the microseconds of a visit by the number of columns: the least of several passes, snapshots included."""
     found = {}
     for d in TIMED_D:
-        problem, method, state = _state_after_a_pass(name, TIMED_VISITS, d, TIMED_VISITS)
+        problem, method, state = _after_a_pass(name, TIMED_VISITS, d)
         seconds = []
         for k in range(1, 6):
             order = order_of_pass("shuffled", 0, k, TIMED_VISITS)
@@ -109,43 +105,34 @@ def time_visits(name: str) -> dict[str, float]:
     return found
 
 
-class _Near(NamedTuple):
-    """A problem, its optimum, and bounds of the curvature: mu at the optimum, L everywhere."""
-
-    problem: Problem
-    optimum: Any
-    mu: float
-    smoothness: float
-
-
 @cache
-def _near(condition: float) -> _Near:
+def _near(condition: float) -> tuple[Problem, Any, float, float]:
+    """Return a problem, its optimum, and bounds of the curvature: mu at the optimum, L everywhere."""
     data = make_logistic(KAPPA_M, KAPPA_D, condition=condition, noise=0.2, seed=1)
     problem = Problem.linear(data.rows, data.targets(), alpha=1e-6, batch_size=1)
     optimum = np.array(find_minimum(problem)["x"])
     mu = float(np.linalg.eigvalsh(hessian_at(problem, optimum))[0])
-    return _Near(problem, optimum, mu, full_smoothness(problem))
+    return problem, optimum, mu, full_smoothness(problem)
 
 
 def grow(name: str, condition: float, max_passes: int) -> dict[str, float]:
     """Return kappa, and the visits that bring the squared distance to a millionth, from a start close to the optimum."""
-    near = _near(condition)
-    step = 0.5 / near.smoothness
+    problem, optimum, mu, smoothness = _near(condition)
+    step = 0.5 / smoothness
     known: dict[str, dict[str, Any]] = {
-        "ciag": {"step_size": 2.0 / (near.mu + near.smoothness)},
-        "a-ciag": {"step_size": step, "extrapolation": momentum_limit(near.mu, step)},
+        "ciag": {"step_size": 2.0 / (mu + smoothness)},
+        "a-ciag": {"step_size": step, "extrapolation": momentum_limit(mu, step)},
         "nim": {"step_size": 1.0, "solver": "inverse"},
     }
     method = as_method(name, {**known[name], "warm_start_method": "full"} if name in known else None)
-    start = near.optimum + START * np.cos(np.arange(near.problem.dim))
-    until = DECREASE * float(np.sum((start - near.optimum) ** 2))
+    start = optimum + START * np.cos(np.arange(problem.dim))
+    until = DECREASE * float(np.sum((start - optimum) ** 2))
     every = 5 if name in known else KAPPA_M
-    max_visits = max_passes * KAPPA_M
     visits, distances = follow(
-        near.problem, method, start, near.optimum, every=every, max_visits=max_visits, until=until
+        problem, method, start, optimum, every=every, max_visits=max_passes * KAPPA_M, until=until
     )
     reached = distances[-1] <= until
-    return {"kappa": near.smoothness / near.mu, "visits": float(visits[-1]) if reached else math.nan}
+    return {"kappa": smoothness / mu, "visits": float(visits[-1]) if reached else math.nan}
 
 
 def _units(size: Size) -> Iterator[Unit]:
@@ -194,37 +181,27 @@ def _figure(grown: Mapping[str, tuple[Any, Any]]) -> Any:
 
 
 def _table(results: Mapping[str, Any]) -> Table:
-    header = (
-        "method",
-        "storage",
-        f"numbers at m = {M}, d = {D}",
-        "× for 2m",
-        "× for 2d",
-        "gradients, Hessians a visit",
-        "work of a visit",
-        *(f"µs, d = {d}" for d in TIMED_D),
-        "iterations",
-    )
-    rows = []
+    lines = []
     for name, method in METHODS.items():
         counted, times = results[f"count-{name}"], results[f"time-{name}"]
-        rows.append(
-            [
-                method.label,
-                method.storage,
-                f"{counted['base']:,}",
-                *(f"{counted[key] / counted['base']:.2f}" for key in ("rows", "columns")),
-                f"{counted['gradients']:.3g}, {counted['hessians']:.3g}",
-                method.work[0],
-                *(f"{times[str(d)]:.3g}" for d in TIMED_D),
-                method.iterations,
-            ]
+        lines.append(
+            {
+                "method": method.label,
+                "storage": method.storage,
+                f"numbers at m = {M}, d = {D}": f"{counted['base']:,}",
+                "× for 2m": f"{counted['rows'] / counted['base']:.2f}",
+                "× for 2d": f"{counted['columns'] / counted['base']:.2f}",
+                "gradients, Hessians a visit": f"{counted['gradients']:.3g}, {counted['hessians']:.3g}",
+                "work of a visit": method.work[0],
+                **{f"µs, d = {d}": f"{times[str(d)]:.3g}" for d in TIMED_D},
+                "iterations": method.iterations,
+            }
         )
     caption = (
         "Table 1: formulas (re-derived from the cited papers, for linear models and one row to a component) beside "
         "what was counted and timed. Storage is the size of the method's state without the data."
     )
-    return Table("table1", caption, header, rows)
+    return Table("table1", caption, tuple(lines[0]), [list(line.values()) for line in lines])
 
 
 def _growth_table(grown: Mapping[str, tuple[Any, Any]]) -> Table:
@@ -261,7 +238,7 @@ def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) 
 
     def exponent(claim: str, name: str, limit: float) -> Verdict:
         power = _exponent(*grown[name])
-        return Verdict(claim, (Finding("", power <= limit, f"the visits grow like κ to the power {power:.2f}"),))
+        return single(claim, power <= limit, f"the visits grow like κ to the power {power:.2f}")
 
     ratio = float(np.nanmin(grown["iag"][1] / grown["ciag"][1]))
     return [
@@ -273,8 +250,9 @@ def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) 
         ),
         exponent("CIAG needs O(κ) visits near the optimum", "ciag", 1.1),
         exponent("A-CIAG needs O(√κ) visits near the optimum", "a-ciag", 0.6),
-        Verdict(
+        single(
             "CIAG's visits are fewer than IAG's by a factor of the order of m",
-            (Finding("", ratio > 0.1 * KAPPA_M, f"{ratio:.0f} times fewer at least; m = {KAPPA_M}"),),
+            ratio > 0.1 * KAPPA_M,
+            f"{ratio:.0f} times fewer at least; m = {KAPPA_M}",
         ),
     ]

@@ -8,12 +8,12 @@ Stand-ins are tuned in their quick size, for both sizes: multiples of 1 / L do n
 from __future__ import annotations
 
 import itertools
-import math
 from pathlib import Path
 
 import click
 
-from finitesum.papers.ciag.real_data import SETS, DataSet, problem_of, tuned_trial
+from finitesum.papers.ciag.real_data import SETS, TOL, DataSet, problem_of, tuned_trial
+from finitesum.papers.claims import or_inf
 from finitesum.papers.runs import as_run, run_trial
 
 GRIDS: dict[str, list[tuple[float, ...]]] = {
@@ -26,7 +26,7 @@ GRIDS: dict[str, list[tuple[float, ...]]] = {
 PASSES = {"A-CIAG": 10, "CIAG": 20, "IAG": 30}
 
 
-def tune(entry: DataSet, data_dir: Path | None, tol: float = 1e-10) -> dict[str, tuple[float, ...]]:
+def tune(entry: DataSet, data_dir: Path | None) -> dict[str, tuple[float, ...]]:
     """Return the best of each grid."""
     problem = problem_of(entry, True, data_dir)
     best = {}
@@ -34,10 +34,10 @@ def tune(entry: DataSet, data_dir: Path | None, tol: float = 1e-10) -> dict[str,
 
         def score(numbers: tuple[float, ...], label: str = label) -> tuple[float, float]:
             trial = tuned_trial(problem, label, *numbers)
-            run = as_run(run_trial(problem, trial, max_passes=PASSES[label], tol=tol))
-            passes, end = run.first("largest", tol), float(run.columns["largest"][-1])
+            run = as_run(run_trial(problem, trial, max_passes=PASSES[label], tol=TOL))
+            passes, end = run.first("largest", TOL), float(run.columns["largest"][-1])
             click.echo(f"  {entry.name} {label} {numbers}: {passes:g} passes, {end:.1e}", err=True)
-            return (passes if math.isfinite(passes) else math.inf, end if math.isfinite(end) else math.inf)
+            return or_inf(passes), or_inf(end)
 
         best[label] = min(grid, key=score)
     return best
