@@ -129,7 +129,7 @@ def _smooth(result: Mapping[str, Any], page: _Page) -> None:
         "smooth loss, the fewest passes over the data (rows on a disk)": passes,
         f"{roughly}, d² numbers do not fit into the memory": frugal,
     }
-    page.rows += [(situation, _METHODS[r.best()], _reason(r)) for situation, r in situations.items()]
+    page.rows.extend((situation, _METHODS[r.best()], _reason(r)) for situation, r in situations.items())
     header = ("data", *(f"{label}: passes / s" for label in labels))
     cells = [[data, *(_both(row[m], exact.numbers[data][m]) for m in labels)] for data, row in passes.numbers.items()]
     caption = f"Logistic regression to a largest gradient entry of {TOL:.0e}, automatic steps. A dash: not reached."

@@ -89,7 +89,7 @@ def promised(distance: float, factor: float) -> float:
     """Return delta of Theorem 1: V(k) <= delta^ceil(k / (2 K + 1)) V(1)."""
     mu, big, hessian, _, _ = constants()
     step, v = 2.0 * factor / (mu + big), distance**2
-    added = (
+    added: float = (
         2.0 * step**3 * M**2 * hessian * big**2 * v**0.5
         + 8.0 * step**3 * M**2 * hessian**3 * v**1.5
         + 2.0 * step**6 * M**4 * hessian**2 * big**4 * v
