@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 
 from finitesum.datasets import DataError
 from finitesum.datasets.formats import collector
-from finitesum.datasets.formats.collector import Header, RowCollector, StorageError
+from finitesum.datasets.formats.collector import RowCollector, StorageError
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -24,7 +24,7 @@ def test_sparse_blocks(make):
     target = make()
     for start in range(0, 50, 7):
         add(target, rows[start : start + 7], np.arange(start, min(start + 7, 50)))
-    contents = target.finish(Header(None, "y"))
+    contents = target.finish(target_name="y")
     arrays = contents.arrays
     assert contents.kind == "csr"
     assert contents.target_name == "y"

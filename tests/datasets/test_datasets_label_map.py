@@ -42,6 +42,11 @@ def test_whole_numbers_are_kept_as_integers():
     assert label_map.decode(np.array([1.0])).dtype == np.int64
 
 
+def test_integers_beyond_what_floats_tell_apart():
+    labels = [2**53, 2**53 + 1]
+    assert LabelMap.from_labels(labels).encode(labels).tolist() == [-1.0, 1.0]
+
+
 def test_more_classes_become_integers():
     label_map = LabelMap.from_labels(["c", "a", "b", "a"])
     codes = label_map.encode(["c", "a", "b", "a"])
@@ -85,6 +90,7 @@ def test_text_for_numbers_is_refused():
         ([1, 1, 1], r"classes must be at least two, got \[1\].*which target were read"),
         ([], "labels are empty"),
         ([1.0, np.nan], "not finite"),
+        ([0.0, -(2.0**53)], "labels reach -9007199254740992, and from 2.* as text"),
         (np.linspace(0, 1, 50), 'take 50 distinct values with fractions.*task="regression"'),
         ([[1, 2], [3, 4]], r"one axis, got shape \(2, 2\)"),
         ([1, "a"], "mix numbers with text: 'a' and 1"),

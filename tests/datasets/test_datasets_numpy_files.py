@@ -113,6 +113,33 @@ def test_archives_that_cannot_be_used(tmp_path, arrays, message):
         load(save(tmp_path, **arrays))
 
 
+FILES = {
+    "index of a column": lambda file: sp.save_npz(file, _with_index(sp.csc_array(ROWS), 10**8)),
+    "shape of a fraction": lambda file: np.savez(file, data=[1.0], indices=[0], indptr=[0, 1], shape=[1, 2.5]),
+    "one array": lambda file: np.save(file, ROWS),
+    "no archive": lambda file: file.write(b"PK\x03\x04" + b"a" * 50),
+    "header": lambda file: file.write(b"\x93NUMPY\x01\x00\x10\x00{'descr': ((((((\n"),
+}
+
+
+def _with_index(rows, index):
+    rows.indices[1] = index
+    return rows
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+@pytest.mark.parametrize("case", FILES)
+def test_files_that_would_crash(tmp_path, case, suffix):
+    path = tmp_path / f"t.{suffix}"
+    with path.open("wb") as file:
+        FILES[case](file)
+    if (case, suffix) == ("one array", "npy"):
+        assert load(path).n_rows == 3
+        return
+    with pytest.raises(DataError, match=r"cannot be read as an|is one array|is an archive of several arrays"):
+        load(path)
+
+
 def test_damaged_archives(tmp_path):
     path = save(tmp_path, X=ROWS, y=LABELS)
     path.write_bytes(path.read_bytes()[:200])

@@ -89,6 +89,10 @@ def test_a_changed_file_is_parsed_again(file, parsed, readings):
     os.utime(file, ns=(0, 12345))
     load(file)
     assert len(readings) == 3
+    time = file.stat().st_mtime_ns
+    file.write_text("-1 1:7\n+1 1:8\n")
+    os.utime(file, ns=(0, time))
+    assert load(file).rows.toarray().tolist() == [[7], [8]]
 
 
 def test_labels_that_are_text(tmp_path):

@@ -1,7 +1,7 @@
 """Keeps parsed copies of files as NumPy arrays, so that text is parsed once.
 
 A copy lies in ``parsed/<key>/`` of the folder `finitesum.datasets.home.home`: one ``.npy`` file for each array, and
-``meta.json``, which describes them. The key is made from the path of the file, its size, the time it was changed, what the
+``meta.json``, which describes them. The key is made from the path of the file, its size, the times it was changed, what the
 reader was asked for, and the version of this layout: a changed file has another key, and its old copy is removed when the
 new one is made.
 
@@ -28,7 +28,7 @@ from finitesum.datasets.formats.collector import Array, Contents, RowCollector, 
 from finitesum.datasets.home import LOGGER, home
 
 #: To be raised whenever the layout of a copy changes, or a reader reads the same file differently.
-VERSION = 2
+VERSION = 3
 
 _META = "meta.json"
 _STALE_SECONDS = 86_400.0
@@ -61,7 +61,7 @@ def cached(path: Path, options: Mapping[str, Any], read: Read, memmap: bool) -> 
         return None
     real = path.resolve()
     state = real.stat()
-    parts = (str(real), [VERSION, state.st_size, state.st_mtime_ns], options)
+    parts = (str(real), [VERSION, state.st_size, state.st_mtime_ns, state.st_ctime_ns], options)
     folder = root / "-".join(_digest(json.dumps(part, sort_keys=True)) for part in parts)
     contents = _load(folder, memmap)
     if contents is None and _build(folder, read):

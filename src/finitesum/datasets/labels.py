@@ -149,7 +149,13 @@ class LabelMap:
                 f"labels take {len(distinct)} distinct values with fractions, so they name no classes. "
                 'This is a regression: use task="regression".'
             )
-        if whole and distinct.dtype.kind == "f" and np.abs(distinct).max() < 2.0**53:
+        if whole and distinct.dtype.kind == "f":
+            largest = distinct[np.abs(distinct).argmax()]
+            if abs(largest) >= 2.0**53:
+                raise DataError(
+                    f"labels reach {largest:.17g}, and from 2**53 on whole numbers become one another as floats. "
+                    "Give the classes as text, or number them from 0."
+                )
             distinct = distinct.astype(np.int64)
         return cls(tuple(distinct.tolist()))
 

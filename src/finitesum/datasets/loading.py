@@ -13,7 +13,7 @@ from finitesum.datasets.cache import cached
 from finitesum.datasets.dataset import Dataset, Task
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import Part, read_npy, read_npz
-from finitesum.datasets.formats.collector import Array, Contents, Header, RowCollector
+from finitesum.datasets.formats.collector import Array, Contents, RowCollector
 from finitesum.datasets.formats.csv import read_csv
 from finitesum.datasets.formats.detect import Format, find_format, plain_name
 from finitesum.datasets.formats.parquet import read_parquet
@@ -59,13 +59,13 @@ class _Request:
     def read(self, collector: RowCollector) -> Contents:
         """Return the contents of the file, read into a collector."""
         try:
-            return collector.finish(self._read(collector))
+            return self._read(collector)
         except DataError as error:
             if str(self.path) in str(error):
                 raise
             raise DataError(f"{self.path}: {error}") from None
 
-    def _read(self, collector: RowCollector) -> Header:
+    def _read(self, collector: RowCollector) -> Contents:
         if self.format == "svmlight":
             return read_svmlight(self.path, collector, zero_based=self.zero_based)
         if self.format == "csv":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -12,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.formats.collector import Array, Contents, Header, RowCollector
-from finitesum.datasets.formats.streams import decoded, line_blocks, open_stream
+from finitesum.datasets.formats.collector import Array, Contents, RowCollector
+from finitesum.datasets.formats.streams import line_blocks, open_stream, text_lines, to_number
 from finitesum.datasets.labels import Labels, label_array
 
 Part = Literal["train", "test"]
@@ -22,12 +23,17 @@ _LABEL_NAMES = ("y", "target", "targets", "label", "labels")
 _ROW_NAMES = ("x", "rows", "features")
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
+#: What NumPy and SciPy raise where a file is damaged.
+_DAMAGE = (OSError, EOFError, ValueError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
+
 #: How many entries are checked at a time.
 CHUNK = 1 << 22
 
 
-def read_npz(path: Path, collector: RowCollector, *, target: str | bool | None = None, part: Part = "train") -> Header:
-    """Add the rows of an ``.npz`` archive to a collector, and return the name of its labels.
+def read_npz(
+    path: Path, collector: RowCollector, *, target: str | bool | None = None, part: Part = "train"
+) -> Contents:
+    """Return the rows of an ``.npz`` archive, gathered by a collector.
 
     The archive has one of
 
@@ -40,23 +46,25 @@ def read_npz(path: Path, collector: RowCollector, *, target: str | bool | None =
     none. Capital or small letters are the same.
     """
     try:
-        # NumPy leaves a file open that it has opened itself and cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with path.open("rb") as file:  # NumPy leaves a file open that it has opened itself and cannot read
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise DataError(f"{path} is one array. Use format='npy'.")
             return _read_arrays(archive, path, collector, target, part)
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-        if isinstance(error, DataError):
-            raise
+    except DataError:
+        raise
+    except _DAMAGE as error:
         hint = "It holds Python objects, which are not read." if "pickle" in str(error) else "Is the file complete?"
         raise DataError(f"{path} cannot be read as an .npz archive: {preview(str(error), 120)}. {hint}") from error
 
 
-def _read_arrays(archive: Any, path: Path, collector: RowCollector, target: str | bool | None, part: Part) -> Header:
+def _read_arrays(archive: Any, path: Path, collector: RowCollector, target: str | bool | None, part: Part) -> Contents:
     names = {name.lower(): name for name in archive.files}
     labels_name = _labels_name(archive.files, names, target, part, path)
     labels = None if labels_name is None else label_array(archive[labels_name])
     if {"data", "shape"} <= names.keys() and ("format" in names or set(_SPARSE_PARTS) <= names.keys()):
         _add_sparse(archive, path, labels, collector)
-        return Header(target_name=labels_name)
+        return collector.finish(target_name=labels_name)
     key = next((names[k] for k in (f"x_{part}", *_ROW_NAMES) if k in names), None)
     if key is None:
         raise DataError(
@@ -67,7 +75,7 @@ def _read_arrays(archive: Any, path: Path, collector: RowCollector, target: str 
     rows = _as_rows(archive[key], f"{path}, array {key!r}", is_image_key=key.lower() == f"x_{part}")
     _require_length(rows.shape[0], labels, path)
     collector.add_dense(rows, labels)
-    return Header(target_name=labels_name)
+    return collector.finish(target_name=labels_name)
 
 
 def _shown(names: Iterable[str]) -> str:
@@ -96,10 +104,12 @@ def _add_sparse(archive: Any, path: Path, labels: Labels | None, collector: RowC
     from scipy.sparse import csr_array, load_npz
 
     if "format" in archive.files:
-        rows = csr_array(load_npz(path))
+        stored = load_npz(path)
     else:
-        rows = csr_array((archive["data"], archive["indices"], archive["indptr"]), shape=tuple(archive["shape"]))
-    rows.check_format(full_check=True)
+        stored = csr_array((archive["data"], archive["indices"], archive["indptr"]), shape=tuple(archive["shape"]))
+    if hasattr(stored, "check_format"):  # before SciPy converts what it does not check itself
+        stored.check_format(full_check=True)
+    rows = csr_array(stored)
     rows.sum_duplicates()
     data = as_floats(rows.data, f"{path}, array 'data'")
     require_finite(data, f"{path}, array 'data'")
@@ -181,8 +191,9 @@ def read_npy(path: Path, *, target: str | Path | bool | None = None, memmap: boo
 
 def _load_npy(path: Path, memmap: bool = False) -> Array:
     try:
-        array = np.load(path, mmap_mode="c" if memmap else None, allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
+        with path.open("rb") as file:
+            array = np.load(path if memmap else file, mmap_mode="c" if memmap else None, allow_pickle=False)
+    except _DAMAGE as error:
         raise DataError(f"{path} cannot be read as an .npy array: {preview(str(error), 120)}.") from error
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path} is an archive of several arrays. Use format='npz'.")
@@ -193,11 +204,7 @@ def _read_labels(path: Path) -> Labels:
     """Return labels from a file of their own."""
     if path.suffix == ".npy":
         return label_array(_load_npy(path))
-    cells: list[str] = []
     with open_stream(path) as stream:
-        for block in line_blocks(stream, path):
-            cells += [line.strip() for line in decoded(block, path).split("\n") if line.strip()]
-    try:
-        return np.array([float(cell) for cell in cells])
-    except ValueError:
-        return np.array(cells, dtype=str)
+        cells = [line.strip() for line in text_lines(line_blocks(stream, path), path) if line.strip()]
+    numbers = [to_number(cell) for cell in cells]
+    return np.array(cells if None in numbers else numbers)

@@ -38,14 +38,6 @@ class Contents:
     target_name: str | None = None
 
 
-@dataclass(frozen=True)
-class Header:
-    """What a reader knows about the columns of a table."""
-
-    feature_names: tuple[str, ...] | None = None
-    target_name: str | None = None
-
-
 class _Growing:
     """An array that grows along its first axis: in memory, or as a file in NumPy's format.
 
@@ -183,8 +175,8 @@ class RowCollector:
         self._n_features = max(self._n_features, n_features, largest + 1)
         self._add_labels(labels, len(lengths))
 
-    def finish(self, header: Header | None = None) -> Contents:
-        """Return all that was added.
+    def finish(self, feature_names: tuple[str, ...] | None = None, target_name: str | None = None) -> Contents:
+        """Return all that was added, with what the reader knows about the columns.
 
         Raises
         ------
@@ -193,13 +185,12 @@ class RowCollector:
         """
         if self._n_rows == 0:
             raise DataError("holds no rows. Is it the right file?")
-        header = header or Header()
         kind: Literal["dense", "csr"] = "dense" if "rows" in self._growing else "csr"
         arrays = {"rows": self._growing["rows"].finish()} if kind == "dense" else self._sparse_arrays()
         if self._labels:
             # Text of two widths is joined at the wider one; numbers of two kinds become float64.
             arrays["labels"] = self._saved("labels", np.concatenate(self._labels))
-        return Contents(kind, arrays, self._n_features, header.feature_names, header.target_name)
+        return Contents(kind, arrays, self._n_features, feature_names, target_name)
 
     def _sparse_arrays(self) -> dict[str, Array]:
         indptr = np.zeros(self._n_rows + 1, dtype=np.int64)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.formats.columns import Target, target_column
+from finitesum.datasets.formats.columns import TARGET_NAMES, Target, target_column
+from finitesum.datasets.formats.streams import to_number
 
 DELIMITERS = ",;\t|"
 
@@ -21,20 +23,6 @@ MISSING_LABELS = MISSING - {"none"}
 
 #: Rows that the layout is found from.
 N_SAMPLE_ROWS = 20
-
-
-def is_number(cell: str) -> bool:
-    """Return whether a cell holds a number, finite or not."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def is_missing(cell: str) -> bool:
-    """Return whether a cell of a column of numbers is empty, or says that its value is missing."""
-    return cell.strip().lower() in MISSING
 
 
 @dataclass(frozen=True)
@@ -66,60 +54,74 @@ class Layout:
         return None if self.names is None or self.target is None else self.names[self.target]
 
 
-def rows_of(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each row, with the number of the line where the row ends, from 1.
+def rows_of(lines: Iterable[str], delimiter: str, path: Path, first_line: int = 1) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each row, with the number of the line where the row ends.
 
-    Empty lines and lines that begin with ``#`` are left out.
+    Empty lines, and lines between rows that begin with ``#``, are left out.
     """
-    reader = csv.reader(("\n" if line.startswith("#") else line for line in lines), delimiter=delimiter)
-    for cells in reader:
-        if cells and not (len(cells) == 1 and not cells[0].strip()):
-            yield reader.line_num, cells
+    begins = True
+
+    def without_comments() -> Iterator[str]:
+        nonlocal begins
+        for line in lines:
+            is_comment, begins = begins and line.startswith("#"), False
+            yield "\n" if is_comment else line
+
+    last = first_line - 1
+    reader = csv.reader(without_comments(), delimiter=delimiter, strict=True)
+    try:
+        for cells in reader:
+            begins, last = True, first_line - 1 + reader.line_num
+            if cells and not (len(cells) == 1 and not cells[0].strip()):
+                yield last, cells
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, line {last + 1}: the row that begins here cannot be cut into cells: {error}. Close each quote "
+            'before a delimiter or line end, double those within a cell (""), and end lines by LF or CRLF.'
+        ) from None
 
 
-def detect_layout(head: list[str], target: Target, path: Path) -> Layout:
+def find_layout(lines: Iterator[str], target: Target, path: Path) -> Layout:
     """Return the layout of a file from its first lines, with their ends.
 
     Raises
     ------
     DataError
-        No delimiter is found, or the target is not.
+        No delimiter is found, or the target is not, or the first row may be a header or not.
     """
-    delimiter = _delimiter(head, target, path)
-    sample = list(itertools.islice(rows_of(head, delimiter), N_SAMPLE_ROWS))
-    if not sample:
-        raise DataError(f"{path} holds no rows. Is it the right file?")
-    first_line, first = sample[0]
-    has_header = _is_header(first, [cells for _, cells in sample[1:]])
-    names = tuple(cell.strip() for cell in first) if has_header else None
+    before = []
+    for line in lines:
+        before.append(line)
+        if line.strip() and not line.startswith("#"):
+            break
+    else:
+        raise DataError(f"{path} {'holds no rows' if before else 'is empty'}. Is it the right file?")
+    delimiter = _delimiter(before[-1], target, path)
+    sample = list(itertools.islice(rows_of(itertools.chain(before, lines), delimiter, path), N_SAMPLE_ROWS))
+    (first_line, first), rest = sample[0], [cells for _, cells in sample[1:]]
     n_columns = len(first)
-    column = target_column(names, n_columns, target, path)
+    names = tuple(cell.strip() for cell in first)
+    has_header = target in names or _is_header(first, rest, f"{path}, line {first_line}")
+    column = target_column(names if has_header else None, n_columns, target, path)
     # pandas writes its index first, under no name: it is no feature.
-    dropped = {column} | ({0} if names and not names[0] and n_columns > 2 else set())
-    features = tuple(i for i in range(n_columns) if i not in dropped)
-    rows = [cells for _, cells in sample[has_header:] if len(cells) == n_columns]
+    dropped = {column} | ({0} if has_header and not names[0] and n_columns > 2 else set())
+    rows = [cells for cells in ([] if has_header else [first]) + rest if len(cells) == n_columns]
     return Layout(
         delimiter=delimiter,
-        names=names,
+        names=names if has_header else None,
         n_header_lines=first_line if has_header else 0,
         n_columns=n_columns,
-        features=features,
+        features=tuple(i for i in range(n_columns) if i not in dropped),
         target=column,
         text_labels=column is not None and any(_is_text(cells[column]) for cells in rows),
     )
 
 
-def _is_text(cell: str) -> bool:
-    return not is_number(cell) and not is_missing(cell)
-
-
-def _delimiter(head: list[str], target: Target, path: Path) -> str:
+def _delimiter(line: str, target: Target, path: Path) -> str:
     """Return the delimiter that cuts the first line into the most cells."""
-    line = next((line for line in head if line.strip() and not line.startswith("#")), "")
-    # Only delimiters outside of quotes count.
-    counts = {mark: len(next(csv.reader([line], delimiter=mark), [])) if mark in line else 1 for mark in DELIMITERS}
-    best = max(DELIMITERS, key=lambda mark: counts[mark])
-    if counts[best] < 2 and target is not False and line:
+    unquoted = re.sub('"[^"]*("|$)', "", line)
+    best = max(DELIMITERS, key=unquoted.count)
+    if best not in unquoted and target is not False:
         raise DataError(
             f"{path}: the first line holds no comma, semicolon, tab or bar between cells: {preview(line.strip())}. "
             "Give format= if the file is no CSV."
@@ -127,10 +129,30 @@ def _delimiter(head: list[str], target: Target, path: Path) -> str:
     return best
 
 
-def _is_header(first: list[str], rest: list[list[str]]) -> bool:
-    """Return whether the first row names the columns: all its cells are text, or it has text above a number."""
-    if all(_is_text(cell) for cell in first):
+def _is_text(cell: str) -> bool:
+    return to_number(cell) is None and cell.strip().lower() not in MISSING
+
+
+def _is_header(first: list[str], rest: list[list[str]], where: str) -> bool:
+    """Return whether the first row names the columns, by the rules that the module `csv` states."""
+    texts = [i for i, cell in enumerate(first) if _is_text(cell)]
+    others = [cell.strip() for i, cell in enumerate(first) if i not in texts]
+
+    def recurs(i: int) -> bool:  # as the name of a class does
+        return any(cells[i : i + 1] == [first[i]] and cells != first for cells in rest)
+
+    if not texts or not others:
+        return bool(texts) and not recurs(texts[-1])
+    above_numbers = [i for i in texts for cells in rest[:1] if len(cells) > i and to_number(cells[i]) is not None]
+    if not any(others):  # columns without a name
+        return bool(above_numbers)
+    are_names = all(cell.isdigit() or not cell for cell in others)
+    if are_names and any(first[i].strip().lower() in TARGET_NAMES and not recurs(i) for i in texts):
         return True
-    return any(
-        _is_text(cell) and len(cells) > i and is_number(cells[i]) for cells in rest[:1] for i, cell in enumerate(first)
-    )
+    if above_numbers:
+        cell = preview(first[above_numbers[0]])
+        raise DataError(
+            f"{where}: this may be a header or a row: {cell} stands above numbers, but beside {preview(others[0])}. "
+            "Correct the row, or name the column of the labels by target= where it is a header."
+        )
+    return False

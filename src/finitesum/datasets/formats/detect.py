@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.formats.csv_layout import DELIMITERS, is_number
-from finitesum.datasets.formats.streams import COMPRESSION_SUFFIXES, open_stream, without_mark
+from finitesum.datasets.formats.csv_layout import DELIMITERS
+from finitesum.datasets.formats.streams import COMPRESSION_SUFFIXES, open_stream, to_number, without_mark
 
 Format = Literal["svmlight", "csv", "npz", "npy", "parquet"]
 
@@ -81,12 +81,12 @@ def _of_text(head: bytes) -> Format | None:
         return "svmlight"
     if lines and any(mark in lines[0] for mark in DELIMITERS):
         return "csv"
-    return "svmlight" if lines and all(is_number(line) for line in lines) else None
+    return "svmlight" if lines and all(to_number(line) is not None for line in lines) else None
 
 
 def _is_svmlight(line: str) -> bool:
     tokens = line.split()
-    if len(tokens) < 2 or not is_number(tokens[0]):
+    if len(tokens) < 2 or to_number(tokens[0]) is None:
         return False
     index, colon, value = tokens[1].partition(":")
-    return bool(colon) and (index == "qid" or index.isdigit()) and is_number(value)
+    return bool(colon) and (index == "qid" or index.isdigit()) and to_number(value) is not None

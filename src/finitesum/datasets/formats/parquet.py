@@ -10,7 +10,7 @@ import numpy as np
 
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import require_finite
-from finitesum.datasets.formats.collector import Array, Header, RowCollector
+from finitesum.datasets.formats.collector import Array, Contents, RowCollector
 from finitesum.datasets.formats.columns import Target, target_column
 from finitesum.datasets.labels import Labels
 
@@ -18,8 +18,8 @@ from finitesum.datasets.labels import Labels
 N_ROWS = 1 << 16
 
 
-def read_parquet(path: Path, collector: RowCollector, *, target: Target = None) -> Header:
-    """Add the rows of a Parquet file to a collector, and return the names of its columns.
+def read_parquet(path: Path, collector: RowCollector, *, target: Target = None) -> Contents:
+    """Return the rows of a Parquet file, gathered by a collector.
 
     Features are columns of numbers, or two columns of lists: the indices (whole numbers from 0) and the values of the
     entries of each row. `target` is that of `target_column`; the index that pandas keeps is no column.
@@ -38,7 +38,7 @@ def read_parquet(path: Path, collector: RowCollector, *, target: Target = None) 
         raise DataError(f"{path} cannot be read as Parquet: {preview(str(error), 120)}.") from error
 
 
-def _read_table(table: Any, path: Path, collector: RowCollector, target: Target) -> Header:
+def _read_table(table: Any, path: Path, collector: RowCollector, target: Target) -> Contents:
     from pyarrow import types
 
     schema = table.schema_arrow
@@ -60,7 +60,7 @@ def _read_table(table: Any, path: Path, collector: RowCollector, target: Target)
         for batch, start in _batches(table, [indices, values], label):
             data, columns, lengths = _entries(batch.column(indices), batch.column(values), path, start)
             collector.add_sparse(data, columns, lengths, _labels(batch, label, path, start))
-        return Header(target_name=label)
+        return collector.finish(target_name=label)
     for name in features:
         kind = schema.field(name).type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
@@ -75,7 +75,7 @@ def _read_table(table: Any, path: Path, collector: RowCollector, target: Target)
         for i, name in enumerate(features):
             rows[:, i] = _numbers(batch.column(name), f"{path}, column {name!r}", start)
         collector.add_dense(rows, _labels(batch, label, path, start))
-    return Header(tuple(features), label)
+    return collector.finish(tuple(features), label)
 
 
 def _batches(table: Any, names: Sequence[str], label: str | None) -> Any:

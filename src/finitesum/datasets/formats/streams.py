@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
@@ -124,6 +125,12 @@ def without_mark(head: bytes, path: Path) -> bytes:
     return head.removeprefix(b"\xef\xbb\xbf")
 
 
+def text_lines(blocks: Iterable[Block], path: Path) -> Iterator[str]:
+    """Yield the lines of blocks, with their ends."""
+    for block in blocks:
+        yield from io.StringIO(decoded(block, path), newline="\n")
+
+
 def decoded(block: Block, path: Path) -> str:
     """Return a block as text.
 
@@ -140,3 +147,17 @@ def decoded(block: Block, path: Path) -> str:
         raise DataError(
             f"{path}, line {line}: the text is not UTF-8 (byte {preview(bad.hex())}). Save the file as UTF-8."
         ) from None
+
+
+def to_number(text: str) -> float | None:
+    """Return the number that a text stands for, or None: unlike Python, files have no ``1_000`` and no foreign digits.
+
+    Examples
+    --------
+    >>> to_number(" 1e3"), to_number("-inf"), to_number("1_000"), to_number("one")
+    (1000.0, -inf, None, None)
+    """
+    try:
+        return float(text) if text.isascii() and "_" not in text else None
+    except ValueError:
+        return None

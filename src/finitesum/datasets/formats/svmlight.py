@@ -14,26 +14,27 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.formats.collector import Array, Header, RowCollector
-from finitesum.datasets.formats.streams import Block, line_blocks, open_stream
+from finitesum.datasets.formats.collector import Array, Contents, RowCollector
+from finitesum.datasets.formats.streams import Block, line_blocks, open_stream, to_number
 from finitesum.datasets.labels import Labels
 
 _SHAPE = "A row is written as: label index:value index:value ..."
 
 
-def read_svmlight(path: Path, collector: RowCollector, *, zero_based: bool = False) -> Header:
-    """Add the rows of an svmlight file to a collector; indices count from 1, or from 0 with `zero_based`."""
+def read_svmlight(path: Path, collector: RowCollector, *, zero_based: bool = False) -> Contents:
+    """Return the rows of an svmlight file, gathered by a collector; `zero_based` indices count from 0."""
     with open_stream(path) as stream:
         for block in line_blocks(stream, path):
             rows = _parse_fast(block.data, zero_based) or _parse_lines(block, path, zero_based)
             collector.add_sparse(rows.data, rows.indices, rows.lengths, rows.labels)
-    return Header()
+    return collector.finish()
 
 
 class _SparseRows(NamedTuple):
@@ -47,6 +48,8 @@ def _parse_fast(data: bytes, zero_based: bool) -> _SparseRows | None:
     """Return the rows of a block, or None where something in it is unusual or wrong."""
     from sklearn.datasets import load_svmlight_file
 
+    if b"_" in data:  # which scikit-learn takes as Python does, for a mark of thousands
+        return None
     try:
         rows, labels = load_svmlight_file(io.BytesIO(data), dtype=np.float64, zero_based=zero_based)
     except (ValueError, OverflowError):
@@ -118,10 +121,9 @@ def _add_entries(tokens: list[bytes], zero_based: bool, data: list[float], indic
 
 
 def _index(text: bytes, zero_based: bool) -> int:
-    try:
-        index = int(text)
-    except ValueError:
-        raise _Problem(f"the index {preview(text)} is not a whole number. {_SHAPE}") from None
+    if not re.fullmatch(rb"[+-]?\d{1,99}", text):
+        raise _Problem(f"the index {preview(text)} is not a whole number. {_SHAPE}")
+    index = int(text)
     if index < 0 or (index == 0 and not zero_based):
         advice = _SHAPE if index < 0 else "If the file counts from 0, use zero_based=True."
         raise _Problem(f"index {index} is less than {0 if zero_based else 1}. {advice}")
@@ -140,7 +142,4 @@ def _value(index: int, text: bytes) -> float:
 
 
 def _number(text: bytes) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return to_number(text.decode("latin-1"))
