@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
-from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.arrays import Indices, Vector
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, Multinomial
@@ -159,17 +160,20 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
                 stacklevel=4,
             )
 
+    def _n_outputs(self) -> int:
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
-        table = np.stack(points)
-        return (table[:, :-1], table[:, -1]) if self.fit_intercept else (table, np.zeros(len(points)))
+        table = np.concatenate(points).reshape(self._n_outputs(), -1)
+        return (table[:, :-1], table[:, -1]) if self.fit_intercept else (table, np.zeros(len(table)))
 
     def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
-        if np.shape(self.coef_) != (n_points, n_columns):
+        if np.shape(self.coef_) != (self._n_outputs(), n_columns):
             return None
         table = np.asarray(self.coef_, dtype=np.float64)
         if self.fit_intercept:
             table = np.column_stack([table, self.intercept_])
-        return list(table)
+        return list(table.reshape(n_points, -1))
 
     def _n_iter(self, counts: list[int]) -> Any:
         return np.array(counts, dtype=np.int32)
@@ -201,13 +205,13 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         return self.classes_[codes]
 
 
-def sigmoid_columns(scores: Any) -> Matrix:
-    """Return the probabilities (1 - p, p) of decisions u, p = 1 / (1 + exp(-u)), without overflow.
+def log_probabilities(scores: Any) -> Any:
+    """Return the logarithms of the probabilities of two classes, from decisions (n,), or of several, from scores (n, K).
 
     Examples
     --------
-    >>> sigmoid_columns(np.array([0.0, 1000.0]))
+    >>> np.exp(log_probabilities(np.array([0.0, 1000.0])))
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
-    return np.asarray(np.exp(-np.logaddexp(0.0, np.stack([scores, -scores], axis=1))))
+    return log_expit(np.stack([-scores, scores], axis=1)) if scores.ndim == 1 else log_softmax(scores, axis=1)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import log_expit
 from sklearn.utils.metaestimators import available_if
 
-from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
+from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
 from finitesum.losses import Logistic, Loss, as_loss
 
 
@@ -114,11 +115,7 @@ class LinearClassifier(LinearClassifierMixin):
         Of several classes each was fitted against the rest: their probabilities are scaled to sum to 1.
         """
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return sigmoid_columns(scores)
-        logs = -np.logaddexp(0.0, -scores)
-        ratios = np.exp(logs - logs.max(axis=1, keepdims=True))  # to the largest: all of them might be 0 else
-        return ratios / ratios.sum(axis=1, keepdims=True)
+        return np.exp(log_probabilities(scores if scores.ndim == 1 else log_expit(scores)))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

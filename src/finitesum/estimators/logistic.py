@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.core.arrays import Vector
-from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, sigmoid_columns
-from finitesum.losses.classes import probabilities
+from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
 from finitesum.problems.multinomial import MultinomialProblem
 
 
@@ -37,19 +35,6 @@ class LogisticRegressionMixin(LinearClassifierMixin):
             )
         ]
 
-    def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
-        n_classes = len(self.classes_)
-        if n_classes > 2:
-            points = list(points[0].reshape(n_classes, -1))
-        return super()._unpacked(points)
-
-    def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
-        n_classes = len(self.classes_)
-        points = super()._packed(n_columns, n_points if n_classes == 2 else n_classes)
-        if points is None or n_classes == 2:
-            return points
-        return [np.concatenate(points)]
-
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes, shape (n, K).
 
@@ -57,8 +42,7 @@ class LogisticRegressionMixin(LinearClassifierMixin):
         ----------
         X : array_like or sparse, shape (n, d)
         """
-        scores = self.decision_function(X)
-        return sigmoid_columns(scores) if scores.ndim == 1 else probabilities(scores)
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of the probabilities, shape (n, K), without underflow.
@@ -67,11 +51,7 @@ class LogisticRegressionMixin(LinearClassifierMixin):
         ----------
         X : array_like or sparse, shape (n, d)
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return -np.logaddexp(0.0, np.stack([scores, -scores], axis=1))
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        return log_probabilities(self.decision_function(X))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

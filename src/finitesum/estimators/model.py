@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from finitesum.core.arrays import Vector
 from finitesum.running.checkpoint import read_npz, write_npz
@@ -127,7 +128,7 @@ class LinearModel:
                 f'a model of the loss "{self.loss}" gives no probabilities; fit with "logistic" to have them.'
             )
         decision = self.decision(rows)
-        return np.exp(-np.logaddexp(0.0, np.stack([decision, -decision], axis=1)))
+        return expit(np.stack([-decision, decision], axis=1))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file."""

@@ -16,6 +16,7 @@ from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Loss, Poisson, as_loss
 from finitesum.problems.linear import Problem
+from finitesum.problems.targets import checked_numbers
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -146,7 +147,7 @@ callback, measure_every
         """
         linear = self._decision(X)
         if offset is not None:
-            linear = linear + checked_offset(offset, linear.size).astype(linear.dtype)
+            linear = linear + checked_numbers(offset, linear.shape, "offset").astype(linear.dtype)
         return np.exp(linear) if isinstance(self._loss(), Poisson) else linear
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
@@ -161,25 +162,6 @@ callback, measure_every
         from sklearn.metrics import r2_score  # which takes a while to load
 
         return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
-
-
-def checked_offset(offset: Any, n_rows: int) -> Vector:
-    """Return offsets as float64, which must be finite numbers, one for each row.
-
-    Examples
-    --------
-    >>> checked_offset([0, 1], 2)
-    array([0., 1.])
-    """
-    try:
-        values: Vector = np.asarray(offset, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"offset must hold numbers: {error}.") from error
-    if values.shape != (n_rows,):
-        raise ValueError(f"offset must have shape ({n_rows},) to match the rows of X, got {values.shape}.")
-    if not np.isfinite(values).all():
-        raise ValueError("offset must be finite.")
-    return values
 
 
 def poisson_start(targets: Vector, weights: Vector, offsets: Vector, dim: int) -> Vector:
@@ -256,7 +238,7 @@ standard_errors_
             raise ValueError(f"y must be >= 0 for Poisson, got {y.min()}.")
         given = checked_weights(sample_weight, y)
         weights = np.ones(y.size) if given is None else given
-        offsets = np.zeros(y.size) if offset is None else checked_offset(offset, y.size)
+        offsets = np.zeros(y.size) if offset is None else checked_numbers(offset, y.shape, "offset")
         exposures = np.exp(offsets - offsets.max())
         constant = exposures * (weights @ y) / (weights @ exposures)
 
