@@ -12,7 +12,6 @@ import pytest
 
 from finitesum.datasets import (
     DataError,
-    download,
     fetch,
     fetching,
     find,
@@ -250,4 +249,4 @@ def test_progress_goes_to_stderr(tiny, server, capsys):
 
 
 def test_other_schemes_go_to_ftp(monkeypatch):
-    assert type(download._downloader("ftp://127.0.0.1/x", None)).__name__ == "FTPDownloader"
+    assert type(fetching._downloader("ftp://127.0.0.1/x", None)).__name__ == "FTPDownloader"

@@ -37,23 +37,10 @@ Read = Callable[[RowCollector], Contents]
 
 
 def cached(path: Path, options: Mapping[str, Any], read: Read, memmap: bool) -> Contents | None:
-    """Return the contents of a file from its parsed copy, which is made where there is none.
+    """Return the contents of a file from its parsed copy, or None where none can be kept, which is logged.
 
-    Parameters
-    ----------
-    path
-        The file.
-    options
-        All that changes what is read.
-    read
-        Reads the file into a collector and returns what it gathered. No copy is made where it raises.
-    memmap
-        Whether the arrays stay on disk. They are mapped copy-on-write: writing to them changes nothing on disk.
-
-    Returns
-    -------
-    Contents or None
-        None where no copy can be kept, which is logged.
+    Where there is none `read` makes it, unless that raises; `options` are all that changes what is read. With `memmap` the
+    arrays stay on disk, mapped copy-on-write: writing to them changes nothing there.
     """
     root = parsed_folder()
     if root is None:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.labels import LabelMap, Labels, are_whole, is_text
+from finitesum.datasets.errors import DataError
+from finitesum.datasets.labels import LabelMap, Labels, are_whole, require_numbers
 
 Task = Literal["classification", "regression"]
 
@@ -164,11 +164,7 @@ class Dataset:
         if self.inferred_task == "classification":
             return self.label_map().encode(self._labels())
         labels = self._labels()
-        if is_text(labels):
-            raise DataError(
-                f"{self._called()}: a regression needs numbers as labels, got {preview(str(labels[0]))} in row 1. "
-                'Name another target, or use task="classification".'
-            )
+        require_numbers(labels, self._called())
         return np.ascontiguousarray(labels, dtype=np.float64)
 
     def take(self, which: Any) -> Dataset:

@@ -1,21 +1,38 @@
-"""Gets the files of public data sets, checks them, and loads them."""
+"""Gets the files of public data sets, checks them, and loads them.
+
+A file is checked by its SHA-256 where that is known; where it is not, the one of the first download is remembered.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 from finitesum.datasets.dataset import Dataset
-from finitesum.datasets.download import download, recorded_checksum, sha256_of
-from finitesum.datasets.errors import DataError
+from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import Part
 from finitesum.datasets.formats.detect import find_format
-from finitesum.datasets.home import home
+from finitesum.datasets.home import LOGGER, home
 from finitesum.datasets.loading import load
 from finitesum.datasets.registry import Info, find, info, path, where_to_get
+from finitesum.running.observers import DownloadBar
+
+#: Remembers, in the folder of the files, the checksums of files whose publisher states none.
+RECORD = "checksums.json"
+
+_CHUNK = 1 << 16
+_TIMEOUT_SECONDS = 30.0
+
+KnownFrom = Literal["registry", "first download", "nowhere"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +57,7 @@ class Verification:
     name: str
     path: Path
     sha256: str
-    known_from: Literal["registry", "first download", "nowhere"]
+    known_from: KnownFrom
     counts_checked: bool
 
 
@@ -86,7 +103,7 @@ def fetch(
         if not urls:
             continue
         try:
-            return download(file.name, urls, root / "data", sha256=file.sha256, progress=progress)
+            return _download(file.name, urls, root / "data", sha256=file.sha256, progress=progress)
         except DataError as error:
             failures.append(str(error))
     reason = " ".join(failures) if failures else f"{name} is not on this machine."
@@ -111,12 +128,10 @@ def verify(name: str, *, data_dir: str | os.PathLike[str] | None = None, counts:
         The file is not there, or it is not the one that was expected.
     """
     entry, file = info(name), path(name, data_dir=data_dir)
-    found = sha256_of(file)
-    expected = next((known.sha256 for known in entry.files if known.name == file.name), None)
-    known_from: Literal["registry", "first download", "nowhere"] = "registry" if expected else "nowhere"
-    if expected is None:
-        expected = recorded_checksum(file.parent, file.name)
-        known_from = "first download" if expected else "nowhere"
+    found = _sha256_of(file)
+    published = next((known.sha256 for known in entry.files if known.name == file.name), None)
+    expected = published or _recorded_checksum(file.parent, file.name)
+    known_from: KnownFrom = "registry" if published else "first download" if expected else "nowhere"
     if expected is not None and found != expected:
         raise DataError(
             f"{file}: the SHA-256 is {found}, not {expected} (from the {known_from}). "
@@ -165,3 +180,103 @@ def load_dataset(
     part: Part = entry.part if find_format(file) == "npz" else "train"
     data = load(file, n_features=entry.n_features, task=entry.task, part=part, cache=cache, memmap=memmap)
     return replace(data, name=entry.name)
+
+
+# -- downloads
+
+Downloader = Callable[[str, str, None], Any]
+
+
+def _sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _recorded_checksum(folder: Path, name: str) -> str | None:
+    """Return the checksum that was remembered when a file was first downloaded, or None."""
+    value = _read_record(folder).get(name, {}).get("sha256")
+    return None if value is None else str(value)
+
+
+def _read_record(folder: Path) -> dict[str, dict[str, Any]]:
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _remember(folder: Path, name: str, url: str, checksum: str, size: int) -> None:
+    record = _read_record(folder)
+    record[name] = {"sha256": checksum, "bytes": size, "url": url}
+    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".record-", delete=False, encoding="utf-8") as file:
+        json.dump(record, file, indent=1, sort_keys=True)
+    Path(file.name).replace(folder / RECORD)
+
+
+def _copy_file(url: str, output_file: str, _pooch: None) -> None:
+    """Copy what a ``file:`` address names, as a mirror on a disk has it."""
+    shutil.copyfile(url2pathname(urlparse(url).path), output_file)
+
+
+def _downloader(url: str, bar: DownloadBar | None) -> Downloader:
+    if urlparse(url).scheme == "file":
+        return _copy_file
+    import pooch
+
+    if urlparse(url).scheme in ("http", "https"):
+        downloader = pooch.HTTPDownloader(progressbar=bar or False, chunk_size=_CHUNK, timeout=_TIMEOUT_SECONDS)
+    else:
+        downloader = pooch.FTPDownloader(timeout=_TIMEOUT_SECONDS)
+    return downloader  # type: ignore[no-any-return]
+
+
+def _download(
+    name: str, urls: Sequence[str], folder: Path, *, sha256: str | None = None, progress: bool = False
+) -> Path:
+    """Return the path of a file in the folder after fetching it from the first address that gives the right one."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        work = tempfile.TemporaryDirectory(prefix=".download-", dir=folder, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise DataError(
+            f"{name} cannot be stored in {folder}: {error}. Set FINITESUM_HOME to a folder that can be written to."
+        ) from error
+    failures = []
+    with work:
+        file = Path(work.name) / "file"
+        for url in urls:
+            try:
+                _fetch(url, file, name, progress)
+                _check(file, url, name, folder, sha256)
+                return file.replace(folder / name)
+            except (OSError, DataError) as error:  # requests' own errors are OSErrors
+                failures.append(f"{url}: {preview(str(error) or type(error).__name__, 200)}")
+    raise DataError(f"{name} could not be downloaded. " + "; ".join(failures))
+
+
+def _fetch(url: str, output: Path, name: str, progress: bool) -> None:
+    LOGGER.info("Downloading %s from %s", name, url)
+    bar = DownloadBar(name) if progress else None
+    try:
+        _downloader(url, bar)(url, os.fspath(output), None)
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _check(file: Path, url: str, name: str, folder: Path, sha256: str | None) -> None:
+    """Raise where a file is not the one that was expected; remember what it is where nothing is known."""
+    found = _sha256_of(file)
+    known = sha256 or _recorded_checksum(folder, name)
+    if known is not None and found != known:
+        whose = "expected" if sha256 else "of the first download"
+        raise DataError(f"the SHA-256 is {found}, not {known} ({whose})")
+    with file.open("rb") as stream:
+        head = stream.read(64)
+    if known is None and (not head or head.lstrip().startswith(b"<")):
+        raise DataError("it is an empty file or a web page, no data")
+    if known is None:
+        LOGGER.info("The checksum of %s is not published; %s is remembered.", name, found)
+        _remember(folder, name, url, found, file.stat().st_size)

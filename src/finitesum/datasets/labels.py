@@ -19,22 +19,9 @@ MOST_FRACTIONAL_CLASSES = 20
 
 
 def label_array(labels: Any) -> Labels:
-    """Return labels as an array of one axis that holds booleans, integers, floats or text.
+    """Return labels as an array of one axis that holds booleans, integers, floats or text, or raise what is wrong.
 
-    Parameters
-    ----------
-    labels
-        Anything NumPy makes an array of, shape (n,) or (n, 1), also Python objects, as pandas stores text.
-
-    Raises
-    ------
-    DataError
-        The labels have several columns, are missing, mix numbers with text, or are something else altogether.
-
-    Examples
-    --------
-    >>> label_array([["yes"], ["no"]])
-    array(['yes', 'no'], dtype='<U3')
+    They are anything NumPy makes an array of, shape (n,) or (n, 1), also Python objects, as pandas stores text.
     """
     array = np.asarray(labels)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -78,6 +65,15 @@ def _require_one_kind(array: Labels) -> None:
 def is_text(labels: Labels) -> bool:
     """Return whether an array that `label_array` returned holds text."""
     return bool(labels.dtype.kind == "U")
+
+
+def require_numbers(labels: Labels, where: str) -> None:
+    """Raise where the labels of a regression are text."""
+    if is_text(labels):
+        raise DataError(
+            f"{where}: a regression needs numbers as labels, got {preview(str(labels[0]))} in the first row. "
+            'Name another target, or use task="classification".'
+        )
 
 
 def are_whole(distinct: Labels) -> bool:

@@ -19,6 +19,7 @@ from finitesum.datasets.formats.detect import Format, find_format, plain_name
 from finitesum.datasets.formats.parquet import read_parquet
 from finitesum.datasets.formats.streams import require_file
 from finitesum.datasets.formats.svmlight import read_svmlight
+from finitesum.datasets.labels import require_numbers
 
 #: Text takes long to parse, so that its parsed copy is always kept; the others are copied to be mapped only.
 _TEXT: tuple[Format, ...] = ("svmlight", "csv")
@@ -58,22 +59,19 @@ class _Request:
 
     def read(self, collector: RowCollector) -> Contents:
         """Return the contents of the file, read into a collector."""
+        path, target = self.path, self.target
         try:
-            return self._read(collector)
+            if self.format == "svmlight":
+                return read_svmlight(path, collector, zero_based=self.zero_based)
+            if self.format == "csv":
+                return read_csv(path, collector, target=target, regression=self.task == "regression")
+            if self.format == "npz":
+                return read_npz(path, collector, target=target, part=self.part)
+            return read_parquet(path, collector, target=target)
         except DataError as error:
-            if str(self.path) in str(error):
+            if str(path) in str(error):
                 raise
-            raise DataError(f"{self.path}: {error}") from None
-
-    def _read(self, collector: RowCollector) -> Contents:
-        if self.format == "svmlight":
-            return read_svmlight(self.path, collector, zero_based=self.zero_based)
-        if self.format == "csv":
-            return read_csv(self.path, collector, target=self.target, regression=self.task == "regression")
-        if self.format == "npz":
-            name = self.target if isinstance(self.target, str) or self.target is False else None
-            return read_npz(self.path, collector, target=name, part=self.part)
-        return read_parquet(self.path, collector, target=self.target)
+            raise DataError(f"{path}: {error}") from None
 
     def contents(self, cache: bool, memmap: bool) -> Contents:
         """Return what is in the file: from its parsed copy where one is kept, else by reading it into memory."""
@@ -176,11 +174,8 @@ def load(
 def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task | None) -> Dataset:
     arrays = contents.arrays
     labels = arrays.get("labels")
-    if task == "regression" and labels is not None and labels.dtype.kind == "U":
-        raise DataError(
-            f"{path}: a regression needs numbers as labels, got {preview(str(labels[0]))} in the first row. "
-            'Name another target, or use task="classification".'
-        )
+    if task == "regression" and labels is not None:
+        require_numbers(labels, str(path))
     rows = _csr(arrays, contents.n_features, n_features, path) if contents.kind == "csr" else _plain(arrays["rows"])
     if contents.kind == "dense" and n_features not in (None, contents.n_features):
         raise DataError(

@@ -14,6 +14,7 @@ import numpy as np
 
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector
+from finitesum.datasets.formats.columns import Target
 from finitesum.datasets.formats.streams import line_blocks, open_stream, text_lines, to_number
 from finitesum.datasets.labels import Labels, label_array
 
@@ -30,9 +31,7 @@ _DAMAGE = (OSError, EOFError, ValueError, TypeError, RuntimeError, zipfile.BadZi
 CHUNK = 1 << 22
 
 
-def read_npz(
-    path: Path, collector: RowCollector, *, target: str | bool | None = None, part: Part = "train"
-) -> Contents:
+def read_npz(path: Path, collector: RowCollector, *, target: Target = None, part: Part = "train") -> Contents:
     """Return the rows of an ``.npz`` archive, gathered by a collector.
 
     The archive has one of
@@ -58,7 +57,7 @@ def read_npz(
         raise DataError(f"{path} cannot be read as an .npz archive: {preview(str(error), 120)}. {hint}") from error
 
 
-def _read_arrays(archive: Any, path: Path, collector: RowCollector, target: str | bool | None, part: Part) -> Contents:
+def _read_arrays(archive: Any, path: Path, collector: RowCollector, target: Target, part: Part) -> Contents:
     names = {name.lower(): name for name in archive.files}
     labels_name = _labels_name(archive.files, names, target, part, path)
     labels = None if labels_name is None else label_array(archive[labels_name])
@@ -82,9 +81,7 @@ def _shown(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def _labels_name(
-    files: list[str], names: dict[str, str], target: str | bool | None, part: Part, path: Path
-) -> str | None:
+def _labels_name(files: list[str], names: dict[str, str], target: Target, part: Part, path: Path) -> str | None:
     """Return the name of the array of labels, or None where there is none."""
     if target is False:
         return None
@@ -118,13 +115,7 @@ def _add_sparse(archive: Any, path: Path, labels: Labels | None, collector: RowC
 
 
 def as_floats(array: Array, where: str) -> Array:
-    """Return numbers as float32 where they are so or narrower floats, else as float64.
-
-    Raises
-    ------
-    DataError
-        They are no real numbers.
-    """
+    """Return real numbers as float32 where they are so or narrower floats, else as float64."""
     if array.dtype.kind not in "biuf":
         raise DataError(f"{where}: the rows must hold real numbers, got dtype {array.dtype}. Convert them first.")
     narrow = array.dtype.kind == "f" and array.dtype.itemsize <= 4
@@ -132,13 +123,7 @@ def as_floats(array: Array, where: str) -> Array:
 
 
 def require_finite(array: Array, where: str) -> None:
-    """Raise where an array holds nan or inf; the first such entry is named.
-
-    Raises
-    ------
-    DataError
-        An entry is not finite.
-    """
+    """Raise where an array holds nan or inf; the first such entry is named."""
     step = max(1, CHUNK // max(1, array[:1].size))
     for start in range(0, len(array), step):
         bad = np.argwhere(~np.isfinite(array[start : start + step]))

@@ -122,11 +122,8 @@ def _storage() -> Iterator[None]:
 class RowCollector:
     """Takes rows block by block and returns them as one data set.
 
-    Parameters
-    ----------
-    folder
-        Where the entries are written as they come, so that a file larger than the memory can be read; None keeps all
-        in memory. Labels and the lengths of the rows are kept in memory in any case.
+    Entries are written to `folder` as they come, so that a file larger than the memory can be read; None keeps all in
+    memory. Labels and the lengths of the rows are kept in memory in any case.
     """
 
     folder: Path | None = None
@@ -155,18 +152,9 @@ class RowCollector:
     def add_sparse(
         self, data: Array, indices: Array, lengths: Array, labels: Labels | None, n_features: int = 0
     ) -> None:
-        """Add rows given by their entries.
+        """Add k rows, given by the values and columns (from 0) of their entries (nnz,) and how many each has (k,).
 
-        Parameters
-        ----------
-        data, indices
-            The values and columns (from 0) of the entries, row after row, shape (nnz,).
-        lengths
-            The number of entries of each row, shape (k,).
-        labels
-            Shape (k,), or None.
-        n_features
-            The number of columns where it is known; it grows with the indices.
+        `n_features` is the number of columns where it is known; it grows with the indices.
         """
         largest = int(indices.max()) if indices.size else -1
         self._append("data", data)
@@ -176,13 +164,7 @@ class RowCollector:
         self._add_labels(labels, len(lengths))
 
     def finish(self, feature_names: tuple[str, ...] | None = None, target_name: str | None = None) -> Contents:
-        """Return all that was added, with what the reader knows about the columns.
-
-        Raises
-        ------
-        DataError
-            Nothing was added.
-        """
+        """Return all that was added, with what the reader knows about the columns; raise where that is nothing."""
         if self._n_rows == 0:
             raise DataError("holds no rows. Is it the right file?")
         kind: Literal["dense", "csr"] = "dense" if "rows" in self._growing else "csr"

@@ -17,28 +17,9 @@ Target = str | int | bool | None
 def target_column(names: Sequence[str] | None, n_columns: int, target: Target, path: Path) -> int | None:
     """Return the number of the column of labels, from 0; None for a table without labels.
 
-    Parameters
-    ----------
-    names, n_columns
-        The names of the columns, None where the table has none, and their number.
-    target
-        A name; a number, from 0 or, backwards, from -1; False for no labels at all; None for the usual place: the one
-        column called ``target``, ``label`` or ``class`` (in any case), or a first column called ``y``, or else the
-        last column.
-    path
-        The file, for messages.
-
-    Raises
-    ------
-    DataError
-        There is no such column, or several, or no other column is left for the features.
-
-    Examples
-    --------
-    >>> target_column(["y", "a", "b"], 3, None, Path("t.csv"))
-    0
-    >>> target_column(None, 3, None, Path("t.csv"))
-    2
+    `target` is a name; a number, from 0 or, backwards, from -1; False for no labels at all; None for the usual place: the
+    one column called ``target``, ``label`` or ``class`` (in any case), or a first column called ``y``, or else the last
+    column. `names` is None where the table has none.
     """
     if target is False:
         return None

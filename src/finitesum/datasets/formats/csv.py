@@ -16,20 +16,32 @@ one, which is slower and names what is wrong.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector
-from finitesum.datasets.formats.columns import Target
-from finitesum.datasets.formats.csv_layout import MISSING, MISSING_LABELS, Layout, find_layout, rows_of
+from finitesum.datasets.formats.columns import TARGET_NAMES, Target, target_column
 from finitesum.datasets.formats.streams import Block, decoded, line_blocks, open_stream, text_lines, to_number
 from finitesum.datasets.labels import Labels
+
+DELIMITERS = ",;\t|"
+
+#: What stands for a missing value in a column of numbers, in lower case.
+MISSING = frozenset({"", "na", "n/a", "nan", "?", "null", "none"})
+
+#: The same in a column of labels that are text, where "none" may well be the name of a class.
+MISSING_LABELS = MISSING - {"none"}
+
+#: Rows that the layout is found from.
+N_SAMPLE_ROWS = 20
 
 #: Bytes that are read at a time to find the layout.
 HEAD_BYTES = 1 << 16
@@ -38,8 +50,8 @@ HEAD_BYTES = 1 << 16
 N_STRICT_ROWS = 4096
 
 
-class _LabelsAreText(Exception):
-    """A label is text where numbers were expected: the file must be read again."""
+class _LabelIsText(DataError):
+    """A label is text where numbers were expected: unless this is a regression, the file must be read again."""
 
 
 def read_csv(path: Path, collector: RowCollector, *, target: Target = None, regression: bool = False) -> Contents:
@@ -52,20 +64,22 @@ def read_csv(path: Path, collector: RowCollector, *, target: Target = None, regr
     if regression:
         layout = dataclasses.replace(layout, text_labels=False)  # reading names the first such label
     try:
-        _read(path, collector, layout, regression)
-    except _LabelsAreText:
+        _read(path, collector, layout)
+    except _LabelIsText as error:
+        if regression:
+            raise DataError(str(error)) from None
         collector.reset()
-        _read(path, collector, dataclasses.replace(layout, text_labels=True), regression)
+        _read(path, collector, dataclasses.replace(layout, text_labels=True))
     return collector.finish(layout.feature_names, layout.target_name)
 
 
-def _read(path: Path, collector: RowCollector, layout: Layout, regression: bool) -> None:
+def _read(path: Path, collector: RowCollector, layout: Layout) -> None:
     with open_stream(path) as stream:
         blocks = line_blocks(stream, path)
         for block in blocks:
             table = _plain_table(decoded(block, path), block.first_line, layout)
             if table is None:
-                _read_strictly(itertools.chain([block], blocks), block.first_line, path, collector, layout, regression)
+                _read_strictly(itertools.chain([block], blocks), block.first_line, path, collector, layout)
             elif len(table[0]):
                 collector.add_dense(*table)
 
@@ -96,19 +110,17 @@ def _plain_table(text: str, first_line: int, layout: Layout) -> tuple[Array, Lab
 
 
 def _read_strictly(
-    blocks: Iterable[Block], first_line: int, path: Path, collector: RowCollector, layout: Layout, regression: bool
+    blocks: Iterable[Block], first_line: int, path: Path, collector: RowCollector, layout: Layout
 ) -> None:
-    """Add the rows of all blocks cell by cell; raise _LabelsAreText where numbers were promised and a label is text."""
+    """Add the rows of all blocks cell by cell."""
     rows = rows_of(text_lines(blocks, path), layout.delimiter, path, first_line)
-    parsed = (_parsed(*row, path, layout, regression) for row in rows if row[0] > layout.n_header_lines)
+    parsed = (_parsed(*row, path, layout) for row in rows if row[0] > layout.n_header_lines)
     while batch := list(itertools.islice(parsed, N_STRICT_ROWS)):
         features, labels = zip(*batch, strict=True)
         collector.add_dense(np.array(features), None if layout.target is None else np.array(labels))
 
 
-def _parsed(
-    line: int, cells: list[str], path: Path, layout: Layout, regression: bool
-) -> tuple[list[float | None], float | str | None]:
+def _parsed(line: int, cells: list[str], path: Path, layout: Layout) -> tuple[list[float | None], float | str | None]:
     """Return the features and the label of a row."""
     where = f"{path}, line {line}"
     if len(cells) != layout.n_columns:
@@ -121,13 +133,7 @@ def _parsed(
             raise DataError(f"{where}, {layout.called(i)}: {_wrong_feature(cells[i], value)}")
     if layout.target is None:
         return features, None
-    cell = cells[layout.target].strip()
-    label = cell if layout.text_labels else to_number(cell)
-    if label is None and not regression and cell.lower() not in MISSING_LABELS:
-        raise _LabelsAreText
-    if wrong := _wrong_label(cell, label):
-        raise DataError(f"{where}, {layout.called(layout.target)}: {wrong}")
-    return features, label
+    return features, _label(cells[layout.target].strip(), f"{where}, {layout.called(layout.target)}", layout)
 
 
 def _wrong_feature(cell: str, value: float | None) -> str:
@@ -141,15 +147,145 @@ def _wrong_feature(cell: str, value: float | None) -> str:
     return f"{preview(cell)} is not a number. {hint}"
 
 
-def _wrong_label(cell: str, label: float | str | None) -> str | None:
-    """Return what is wrong with a label, or None."""
+def _label(cell: str, where: str, layout: Layout) -> float | str:
+    label = cell if layout.text_labels else to_number(cell)
     if not isinstance(label, float) and cell.lower() in MISSING_LABELS:
-        return f"the label is missing ({preview(cell)}). Drop the rows without a label."
+        raise DataError(f"{where}: the label is missing ({preview(cell)}). Drop the rows without a label.")
     if label is None:
-        return (
-            f"the target {preview(cell)} of a regression is not a number. "
+        raise _LabelIsText(
+            f"{where}: the target {preview(cell)} of a regression is not a number. "
             'Name another column by target=, or use task="classification".'
         )
     if isinstance(label, float) and not math.isfinite(label):
-        return f"the label is {preview(cell)}, which is not finite. Drop the rows without a label."
-    return None
+        raise DataError(f"{where}: the label is {preview(cell)}, which is not finite. Drop the rows without a label.")
+    return label
+
+
+# -- the layout
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How a CSV file is laid out."""
+
+    delimiter: str
+    names: tuple[str, ...] | None  # of all columns; None where the file has no header
+    n_header_lines: int  # lines before the first row
+    n_columns: int  # cells in each row
+    features: tuple[int, ...]  # the numbers of the columns, from 0
+    target: int | None  # the column of labels
+    text_labels: bool
+
+    def called(self, column: int) -> str:
+        """Return how a column is called in messages."""
+        if self.names is None or not self.names[column]:
+            return f"column {column + 1}"
+        return f"column {self.names[column]!r} (column {column + 1})"
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the columns of features, or None."""
+        return None if self.names is None else tuple(self.names[i] or f"column {i + 1}" for i in self.features)
+
+    @property
+    def target_name(self) -> str | None:
+        """The name of the column of labels, or None."""
+        return None if self.names is None or self.target is None else self.names[self.target]
+
+
+def rows_of(lines: Iterable[str], delimiter: str, path: Path, first_line: int = 1) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each row, with the number of the line where the row ends.
+
+    Empty lines, and lines between rows that begin with ``#``, are left out.
+    """
+    begins = True
+
+    def without_comments() -> Iterator[str]:
+        nonlocal begins
+        for line in lines:
+            is_comment, begins = begins and line.startswith("#"), False
+            yield "\n" if is_comment else line
+
+    last = first_line - 1
+    reader = csv.reader(without_comments(), delimiter=delimiter, strict=True)
+    try:
+        for cells in reader:
+            begins, last = True, first_line - 1 + reader.line_num
+            if cells and not (len(cells) == 1 and not cells[0].strip()):
+                yield last, cells
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, line {last + 1}: the row that begins here cannot be cut into cells: {error}. Close each quote "
+            'before a delimiter or line end, double those within a cell (""), and end lines by LF or CRLF.'
+        ) from None
+
+
+def find_layout(lines: Iterator[str], target: Target, path: Path) -> Layout:
+    """Return the layout of a file from its first lines, with their ends."""
+    before = []
+    for line in lines:
+        before.append(line)
+        if line.strip() and not line.startswith("#"):
+            break
+    else:
+        raise DataError(f"{path} {'holds no rows' if before else 'is empty'}. Is it the right file?")
+    delimiter = _delimiter(before[-1], target, path)
+    sample = list(itertools.islice(rows_of(itertools.chain(before, lines), delimiter, path), N_SAMPLE_ROWS))
+    (first_line, first), rest = sample[0], [cells for _, cells in sample[1:]]
+    n_columns = len(first)
+    names = tuple(cell.strip() for cell in first)
+    has_header = target in names or _is_header(first, rest, f"{path}, line {first_line}")
+    column = target_column(names if has_header else None, n_columns, target, path)
+    # pandas writes its index first, under no name: it is no feature.
+    dropped = {column} | ({0} if has_header and not names[0] and n_columns > 2 else set())
+    rows = [cells for cells in ([] if has_header else [first]) + rest if len(cells) == n_columns]
+    return Layout(
+        delimiter=delimiter,
+        names=names if has_header else None,
+        n_header_lines=first_line if has_header else 0,
+        n_columns=n_columns,
+        features=tuple(i for i in range(n_columns) if i not in dropped),
+        target=column,
+        text_labels=column is not None and any(_is_text(cells[column]) for cells in rows),
+    )
+
+
+def _delimiter(line: str, target: Target, path: Path) -> str:
+    """Return the delimiter that cuts the first line into the most cells."""
+    unquoted = re.sub('"[^"]*("|$)', "", line)
+    best = max(DELIMITERS, key=unquoted.count)
+    if best not in unquoted and target is not False:
+        raise DataError(
+            f"{path}: the first line holds no comma, semicolon, tab or bar between cells: {preview(line.strip())}. "
+            "Give format= if the file is no CSV."
+        )
+    return best
+
+
+def _is_text(cell: str) -> bool:
+    return to_number(cell) is None and cell.strip().lower() not in MISSING
+
+
+def _is_header(first: list[str], rest: list[list[str]], where: str) -> bool:
+    """Return whether the first row names the columns, by the rules above."""
+    texts = [i for i, cell in enumerate(first) if _is_text(cell)]
+    others = [cell.strip() for i, cell in enumerate(first) if i not in texts]
+
+    def recurs(i: int) -> bool:  # as the name of a class does
+        return any(cells[i : i + 1] == [first[i]] and cells != first for cells in rest)
+
+    if not texts or not others:
+        return bool(texts) and not recurs(texts[-1])
+    above_numbers = [i for i in texts for cells in rest[:1] if len(cells) > i and to_number(cells[i]) is not None]
+    if not any(others):  # columns without a name
+        return bool(above_numbers)
+    are_names = all(cell.isdigit() or not cell for cell in others)
+    if are_names and any(first[i].strip().lower() in TARGET_NAMES and not recurs(i) for i in texts):
+        return True
+    if above_numbers:
+        cell = preview(first[above_numbers[0]])
+        raise DataError(
+            f"{where}: this may be a header or a row: {cell} stands above numbers, but beside {preview(others[0])}. "
+            "Correct the row, or name the column of the labels by target= where it is a header."
+        )
+    return False

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.formats.csv_layout import DELIMITERS
+from finitesum.datasets.formats.csv import DELIMITERS
 from finitesum.datasets.formats.streams import COMPRESSION_SUFFIXES, open_stream, to_number, without_mark
 
 Format = Literal["svmlight", "csv", "npz", "npy", "parquet"]
@@ -46,17 +46,10 @@ def plain_name(path: Path) -> str:
 
 
 def find_format(path: Path, given: str | None = None) -> Format:
-    """Return the format of a file: that which the caller names, or else by its suffix or its first bytes.
-
-    Raises
-    ------
-    DataError
-        `given` is no format, or there is none to be found.
-    """
+    """Return the format of a file: that which the caller names, or else by its suffix or its first bytes."""
+    if given in FORMATS:
+        return given
     if given is not None:
-        for known in FORMATS:
-            if given == known:
-                return known
         raise DataError(f"format must be one of {', '.join(FORMATS)}, got {preview(given)}.")
     if by_name := _SUFFIXES.get(_stripped(path).suffix.lower()):
         return by_name

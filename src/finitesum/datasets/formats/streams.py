@@ -38,13 +38,7 @@ class Block(NamedTuple):
 
 
 def require_file(path: Path) -> None:
-    """Raise where a path is no file.
-
-    Raises
-    ------
-    DataError
-        There is nothing under this path, or a folder.
-    """
+    """Raise where there is nothing under this path, or a folder."""
     if path.is_dir():
         raise DataError(f"{path} is a folder. Give the path of a file.")
     if not path.exists():
@@ -65,11 +59,7 @@ def _decompressed(path: Path, head: bytes) -> BinaryIO:
 def open_stream(path: Path) -> Iterator[BinaryIO]:
     """Open a file that may be compressed (gz, bz2, xz) for reading.
 
-    Raises
-    ------
-    DataError
-        The file cannot be opened or read, is damaged, or is an archive of another kind. This holds for what is read
-        inside the context, too.
+    A DataError says that it cannot be opened or read, is damaged, or is an archive of another kind, also where it is read.
     """
     require_file(path)
     try:
@@ -85,15 +75,7 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
 
 
 def line_blocks(stream: BinaryIO, path: Path, size: int | None = None) -> Iterator[Block]:
-    """Yield a stream as blocks of whole lines, of about `size` bytes each.
-
-    A byte order mark of UTF-8 is left out.
-
-    Raises
-    ------
-    DataError
-        The text is UTF-16 or UTF-32.
-    """
+    """Yield a stream as blocks of whole lines, of about `size` bytes each, without a byte order mark."""
     rest: list[bytes] = []
     line = 1
     first = True
@@ -113,13 +95,7 @@ def line_blocks(stream: BinaryIO, path: Path, size: int | None = None) -> Iterat
 
 
 def without_mark(head: bytes, path: Path) -> bytes:
-    """Return the beginning of a text without its byte order mark.
-
-    Raises
-    ------
-    DataError
-        The mark is that of UTF-16 or UTF-32.
-    """
+    """Return the beginning of a text without its byte order mark, which may not be that of UTF-16 or UTF-32."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
         raise DataError(f"{path}, line 1: the text is UTF-16 or UTF-32. Save it as UTF-8.")
     return head.removeprefix(b"\xef\xbb\xbf")
@@ -132,13 +108,7 @@ def text_lines(blocks: Iterable[Block], path: Path) -> Iterator[str]:
 
 
 def decoded(block: Block, path: Path) -> str:
-    """Return a block as text.
-
-    Raises
-    ------
-    DataError
-        It is no UTF-8; the first such line is named.
-    """
+    """Return a block as text, or name the first line that is no UTF-8."""
     try:
         return block.data.decode("utf-8")
     except UnicodeDecodeError as error:
