@@ -98,7 +98,16 @@ class EpochT(LRScheduler):
         """Advance t by one. Call it after each epoch."""
         super().step(epoch)
         self._write()
-        self._check()
+        updates = int(cast(Any, self.optimizer).n_updates)
+        self._n_short = self._n_short + 1 if updates - self._updates_before == 1 else 0
+        self._updates_before = updates
+        if self._n_short == SHORT_EPOCHS:
+            warnings.warn(
+                f"EpochT.step() was called after every single update, {SHORT_EPOCHS} times in a row, so t counts steps. "
+                "Call it once an epoch, or use steps_per_epoch=1 if t is meant to count steps.",
+                EpochLengthWarning,
+                stacklevel=2,
+            )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load the state, and set t as it was."""
@@ -110,18 +119,6 @@ class EpochT(LRScheduler):
         for group in self.optimizer.param_groups:
             if _is_scheduled(group):
                 set_t(group, self.last_epoch + 1)
-
-    def _check(self) -> None:
-        updates = int(cast(Any, self.optimizer).n_updates)
-        self._n_short = self._n_short + 1 if updates - self._updates_before == 1 else 0
-        self._updates_before = updates
-        if self._n_short == SHORT_EPOCHS:
-            warnings.warn(
-                f"EpochT.step() was called after every single update, {SHORT_EPOCHS} times in a row, so t counts steps. "
-                "Call it once an epoch, or use steps_per_epoch=1 if t is meant to count steps.",
-                EpochLengthWarning,
-                stacklevel=3,
-            )
 
 
 def _is_scheduled(group: dict[str, Any]) -> bool:

@@ -52,18 +52,10 @@ def _plain_loop(w: Any, g: Any, m: Any, k: Any) -> None:
 
 
 def fused_update_cpu(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
-    """Update parameters of one type on the CPU in place, in one pass over each.
+    """Update parameters of one type on the CPU in place, in one pass over each; the rule is not ``smooth``, nor projects.
 
-    Half precision, and memory that is not laid out like the state, is copied there and back.
-
-    Parameters
-    ----------
-    slots : list of Slot
-        w, g, m and v of each parameter; the state is dense.
-    k : Coefficients
-        Floats, or tensors of shape (n,): one number a parameter.
-    rule : Rule
-        The options; neither ``smooth`` nor ``project``.
+    Half precision, and memory that is not laid out like the state, which is dense, is copied there and back. Coefficients
+    are floats, or tensors of shape (n,), one number a parameter.
     """
     loop = _adaptive_loop if rule.adaptive else _plain_loop
     table = _scalars(slots, k, rule)
@@ -81,10 +73,9 @@ def fused_update_cpu(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
 
 def _scalars(slots: list[Slot], k: Coefficients, rule: Rule) -> Any:
     """Return one row of scalars for each parameter, in their type."""
-    n = len(slots)
     options = -1.0 if rule.maximize else 1.0, rule.weight_decay, 1.0
     columns = [x.detach().numpy() if isinstance(x, Tensor) else x for x in (*k, *options)]
-    table = np.empty((n, len(columns)), dtype=_vector(slots[0].displacement).dtype)
+    table = np.empty((len(slots), len(columns)), dtype=_vector(slots[0].displacement).dtype)
     for index, column in enumerate(columns):
         table[:, index] = column
     return table
@@ -96,8 +87,7 @@ def _is_like(x: Tensor, layout: Tensor) -> bool:
 
 def _vector(x: Tensor) -> Any:
     """Return the memory of a dense tensor as a NumPy vector, in the order in which it lies there."""
-    if x.requires_grad:
-        x = x.detach()
+    x = x.detach() if x.requires_grad else x
     return x.numpy().reshape(-1) if x.is_contiguous() else x.as_strided((x.numel(),), (1,)).numpy()
 
 

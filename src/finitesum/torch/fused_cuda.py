@@ -65,17 +65,7 @@ def _scalars(k: Coefficients, rule: Rule, like: Tensor) -> Tensor:
 
 
 def fused_update_cuda(slot: Slot, k: Coefficients, rule: Rule) -> None:
-    """Update one parameter on the GPU in place, in one pass.
-
-    Parameters
-    ----------
-    slot : Slot
-        w, g, m and v; the state is dense.
-    k : Coefficients
-        Floats, or tensors of shape ().
-    rule : Rule
-        The options; neither ``smooth`` nor ``project``.
-    """
+    """Update one parameter on the GPU in place, in one pass, by scalar coefficients; the rule is as for the CPU."""
     m, v = slot.displacement, slot.square_avg
     n = m.numel()
     if n == 0:

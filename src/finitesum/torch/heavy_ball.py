@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, cast, overload
 
@@ -13,10 +14,9 @@ from finitesum.torch.epochs import Watch
 from finitesum.torch.fused import fused_update_cpu
 from finitesum.torch.fused_cuda import fused_update_cuda
 from finitesum.torch.options import check_group, check_parameter, is_plain
-from finitesum.torch.projections import Projector
-from finitesum.torch.saving import load_exactly, with_plain_groups
+from finitesum.torch.projections import Projector, describe
 from finitesum.torch.schedule import Coefficients, Group, each_of, time_of
-from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, place_t, refuse_sparse, slot_of
+from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, place_t, refuse_sparse, repair, slot_of
 from finitesum.torch.updates import Rule, foreach_update, reference_update
 
 #: This many entries of w, g, m, v and s together fit a core's cache: on the CPU lists are cut there.
@@ -31,10 +31,11 @@ class HeavyBall(Optimizer):
 
     _adaptive: bool
 
-    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: Any, given: dict[str, Any]) -> None:
         self._watch = Watch()
         self._projectors: dict[int, Projector] = {}
-        super().__init__(params, {**defaults, "t": 1.0 if defaults["steps_per_epoch"] is None else None})
+        defaults = {key: value for key, value in given.items() if key not in ("self", "params", "__class__")}
+        super().__init__(params, {**defaults, "t": 1.0 if given["steps_per_epoch"] is None else None})
 
     @property
     def epoch(self) -> float:
@@ -107,7 +108,11 @@ class HeavyBall(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as tensors and plain values; a constraint, in words only, must be given again to load."""
-        return with_plain_groups(super().state_dict())
+        content = super().state_dict()
+        for group in content["param_groups"]:  # torch.load(weights_only=True) reads plain values only
+            if not isinstance(group.get("constraint"), str):
+                group["constraint"] = describe(group.get("constraint"))
+        return content
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state. Options of the groups come from it too, except their constraints, which stay as they are.
@@ -117,7 +122,24 @@ class HeavyBall(Optimizer):
         UserWarning
             The state was saved under another constraint.
         """
-        load_exactly(self, state_dict, super().load_state_dict)
+        constraints = [group["constraint"] for group in self.param_groups]
+        given = [state_dict]
+        # The user's own hooks: one before may exchange the state dict, and one after finds the state complete.
+        before = self.register_load_state_dict_pre_hook(lambda _, loaded: given.append(loaded))
+        after = self.register_load_state_dict_post_hook(lambda _: repair(self, given[-1], constraints), prepend=True)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            before.remove()
+            after.remove()
+        for own, old in zip(constraints, given[-1]["param_groups"], strict=True):
+            described = old.get("constraint", "none")
+            if isinstance(described, str) and described != describe(own):
+                warnings.warn(
+                    f"the state was saved under the constraint {described}, and is loaded under {describe(own)}.",
+                    UserWarning,
+                    stacklevel=2,
+                )
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -126,12 +148,7 @@ class HeavyBall(Optimizer):
     def step(self, closure: Callable[[], float]) -> float: ...
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Make one update.
-
-        Parameters
-        ----------
-        closure : callable, optional
-            Evaluates the model again and returns the loss.
+        """Make one update; a closure, where given, evaluates the model again and returns the loss.
 
         Raises
         ------
@@ -182,18 +199,15 @@ class HeavyBall(Optimizer):
         for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
             param, displacement, square = reference_update(slot, own, rule)
             slot.param.copy_(param)
-            if rule.smooth:
-                self._replace_state(slot, displacement, square)
-                continue
-            slot.displacement.copy_(displacement)
-            if slot.square_avg is not None:
-                slot.square_avg.copy_(cast(Tensor, square))
-
-    def _replace_state(self, slot: Slot, displacement: Tensor, square: Tensor | None) -> None:
-        """Keep the new state's history, which writing into the old one would lose or spoil."""
-        for name, value in (("momentum_buffer", displacement), ("square_avg", square)):
-            if value is not None:
-                self.state[slot.owner][name] = torch.view_as_complex(value) if slot.owner.is_complex() else value
+            state = self.state[slot.owner]
+            for name, value in (("momentum_buffer", displacement), ("square_avg", square)):
+                if value is None:
+                    continue
+                value = torch.view_as_complex(value) if slot.owner.is_complex() else value
+                if rule.smooth:
+                    state[name] = value  # writing into the old one would lose or spoil the history
+                else:
+                    state[name].copy_(value)
 
     def _rule(self, group: Group) -> Rule:
         return Rule(

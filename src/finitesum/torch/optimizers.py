@@ -136,8 +136,7 @@ class AdaHB(HeavyBall):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        defaults = {key: value for key, value in locals().items() if key not in ("self", "params", "__class__")}
-        super().__init__(params, defaults)
+        super().__init__(params, locals())
 
 
 class HB(HeavyBall):
@@ -155,14 +154,10 @@ class HB(HeavyBall):
         What is optimized; a dict makes a group with options of its own.
     lr : float or Tensor, default 1e-1
         :math:`\alpha \ge 0`.
-    steps_per_epoch : int >= 1 or None
-        What t counts, as in `AdaHB`. There is no default.
-    interpolate, decay, weight_decay, decoupled_weight_decay
+    steps_per_epoch, interpolate, decay, weight_decay, decoupled_weight_decay
         As in `AdaHB`.
-    constraint : set of `finitesum`, `EachRow`, object with ``project_(tensor, metric)``, or None
-        As in `AdaHB`; the metric is None, which means the Euclidean projection.
-    foreach, maximize, capturable, differentiable, fused
-        As in `AdaHB`.
+    constraint, foreach, maximize, capturable, differentiable, fused
+        As in `AdaHB`; a constraint gets None for the metric, which means the Euclidean projection.
 
     Attributes
     ----------
@@ -215,5 +210,4 @@ class HB(HeavyBall):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        defaults = {key: value for key, value in locals().items() if key not in ("self", "params", "__class__")}
-        super().__init__(params, defaults)
+        super().__init__(params, locals())

@@ -16,22 +16,25 @@ from finitesum.torch.schedule import Group
 def check_group(group: Group) -> None:
     """Raise unless all options of a param group are in their range and allow each other; whole numbers become ints."""
     _check_length(group)
-    if not _value(group["lr"]) >= 0:
-        raise ValueError(f"lr must be >= 0, got {group['lr']}.")
+    for name in ("lr", "delta", "weight_decay"):
+        if not _value(group.get(name, 0.0)) >= 0:
+            raise ValueError(f"{name} must be >= 0, got {group[name]}.")
     if isinstance(group["lr"], Tensor) and group["lr"].numel() != 1:
         raise ValueError(f"lr must be one number, got a tensor of shape {tuple(group['lr'].shape)}.")
     if "gamma" in group and not 0 < group["gamma"] <= 1:
         raise ValueError(f"gamma must be in (0, 1], got {group['gamma']}: the metric must not shrink faster than 1/t.")
-    if "delta" in group and not group["delta"] >= 0:
-        raise ValueError(f"delta must be >= 0, got {group['delta']}.")
-    if not group["weight_decay"] >= 0:
-        raise ValueError(f"weight_decay must be >= 0, got {group['weight_decay']}.")
     if group["decay"] not in ("sqrt", "none"):
         raise ValueError(f'decay must be "sqrt" or "none", got {group["decay"]!r}.')
-    _check_implementation(group)
+    if group["foreach"] and group["fused"]:
+        raise ValueError("foreach=True and fused=True exclude each other: give one of them.")
+    if group["differentiable"] and (group["foreach"] or group["fused"]):
+        raise ValueError("differentiable=True has no foreach or fused form: leave foreach and fused out.")
+    if group["fused"] and group["constraint"] is not None:
+        raise ValueError("fused=True has no projections: leave fused out for groups with a constraint.")
 
 
 def _value(number: float | Tensor) -> float:
+    """Return a number; 0 for a tensor of several."""
     if isinstance(number, Tensor):
         return float(number.detach()) if number.numel() == 1 else 0.0
     return number
@@ -52,15 +55,6 @@ def _check_length(group: Group) -> None:
     if n < 1:
         raise ValueError(f"steps_per_epoch must be >= 1, got {n}.")
     group["steps_per_epoch"] = int(n)
-
-
-def _check_implementation(group: Group) -> None:
-    if group["foreach"] and group["fused"]:
-        raise ValueError("foreach=True and fused=True exclude each other: give one of them.")
-    if group["differentiable"] and (group["foreach"] or group["fused"]):
-        raise ValueError("differentiable=True has no foreach or fused form: leave foreach and fused out.")
-    if group["fused"] and group["constraint"] is not None:
-        raise ValueError("fused=True has no projections: leave fused out for groups with a constraint.")
 
 
 def check_parameter(param: Tensor, group: Group, projector: Projector | None) -> None:

@@ -123,30 +123,19 @@ def project_half_space(x: Tensor, metric: Tensor | None, normal: Tensor, offset:
     return x - excess / (normal * direction).sum(-1, keepdim=True) * direction
 
 
-def project_box(x: Tensor, lower: float | Tensor, upper: float | Tensor) -> Tensor:
-    """Return x clipped to [lower, upper]: the projection in every diagonal metric."""
-    low, high = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in (lower, upper))
-    return torch.minimum(torch.maximum(x, low), high)
-
-
 class Projector:
     """Projects parameters onto one set: chooses the formula, the shape and the precision.
 
-    Parameters
-    ----------
-    constraint : set of `finitesum`, `EachRow` of one, or an object with ``project_(tensor, metric)``
-        What the parameters are held in. ``project_`` projects in place, in the metric diag(metric), Euclidean for None.
-
-    Raises
-    ------
-    TypeError
-        The constraint is none of these.
+    The set is one of `finitesum`, `EachRow` of one, or an object with ``project_(tensor, metric)``, which projects in
+    place, in the metric diag(metric), Euclidean for None; else a TypeError is raised.
     """
 
     def __init__(self, constraint: Any) -> None:
         self.constraint = constraint
         self.by_row = isinstance(constraint, EachRow)
-        self.set = constraint.constraint if isinstance(constraint, EachRow) else constraint
+        self.set = constraint.constraint if self.by_row else constraint
+        # the metric is without effect, and a part of a tensor can be projected by itself
+        self._is_separable = bool(getattr(self.set, "is_separable", False))
         self._tensors: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
         self.name, self._formula = self._choose()
 
@@ -156,14 +145,14 @@ class Projector:
         from finitesum import constraints as sets
 
         formulas: dict[str, Callable[[Tensor, Tensor | None], Tensor]] = {
-            "L1Ball": lambda x, s: project_l1_ball(x, s, float(self.set.radius), self._weights(x)),
+            "L1Ball": lambda x, s: project_l1_ball(x, s, float(self.set.radius), self._value("weights", x)),
             "L2Ball": lambda x, s: project_l2_ball(x, s, float(self.set.radius)),
-            "LInfBall": lambda x, s: project_box(x, -float(self.set.radius), float(self.set.radius)),
-            "Box": lambda x, s: project_box(x, self._bound("lower", x), self._bound("upper", x)),
+            "LInfBall": lambda x, s: x.clamp(-float(self.set.radius), float(self.set.radius)),
+            "Box": lambda x, s: x.clamp(self._value("lower", x), self._value("upper", x)),
             "NonNegative": lambda x, s: x.clamp_min(0),
             "Unconstrained": lambda x, s: x,
             "Simplex": lambda x, s: project_simplex(x, s, float(self.set.total)),
-            "HalfSpace": lambda x, s: project_half_space(x, s, self._array("normal", x), float(self.set.offset)),
+            "HalfSpace": lambda x, s: project_half_space(x, s, self._value("normal", x), float(self.set.offset)),
         }
         for name, formula in formulas.items():
             if isinstance(self.set, getattr(sets, name)):
@@ -189,11 +178,6 @@ class Projector:
                 f"{size}{' in a row' if self.by_row else ''}."
             )
 
-    @property
-    def _is_separable(self) -> bool:
-        """Whether the metric is without effect, and a part of a tensor can be projected by itself."""
-        return bool(getattr(self.set, "is_separable", False))
-
     def __call__(self, x: Tensor, metric: Tensor | None) -> Tensor:
         """Return the projection of x in the metric (Euclidean for None); x is left as it is."""
         if x.numel() == 0:
@@ -210,18 +194,14 @@ class Projector:
         self.set.project_(x, metric)
         return x
 
-    def _bound(self, name: str, x: Tensor) -> float | Tensor:
-        value = getattr(self.set, name)
-        return self._array(name, x) if getattr(value, "shape", ()) else float(value)
-
-    def _weights(self, x: Tensor) -> Tensor | None:
-        return None if getattr(self.set, "weights", None) is None else self._array("weights", x)
-
-    def _array(self, name: str, x: Tensor) -> Tensor:
+    def _value(self, name: str, x: Tensor) -> Any:
+        """Return a number of the set as it is, and an array beside x; None where the set has none."""
+        value = getattr(self.set, name, None)
+        if not getattr(value, "shape", ()):
+            return value
         key = name, x.device, x.dtype
         if key not in self._tensors:
-            value = torch.as_tensor(getattr(self.set, name), dtype=x.dtype, device=x.device)
-            self._tensors[key] = value.reshape(-1)
+            self._tensors[key] = torch.as_tensor(value, dtype=x.dtype, device=x.device)
         return self._tensors[key]
 
 

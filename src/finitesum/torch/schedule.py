@@ -59,18 +59,17 @@ def coefficients(step: float | Tensor, group: Group) -> Coefficients:
 
     [1, eq. 12 with the parameters of theorem 5]. ``gain`` is gamma / t and never 1 - keep, which cancels in float32. A
     parameter whose first update comes when t is past 1 (set by a scheduler) starts with its squared gradient as the
-    second moment; otherwise its first move would be sqrt(t) times too long.
-
-    Parameters
-    ----------
-    step : float or Tensor of shape () or (n,)
-        Number of the update, from 1.
-    group : dict
-        A param group.
+    second moment; otherwise its first move would be sqrt(t) times too long. Updates count from 1, as a number or as a
+    tensor of shape () or (n,).
     """
     t = time_of(step, group)
     root = t**0.5
-    lr = _as_scalar(group["lr"], step, keep_tensor=bool(group["differentiable"]))
+    lr = group["lr"]
+    if isinstance(lr, Tensor):
+        if isinstance(step, Tensor):
+            lr = lr.to(dtype=step.dtype, device=step.device)
+        elif not group["differentiable"]:
+            lr = float(lr.detach())
     slowed = lr / root if group["decay"] == "sqrt" else lr
     gain = group.get("gamma", 1.0) / t
     if isinstance(step, Tensor) or isinstance(t, Tensor):
@@ -87,14 +86,6 @@ def coefficients(step: float | Tensor, group: Group) -> Coefficients:
         floor=group.get("delta", 0.0) / root,
         shrink=1 - decay * slowed / 2,
     )
-
-
-def _as_scalar(lr: float | Tensor, step: float | Tensor, keep_tensor: bool) -> Any:
-    if not isinstance(lr, Tensor):
-        return lr
-    if isinstance(step, Tensor):
-        return lr.to(dtype=step.dtype, device=step.device)
-    return lr if keep_tensor else float(lr.detach())
 
 
 def each_of(k: Coefficients, n: int) -> list[Coefficients]:

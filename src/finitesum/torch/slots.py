@@ -1,4 +1,4 @@
-"""The tensors of one update, gathered from parameters and states, and sorted into lists with the same scalars."""
+"""States of parameters: made, loaded without loss, and gathered with the parameters as the tensors of one update."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import Optimizer
 
 from finitesum.torch.schedule import Coefficients, Group, coefficients
 
@@ -54,6 +55,25 @@ def new_state(param: Tensor, group: Group, adaptive: bool) -> State:
     if adaptive:
         state["square_avg"] = torch.zeros_like(param, **cast(Any, like))
     return state
+
+
+def repair(optimizer: Optimizer, saved: State, constraints: list[Any]) -> None:
+    """Put right what torch rounds, moves or replaces as it loads: it would round float32 states of half precision."""
+    for group, own, old in zip(optimizer.param_groups, constraints, saved["param_groups"], strict=True):
+        group["constraint"] = own
+        place_t(group)
+        for key, param in zip(old["params"], group["params"], strict=True):
+            for name, value in saved["state"].get(key, {}).items():
+                optimizer.state[param][name] = _placed(name, value, param, group)
+
+
+def _placed(name: str, value: Any, param: Tensor, group: dict[str, Any]) -> Any:
+    if name == "step":
+        return torch.as_tensor(value, dtype=torch.float32).to(step_device(param, group), copy=True)
+    if not isinstance(value, Tensor):
+        return value
+    dtype = state_type(param) if value.is_floating_point() or value.is_complex() else value.dtype
+    return value.to(device=param.device, dtype=dtype, copy=True)
 
 
 def refuse_sparse(grad: Tensor) -> None:

@@ -54,17 +54,7 @@ def _root(v: Tensor, smooth: bool) -> Tensor:
 
 
 def reference_update(slot: Slot, k: Coefficients, rule: Rule) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the new (w, m, v) of one parameter; nothing is written.
-
-    Parameters
-    ----------
-    slot : Slot
-        w, g, m and v, of one shape. All is computed in the type of m.
-    k : Coefficients
-        Scalars: floats or tensors of shape ().
-    rule : Rule
-        The options.
-    """
+    """Return the new (w, m, v) of one parameter, computed in the type of m by scalar coefficients; nothing is written."""
     w, g, m, v = slot.param.to(slot.displacement), slot.grad.to(slot.displacement), slot.displacement, slot.square_avg
     if rule.smooth:
         w = w.clone()  # the parameter will be overwritten, and derivatives need what it was
@@ -91,17 +81,12 @@ def reference_update(slot: Slot, k: Coefficients, rule: Rule) -> tuple[Tensor, T
 def foreach_update(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
     """Update a list of parameters of one type and device in place, with one call for each operation.
 
-    Parameters
-    ----------
-    slots : list of Slot
-        The parameters, their gradients and states.
-    k : Coefficients
-        Floats, or tensors of shape (n,): one number a parameter.
-    rule : Rule
-        The options; not ``smooth``.
+    Coefficients are floats, or tensors of shape (n,), one number a parameter; the rule is not ``smooth``.
     """
     slots, narrow = [_widened(slot) for slot in slots], slots
-    own = _scalars(k, len(slots))
+    # the list operations take floats, or lists of n tensors
+    columns: Any = (list(x.expand(len(slots)).unbind()) if isinstance(x, Tensor) else x for x in k)
+    own = Coefficients(*columns)
     params, displacements = [slot.param for slot in slots], [slot.displacement for slot in slots]
     grads = _gradients(slots, rule)
     if not (isinstance(k.shrink, float) and k.shrink == 1.0):
@@ -109,7 +94,7 @@ def foreach_update(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
     metrics = None
     if rule.adaptive:
         squares = [cast(Tensor, slot.square_avg) for slot in slots]
-        torch._foreach_mul_(squares, own.keep)
+        torch._foreach_mul_(squares, cast(Any, own.keep))
         _add_squares(squares, grads, own.gain)
         metrics = _metrics(squares, own.floor, rule)
     torch._foreach_mul_(displacements, own.momentum)
@@ -158,11 +143,6 @@ def _move_within(slots: list[Slot], metrics: list[Tensor] | None, project: Proje
         y = project(x, None if metrics is None else metrics[index])
         slot.displacement.add_(x - y)
         slot.param.copy_(y)
-
-
-def _scalars(k: Coefficients, n: int) -> Coefficients:
-    """Return coefficients as the list operations take them: floats, or lists of n tensors."""
-    return Coefficients(*(cast(Any, list(x.expand(n).unbind()) if isinstance(x, Tensor) else x) for x in k))
 
 
 def _add(tensors: list[Tensor], others: list[Tensor], factor: Any) -> None:
