@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +73,8 @@ class L1Ball(Ball):
     radius: float
     weights: Vector | None = None
 
+    makes_zeros: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.weights is not None:
@@ -81,7 +84,6 @@ class L1Ball(Ball):
 
     @property
     def compiled(self) -> Projection:
-        """The tuple that kernels take."""
         if self.weights is None:
             return L1BallProjection(self.radius)
         return WeightedL1BallProjection(self.radius, self.weights)
@@ -142,7 +144,6 @@ class L2Ball(Ball):
 
     @property
     def compiled(self) -> Projection:
-        """The tuple that kernels take."""
         return L2BallProjection(self.radius)
 
     def support(self, direction: npt.ArrayLike) -> float:

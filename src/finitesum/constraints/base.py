@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -33,6 +33,12 @@ class Constraint(ABC):
 
     #: Whether the coordinates are constrained one by one, so that all diagonal metrics have the same projection.
     is_separable: ClassVar[bool] = False
+
+    #: Whether most coordinates of a solution on the boundary are 0.
+    makes_zeros: ClassVar[bool] = False
+
+    #: Whether a coordinate with a metric near 0 takes the whole correction of a projection, so that metrics need a floor.
+    needs_floor: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -143,7 +149,8 @@ class Constraint(ABC):
         return type(self), tuple(self._values().values())
 
     def _values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in getattr(self, "__dataclass_fields__", {})}
+        names: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
+        return {name: getattr(self, name) for name in names}
 
     def _point(self, name: str, x: npt.ArrayLike) -> Vector:
         point = np.require(x, np.float64, ["C", "A", "W"])  # one kind of array, one compilation

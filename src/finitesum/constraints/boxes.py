@@ -31,7 +31,6 @@ class Intervals(Constraint):
 
     @property
     def compiled(self) -> Projection:
-        """The tuple that kernels take."""
         lower, upper = self.bounds()
         if isinstance(lower, np.ndarray) and isinstance(upper, np.ndarray):
             return BoxProjection(lower, upper)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,13 +62,14 @@ class Simplex(Constraint):
 
     total: float = 1.0
 
+    needs_floor: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         advice = "Give the sum of the coordinates, as in Simplex(1.0)."
         object.__setattr__(self, "total", checked_number("total", self.total, advice, positive=True))
 
     @property
     def compiled(self) -> Projection:
-        """The tuple that kernels take."""
         return SimplexProjection(self.total)
 
     def support(self, direction: npt.ArrayLike) -> float:
@@ -129,6 +131,8 @@ class HalfSpace(Constraint):
     normal: Vector
     offset: float
 
+    needs_floor: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         advice = "Give the normal as one finite number for each variable, not all of them 0."
         normal = checked_vector("normal", self.normal, advice)
@@ -139,7 +143,6 @@ class HalfSpace(Constraint):
 
     @property
     def compiled(self) -> Projection:
-        """The tuple that kernels take."""
         return HalfSpaceProjection(self.normal, self.offset)
 
     def on_columns(self, columns: Indices) -> Constraint:

@@ -30,6 +30,22 @@ class Scaled(NamedTuple):
 class Curved:
     """The answers of a smooth loss with at most one bound on its curvature; a class overrides what it knows better."""
 
+    def value(self, prediction: Any, target: Any) -> Any:
+        """Return the loss."""
+        raise NotImplementedError
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        """Return the first derivative in the prediction, a subderivative at a kink."""
+        raise NotImplementedError
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        """Return the second derivative in the prediction."""
+        raise NotImplementedError
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        """Return both derivatives."""
+        return self.d1(prediction, target), self.d2(prediction, target)
+
     def majorant(self, prediction: Any, target: Any) -> float:
         """Return the largest curvature."""
         return self.curvature_bound()

@@ -37,13 +37,7 @@ def probabilities(scores: Matrix) -> Matrix:
     return exponentials
 
 
-class _OfSeveral(Curved):
-    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        """Return both derivatives."""
-        return self.d1(prediction, target), self.d2(prediction, target)  # type: ignore[attr-defined]
-
-
-class Multinomial(Scaled, _OfSeveral):
+class Multinomial(Scaled, Curved):
     """logsumexp_k(u_k) - u_y for targets y in 0, ..., K - 1, shape (...) and of an integer type.
 
     With P the probabilities, the gradient is P - e_y and the second derivative diag(P) - P P'.
@@ -115,7 +109,7 @@ class Multinomial(Scaled, _OfSeveral):
         return True
 
 
-class SquaredTargets(Scaled, _OfSeveral):
+class SquaredTargets(Scaled, Curved):
     """sum_k (u_k - y_k)^2 / 2 for targets of shape (..., K).
 
     Examples

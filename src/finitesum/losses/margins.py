@@ -21,24 +21,20 @@ class Logistic(Scaled, OfMargin):
     """
 
     def value(self, prediction: float, target: float) -> float:
-        """Return the loss."""
         margin = target * prediction
         return self.scale * (max(-margin, 0.0) + log1p(exp(-abs(margin))))
 
     def d1(self, prediction: float, target: float) -> float:
-        """Return the first derivative."""
         margin = target * prediction
         decay = exp(-abs(margin))
         fraction = decay if margin > 0.0 else 1.0
         return -self.scale * target * fraction / (1.0 + decay)
 
     def d2(self, prediction: float, target: float) -> float:
-        """Return the second derivative."""
         decay = exp(-abs(prediction))
         return self.scale * decay / ((1.0 + decay) * (1.0 + decay))
 
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
-        """Return both derivatives."""
         margin = target * prediction
         decay = exp(-abs(margin))
         fraction = 1.0 / (1.0 + decay)
@@ -66,25 +62,15 @@ class SquaredHinge(Scaled, OfMargin):
     """max(0, 1 - y u)^2 for targets -1 and +1; the second derivative jumps at margin 1."""
 
     def value(self, prediction: float, target: float) -> float:
-        """Return the loss."""
         gap = 1.0 - target * prediction
         return 0.0 if gap <= 0.0 else self.scale * gap * gap
 
     def d1(self, prediction: float, target: float) -> float:
-        """Return the first derivative."""
         gap = 1.0 - target * prediction
         return 0.0 if gap <= 0.0 else -2.0 * self.scale * target * gap
 
     def d2(self, prediction: float, target: float) -> float:
-        """Return the second derivative."""
         return 2.0 * self.scale if target * prediction < 1.0 else 0.0
-
-    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
-        """Return both derivatives."""
-        gap = 1.0 - target * prediction
-        if gap <= 0.0:
-            return 0.0, 0.0
-        return -2.0 * self.scale * target * gap, 2.0 * self.scale
 
     def curvature_bound(self) -> float:
         """Return 2."""
@@ -96,12 +82,10 @@ class Hinge(Scaled, OfMargin):
     """max(0, 1 - y u) for targets -1 and +1: not smooth, for the subgradient methods; d1 is 0 at margin 1."""
 
     def value(self, prediction: float, target: float) -> float:
-        """Return the loss."""
         gap = 1.0 - target * prediction
         return 0.0 if gap <= 0.0 else self.scale * gap
 
     def d1(self, prediction: float, target: float) -> float:
-        """Return the subderivative."""
         gap = 1.0 - target * prediction
         if gap <= 0.0:
             return 0.0
@@ -110,13 +94,6 @@ class Hinge(Scaled, OfMargin):
     def d2(self, prediction: float, target: float) -> float:
         """Return 0, the second derivative beside the corner."""
         return 0.0
-
-    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
-        """Return both derivatives."""
-        gap = 1.0 - target * prediction
-        if gap <= 0.0:
-            return 0.0, 0.0
-        return (-self.scale * target if gap > 0.0 else gap), 0.0
 
     def is_smooth(self) -> bool:
         """Return whether the first derivative is continuous."""
@@ -132,7 +109,6 @@ class SmoothedHinge(_Rounded, OfMargin):
     """The hinge, rounded at its corner over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
 
     def value(self, prediction: float, target: float) -> float:
-        """Return the loss."""
         gap = 1.0 - target * prediction
         if gap <= 0.0:
             return 0.0
@@ -141,22 +117,11 @@ class SmoothedHinge(_Rounded, OfMargin):
         return 0.5 * gap * gap / self.width
 
     def d1(self, prediction: float, target: float) -> float:
-        """Return the first derivative."""
         return -target * min(max(1.0 - target * prediction, 0.0) / self.width, 1.0)
 
     def d2(self, prediction: float, target: float) -> float:
-        """Return the second derivative."""
         gap = 1.0 - target * prediction
         return 1.0 / self.width if 0.0 < gap < self.width else 0.0
-
-    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
-        """Return both derivatives."""
-        gap = 1.0 - target * prediction
-        if gap <= 0.0:
-            return 0.0, 0.0
-        if gap >= self.width:
-            return -target, 0.0
-        return -target * gap / self.width, 1.0 / self.width
 
     def curvature_bound(self) -> float:
         """Return 1 / width."""

@@ -18,20 +18,13 @@ class Squared(Scaled, OfResidual):
     """(u - y)^2 / 2."""
 
     def value(self, prediction: float, target: float) -> float:
-        """Return the loss."""
         return 0.5 * self.scale * (prediction - target) * (prediction - target)
 
     def d1(self, prediction: float, target: float) -> float:
-        """Return the first derivative."""
         return self.scale * (prediction - target)
 
     def d2(self, prediction: float, target: float) -> float:
-        """Return the second derivative."""
         return self.scale
-
-    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
-        """Return both derivatives."""
-        return self.scale * (prediction - target), self.scale
 
     def curvature_bound(self) -> float:
         """Return 1."""
@@ -51,28 +44,16 @@ class Huber(_Threshold, OfResidual):
     """r^2 / 2 for a residual r = u - y of size <= threshold, threshold (|r| - threshold/2) beyond."""
 
     def value(self, prediction: float, target: float) -> float:
-        """Return the loss."""
         size = abs(prediction - target)
         if size <= self.threshold:
             return 0.5 * size * size
         return self.threshold * (size - 0.5 * self.threshold)
 
     def d1(self, prediction: float, target: float) -> float:
-        """Return the first derivative."""
         return min(max(prediction - target, -self.threshold), self.threshold)
 
     def d2(self, prediction: float, target: float) -> float:
-        """Return the second derivative."""
         return 1.0 if abs(prediction - target) <= self.threshold else 0.0
-
-    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
-        """Return both derivatives."""
-        residual = prediction - target
-        if residual > self.threshold:
-            return self.threshold, 0.0
-        if residual < -self.threshold:
-            return -self.threshold, 0.0
-        return residual, 1.0
 
     def majorant(self, prediction: float, target: float) -> float:
         """Return min(1, threshold / |r|), the curvature of iteratively reweighted least squares."""
@@ -89,25 +70,21 @@ class Poisson(Scaled, Curved):
     """exp(u) - y u, the Poisson negative log-likelihood with log link, for targets >= 0 (infinite for u > 709)."""
 
     def value(self, prediction: float, target: float) -> float:
-        """Return the loss."""
         if prediction > LARGEST_EXPONENT:
             return math.inf
         return self.scale * (exp(prediction) - target * prediction)
 
     def d1(self, prediction: float, target: float) -> float:
-        """Return the first derivative."""
         if prediction > LARGEST_EXPONENT:
             return math.inf
         return self.scale * (exp(prediction) - target)
 
     def d2(self, prediction: float, target: float) -> float:
-        """Return the second derivative."""
         if prediction > LARGEST_EXPONENT:
             return math.inf
         return self.scale * exp(prediction)
 
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
-        """Return both derivatives."""
         if prediction > LARGEST_EXPONENT:
             return math.inf, math.inf
         mean = exp(prediction)

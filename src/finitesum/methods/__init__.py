@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from finitesum.methods.base import Card, Method, State
@@ -77,10 +76,10 @@ __all__ = [
     "as_method",
 ]
 
-_MODULES = {name: module for module, name in HOMES.values()}
+_NAMES = {cls: name for name, (_, cls) in HOMES.items()}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"finitesum.methods.{_MODULES[name]}"), name)
+    if name in _NAMES:
+        return METHODS[_NAMES[name]]
     raise AttributeError(f"module 'finitesum.methods' has no attribute {name!r}")

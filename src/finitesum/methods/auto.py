@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from finitesum.constraints import L1Ball
 from finitesum.losses import SquaredHinge
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, is_suited
@@ -137,7 +136,7 @@ def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any])
     if has_ridge and problem.dim > MATRIX_UP_TO:
         reason = f"{shape}: too many for a Hessian, and the l2 penalty helps conjugate gradients"
         return Choice(as_method("newton-cg", options), reason)
-    makes_zeros = lasso > 0.0 or isinstance(problem.constraint, L1Ball)
+    makes_zeros = lasso > 0.0 or problem.constraint.makes_zeros
     if makes_zeros and problem.dim > (ALL_RIDGE_COLUMNS if has_ridge and not problem.rows.is_sparse() else ALL_COLUMNS):
         return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
     return None

@@ -120,6 +120,14 @@ class SumMethod:
     def __post_init__(self) -> None:
         check_parameters(self)
 
+    def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> Any:
+        """Return the state before the first visit."""
+        raise NotImplementedError
+
+    def run_pass(self, problem: Any, state: Any, order: Indices) -> Any:
+        """Return the state after the visits of `order`."""
+        raise NotImplementedError
+
     @property
     def needs_hessians(self) -> bool:
         """Whether components given as functions must have second derivatives."""

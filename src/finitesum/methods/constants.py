@@ -54,7 +54,7 @@ def smoothness_at(problem: AnySum, w: Vector, constant: Constant) -> Smoothness:
     if problem.smoothness is not None or (constant is Constant.MEAN and problem.mean_smoothness is not None):
         given = np.zeros(1) if problem.smoothness is None else problem.smoothness
         return Smoothness(smoothness_from(problem, given, constant), nothing, 0, 0)
-    bounds, n_gradients, n_hessians = bounds_at(problem, w)
+    bounds, n_gradients, n_hessians = _estimates_at(problem, w)
     return Smoothness(smoothness_from(problem, bounds, constant), bounds, n_gradients, n_hessians)
 
 
@@ -75,10 +75,8 @@ def strong_convexity(problem: AnySum) -> float:
     return problem.strong_convexity + float(problem.term.quadratic.min())
 
 
-def bounds_at(problem: FiniteSum, w: Vector) -> tuple[Vector, int, int]:
-    """Return the components' constants, given or estimated at w, and the gradients and Hessians that this cost."""
-    if problem.smoothness is not None:
-        return problem.smoothness, 0, 0
+def _estimates_at(problem: FiniteSum, w: Vector) -> tuple[Vector, int, int]:
+    """Return the components' constants, estimated at w, and the gradients and Hessians that this cost."""
     bounds = np.zeros(problem.n_components)
     n_gradients = n_hessians = 0
     for j in range(bounds.size):

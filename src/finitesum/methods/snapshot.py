@@ -2,15 +2,15 @@
 
 A snapshot at w is one exact pass: slope and curvature of the loss at each row, full gradient, objective and optimality.
 
-The rule. An epoch of inner steps led from snapshot w to w+. With e = w - x*, w+ - x* = A e + noise: A is what the steps
-were too short to remove, the noise is what random visits left behind. The slope of F along the epoch's step,
+The rule. Steps led from snapshot w to w+. With e = w - x*, w+ - x* = A e + noise: A is what the steps
+were too short to remove, the noise is what random visits left behind. The slope of F along w+ - w,
 
     <w+ - w, grad F(w+)>  ~  <noise, H noise> - <(I - A) e, H A e>    in the mean,
 
 is negative where the second term dominates (longer steps would have got further) and positive where the noise does
 (shorter steps would have got nearer). So the step grows by 5/4 after a negative slope, shrinks by 4/5 after another, and
-settles where the two balance: it needs neither L nor mu, and follows the curvature as it changes. An epoch
-that raised F is undone and the step cut to a quarter. So no start and no data make the snapshots diverge. Where rounding
+settles where the two balance: it needs neither L nor mu, and follows the curvature as it changes. Steps
+that raised F are undone and cut to a quarter. So no start and no data make the snapshots diverge. Where rounding
 errors hide the change of F, it is taken from the gradients at both ends, which keep their digits:
 
     F(w+) - F(w)  ~  <w+ - w, grad F(w+) + grad F(w)> / 2,    up to the cube of the distance.
@@ -126,19 +126,16 @@ def _slope_rounding(problem: AnySum, last: Snapshot, new: Snapshot) -> float:
     return float(2.0 * np.finfo(np.float64).eps * distances @ gradients)
 
 
-def end_of_epoch(
+def next_snapshot(
     problem: AnySum, last: Snapshot, w: Vector, step_size: float, *, adapt: bool
 ) -> tuple[Snapshot, float]:
-    """Return the snapshot to go on from and the step of the next epoch, after an epoch that led to w.
-
-    Without `adapt` that is the snapshot at w and the same step.
-    """
+    """Return the snapshot to go on from after visits that led to w, and the next step: by the rule where steps adapt."""
     new = take_snapshot(problem, w)
     return adapted(problem, last, new, step_size) if adapt else (new, step_size)
 
 
 def adapted(problem: AnySum, last: Snapshot, new: Snapshot, step_size: float) -> tuple[Snapshot, float]:
-    """Return the snapshot to go on from and the step of the next epoch, by the rule."""
+    """Return the snapshot to go on from and the next step, by the rule."""
     rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(last.objective)
     if not new.objective <= last.objective + rounding:  # NaN and infinity are worse, too
         return last, RETREAT * step_size

@@ -206,7 +206,7 @@ class Run:
         return self.n_passes - self.loop.measured_at >= 0.5
 
     def _check(self) -> None:
-        """Measure the iterate exactly, on the clock and at the price of a pass."""
+        """Measure the iterate exactly, on the clock, and count it as a pass."""
         loop = self.loop
         self._clock = time.perf_counter()
         loop.checked_k = loop.k

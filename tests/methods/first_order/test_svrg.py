@@ -11,7 +11,7 @@ from oracles.newton_type import minimise
 from finitesum import minimize
 from finitesum.methods import FG, METHODS, SVRG, AccSVRG
 from finitesum.methods.first_order.lagged_updates import LaggedSteps, lagged_steps, tabulate
-from finitesum.methods.snapshot import end_of_epoch, take_snapshot
+from finitesum.methods.snapshot import next_snapshot, take_snapshot
 from finitesum.running.sampling import order_of_pass
 
 SETTINGS = [
@@ -193,9 +193,9 @@ def test_an_epoch_that_raises_the_objective_below_its_rounding_errors_is_undone(
     assert np.abs(optimum).min() > 1e-3  # F is smooth around it
     near, far = optimum + 1e-9, optimum + 2e-9
     assert abs(F.objective(near) - F.objective(far)) < 1e-15
-    point, step = end_of_epoch(problem, take_snapshot(problem, near), far, 1.0, adapt=True)
+    point, step = next_snapshot(problem, take_snapshot(problem, near), far, 1.0, adapt=True)
     assert step == 0.25
     np.testing.assert_array_equal(point.point, near)
-    point, step = end_of_epoch(problem, take_snapshot(problem, far), near, 1.0, adapt=True)
+    point, step = next_snapshot(problem, take_snapshot(problem, far), near, 1.0, adapt=True)
     assert step == 1.25
     np.testing.assert_array_equal(point.point, near)

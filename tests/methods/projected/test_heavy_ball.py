@@ -8,7 +8,7 @@ from oracles import projections
 from oracles.sums import Sum
 
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex, Unconstrained
-from finitesum.core.jit import COMPILED
+from finitesum.core.jit import COMPILED, Kernel
 from finitesum.methods import HB, NAG, PSG, SGD, AdaGrad, AdaHB, Adam, AMSGrad, RMSProp, SGDMomentum
 from finitesum.methods.projected import base
 from finitesum.methods.projected.base import advanced
@@ -148,9 +148,7 @@ COMPILED_SETTINGS = (1, 5)
 
 def interpret(monkeypatch):
     """Let the kernels run as Python: a compiled form for each set and kind of rows costs ten seconds."""
-    for name in ("projected_visits", "deferred_visits", "projected_step", "extrapolated_point"):
-        kernel = getattr(base, name)
-        monkeypatch.setattr(base, name, getattr(kernel, "function", kernel))
+    monkeypatch.setattr(Kernel, "as_python", True)
 
 
 @pytest.mark.parametrize("index", range(len(SETTINGS)), ids=lambda i: "-".join(map(str, SETTINGS[i].values())))

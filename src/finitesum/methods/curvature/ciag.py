@@ -169,13 +169,9 @@ class CIAG(SumMethod):
                 'at 0 or "auto".'
             )
 
-    @property
-    def needs_hessians(self) -> bool:
-        """True: at the anchors."""
-        return True
+    needs_hessians = True  # at the anchors
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> CIAGState:
-        """Return the state before the first visit."""
         is_full, is_auto = self.warm_start_method == "full", self.step_size == "auto"
         model = taylor.full_model(problem, x0) if is_full else taylor.empty_model(problem)
         control = new_control(problem, x0, acts=is_auto)
@@ -189,7 +185,6 @@ class CIAG(SumMethod):
         return CIAGState(x0.copy(), x0.copy(), model, control, schedule, *counts)
 
     def run_pass(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
-        """Return the state after the visits of `order`."""
         before, m = state, problem.n_components
         state = state._replace(
             x=state.x.copy(),

@@ -304,7 +304,6 @@ class IQN(SumMethod):
         return IQNState(x0.copy(), anchors, start.slopes, matrices, gradient, np.zeros(dim), m, n_hessians)
 
     def run_pass(self, problem: AnySum, state: IQNState, order: Indices) -> IQNState:
-        """Return the state after the visits of `order`."""
         w, anchors, slopes, matrices, gradient, residual = (array.copy() for array in state[:6])
         mean = matrices.mean(axis=0)
         inverse, quadratic = inverse_of(mean, NOT_CONVEX), problem.term.quadratic

@@ -114,10 +114,7 @@ class NIM(SumMethod):
         "Rodomanov, Kropotov 2016",
     )
 
-    @property
-    def needs_hessians(self) -> bool:
-        """True: at the anchors."""
-        return True
+    needs_hessians = True  # at the anchors
 
     def _require_solvable(self, problem: AnySum) -> None:
         if self.solver != "inverse":
@@ -135,7 +132,6 @@ class NIM(SumMethod):
         return trust_rule(problem, acts=self.step_size == "auto", is_gradual=False)
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NIMState:
-        """Return the state before the first visit."""
         self._require_solvable(problem)
         is_full = self.warm_start_method == "full"
         model = taylor.full_model(problem, x0) if is_full else taylor.empty_model(problem)
@@ -144,7 +140,6 @@ class NIM(SumMethod):
         return NIMState(x0.copy(), model, no_comparison(problem), trust, 0.0, n_visits, n_visits)
 
     def run_pass(self, problem: AnySum, state: NIMState, order: Indices) -> NIMState:
-        """Return the state after the visits of `order`."""
         model, comparison = taylor.copy_model(state.model), copied(state.comparison)
         rule, damping = self._rule(problem), 1.0 if self.step_size == "auto" else float(self.step_size)
         run = Run(state.x.copy(), taylor.opened(model), comparison, rule, damping)

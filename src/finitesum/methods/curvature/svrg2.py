@@ -51,7 +51,7 @@ from finitesum.methods.curvature.snapshot_curvature import (
     whole_hessian,
 )
 from finitesum.methods.parameters import Count, Seed, StepSize
-from finitesum.methods.snapshot import Snapshot, end_of_epoch, expected_smoothness, smooth_gradient, take_snapshot
+from finitesum.methods.snapshot import Snapshot, expected_smoothness, next_snapshot, smooth_gradient, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, descend, slope_at
 from finitesum.problems.linear import LinearSum, first_row, last_row
 
@@ -259,10 +259,7 @@ class SVRG2(SumMethod):
         "Gower, Le Roux, Bach 2018",
     )
 
-    @property
-    def needs_hessians(self) -> bool:
-        """True: at the snapshot."""
-        return True
+    needs_hessians = True  # at the snapshot
 
     def _curvature(self, problem: AnySum, snapshot: Snapshot, step: Vector, directions: Matrix, k: int) -> Curvature:
         """Return what snapshot k knows of H."""
@@ -298,7 +295,7 @@ class SVRG2(SumMethod):
         w, directions = state.x.copy(), np.zeros_like(state.directions)
         n_visits = self._visits(problem, state, order, w, directions)
         adapt, is_linear = self.step_size == "auto", state.snapshot.curvatures.size > 0
-        snapshot, step_size = end_of_epoch(problem, state.snapshot, w, state.step_size, adapt=adapt)
+        snapshot, step_size = next_snapshot(problem, state.snapshot, w, state.step_size, adapt=adapt)
         curvature, m = state.curvature, problem.n_components
         n_hessians = state.n_hessians + (0 if is_linear else n_visits)  # of functions, those at the snapshot again
         is_new = snapshot is not state.snapshot and bool(np.isfinite(snapshot.point).all())  # neither undone nor lost

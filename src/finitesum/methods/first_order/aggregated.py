@@ -72,7 +72,6 @@ class _Aggregated(SumMethod):
         return AggregatedState(x0.copy(), table, step_size, n_gradients, n_gradients, n_hessians)
 
     def run_pass(self, problem: AnySum, state: AggregatedState, order: Indices) -> AggregatedState:
-        """Return the state after the visits of `order`."""
         w, table, step_size = state.x.copy(), copied(state.table), state.step_size
         rule = Recording(float(problem.n_components) if self.is_unbiased else 1.0)
         n_visits = 0

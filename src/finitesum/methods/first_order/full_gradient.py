@@ -38,7 +38,7 @@ SHORTER, MOST_HALVINGS, LONGER = 0.5, 60, 1.1
 
 
 def _first_step(problem: AnySum, w: Vector, here: Measures) -> float:
-    """Return the inverse of the curvature along the gradient at w, at the price of a pass."""
+    """Return the inverse of the curvature along the gradient at w, which takes a pass."""
     size = float(np.linalg.norm(here.gradient))
     if not 0.0 < size < math.inf:
         return 1.0
@@ -126,7 +126,6 @@ class FG(_FullGradient):
     )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> FGState:
-        """Return the state before the first step."""
         if self._searches(problem):
             here, n = evaluate(problem, x0), problem.n_components
             step_size = _first_step(problem, x0, here)
@@ -140,7 +139,6 @@ class FG(_FullGradient):
         return FGState(x0.copy(), np.empty(0), math.nan, step_size, math.nan, n_gradients, 0)
 
     def run_pass(self, problem: AnySum, state: FGState, order: Indices) -> FGState:
-        """Return the state after one step."""
         m = problem.n_components
         if self._searches(problem):
             here = Measures(state.objective, state.last_optimality, state.gradient)
@@ -203,7 +201,6 @@ class AFG(_FullGradient):
     )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> AFGState:
-        """Return the state before the first step."""
         n_gradients = 0
         if self._searches(problem):
             step_size, n_gradients = _first_step(problem, x0, evaluate(problem, x0)), 2 * problem.n_components
@@ -215,7 +212,6 @@ class AFG(_FullGradient):
         return AFGState(x0.copy(), x0.copy(), 1.0, step_size, math.nan, n_gradients, 0)
 
     def run_pass(self, problem: AnySum, state: AFGState, order: Indices) -> AFGState:
-        """Return the state after one step."""
         t, restarts = state.t, isinstance(self.momentum, str)
         if isinstance(self.momentum, str):
             t = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.t**2))

@@ -81,7 +81,6 @@ class IG(SumMethod):
     )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> IGState:
-        """Return the state before the first visit."""
         if not isinstance(self.step_size, str):
             return IGState(x0.copy(), float(self.step_size), 0, 0, 0)
         smoothness, _, n_gradients, n_hessians = smoothness_at(problem, x0, Constant.LARGEST)
@@ -100,7 +99,6 @@ class IG(SumMethod):
         )
 
     def run_pass(self, problem: AnySum, state: IGState, order: Indices) -> IGState:
-        """Return the state after the visits of `order`."""
         w = state.x.copy()
         step_size = state.step_size / (state.n_passes + 1) if self.decay == "1/pass" else state.step_size
         n_visits = _visits(prox_view(problem), order, w, step_size)

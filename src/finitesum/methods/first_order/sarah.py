@@ -84,7 +84,6 @@ class SARAH(SumMethod):
     )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SARAHState:
-        """Return the state before the first pass."""
         if not isinstance(self.step_size, str):
             return SARAHState(x0.copy(), float(self.step_size), math.nan, 0, 0)
         smoothness, _, n_gradients, n_hessians = smoothness_at(problem, x0, Constant.LARGEST)

@@ -13,7 +13,7 @@ AccSVRG moves every coordinate: give it components large enough to pay for that.
 
 Step "auto": the rule of `finitesum.methods.snapshot`, which compares consecutive snapshots and needs no constant. A
 number is used as it is, and may diverge. Momentum "auto": (1 - sqrt(mu step)) / (1 + sqrt(mu step)), at most (T -
-1) / (T + 3) with T visits to an epoch, for it restarts with each of them.
+1) / (T + 3) with T visits between two snapshots, because it restarts at each of them.
 
 Deviations from the papers: components come in the given order (a permutation by default), not with replacement; the
 penalty is no part of the components; AccSVRG's mini-batches are fixed sets of rows.
@@ -35,7 +35,7 @@ from finitesum.methods.base import Card, SumMethod
 from finitesum.methods.constants import strong_convexity
 from finitesum.methods.first_order.gradient_table import Fixed, GradientTable, table_visits
 from finitesum.methods.parameters import Count, Fraction, StepSize
-from finitesum.methods.snapshot import Snapshot, end_of_epoch, expected_smoothness, take_snapshot
+from finitesum.methods.snapshot import Snapshot, expected_smoothness, next_snapshot, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, prox_view, step_along
 from finitesum.problems.linear import LinearSum, Problem
 
@@ -74,7 +74,7 @@ def _accelerated_visits(
 
 
 class _Snapshots(SumMethod):
-    """What the two have alike: epochs of visits from snapshot to snapshot."""
+    """What the two have alike: visits from snapshot to snapshot."""
 
     step_size: float | str
     inner_passes: int
@@ -98,12 +98,12 @@ class _Snapshots(SumMethod):
         """Visit the components of `order`, in place; return how many were visited (fewer on divergence)."""
 
     def run_pass(self, problem: AnySum, state: SVRGState, order: Indices) -> SVRGState:
-        """Return the state after the visits of `order` and, at the end of an epoch, a new snapshot."""
+        """Return the state after the visits of `order` and, after `inner_passes` passes, a new snapshot."""
         w, y = state.x.copy(), state.extrapolated.copy()
         snapshot, step_size, n_since = state.snapshot, state.step_size, state.n_since + 1
         n_gradients = state.n_gradients + self._visit(problem, order, w, y, snapshot, step_size)
         if n_since >= self.inner_passes:
-            snapshot, step_size = end_of_epoch(problem, snapshot, w, step_size, adapt=self.step_size == "auto")
+            snapshot, step_size = next_snapshot(problem, snapshot, w, step_size, adapt=self.step_size == "auto")
             w, n_since = snapshot.point, 0
             y = w if self.extrapolates else y
             n_gradients += problem.n_components
@@ -165,7 +165,7 @@ class SVRG(_Snapshots):
 
 @dataclass(frozen=True)
 class AccSVRG(_Snapshots):
-    """SVRG with Nesterov's extrapolation between the visits of an epoch.
+    """SVRG with Nesterov's extrapolation between the visits from one snapshot to the next.
 
     v = nabla f_j(y) - nabla f_j(z) + grad F(z),   w+ = prox(y - step v),   y = w+ + momentum (w+ - w)    [1]
 
@@ -174,7 +174,7 @@ class AccSVRG(_Snapshots):
     step_size : float > 0 or "auto"
         "auto" finds it by comparing snapshots: nothing to tune, from any start.
     momentum : float in [0, 1) or "auto"
-        "auto" is (1 - sqrt(mu step)) / (1 + sqrt(mu step)), with less memory than an epoch is long.
+        "auto" is (1 - sqrt(mu step)) / (1 + sqrt(mu step)), with less memory than there are visits between snapshots.
     inner_passes : int >= 1
         Passes of visits between two snapshots.
 

@@ -15,30 +15,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from finitesum.constraints.boxes import Unconstrained
+from finitesum.constraints import Unconstrained
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.base import SumMethod
+from finitesum.methods.projected import steps
 from finitesum.methods.projected.options import StepSize, check_schedule, described
 from finitesum.methods.projected.rules import rule_of
 from finitesum.methods.projected.sparse_memory import Domain
 from finitesum.methods.projected.sparse_steps import deferred_visits, domain_for
 from finitesum.methods.projected.step_sizes import Scales, scales_at
-from finitesum.methods.projected.steps import (
-    AVERAGED,
-    CONSTANT,
-    EXTRAPOLATED,
-    GRADIENT,
-    LARGEST,
-    LAST,
-    PLAIN,
-    SUFFIX,
-    Memory,
-    Rule,
-    Scratch,
-    extrapolated_point,
-    projected_step,
-    projected_visits,
-)
+from finitesum.methods.projected.steps import Memory, Rule, Scratch
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows
@@ -98,12 +84,12 @@ class ProjectedMethod(SumMethod, ABC):
 
     def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> ProjectedState:
         """Return the state before the first step: w_0 = w_1 = z_1, the point of the set nearest to x0."""
-        rule, w = self.rule(problem), feasible(problem, x0)
+        rule, w = self.rule(problem), problem.term.project(x0.copy())
         step_size, n_gradients = self.step_size, 0
         if isinstance(step_size, str):
             scales = scales_at(problem, w)
             step_size, n_gradients = self.auto_step_size(scales), scales.n_gradients
-            if rule.schedule == CONSTANT and rule.metric == PLAIN:  # as if the run were one pass long
+            if rule.schedule == steps.CONSTANT and rule.metric == steps.PLAIN:  # as if the run were one pass long
                 step_size /= math.sqrt(problem.n_components)
         n_passes = vars(self).get("horizon")
         horizon = 0 if n_passes is None else math.ceil(n_passes * problem.n_components)
@@ -118,29 +104,20 @@ class ProjectedMethod(SumMethod, ABC):
 def start_memory(rule: Rule, w: Vector) -> Memory:
     """Return the memory before the first step from w, which it takes over."""
     empty = np.zeros(0)
-    has_companion = rule.form in (AVERAGED, EXTRAPOLATED) or rule.momentum != 0.0
+    has_companion = rule.form in (steps.AVERAGED, steps.EXTRAPOLATED) or rule.momentum != 0.0
     return Memory(
         iterate=w,
         companion=w.copy() if has_companion else empty,
-        direction=empty if rule.direction == GRADIENT else np.zeros(w.size),
-        second=empty if rule.metric == PLAIN else np.zeros(w.size),
-        largest=np.zeros(w.size) if rule.metric == LARGEST else empty,
-        mean=empty if rule.output == LAST else w.copy(),
-        recent_mean=np.zeros(w.size) if rule.output == SUFFIX else empty,
+        direction=empty if rule.direction == steps.GRADIENT else np.zeros(w.size),
+        second=empty if rule.metric == steps.PLAIN else np.zeros(w.size),
+        largest=np.zeros(w.size) if rule.metric == steps.LARGEST else empty,
+        mean=empty if rule.output == steps.LAST else w.copy(),
+        recent_mean=np.zeros(w.size) if rule.output == steps.SUFFIX else empty,
     )
 
 
-def feasible(problem: AnyProblem, x0: Vector) -> Vector:
-    """Return the point of the set nearest to x0, a new array; an intercept stays."""
-    w, constraint = x0.copy(), problem.constraint or Unconstrained()
-    if not isinstance(constraint, Unconstrained):
-        n_constrained = problem.rows.n_columns if isinstance(problem, Problem) else problem.dim
-        w[:n_constrained] = constraint.project(w[:n_constrained])
-    return w
-
-
 def _output(rule: Rule, memory: Memory) -> Vector:
-    return memory.iterate if rule.output == LAST else memory.mean
+    return memory.iterate if rule.output == steps.LAST else memory.mean
 
 
 def advanced(
@@ -164,7 +141,7 @@ def advanced(
         if domain is not None and is_deferred:
             n_steps = _deferred_visits(problem, rule, domain, memory, state.n_steps, order)
         else:
-            n_steps = projected_visits(problem.view, order, rule, memory, state.n_steps)
+            n_steps = steps.projected_visits(problem.view, order, rule, memory, state.n_steps)
     return state._replace(
         x=_output(rule, memory), memory=memory, n_steps=state.n_steps + n_steps, n_gradients=state.n_gradients + n_steps
     )
@@ -182,16 +159,16 @@ def _deferred_visits(problem: Problem, rule: Rule, domain: Domain, memory: Memor
 
 
 def _python_visits(problem: SubgradientProblem, rule: Rule, memory: Memory, n_steps: int, order: Indices) -> int:
-    projection = (problem.constraint or Unconstrained()).compiled
-    point = memory.iterate if rule.form != EXTRAPOLATED else np.zeros(problem.dim)
+    projection = problem.term.constraint.compiled
+    point = memory.iterate if rule.form != steps.EXTRAPOLATED else np.zeros(problem.dim)
     metric = np.ones(problem.dim)
     t = n_steps
     for component in order:
         t += 1
-        if rule.form == EXTRAPOLATED:
-            extrapolated_point(rule, memory, t, point)
+        if rule.form == steps.EXTRAPOLATED:
+            steps.extrapolated_point(rule, memory, t, point)
         scratch = Scratch(problem.component_subgradient(point, component), metric, point)
-        projected_step(projection, rule, memory, scratch, t)
+        steps.projected_step(projection, rule, memory, scratch, t)
         if not math.isfinite(memory.iterate[0]):
             break
     return t - n_steps

@@ -62,41 +62,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from finitesum.constraints.flats import HalfSpace, Simplex
-from finitesum.methods.projected.steps import (
-    AVERAGED,
-    CONSTANT,
-    CORRECTED,
-    CORRECTED_MEAN,
-    DISPLACED,
-    EXTRAPOLATED,
-    FORGETTING,
-    GRADIENT_MEAN,
-    GRADIENT_SUM,
-    LARGEST,
-    MEAN_SQUARE,
-    OUTPUTS,
-    SCHEDULES,
-    SQUARE_SUM,
-    VARYING,
-    Rule,
-)
+from finitesum.methods.projected import steps
+from finitesum.methods.projected.steps import Rule
 from finitesum.problems.rows import CSRRows
 
 #: The rule of each method, and of each variant of one; the options set its numbers.
 RULES = {
     "psg": Rule(),
     "sgd": Rule(),
-    "hb": Rule(momentum=VARYING),
-    "nag": Rule(form=EXTRAPOLATED),
+    "hb": Rule(momentum=steps.VARYING),
+    "nag": Rule(form=steps.EXTRAPOLATED),
     "sgd-momentum/keras": Rule(),
-    "sgd-momentum/torch": Rule(direction=GRADIENT_SUM),
-    "adahb": Rule(momentum=VARYING, metric=MEAN_SQUARE),
-    "adagrad": Rule(metric=SQUARE_SUM, schedule=CONSTANT),
-    "rmsprop/torch": Rule(metric=FORGETTING),
-    "rmsprop/mukkamala-hein": Rule(metric=MEAN_SQUARE),
-    "adam": Rule(metric=CORRECTED, direction=CORRECTED_MEAN),
-    "amsgrad": Rule(metric=LARGEST, direction=GRADIENT_MEAN),
+    "sgd-momentum/torch": Rule(direction=steps.GRADIENT_SUM),
+    "adahb": Rule(momentum=steps.VARYING, metric=steps.MEAN_SQUARE),
+    "adagrad": Rule(metric=steps.SQUARE_SUM, schedule=steps.CONSTANT),
+    "rmsprop/torch": Rule(metric=steps.FORGETTING),
+    "rmsprop/mukkamala-hein": Rule(metric=steps.MEAN_SQUARE),
+    "adam": Rule(metric=steps.CORRECTED, direction=steps.CORRECTED_MEAN),
+    "amsgrad": Rule(metric=steps.LARGEST, direction=steps.GRADIENT_MEAN),
 }
 
 #: The numbers of a rule that an option sets as it is.
@@ -115,7 +98,7 @@ def rule_of(method: Any, problem: Any) -> Rule:
     rule = RULES[f"{method.name}/{options['variant']}" if "variant" in options else method.name]
     changes: dict[str, Any] = {NUMBERS[name]: float(options[name]) for name in options if name in NUMBERS}
     if "momentum" in options and not isinstance(options["momentum"], str):
-        name = "direction_memory" if rule.direction == GRADIENT_SUM else "momentum"
+        name = "direction_memory" if rule.direction == steps.GRADIENT_SUM else "momentum"
         changes[name] = float(options["momentum"])
     if "form" in options:
         changes["form"] = chosen_form(options["form"], options["momentum"], problem)
@@ -123,9 +106,9 @@ def rule_of(method: Any, problem: Any) -> Rule:
         changes["delta"] = chosen_delta(options["delta"], problem)
         changes["is_weighted"] = options["projection"] == "weighted"
     if "schedule" in options:
-        changes["schedule"] = SCHEDULES[options["schedule"]]
+        changes["schedule"] = steps.SCHEDULES[options["schedule"]]
     if "output" in options:
-        changes["output"] = OUTPUTS[options["output"]]
+        changes["output"] = steps.OUTPUTS[options["output"]]
     return rule._replace(**changes)
 
 
@@ -134,8 +117,8 @@ def chosen_form(form: str, momentum: float | str, problem: Any) -> int:
     if form == "auto":
         rows = getattr(problem, "rows", None)
         is_wide = isinstance(rows, CSRRows) and rows.n_columns > N_WIDE_COLUMNS
-        return AVERAGED if is_wide and isinstance(momentum, str) else DISPLACED
-    return AVERAGED if form == "averaging" else DISPLACED
+        return steps.AVERAGED if is_wide and isinstance(momentum, str) else steps.DISPLACED
+    return steps.AVERAGED if form == "averaging" else steps.DISPLACED
 
 
 def chosen_delta(delta: float | str, problem: Any) -> float:
@@ -146,7 +129,7 @@ def chosen_delta(delta: float | str, problem: Any) -> float:
     """
     if not isinstance(delta, str):
         return float(delta)
-    if type(problem.constraint) in (Simplex, HalfSpace):
+    if problem.constraint.needs_floor:
         raise ValueError(
             f"delta must be given on a {type(problem.constraint).__name__}: the projection moves a coordinate by the "
             "inverse of its metric. Take about a thousandth of a typical entry of a subgradient."

@@ -30,15 +30,14 @@ All of it is rebuilt from the vectors after each pass and each `STEPS_TO_REBUILD
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any
 
 import numpy as np
 
-from finitesum.constraints.balls import L1Ball, L2Ball
-from finitesum.constraints.boxes import Box, LInfBall, NonNegative, Unconstrained
-from finitesum.constraints.projections import BoxProjection, IntervalProjection
+from finitesum.constraints.projections import BoxProjection, IntervalProjection, L1BallProjection, L2BallProjection
 from finitesum.core.arrays import Indices
 from finitesum.core.jit import kernel, kernel_part
+from finitesum.methods.projected import steps
 from finitesum.methods.projected.sparse_memory import (
     DECAY,
     FREE,
@@ -63,21 +62,7 @@ from finitesum.methods.projected.sparse_memory import (
     sum_of,
     take_out,
 )
-from finitesum.methods.projected.steps import (
-    AVERAGE,
-    AVERAGED,
-    DISPLACED,
-    GRADIENT,
-    LAST,
-    MEAN_SQUARE,
-    PLAIN,
-    SMALLEST_METRIC,
-    SQUARE_SUM,
-    Memory,
-    Rule,
-    floor_at,
-    length_at,
-)
+from finitesum.methods.projected.steps import Memory, Rule, floor_at, length_at
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
 from finitesum.problems.rows import CSRRows
 
@@ -91,7 +76,7 @@ _SMALLEST_SCALE = 1e-3
 @kernel_part
 def _iterate(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int, n_steps: int) -> float:
     """Return w_j."""
-    if rule.form != AVERAGED:
+    if rule.form != steps.AVERAGED:
         return current(domain, sparse, j)
     return (float(sparse.total[j]) + pending(domain, sparse, j, now)) / (n_steps + 2)
 
@@ -134,14 +119,14 @@ def _collect(
 @kernel_part
 def _quotient(rule: Rule, sparse: SparseMemory, j: int, t: int, g: float) -> float:
     """Let g enter the metric; return g_j / s_j, and leave 1 / kappa_j in sparse.rate."""
-    if rule.metric == PLAIN:
+    if rule.metric == steps.PLAIN:
         return g
     decay = sparse.figures[DECAY]
-    weight = rule.metric_memory / t if rule.metric == MEAN_SQUARE else 1.0
+    weight = rule.metric_memory / t if rule.metric == steps.MEAN_SQUARE else 1.0
     sparse.second[j] += weight * g * g / decay
     metric = math.sqrt(decay * sparse.second[j]) + floor_at(rule, t)
-    if metric < SMALLEST_METRIC:
-        g, metric = 0.0, SMALLEST_METRIC
+    if metric < steps.SMALLEST_METRIC:
+        g, metric = 0.0, steps.SMALLEST_METRIC
     if rule.is_weighted:
         sparse.rate[j] = math.sqrt(decay) / metric
     return g / metric
@@ -229,7 +214,7 @@ def _visit_all(
         n_steps = n_before + now
         t = n_steps + 1
         count = _collect(linear_sum, rule, domain, sparse, component, now, n_steps)
-        if rule.metric == MEAN_SQUARE and t > rule.metric_memory:
+        if rule.metric == steps.MEAN_SQUARE and t > rule.metric_memory:
             sparse.figures[DECAY] *= 1.0 - rule.metric_memory / t
         length = length_at(rule, t)
         for k in range(count):
@@ -251,14 +236,14 @@ def _build(rule: Rule, domain: Domain, sparse: SparseMemory, memory: Memory, n_b
         sparse.figures[LEVEL] = 1.0
     floor = floor_at(rule, max(n_before, 1))
     for j in range(sparse.value.size):
-        z = memory.companion[j] if rule.form == AVERAGED else memory.iterate[j]
-        sparse.total[j] = (n_before + 2) * memory.iterate[j] if rule.form == AVERAGED else 0.0
+        z = memory.companion[j] if rule.form == steps.AVERAGED else memory.iterate[j]
+        sparse.total[j] = (n_before + 2) * memory.iterate[j] if rule.form == steps.AVERAGED else 0.0
         sparse.value[j] = z
         sparse.place[j] = -1
-        if rule.metric != PLAIN:
+        if rule.metric != steps.PLAIN:
             sparse.second[j] = memory.second[j]
             if rule.is_weighted:
-                sparse.rate[j] = 1.0 / max(math.sqrt(memory.second[j]) + floor, SMALLEST_METRIC)
+                sparse.rate[j] = 1.0 / max(math.sqrt(memory.second[j]) + floor, steps.SMALLEST_METRIC)
         if j < domain.n_constrained and domain.kind == L2_BALL:
             add_to(sparse, NORM, z * z)
         if j < domain.n_constrained and domain.kind == L1_BALL and z != 0.0:
@@ -274,13 +259,13 @@ def _write(rule: Rule, domain: Domain, sparse: SparseMemory, memory: Memory, n_b
     for j in range(sparse.value.size):
         settle(domain, sparse, j, now)
         z = current(domain, sparse, j)
-        if rule.metric != PLAIN:
+        if rule.metric != steps.PLAIN:
             memory.second[j] = sparse.figures[DECAY] * sparse.second[j]
-        if rule.form == AVERAGED:
+        if rule.form == steps.AVERAGED:
             memory.companion[j] = z
             memory.iterate[j] = sparse.total[j] / (n_steps + 2)
             continue
-        if rule.output == AVERAGE:  # of the points before the steps
+        if rule.output == steps.AVERAGE:  # of the points before the steps
             total = sparse.total[j] + memory.iterate[j] - z
             memory.mean[j] += (total - now * memory.mean[j]) / n_steps
         memory.iterate[j] = z
@@ -299,7 +284,7 @@ def deferred_visits(
         np.zeros(dim),
         np.zeros(dim, dtype=np.int64),
         np.zeros(dim),
-        np.zeros(0 if rule.metric == PLAIN else dim),
+        np.zeros(0 if rule.metric == steps.PLAIN else dim),
         np.zeros(n_heap, dtype=np.int64),
         np.zeros(dim, dtype=np.int64),
         np.zeros(dim),
@@ -315,26 +300,30 @@ def deferred_visits(
 
 # Where projections can be deferred.
 
+KINDS: dict[Any, int] = {
+    IntervalProjection: INTERVALS,
+    BoxProjection: INTERVALS,
+    L1BallProjection: L1_BALL,
+    L2BallProjection: L2_BALL,
+}
+
 
 def domain_for(problem: Problem, rule: Rule) -> Domain | None:
     """Return the set as deferred projections see it, or None where the rule, the set or the rows do not allow them."""
     if not isinstance(problem.rows, CSRRows) or problem.penalty.ridge() > 0.0:
         return None
-    if rule.direction != GRADIENT or rule.metric not in (PLAIN, MEAN_SQUARE, SQUARE_SUM):
+    if rule.direction != steps.GRADIENT or rule.metric not in (steps.PLAIN, steps.MEAN_SQUARE, steps.SQUARE_SUM):
         return None
-    is_averaged = rule.form == AVERAGED and rule.momentum < 0.0 and rule.output == LAST
-    is_plain = rule.form == DISPLACED and rule.momentum == 0.0 and rule.output in (LAST, AVERAGE)
+    is_averaged = rule.form == steps.AVERAGED and rule.momentum < 0.0 and rule.output == steps.LAST
+    is_plain = rule.form == steps.DISPLACED and rule.momentum == 0.0 and rule.output in (steps.LAST, steps.AVERAGE)
     if not (is_averaged or is_plain):
         return None
-    constraint, n_constrained, none = problem.constraint, problem.rows.n_columns, np.zeros(0)
-    if isinstance(constraint, Unconstrained):
-        return Domain(FREE, n_constrained, 0.0, none, none)
-    if isinstance(constraint, L1Ball) and constraint.weights is None:
-        return Domain(L1_BALL, n_constrained, constraint.radius, none, none)
-    if isinstance(constraint, L2Ball) and not rule.is_weighted:
-        return Domain(L2_BALL, n_constrained, constraint.radius, none, none)
-    if isinstance(constraint, Box | LInfBall | NonNegative):
-        intervals = cast(IntervalProjection | BoxProjection, constraint.compiled)
-        lower, upper = (np.broadcast_to(bound, n_constrained).astype(np.float64) for bound in intervals)
-        return Domain(INTERVALS, n_constrained, 0.0, lower, upper)
-    return None
+    projection: Any = problem.view.projection
+    n_constrained = problem.rows.n_columns
+    kind = KINDS.get(type(projection)) if problem.is_constrained else FREE
+    if kind is None or (kind == L2_BALL and rule.is_weighted):
+        return None
+    lower = upper = np.zeros(0)
+    if kind == INTERVALS:
+        lower, upper = (np.broadcast_to(bound, n_constrained).astype(np.float64) for bound in projection)
+    return Domain(kind, n_constrained, getattr(projection, "radius", 0.0), lower, upper)

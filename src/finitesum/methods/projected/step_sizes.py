@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.constraints.base import Constraint
-from finitesum.constraints.boxes import Unconstrained
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.methods.projected.steps import component_subgradient
@@ -78,8 +77,7 @@ def scales_at(problem: Problem | SubgradientProblem, x: Vector) -> Scales:
     total = float(squares.sum())
     size = math.sqrt(total / n_sampled)
     n_counting = max(float(np.sqrt(squares).sum()) ** 2 / total, 1.0) if total > 0.0 else 1.0  # d_e
-    dim = problem.rows.n_columns if isinstance(problem, Problem) else problem.dim
-    distance = set_distance(problem.constraint or Unconstrained(), dim)
+    distance = set_distance(problem.term.constraint, problem.term.n_columns)
     if not math.isfinite(distance):
         distance = n_counting**0.25 * level / size if level > 0.0 and size > 0.0 else 1.0
     return Scales(distance, distance / math.sqrt(n_counting), size if size > 0.0 else 1.0, n_sampled)
