@@ -32,15 +32,7 @@ def main() -> None:
     """
 
 
-for _command in (
-    demo.demo,
-    fit.fit,
-    predict.predict,
-    compare.compare,
-    reproduce.reproduce,
-    methods.methods,
-    data.data,
-    doctor.doctor,
-    warmup.warmup,
-):
+for _command in (demo.demo, fit.fit, predict.predict, compare.compare, reproduce.reproduce):
+    main.add_command(_command)
+for _command in (methods.methods, data.data, doctor.doctor, warmup.warmup):
     main.add_command(_command)

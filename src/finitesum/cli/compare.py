@@ -47,14 +47,16 @@ def compare(
     asked, names = Settings(**options), _methods(solvers)
     require_sampling(asked)
     from finitesum.core.threads import limited_blas
+    from finitesum.methods import METHODS
+    from finitesum.methods.base import is_suited
+    from finitesum.reporting.report import write_report
 
     with limited_blas(threads):
         data = read_data(asked, console, task=task_of(asked))
         problem, _ = make_problem(asked, data)
-        names = _suited(names, problem) if solvers.strip() == "all" else names
+        if solvers.strip() == "all":
+            names = [name for name in names if is_suited(METHODS[name], problem)]
         comparison = run_comparison(data, problem, asked, names, console)
-
-    from finitesum.reporting.report import write_report
 
     page = write_report(out, [comparison], title=f"{data.name}: {comparison.title}")
     rows = [outcome.row() for outcome in comparison.outcomes]
@@ -82,20 +84,10 @@ def _methods(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _suited(names: list[str], problem: Problem) -> list[str]:
-    """Return the names of the methods that can treat a problem."""
-    from finitesum.methods import METHODS
-    from finitesum.methods.base import is_suited
-
-    return [name for name in names if is_suited(METHODS[name], problem)]
-
-
 def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list[str], console: Console) -> Comparison:
     """Return what methods did on a problem; each is reported on stderr when it is done."""
     from finitesum.reporting import report
 
-    if asked.batch_size is not None:
-        problem = problem.batched(asked.batch_size)
     outcomes = report.compare(
         problem,
         names,
@@ -105,23 +97,23 @@ def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list
         sampling=asked.sampling,
         random_state=asked.seed,
         verbose=console.verbose,
-        on_done=lambda outcome: console.note(outcome_line(outcome)),
+        on_done=lambda outcome: console.note(_outcome_line(outcome)),
     )
     penalty = {0.0: "l2 penalty", 1.0: "l1 penalty"}.get(asked.l1_ratio, f"elastic net, l1_ratio {asked.l1_ratio:g}")
     intercept = "with intercept" if asked.intercept else "no intercept"
     title = f"{asked.loss} loss, alpha = {asked.alpha}, {intercept}"
     facts = {
-        "data": data_line(data),
+        "data": _data_line(data),
         "objective": f"mean {asked.loss} loss, {penalty}, alpha = {asked.alpha} = "
         f"{problem.penalty.lasso() + problem.penalty.ridge():.6g}, {intercept}",
         "stop": f"optimality at most {asked.tol:g}, or {asked.max_iter:g} effective passes",
         "order of visits": f"{asked.sampling or 'the default of each method'}, seed {asked.seed}",
-        "machine": machine_line(),
+        "machine": _machine_line(),
     }
     return report.Comparison(title, asked.tol, outcomes, facts)
 
 
-def outcome_line(outcome: Outcome) -> str:
+def _outcome_line(outcome: Outcome) -> str:
     """Return how a method ended, as a line of a table."""
     if not len(outcome.trace):
         return f"  {outcome.name:<10} {outcome.message}"
@@ -131,13 +123,13 @@ def outcome_line(outcome: Outcome) -> str:
     )
 
 
-def data_line(data: Dataset) -> str:
+def _data_line(data: Dataset) -> str:
     """Return what is known of the data in a line."""
     kind = f"sparse, {data.nnz} entries ({100.0 * data.density:.3g} %)" if data.is_sparse else "dense"
     return f"{data.name}: {data.n_rows} rows, {data.n_features} features, {kind}, {data.rows.dtype}"
 
 
-def machine_line() -> str:
+def _machine_line() -> str:
     """Return what seconds depend on."""
     import os
     import platform

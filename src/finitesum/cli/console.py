@@ -88,8 +88,7 @@ class _Notes(logging.Handler):
 
 def _make_console(quiet: bool, verbose: int, as_json: bool) -> Console:
     logger = logging.getLogger("finitesum")
-    for handler in [handler for handler in logger.handlers if isinstance(handler, _Notes)]:
-        logger.removeHandler(handler)
+    logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _Notes)]
     logger.addHandler(_Notes(logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING))
     if verbose and not quiet:
         logger.setLevel(logging.INFO)

@@ -22,13 +22,14 @@ def list_all(*, console: Console) -> None:
     from finitesum.datasets import find, list_datasets
 
     rows: list[dict[str, Any]] = []
+    lines: list[tuple[Any, ...]] = [("name", "rows", "features", "classes", "here", "what it is")]
     for entry in list_datasets():
         file = find(entry.name)
+        size = {"name": entry.name, "rows": entry.n_rows, "features": entry.n_features}
+        lines.append((*size.values(), entry.n_classes or "-", "yes" if file else "no", entry.title))
         rows.append(
             {
-                "name": entry.name,
-                "rows": entry.n_rows,
-                "features": entry.n_features,
+                **size,
                 "classes": entry.n_classes,
                 "here": file is not None,
                 "path": file and str(file),
@@ -36,9 +37,6 @@ def list_all(*, console: Console) -> None:
                 "title": entry.title,
             }
         )
-    shown = ("name", "rows", "features", "classes", "here", "title")
-    yes_no = [{**row, "classes": row["classes"] or "-", "here": "yes" if row["here"] else "no"} for row in rows]
-    lines = [(*shown[:-1], "what it is"), *([row[name] for name in shown] for row in yes_no)]
     console.result(rows, text_table(lines))
 
 
@@ -87,8 +85,7 @@ def verify(ctx: click.Context, /, *, console: Console, names: tuple[str, ...], c
         file = datasets.path(name)  # its absence is an error of the call, not of the file
         with console.busy(f"checking {name}"):
             rows.append(_verify(name, str(file), counts))
-    lines = [f"{row['name']}: {row['message']}" for row in rows]
-    console.result(rows, "\n".join(lines))
+    console.result(rows, "\n".join(f"{row['name']}: {row['message']}" for row in rows))
     if not all(row["good"] for row in rows):
         ctx.exit(BROKEN)
 
@@ -103,10 +100,5 @@ def _verify(name: str, file: str, counts: bool) -> dict[str, Any]:
         return {"name": name, "path": file, "good": False, "message": f"DAMAGED: {error}"}
     known = {"registry": "checksum agrees with the registry", "first download": "checksum as at the first download"}
     message = known.get(found.known_from, "present; no checksum is known")
-    return {
-        "name": name,
-        "path": file,
-        "good": True,
-        "message": message + ("; rows, features and classes counted" if counts else ""),
-        "sha256": found.sha256,
-    }
+    message += "; rows, features and classes counted" if counts else ""
+    return {"name": name, "path": file, "good": True, "message": message, "sha256": found.sha256}

@@ -32,6 +32,8 @@ _ASKED = Settings(intercept=False, tol=1e-12, max_iter=100)
 @click.pass_context
 def demo(ctx: click.Context, /, *, console: Console, out: Path) -> None:
     """Fit logistic regressions to small data, compare methods, check the optimum, write a report. Under a minute."""
+    from finitesum.reporting.report import write_report
+
     started = time.perf_counter()
     lines, rows, sections = [], [], []
     for title, data in _data_sets():
@@ -39,23 +41,23 @@ def demo(ctx: click.Context, /, *, console: Console, out: Path) -> None:
         section, row = _one(title, data, console)
         sections.append(section)
         rows.append(row)
-        lines.append(_line(data, row))
-
-    from finitesum.reporting.report import write_report
+        lines.append(
+            f"  {data.name:<17} {data.n_rows} x {data.n_features:<3} {row['method']}: {row['n_passes']:.4g} passes, "
+            f"{row['seconds']:.3f} s, optimum within {row['coefficients_differ']:.0e}"
+        )
 
     page = write_report(out, sections, title="finitesum: a demonstration", intro=_INTRO)
     seconds = time.perf_counter() - started
     good = all(row["agrees"] for row in rows)
     verdict = "as close as it should be" if good else "NOT as close as it should be"
-    text = "\n".join(
-        [
-            "Logistic regression with an l2 penalty, alpha = 1/n, to an optimality of 1e-12:",
-            *lines,
-            f"The optima are {verdict} to those of scikit-learn's newton-cholesky ({AGREEMENT:.0e}).",
-            f"Report: {page.absolute()} ({seconds:.0f} s in all, compiling included)",
-        ]
-    )
-    console.result({"report": str(page.absolute()), "seconds": seconds, "agrees": good, "fits": rows}, text)
+    lines = [
+        "Logistic regression with an l2 penalty, alpha = 1/n, to an optimality of 1e-12:",
+        *lines,
+        f"The optima are {verdict} to those of scikit-learn's newton-cholesky ({AGREEMENT:.0e}).",
+        f"Report: {page.absolute()} ({seconds:.0f} s in all, compiling included)",
+    ]
+    summary = {"report": str(page.absolute()), "seconds": seconds, "agrees": good, "fits": rows}
+    console.result(summary, "\n".join(lines))
     if not good:
         ctx.exit(BROKEN)
 
@@ -83,8 +85,7 @@ def _one(title: str, data: Dataset, console: Console) -> tuple[Comparison, dict[
     problem, _ = make_problem(_ASKED, data)
     comparison = run_comparison(data, problem, _ASKED, list(USUAL_SOLVERS), console)
     best = next(outcome for outcome in comparison.outcomes if outcome.name == DEMO_SOLVER)
-    reference = newton_cholesky(problem, data)
-    row = {"data": data.name, **best.row(), **_differences(problem, best, reference)}
+    row = {"data": data.name, **best.row(), **_differences(problem, best, _newton_cholesky(problem, data))}
     note = (
         f"The optimum of {best.name} differs from that of scikit-learn's newton-cholesky by "
         f"{row['coefficients_differ']:.1e} in the coefficients and by {row['objective_differs']:.1e} in the objective."
@@ -92,7 +93,7 @@ def _one(title: str, data: Dataset, console: Console) -> tuple[Comparison, dict[
     return replace(comparison, title=title, notes=[note]), row
 
 
-def newton_cholesky(problem: Problem, data: Dataset) -> Any:
+def _newton_cholesky(problem: Problem, data: Dataset) -> Any:
     """Return the coefficients that scikit-learn finds for the same objective."""
     from sklearn.linear_model import LogisticRegression
 
@@ -113,10 +114,3 @@ def _differences(problem: Problem, outcome: Outcome, reference: Any) -> dict[str
     objective = abs(outcome.objective - evaluate(problem, reference).objective)
     agrees = outcome.success and max(coefficients, objective) <= AGREEMENT
     return {"coefficients_differ": coefficients, "objective_differs": float(objective), "agrees": agrees}
-
-
-def _line(data: Dataset, row: dict[str, Any]) -> str:
-    return (
-        f"  {data.name:<17} {data.n_rows} x {data.n_features:<3} {row['method']}: {row['n_passes']:.4g} passes, "
-        f"{row['seconds']:.3f} s, optimum within {row['coefficients_differ']:.0e}"
-    )

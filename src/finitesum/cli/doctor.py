@@ -16,18 +16,8 @@ from finitesum import __version__
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
 
-_LIBRARIES = (
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "numba",
-    "threadpoolctl",
-    "click",
-    "rich",
-    "matplotlib",
-    "pooch",
-    "jinja2",
-)
+_NUMERICAL = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl")
+_LIBRARIES = (*_NUMERICAL, "click", "rich", "matplotlib", "pooch", "jinja2")
 _EXTRAS = {"data": "pyarrow", "torch": "torch"}
 
 
@@ -72,10 +62,8 @@ def _version(name: str) -> str | None:
 def _extras(_problems: list[str]) -> dict[str, str | None]:
     import importlib.util
 
-    return {
-        f"{extra}: {name}": _version(name) if importlib.util.find_spec(name) else None
-        for extra, name in _EXTRAS.items()
-    }
+    there = {name: importlib.util.find_spec(name) is not None for name in _EXTRAS.values()}
+    return {f"{extra}: {name}": _version(name) if there[name] else None for extra, name in _EXTRAS.items()}
 
 
 def _threads(_problems: list[str]) -> dict[str, Any]:
@@ -112,7 +100,7 @@ def _data(problems: list[str]) -> dict[str, Any]:
     from finitesum.datasets import find, list_datasets
     from finitesum.datasets.home import home, search_folders
 
-    root = home()
+    root, known = home(), list_datasets()
     writable = False
     with contextlib.suppress(OSError):
         if root is not None:
@@ -121,7 +109,6 @@ def _data(problems: list[str]) -> dict[str, Any]:
             writable = True
     if not writable:
         problems.append(f"{root or 'no home folder'} is not writable for data: set FINITESUM_HOME to a writable folder")
-    known = list_datasets()
     return {
         "folder": root and str(root),
         "writable": writable,

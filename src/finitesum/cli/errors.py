@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -24,11 +23,10 @@ def show_error(message: str) -> None:
     click.echo(f"finitesum: error: {' '.join(message.split())}", err=True)
 
 
-def _usage_message(error: click.ClickException) -> str:
+def _usage_message(error: click.UsageError) -> str:
     """Return a usage error as a sentence, with where help is found."""
-    message = error.format_message().rstrip(".")
-    context = getattr(error, "ctx", None)
-    return f"{message}. See '{context.command_path} --help'." if context is not None else f"{message}."
+    more = "" if error.ctx is None else f" See '{error.ctx.command_path} --help'."
+    return f"{error.format_message().rstrip('.')}.{more}"
 
 
 class Program(click.Command):
@@ -39,7 +37,24 @@ class Program(click.Command):
         run: Any = super().main
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
-        return _exit_with(lambda: run(*args, standalone_mode=False, **extra))
+        try:
+            code = run(*args, standalone_mode=False, **extra)
+            sys.exit(code if isinstance(code, int) else OK)
+        except click.Abort:
+            click.echo("finitesum: interrupted.", err=True)
+            sys.exit(INTERRUPTED)
+        except click.exceptions.UsageError as error:
+            if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+                error.show()  # the help itself
+            else:
+                show_error(_usage_message(error))
+        except click.ClickException as error:
+            show_error(error.format_message())
+        except (ValueError, OSError, MemoryError) as error:
+            if os.environ.get("FINITESUM_DEBUG"):
+                raise
+            show_error(_message(error))
+        sys.exit(WRONG_INPUT)
 
 
 class CommandLine(Program, click.Group):
@@ -48,28 +63,6 @@ class CommandLine(Program, click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they were added: the first ones first."""
         return list(self.commands)
-
-
-def _exit_with(run: Callable[[], Any]) -> NoReturn:
-    """Run a command and leave the process with the exit code that its end means."""
-    try:
-        code = run()
-        sys.exit(code if isinstance(code, int) else OK)
-    except click.Abort:
-        click.echo("finitesum: interrupted.", err=True)
-        sys.exit(INTERRUPTED)
-    except click.exceptions.UsageError as error:
-        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
-            error.show()  # the help itself
-        else:
-            show_error(_usage_message(error))
-    except click.ClickException as error:
-        show_error(error.format_message())
-    except (ValueError, OSError, MemoryError) as error:
-        if os.environ.get("FINITESUM_DEBUG"):
-            raise
-        show_error(_message(error))
-    sys.exit(WRONG_INPUT)
 
 
 def _message(error: Exception) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
+from finitesum import __version__
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import INTERRUPTED, NOT_CONVERGED, InputError
 from finitesum.cli.inputs import make_method, make_problem, read_data, task_of
 from finitesum.cli.options import FOLDER, Settings, data_options, problem_options, run_options, shown, solver_option
-from finitesum.cli.runs import RunFolder, write_json
+from finitesum.cli.runs import RunFolder, read_json, write_json
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from finitesum.running.driver import Result
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What one call of the command does."""
 
     settings: Settings
@@ -68,7 +68,7 @@ def fit(
 
     plan = _plan(ctx, options, force)
     if plan.goes_on and plan.folder is not None and plan.folder.is_finished:
-        report = plan.folder.read_result()
+        report = read_json(plan.folder.result)
         console.note(f"The fit in {plan.folder.path} is finished: there is nothing to continue.")
         console.result(report, f"{report['message']}\n{plan.folder.model}")
         return
@@ -88,7 +88,7 @@ def fit(
     seconds = {"reading": read_seconds, "minimising": result.seconds, "total": time.perf_counter() - started}
     report = _report(plan, data, result, seconds)
     if plan.folder is not None:
-        _write(plan.folder, make_model(plan, data, problem, classes, result), result, report)
+        _write(plan.folder, _model(plan, data, problem, classes, result), result, report)
     console.result(report, _text(plan, data, report))
     if plan.folder is None:
         console.note("The model is not kept: give --out to have it written.")
@@ -100,12 +100,11 @@ def fit(
 
 def _plan(ctx: click.Context, options: dict[str, Any], force: bool) -> Plan:
     """Return what is to be done: as the command line says, or as the folder to be resumed does."""
-    out, resume = options.pop("out"), options.pop("resume")
+    out, resume, checkpoint_seconds = (options.pop(name) for name in ("out", "resume", "checkpoint_seconds"))
     if out is not None and resume is not None:
         raise click.UsageError("--out and --resume name the same folder: give one of them", ctx)
-    checkpoint_seconds = options.pop("checkpoint_seconds")
     folder = None if out is None and resume is None else RunFolder(resume or out)
-    if resume is not None and folder is not None:
+    if folder is not None and resume is not None:
         options = _resumed(ctx, options, folder)
     elif folder is not None and not force:
         folder.require_free()
@@ -123,7 +122,11 @@ def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> 
         if options["data"] is None:
             raise InputError(f"{folder.path} holds no fit to continue. Start one by --out {folder.path}.")
         return options
-    given = {name: value for name, value in options.items() if _is_given(ctx, name)}
+    given = {
+        name: value
+        for name, value in options.items()
+        if value is not None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
     if "data" in given:
         given["data"] = _absolute(given["data"])
     merged = {**{name: stored.get(name, value) for name, value in options.items()}, **given}
@@ -140,17 +143,9 @@ def _absolute(data: str) -> str:
     return str(Path(data).absolute()) if Path(data).exists() else data
 
 
-def _is_given(ctx: click.Context, name: str) -> bool:
-    if name == "data":
-        return ctx.params["data"] is not None
-    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
 def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Result:
     from finitesum.running.driver import minimize
 
-    if plan.settings.batch_size is not None:
-        problem = problem.batched(plan.settings.batch_size)
     checkpoint = None if plan.folder is None else plan.folder.checkpoint
     if plan.goes_on and checkpoint is not None and not checkpoint.exists():
         console.note(f"{checkpoint.parent} holds no checkpoint: the fit starts again.")
@@ -168,16 +163,24 @@ def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Re
     )
 
 
-def make_model(
-    plan: Plan, data: Dataset, problem: Problem, classes: tuple[Any, Any] | None, result: Result
-) -> LinearModel:
+def _reached(plan: Plan, result: Result) -> dict[str, Any]:
+    """Return what the model and the report both say of a fit."""
+    return {
+        "objective": float(result.fun),
+        "optimality": float(result.optimality),
+        "tol": plan.settings.tol,
+        "n_passes": float(result.n_passes),
+        "method": repr(result.method),
+        "version": __version__,
+    }
+
+
+def _model(plan: Plan, data: Dataset, problem: Problem, classes: tuple[Any, Any] | None, result: Result) -> LinearModel:
     """Return the model that a result means."""
-    from finitesum import __version__
     from finitesum.estimators.model import LinearModel
 
-    n_features = problem.rows.n_columns
     return LinearModel(
-        coef=result.x[:n_features].copy(),
+        coef=result.x[: problem.rows.n_columns].copy(),
         intercept=float(result.x[-1]) if problem.has_intercept else 0.0,
         loss=plan.settings.loss,
         alpha=problem.penalty.lasso() + problem.penalty.ridge(),
@@ -185,39 +188,27 @@ def make_model(
         classes=classes,
         feature_names=data.feature_names,
         fit_intercept=problem.has_intercept,
-        objective=float(result.fun),
-        optimality=float(result.optimality),
-        tol=plan.settings.tol,
-        n_passes=float(result.n_passes),
-        method=repr(result.method),
         seed=plan.settings.seed,
         n_rows=data.n_rows,
-        version=__version__,
+        **_reached(plan, result),
     )
 
 
 def _report(plan: Plan, data: Dataset, result: Result, seconds: dict[str, float]) -> dict[str, Any]:
     """Return how a fit ended, as plain values."""
-    from finitesum import __version__
-
     return {
         "success": bool(result.success),
         "status": result.reason.name.lower(),
         "message": result.message,
-        "objective": float(result.fun),
-        "optimality": float(result.optimality),
-        "tol": plan.settings.tol,
-        "n_passes": float(result.n_passes),
+        **_reached(plan, result),
         "n_hessian_passes": float(result.n_hessian_passes),
         "n_iter": int(result.nit),
         "seconds": seconds,
-        "method": repr(result.method),
         "choice": result.choice,
         "batch_size": int(result.batch_size),
         "settings": plan.to_store,
         "data": data.summary(),
         "model": None if plan.folder is None else str(plan.folder.model),
-        "version": __version__,
     }
 
 

@@ -19,16 +19,7 @@ if TYPE_CHECKING:
 def read_data(settings: Settings, console: Console, *, task: str | None = None, labels: bool = True) -> Dataset:
     """Return the data set that was asked for: a file, or a name of the registry or of scikit-learn's own data.
 
-    Parameters
-    ----------
-    settings
-        What was asked for.
-    console
-        Shows that a large file is being read.
-    task
-        "regression" where labels must be numbers.
-    labels
-        False where the file has none.
+    The task is "regression" where labels must be numbers; the file may have no labels at all.
     """
     from finitesum import datasets
 
@@ -36,16 +27,12 @@ def read_data(settings: Settings, console: Console, *, task: str | None = None, 
         file = _find_file(settings.data)
         if file is None:
             return datasets.load_embedded(settings.data)  # type: ignore[arg-type]
-        target: Any = _as_target(settings.target) if labels else False
-        return datasets.load(
-            file,
-            format=settings.format,  # type: ignore[arg-type]
-            n_features=settings.n_features,
-            target=target,
-            task=task,  # type: ignore[arg-type]
-            zero_based=settings.zero_based,
-            memmap=settings.memmap,
-        )
+        target: Any = settings.target if labels else False
+        if labels and re.fullmatch(r"-?\d+", target or ""):
+            target = int(target)
+        names = ("format", "n_features", "zero_based", "memmap")
+        options: dict[str, Any] = {name: getattr(settings, name) for name in names}
+        return datasets.load(file, target=target, task=task, **options)  # type: ignore[arg-type]
 
 
 def _find_file(name: str) -> Path | None:
@@ -68,19 +55,13 @@ def _find_file(name: str) -> Path | None:
     raise InputError(f"{name} is not on this machine. Get it by 'finitesum data fetch {name}'.")
 
 
-def _as_target(text: str | None) -> str | int | None:
-    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else text
-
-
 def make_problem(settings: Settings, data: Dataset) -> tuple[Problem, tuple[Any, Any] | None]:
     """Return the problem, and the two labels behind -1 and +1 where there are classes."""
     from finitesum.losses import as_loss
     from finitesum.problems.linear import Problem
 
     loss = as_loss(settings.loss)
-    classes = None
-    if loss.target_kind() == "sign":
-        classes = _two_classes(data, settings.loss)
+    classes = _two_classes(data, settings.loss) if loss.target_kind() == "sign" else None
     problem = Problem.linear(
         data.rows,
         data.targets(),
@@ -89,7 +70,7 @@ def make_problem(settings: Settings, data: Dataset) -> tuple[Problem, tuple[Any,
         l1_ratio=settings.l1_ratio,
         fit_intercept=settings.intercept,
     )
-    return problem, classes
+    return problem if settings.batch_size is None else problem.batched(settings.batch_size), classes
 
 
 def _two_classes(data: Dataset, loss: str) -> tuple[Any, Any]:
@@ -100,7 +81,7 @@ def _two_classes(data: Dataset, loss: str) -> tuple[Any, Any]:
         )
     known = data.label_map().classes
     if len(known) != 2:
-        seen = ", ".join(str(label) for label in known[:5]) + (", ..." if len(known) > 5 else "")
+        seen = ", ".join(map(str, known[:5])) + (", ..." if len(known) > 5 else "")
         raise InputError(
             f"{data.name}: the loss {loss} separates two classes, but the labels have {len(known)}: {seen}. "
             "Keep the rows of two classes, or name another column by --target."

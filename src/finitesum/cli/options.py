@@ -58,13 +58,18 @@ def resolve_alpha(text: str, n_rows: int) -> float:
     (0.0001, 0.1)
     """
     number, slash, rows = text.partition("/")
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
-    if not (value >= 0.0 and math.isfinite(value)) or (slash and rows != "n"):
+    value = _number(number)
+    if not 0.0 <= value < math.inf or (slash and rows != "n"):
         raise InputError(f"alpha must be a number >= 0, or one such as 1/n, got {text!r}")
     return value / n_rows if slash else value
+
+
+def _number(text: str) -> float:
+    """Return the number of a text, NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _alpha(_context: click.Context, _option: click.Parameter, text: str) -> str:
@@ -79,11 +84,7 @@ def _alpha(_context: click.Context, _option: click.Parameter, text: str) -> str:
 
 def _step_size(_context: click.Context, _option: click.Parameter, text: str) -> str:
     """Return the text of a step size, which is checked."""
-    try:
-        good = text == "auto" or float(text) > 0.0
-    except ValueError:
-        good = False
-    if not good:
+    if text != "auto" and not _number(text) > 0.0:
         raise click.BadParameter(f'the step size must be a number > 0, or "auto", got {text!r}')
     return text
 

@@ -66,13 +66,12 @@ def _read(settings: Settings, model: LinearModel, console: Console, *, labels: b
         if found == wanted - 1 and data.target_name is not None and labels:
             hint = f" Column {data.target_name!r} was taken for the labels: use --no-labels if the file has none."
         raise InputError(f"{data.name} has {found} features, but the model was fitted to {wanted}.{hint}")
-    if model.feature_names is not None and data.feature_names is not None:
-        for here, there in zip(data.feature_names, model.feature_names, strict=False):
-            if here != there:
-                raise InputError(
-                    f"{data.name}: the column {here!r} stands where the model was fitted to {there!r}. "
-                    "Give the columns the names and the order of the data of the fit."
-                )
+    for here, there in zip(data.feature_names or (), model.feature_names or (), strict=False):
+        if here != there:
+            raise InputError(
+                f"{data.name}: the column {here!r} stands where the model was fitted to {there!r}. "
+                "Give the columns the names and the order of the data of the fit."
+            )
     return data
 
 

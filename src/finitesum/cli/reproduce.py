@@ -49,10 +49,14 @@ def reproduce(
     absent is left out, and the page says where to get it.
     """
     from finitesum.papers import registry
+    from finitesum.papers.claims import tally
     from finitesum.papers.runner import PAGE, run_experiments
 
     if names == ("list",):
-        _list(console)
+        found = registry.experiments(("all",))
+        rows = [{"name": e.name, "title": e.title, "section": e.section, "data": list(e.data)} for e in found]
+        table = [(e.name, f"{e.title} ({e.section})" if e.section else e.title) for e in found]
+        console.result(rows, text_table(table))
         return
     experiments = registry.experiments(names)
     size: Size = "quick" if quick else "full"
@@ -72,15 +76,12 @@ def reproduce(
     except KeyboardInterrupt:
         console.warn(f"interrupted. Give the same command again to continue with what {out} holds.")
         raise
-    page = out / PAGE
     differs = [d.experiment.name for d in done if d.check is not None and d.check.differences]
-    lines = [_line(finished) for finished in done]
+    lines = [f"{d.experiment.name:<16} {tally(d.outcome.verdicts) or d.experiment.title}" for d in done]
     if check:
         lines.append(_compared(done, differs))
-    console.result(
-        {"page": str(page), "experiments": [_plain(finished) for finished in done], "differences": differs},
-        "\n".join([*lines, f"wrote {page}"]),
-    )
+    content = {"page": str(out / PAGE), "experiments": [_plain(finished) for finished in done], "differences": differs}
+    console.result(content, "\n".join([*lines, f"wrote {out / PAGE}"]))
     if differs:
         ctx.exit(BROKEN)
 
@@ -101,15 +102,6 @@ def _compared(done: list[Finished], differs: list[str]) -> str:
     return " ".join(sentences)
 
 
-def _list(console: Console) -> None:
-    from finitesum.papers import registry
-
-    found = [registry.experiment(name) for name in registry.names()]
-    rows = [{"name": e.name, "title": e.title, "section": e.section, "data": list(e.data)} for e in found]
-    lines = [(e.name, f"{e.title} ({e.section})" if e.section else e.title) for e in found]
-    console.result(rows, text_table(lines))
-
-
 def _report(console: Console, finished: Finished) -> None:
     """Write on stderr what should be known before the end."""
     for name, advice in finished.outcome.absent.items():
@@ -119,18 +111,10 @@ def _report(console: Console, finished: Finished) -> None:
     console.note(f"done: {finished.experiment.name}")
 
 
-def _line(finished: Finished) -> str:
-    from finitesum.papers.claims import tally
-
-    claims = tally(finished.outcome.verdicts)
-    return f"{finished.experiment.name:<16} {claims or finished.experiment.title}"
-
-
 def _plain(finished: Finished) -> dict[str, Any]:
-    verdicts = [{"claim": v.claim, "outcome": v.outcome} for v in finished.outcome.verdicts]
     return {
         "name": finished.experiment.name,
-        "verdicts": verdicts,
+        "verdicts": [{"claim": v.claim, "outcome": v.outcome} for v in finished.outcome.verdicts],
         "values": {name: value.value for name, value in finished.outcome.values.items()},
         "absent": dict(finished.outcome.absent),
         "folder": str(finished.folder),

@@ -55,17 +55,14 @@ class RunFolder:
         """Return the settings that were written down, or None where there are none."""
         if not self.settings.exists():
             return None
-        content = _read(self.settings)
+        content = read_json(self.settings)
         if content.get("written_by") != FORMAT or not isinstance(content.get("settings"), dict):
             raise _damaged(self.settings, "it was written by another version")
         return dict(content["settings"])
 
-    def read_result(self) -> dict[str, Any]:
-        """Return how the fit ended."""
-        return _read(self.result)
 
-
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the content of a file that `write_json` wrote."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:

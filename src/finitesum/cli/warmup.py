@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -63,8 +62,10 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
             report_step(" ".join(signature), int(k > 0))
             compile_all(signature)
     seconds = time.perf_counter() - started
-    removed, freed = (0, 0) if folder is None else prune(folder, STALE_SECONDS)
-    size = 0 if folder is None else _size(folder)
+    removed = freed = size = 0
+    if folder is not None:
+        removed, freed = prune(folder, STALE_SECONDS)
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     report = {
         "signatures": [signature._asdict() for signature in signatures],
         "seconds": seconds,
@@ -102,7 +103,3 @@ def compile_all(signature: Signature) -> None:
         for name in METHODS:
             with contextlib.suppress(ValueError, TypeError):  # what a method cannot do needs no machine code
                 minimize(problem, method=name, options=dict(options), tol=0.0, max_iter=20)
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
