@@ -28,25 +28,16 @@ def label_array(labels: Any) -> Labels:
         array = array[:, 0]
     if array.ndim != 1:
         raise DataError(f"labels must have one axis, got shape {array.shape}. Give one label for each row.")
+    # NumPy silently turns [1, "a"] into text: the items show whether a list mixes kinds.
+    if array.dtype.kind == "O" or (array.dtype.kind == "U" and not isinstance(labels, np.ndarray)):
+        _require_one_kind(np.asarray(labels, dtype=object).ravel())
+        array = np.array(array.tolist())
     if array.dtype.kind == "S":
         return np.char.decode(array, "utf-8")
-    if array.dtype.kind == "O":
-        return _from_objects(array)
-    # NumPy silently turns [1, "a"] into text: the items show whether a list mixes kinds.
-    if array.dtype.kind == "U" and not isinstance(labels, np.ndarray):
-        _require_one_kind(np.asarray(labels, dtype=object).ravel())
     if array.dtype.kind not in "biufU":
-        raise DataError(f"labels must be numbers or text, got dtype {array.dtype}. Convert them first.")
+        got = preview(array[0]) if array.dtype.kind == "O" else f"dtype {array.dtype}"
+        raise DataError(f"labels must be numbers or text, got {got}. Convert them first.")
     return array
-
-
-def _from_objects(array: Labels) -> Labels:
-    """Return an array of Python objects as one of numbers or text."""
-    _require_one_kind(array)
-    converted = np.array(array.tolist())
-    if converted.dtype.kind == "O":
-        raise DataError(f"labels must be numbers or text, got {preview(array[0])}. Convert them first.")
-    return label_array(converted)
 
 
 def _require_one_kind(array: Labels) -> None:

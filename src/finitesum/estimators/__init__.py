@@ -9,25 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from finitesum.estimators.classifiers import LinearClassifier, LinearSVC
-    from finitesum.estimators.huber import HuberRegressor
-    from finitesum.estimators.logistic import LogisticRegression
-    from finitesum.estimators.logistic_cv import LogisticRegressionCV
-    from finitesum.estimators.path import logistic_path
-    from finitesum.estimators.regressors import LinearRegressor, PoissonRegressor
-    from finitesum.estimators.ridge import Ridge
-
-__all__ = [
-    "HuberRegressor",
-    "LinearClassifier",
-    "LinearRegressor",
-    "LinearSVC",
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "PoissonRegressor",
-    "Ridge",
-    "logistic_path",
-]
+    from finitesum.estimators.classifiers import LinearClassifier as LinearClassifier
+    from finitesum.estimators.classifiers import LinearSVC as LinearSVC
+    from finitesum.estimators.huber import HuberRegressor as HuberRegressor
+    from finitesum.estimators.logistic import LogisticRegression as LogisticRegression
+    from finitesum.estimators.logistic_cv import LogisticRegressionCV as LogisticRegressionCV
+    from finitesum.estimators.path import logistic_path as logistic_path
+    from finitesum.estimators.regressors import LinearRegressor as LinearRegressor
+    from finitesum.estimators.regressors import PoissonRegressor as PoissonRegressor
+    from finitesum.estimators.ridge import Ridge as Ridge
 
 _HOMES = {
     "HuberRegressor": "huber",
@@ -40,6 +30,8 @@ _HOMES = {
     "Ridge": "ridge",
     "logistic_path": "path",
 }
+
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

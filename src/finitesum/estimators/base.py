@@ -21,6 +21,7 @@ from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
+from finitesum.losses import Loss
 from finitesum.methods.base import Method, identity_of
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
@@ -93,6 +94,21 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         return tags
 
     # -- the runs
+
+    def _problem(
+        self, X: Any, y: Any, weights: Vector | None, loss: str | Loss, alpha: float, offset: Any = None
+    ) -> Problem:
+        return Problem.linear(
+            X,
+            y,
+            loss=loss,
+            alpha=alpha,
+            l1_ratio=self.l1_ratio,
+            fit_intercept=self.fit_intercept,
+            sample_weight=weights,
+            offset=offset,
+            constraint=self.constraint,
+        )
 
     def _run(
         self, problems: list[Any], data: tuple[Any, Any, Any], starts: list[Vector | None] | None = None
@@ -191,12 +207,10 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     # -- warm starts
 
     def _starts(self, problems: list[Any]) -> list[Vector | None]:
-        nothing: list[Vector | None] = [None] * len(problems)
-        if not self.warm_start or not hasattr(self, "coef_"):
-            return nothing
-        points = self._packed(problems[0].rows.n_columns, len(problems))
+        warm = self.warm_start and hasattr(self, "coef_")
+        points = self._packed(problems[0].rows.n_columns, len(problems)) if warm else None
         if points is None or any(point.size != problem.dim for point, problem in zip(points, problems, strict=True)):
-            return nothing
+            return [None] * len(problems)
         return list(points)
 
     def _keep_memory(self, problems: list[Problem], results: list[Result]) -> None:
@@ -244,13 +258,7 @@ def checked_weights(sample_weight: Any, X: Any) -> Vector | None:
 
 
 def alpha_of_C(C: Any, total_weight: float) -> float:
-    """Return 1 / (C S), the strength against the mean that C > 0 means against the sum; 0 for an infinite C.
-
-    Examples
-    --------
-    >>> alpha_of_C(0.5, 100.0)
-    0.02
-    """
+    """Return 1 / (C S), the strength against the mean that C > 0 means against the sum; 0 for an infinite C."""
     if not isinstance(C, Real) or not float(C) > 0.0:
         raise ValueError(f"C must be a number > 0, got {C!r}. Infinity is no penalty.")
     return 0.0 if math.isinf(C) else 1.0 / (float(C) * total_weight)

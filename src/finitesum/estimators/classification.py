@@ -27,11 +27,6 @@ def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vect
 
     None is 1; "balanced" is S / (K S_k) with S_k the weight of class k, so that weights mean repetition here, too; a
     mapping gives factors >= 0 by label, 1 where a label is not in it; one that lacks a label has no unknown ones.
-
-    Examples
-    --------
-    >>> class_weights("balanced", np.array(["a", "b"]), np.array([0, 0, 0, 1]), np.ones(4)).round(3)
-    array([0.667, 2.   ])
     """
     if class_weight is None:
         return np.ones(len(classes))
@@ -122,22 +117,9 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
 
     def _one_against_the_rest(self, data: LabelledData, loss: str | Loss, alpha: float) -> list[Any]:
         """Return the problem of the second class, or one for each of several."""
-        rows = as_rows(data.X)
-        n_classes = len(data.classes)
-        positives = [1] if n_classes == 2 else range(n_classes)
-        return [
-            Problem.linear(
-                rows,
-                np.where(data.codes == k, 1.0, -1.0),
-                loss=loss,
-                alpha=alpha,
-                l1_ratio=self.l1_ratio,
-                fit_intercept=self.fit_intercept,
-                sample_weight=data.weights,
-                constraint=self.constraint,
-            )
-            for k in positives
-        ]
+        rows, n_classes = as_rows(data.X), len(data.classes)
+        signs = (np.where(data.codes == k, 1.0, -1.0) for k in ([1] if n_classes == 2 else range(n_classes)))
+        return [self._problem(rows, y, data.weights, loss, alpha) for y in signs]
 
     def _warn_if_separated(self, data: LabelledData, problem: Problem) -> None:
         """Warn where a logistic model classifies all rows correctly and is not penalised: larger ones are better still."""

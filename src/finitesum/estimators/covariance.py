@@ -41,15 +41,6 @@ def inverse_and_rank(hessian: Matrix) -> tuple[Matrix, int]:
 
     The diagonal is scaled to ones first, which distinguishes columns in any units from columns that depend on others. With
     an orthonormal basis N of the null space, H + N C N' has the inverse H^+ + N C^-1 N'.
-
-    Examples
-    --------
-    >>> inverse_and_rank(np.array([[1.0, 1e-9], [1e-9, 4e-18]]))[1]
-    2
-    >>> inverse, rank = inverse_and_rank(np.ones((2, 2)))
-    >>> inverse.round(6), rank
-    (array([[0.25, 0.25],
-           [0.25, 0.25]]), 1)
     """
     scale, values, vectors = _scaled_eigen(hessian)
     missing = values <= ROUNDING * values.max(initial=0.0)
@@ -65,14 +56,7 @@ def inverse_and_rank(hessian: Matrix) -> tuple[Matrix, int]:
 
 
 def centred_gram(gram: Matrix, mean: Vector, total: float) -> Matrix:
-    """Return sum_i s_i (x_i - mean)(x_i - mean)' from sum_i s_i x_i x_i', with 0 where only rounding errors are left.
-
-    Examples
-    --------
-    >>> centred_gram(np.array([[10.0, 12.0], [12.0, 18.0]]), np.array([2.0, 3.0]), 2.0)
-    array([[2., 0.],
-           [0., 0.]])
-    """
+    """Return sum_i s_i (x_i - mean)(x_i - mean)' from sum_i s_i x_i x_i', with 0 where only rounding errors are left."""
     centred: Matrix = gram - total * np.outer(mean, mean)
     constant = np.diagonal(centred) <= ROUNDING * np.diagonal(gram)
     centred[constant], centred[:, constant] = 0.0, 0.0
@@ -91,12 +75,6 @@ def with_intercept(centred: Centred, ridge: float) -> tuple[Matrix, int]:
     """Return the inverse Hessian of coefficients and intercept, with an l2 penalty, and its rank.
 
     Columns far from 0 lose no digits: for centred columns the intercept is b + mean'w, and independent of w.
-
-    Examples
-    --------
-    >>> with_intercept(Centred(np.array([[2.0]]), np.array([3.0]), 1.0), 0.0)
-    (array([[ 0.5, -1.5],
-           [-1.5,  5.5]]), 2)
     """
     gram, mean, curvature = centred.gram.copy(), centred.mean, centred.curvature
     constant = np.diagonal(gram) <= curvature * (CONSTANT * mean) ** 2
@@ -138,22 +116,8 @@ def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
 def covariance_at(problem: Problem, x: Vector, total_weight: float, objective: float | None = None) -> Matrix:
     """Return phi (S hessian)^-1 for the free variables, NaN elsewhere; a pseudo-inverse where it has none.
 
-    phi is the residual variance sum_i s_i r_i^2 / (S - rank) for least squares, and 1 for other losses.
-
-    Parameters
-    ----------
-    problem : Problem
-    x : ndarray of float64, shape (problem.dim,)
-        The solution.
-    total_weight : float > 0
-        S, the sum of the weights: the number of observations.
-    objective : float, optional
-        F(x), which least squares need.
-
-    Raises
-    ------
-    ValueError
-        There are no more observations than variables: the residual variance cannot be estimated.
+    phi is the residual variance sum_i s_i r_i^2 / (S - rank) for least squares, which need the objective F(x), and 1 for
+    other losses. S, the total weight, is the number of observations.
 
     Examples
     --------

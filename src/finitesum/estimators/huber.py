@@ -102,7 +102,7 @@ n_threads, callback, measure_every
             self._fit_jointly(X, np.asarray(y, dtype=np.float64), weights)
         else:
             self.scale_ = float(self.scale)
-            problem = self._problem(X, y, weights, Huber(float(self.epsilon * self.scale_)))
+            problem = self._problem(X, y, weights, Huber(float(self.epsilon * self.scale_)), self.alpha)
             self._run([problem], (X, y, sample_weight))
         residuals = X @ self.coef_ + self.intercept_ - y
         self.outliers_ = np.abs(residuals) > self.epsilon * self.scale_
@@ -163,7 +163,7 @@ n_threads, callback, measure_every
     def _solve_at(
         self, X: Any, y: Vector, weights: Vector | None, sigma: float, start: Vector | None, callback: Any
     ) -> Result:
-        problem = self._problem(X, y, weights, Huber(float(self.epsilon * sigma)), alpha=0.5 * self.alpha * sigma)
+        problem = self._problem(X, y, weights, Huber(float(self.epsilon * sigma)), 0.5 * self.alpha * sigma)
         tol = 0.25 * self.tol * sigma
         method = as_solver(self.solver, self.step_size, problem, tol=tol, n_threads=self.n_threads)
         return self._solve(problem, start, method, tol=tol, callback=callback)

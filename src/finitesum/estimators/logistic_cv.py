@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
@@ -20,12 +21,6 @@ from finitesum.estimators.logistic import LogisticRegression, LogisticRegression
 from finitesum.estimators.path import as_Cs, solve_path, with_alpha
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.running.driver import Result
-
-
-def _routing_is_on() -> bool:
-    from sklearn import get_config
-
-    return bool(get_config().get("enable_metadata_routing", False))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -101,7 +96,7 @@ solver_, cov_params_, standard_errors_
         (problem,) = self._problems(data, alpha_of_C(float(self.Cs_[0]), data.total_weight))
         if self.standard_errors:
             require_covariance(problem)  # before the folds are solved
-        split_params, score_params = self._routed(data, sample_weight, params)
+        split_params, score_params = self._routed("fit", data.sample_weight, params)
         folds: list[tuple[Any, Any]] = list(
             check_cv(self.cv, data.y, classifier=True).split(data.X, data.y, **split_params)
         )
@@ -136,11 +131,8 @@ solver_, cov_params_, standard_errors_
         **params
             For the scorer, by metadata routing.
         """
-        scorer = self._scorer()
-        if _routing_is_on():
-            routed = process_routing(self, "score", sample_weight=sample_weight, **params)
-            return float(scorer(self, X, y, **routed.scorer.score))
-        return float(scorer(self, X, y, **_unrouted("score", scorer, sample_weight, params)))
+        _, score_params = self._routed("score", sample_weight, params)
+        return float(self._scorer()(self, X, y, **score_params))
 
     def get_metadata_routing(self) -> Any:
         """Return who receives which metadata: this estimator, the splitter, the scorer."""
@@ -157,14 +149,21 @@ solver_, cov_params_, standard_errors_
     def _scorer(self) -> Any:
         from sklearn.metrics import get_scorer
 
-        scoring = "accuracy" if self.scoring is None else self.scoring
-        return get_scorer(scoring)
+        return get_scorer("accuracy" if self.scoring is None else self.scoring)
 
-    def _routed(self, data: LabelledData, sample_weight: Any, params: dict[str, Any]) -> tuple[Any, Any]:
-        if _routing_is_on():
-            routed = process_routing(self, "fit", sample_weight=sample_weight, **params)
-            return routed.splitter.split, routed.scorer.score
-        return {}, _unrouted("fit", self._scorer(), data.sample_weight, params)
+    def _routed(self, caller: str, sample_weight: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+        """Return what the splitter and the scorer are given: without metadata routing weights, where rows can have some."""
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, caller, sample_weight=sample_weight, **params)
+            return routed.splitter.get("split", {}), routed.scorer.score
+        if params:
+            raise ValueError(
+                f"{caller} has no parameter {', '.join(params)}. Switch metadata routing on to pass it on."
+            )
+        scorer = self._scorer()
+        known = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
+        takes_weights = "sample_weight" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
+        return {}, {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}
 
     def _solve_fold(
         self, data: LabelledData, train: Any, test: Any, score_params: dict[str, Any]
@@ -189,27 +188,16 @@ solver_, cov_params_, standard_errors_
 
 def _best(means: Vector) -> int:
     """Return the place of the largest mean score; what has no score is not chosen."""
-    known = ~np.isnan(means)
-    if not known.any():
+    n_unknown = int(np.isnan(means).sum())
+    if n_unknown == means.size:
         raise ValueError(
             "no C has a score in every fold: all means are NaN. Check scoring, and that folds hold what it needs."
         )
-    if not known.all():
-        warnings.warn(
-            f"{int((~known).sum())} of {known.size} Cs have no score in some fold, and are not chosen.", stacklevel=4
-        )
-    return int(np.argmax(np.where(known, means, -np.inf)))
+    if n_unknown:
+        warnings.warn(f"{n_unknown} of {means.size} Cs have no score in some fold, and are not chosen.", stacklevel=4)
+    return int(np.nanargmax(means))
 
 
 def _rows_of(value: Any, rows: Any, n: int) -> Any:
     """Return the entries of these rows, where there is one for each."""
     return np.asarray(value)[rows] if value is not None and np.ndim(value) and len(value) == n else value
-
-
-def _unrouted(caller: str, scorer: Any, sample_weight: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Return what a scorer is given without metadata routing: weights, if it or its metric can weight rows."""
-    if params:
-        raise ValueError(f"{caller} has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
-    known = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
-    takes_weights = "sample_weight" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
-    return {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}

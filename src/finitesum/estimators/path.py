@@ -44,13 +44,7 @@ class LogisticPath(NamedTuple):
 
 
 def as_Cs(Cs: Any) -> Vector:
-    """Return inverse strengths > 0 in rising order: those given, or their number between 1e-4 and 1e4.
-
-    Examples
-    --------
-    >>> as_Cs(3)
-    array([1.e-04, 1.e+00, 1.e+04])
-    """
+    """Return inverse strengths > 0 in rising order: those given, or their number between 1e-4 and 1e4."""
     refusal = f"Cs must be a whole number >= 1 or a sequence of numbers > 0, got {Cs!r}."
     if isinstance(Cs, Integral) and not isinstance(Cs, bool) and int(Cs) >= 1:
         return np.logspace(-4.0, 4.0, int(Cs))

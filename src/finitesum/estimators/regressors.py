@@ -15,7 +15,6 @@ from finitesum.core.arrays import Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Loss, Poisson, as_loss
-from finitesum.problems.linear import Problem
 from finitesum.problems.targets import checked_numbers
 
 
@@ -24,21 +23,6 @@ class LinearRegressorMixin(RegressorMixin, LinearEstimator):
     """A linear model u = x'w + b of numbers."""
 
     alpha: float = 1e-4
-
-    def _problem(
-        self, X: Any, y: Any, weights: Vector | None, loss: Loss, offset: Any = None, *, alpha: float | None = None
-    ) -> Problem:
-        return Problem.linear(
-            X,
-            y,
-            loss=loss,
-            alpha=self.alpha if alpha is None else alpha,
-            l1_ratio=self.l1_ratio,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weights,
-            offset=offset,
-            constraint=self.constraint,
-        )
 
     def _checked_fit_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector | None]:
         X, y = self._checked_data(X, y, y_numeric=True)
@@ -128,11 +112,11 @@ callback, measure_every
         """
         loss = self._loss()
         X, y, weights = self._checked_fit_data(X, y, sample_weight)
-        problem = self._problem(X, y, weights, loss, offset)
-        warm = self.warm_start and hasattr(self, "coef_")
-        starts: list[Vector | None] = [poisson_start(problem.targets, problem.weights, problem.offsets, problem.dim)]
-        use_start = isinstance(loss, Poisson) and self.fit_intercept and not warm
-        (result,) = self._run([problem], (X, y, sample_weight), starts if use_start else None)
+        problem = self._problem(X, y, weights, loss, self.alpha, offset)
+        starts: list[Vector | None] | None = None
+        if isinstance(loss, Poisson) and self.fit_intercept and not (self.warm_start and hasattr(self, "coef_")):
+            starts = [poisson_start(problem.targets, problem.weights, problem.offsets, problem.dim)]
+        (result,) = self._run([problem], (X, y, sample_weight), starts)
         self._note_errors(problem, result, float(X.shape[0] if weights is None else weights.sum()))
         return self
 
@@ -165,13 +149,7 @@ callback, measure_every
 
 
 def poisson_start(targets: Vector, weights: Vector, offsets: Vector, dim: int) -> Vector:
-    """Return the best model without columns: w = 0 and b = log(mean y / mean exp(o)).
-
-    Examples
-    --------
-    >>> poisson_start(np.array([1.0, 3.0]), np.array([0.5, 0.5]), np.zeros(2), 2).round(6)
-    array([0.      , 0.693147])
-    """
+    """Return the best model without columns: w = 0 and b = log(mean y / mean exp(o))."""
     start = np.zeros(dim)
     top = float(offsets.max())
     mean, exposure = float(weights @ targets), float(weights @ np.exp(offsets - top))

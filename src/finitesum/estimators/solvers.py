@@ -19,30 +19,9 @@ from finitesum.problems.linear import Problem
 def as_solver(
     solver: str | Method, step_size: Any, problem: Problem, *, tol: float = 1e-10, n_threads: int | None = None
 ) -> Method:
-    """Return the method that a solver's name and step size mean on a problem.
+    """Return the method that a solver's name and step size mean on a problem, or raise with a list of those that treat it.
 
-    Parameters
-    ----------
-    solver : str or Method
-    step_size : float or "auto"
-    problem : Problem
-    tol : float >= 0
-        The optimality that will be asked for, on which the choice of "auto" depends.
-    n_threads : int, optional
-        Threads that the method may use.
-
-    Raises
-    ------
-    ValueError
-        The solver is unknown or cannot treat the problem; the message lists those that can.
-
-    Examples
-    --------
-    >>> problem = Problem.linear([[0.0], [1.0], [2.0]], [0.5, 1.0, 2.0], loss="squared")
-    >>> as_solver("auto", "auto", problem)
-    Newton(step_size='auto')
-    >>> as_solver("saga", 0.1, problem)
-    SAGA(step_size=0.1)
+    What "auto" means depends on `tol`, the optimality that will be asked for.
     """
     if not isinstance(solver, str):
         if not isinstance(solver, Method):
@@ -57,10 +36,9 @@ def as_solver(
             raise ValueError(
                 f'step_size goes with a solver: name one, or leave step_size at "auto", got {step_size!r}.'
             )
-        method = choose(problem, tol, n_threads or 1).method
-        if not offered(problem):
+        if not any(_is_offered(known, problem) for known in METHODS):
             raise ValueError(_refusal(solver, problem))
-        return method
+        return choose(problem, tol, n_threads or 1).method
     if not _is_offered(name, problem):
         raise ValueError(_refusal(solver, problem))
     known = _class(name, problem).__dataclass_fields__
@@ -72,13 +50,7 @@ def as_solver(
 
 
 def offered(problem: Problem) -> list[str]:
-    """Return the names of the solvers that can be chosen on a problem.
-
-    Examples
-    --------
-    >>> offered(Problem.linear([[0.0], [1.0]], [0, 1], loss="hinge", alpha=0.1))[0]
-    'interior-point'
-    """
+    """Return the names of the solvers that can be chosen on a problem."""
     return [name for name in METHODS if _is_offered(name, problem)]
 
 

@@ -62,12 +62,8 @@ def _parse_fast(data: bytes, zero_based: bool) -> _SparseRows | None:
 # -- token by token
 
 
-class _Problem(Exception):
-    """What is wrong with a line, without the number of the line."""
-
-
 def _parse_lines(block: Block, path: Path, zero_based: bool) -> _SparseRows:
-    """Return the rows of a block, or raise a DataError that names the first broken line."""
+    """Return the rows of a block, or raise what is wrong with the first broken line."""
     data: list[float] = []
     indices: list[int] = []
     lengths: list[int] = []
@@ -79,24 +75,28 @@ def _parse_lines(block: Block, path: Path, zero_based: bool) -> _SparseRows:
         try:
             labels.append(_label(tokens[0]))
             lengths.append(_add_entries(tokens[1:], zero_based, data, indices))
-        except _Problem as problem:
-            raise DataError(f"{path}, line {number}: {problem}") from None
+        except DataError as error:
+            raise DataError(f"{path}, line {number}: {error}") from None
     columns = np.array(indices, dtype=np.int64) - (0 if zero_based else 1)
     return _SparseRows(np.array(data, dtype=np.float64), columns, np.array(lengths, dtype=np.int64), np.array(labels))
+
+
+def _number(token: bytes) -> float | None:
+    return to_number(token.decode("latin-1"))
 
 
 def _label(token: bytes) -> float:
     value = _number(token)
     if value is None:
         if b"\x00" in token:
-            raise _Problem("the file holds binary data, not svmlight text. Give format= if it is of another format.")
+            raise DataError("the file holds binary data, not svmlight text. Give format= if it is of another format.")
         if b":" in token:
-            raise _Problem(f"the label is missing: the line begins with {preview(token)}. {_SHAPE}")
+            raise DataError(f"the label is missing: the line begins with {preview(token)}. {_SHAPE}")
         if b"," in token and all(_number(part) is not None for part in token.split(b",")):
-            raise _Problem(f"{preview(token)} gives several labels to one row. Choose one label for each row.")
-        raise _Problem(f"the label {preview(token)} is not a number. {_SHAPE}")
+            raise DataError(f"{preview(token)} gives several labels to one row. Choose one label for each row.")
+        raise DataError(f"the label {preview(token)} is not a number. {_SHAPE}")
     if not math.isfinite(value):
-        raise _Problem(f"the label is {preview(token)}, which is not finite. Remove the row or give its label.")
+        raise DataError(f"the label is {preview(token)}, which is not finite. Remove the row or give its label.")
     return value
 
 
@@ -108,13 +108,19 @@ def _add_entries(tokens: list[bytes], zero_based: bool, data: list[float], indic
     for token in tokens:
         index_text, colon, value_text = token.partition(b":")
         if not colon:
-            raise _Problem(f"{preview(token)} has no colon. {_SHAPE}")
+            raise DataError(f"{preview(token)} has no colon. {_SHAPE}")
         index = _index(index_text, zero_based)
         if index == previous:
-            raise _Problem(f"index {index} occurs twice. Give each feature of a row once.")
+            raise DataError(f"index {index} occurs twice. Give each feature of a row once.")
         if index < previous:
-            raise _Problem(f"index {index} follows index {previous}. Sort the entries of each row by index.")
-        data.append(_value(index, value_text))
+            raise DataError(f"index {index} follows index {previous}. Sort the entries of each row by index.")
+        value = _number(value_text)
+        if value is None:
+            raise DataError(f"the value {preview(value_text)} of index {index} is not a number. {_SHAPE}")
+        if not math.isfinite(value):
+            what = f"the value of index {index} is {preview(value_text)}, which is not finite"
+            raise DataError(f"{what}. Fill it or drop the row.")
+        data.append(value)
         indices.append(index)
         previous = index
     return len(tokens)
@@ -122,24 +128,11 @@ def _add_entries(tokens: list[bytes], zero_based: bool, data: list[float], indic
 
 def _index(text: bytes, zero_based: bool) -> int:
     if not re.fullmatch(rb"[+-]?\d{1,99}", text):
-        raise _Problem(f"the index {preview(text)} is not a whole number. {_SHAPE}")
+        raise DataError(f"the index {preview(text)} is not a whole number. {_SHAPE}")
     index = int(text)
     if index < 0 or (index == 0 and not zero_based):
         advice = _SHAPE if index < 0 else "If the file counts from 0, use zero_based=True."
-        raise _Problem(f"index {index} is less than {0 if zero_based else 1}. {advice}")
+        raise DataError(f"index {index} is less than {0 if zero_based else 1}. {advice}")
     if index >= 2**63 - 1:
-        raise _Problem(f"index {index} does not fit 64 bits. Hash the features to fewer.")
+        raise DataError(f"index {index} does not fit 64 bits. Hash the features to fewer.")
     return index
-
-
-def _value(index: int, text: bytes) -> float:
-    value = _number(text)
-    if value is None:
-        raise _Problem(f"the value {preview(text)} of index {index} is not a number. {_SHAPE}")
-    if not math.isfinite(value):
-        raise _Problem(f"the value of index {index} is {preview(text)}, which is not finite. Fill it or drop the row.")
-    return value
-
-
-def _number(text: bytes) -> float | None:
-    return to_number(text.decode("latin-1"))
