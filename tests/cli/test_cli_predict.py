@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finitesum.datasets import load
-from finitesum.estimators.model import LinearModel, load_model
+from finitesum.estimators.model import LinearModel, ModelError, load_model
 
 
 @pytest.fixture
@@ -168,6 +168,13 @@ def test_probabilities_hold_at_large_margins():
 def test_poisson_predicts_the_mean():
     model = LinearModel(np.array([2.0]), loss="poisson")
     np.testing.assert_allclose(model.predict(np.array([[1.0]])), [np.exp(2.0)])
+
+
+@pytest.mark.parametrize(("coef", "intercept"), [(np.nan, 0.0), (1.0, np.inf), (1.0, "abc")])
+def test_models_without_numbers_are_refused(tmp_path, coef, intercept):
+    LinearModel(np.array([coef]), intercept, classes=("bad", "good")).save(tmp_path / "m.npz")
+    with pytest.raises(ModelError, match=r"m.npz is damaged or no model"):
+        load_model(tmp_path / "m.npz")
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "foreign", "version", "matrix"])

@@ -160,6 +160,7 @@ DAMAGES = {
     "meta without data": _meta(lambda meta: meta["arrays"].pop("data")),
     "other version": _meta(lambda meta: meta.update(version=0)),
     "entries do not fit": lambda folder: np.save(folder / "indptr.npy", np.array([0, 2, 2, 2], dtype=np.int32)),
+    "no rows": _meta(lambda meta: meta.update(kind="dense")),
     "labels do not fit": _meta(lambda meta: meta["arrays"].update(labels=[[2], "<f8"])),
 }
 
@@ -176,6 +177,14 @@ def test_a_damaged_copy_is_made_again(file, parsed, readings, damage, memmap, ca
     check(load(file))
     assert len(readings) == 2
     assert len(list(parsed.iterdir())) == 1
+
+
+def test_an_index_beyond_the_columns(file, parsed, readings, caplog):
+    load(file)
+    np.save(entries(parsed)[0] / "indices.npy", np.array([0, 2**30, 1], dtype=np.int32))
+    with caplog.at_level(logging.WARNING, "finitesum"):
+        check(load(file))
+    assert "made again" in caplog.text
 
 
 def test_a_home_that_cannot_be_written(file, tmp_path, monkeypatch, caplog):

@@ -76,15 +76,26 @@ def _load(folder: Path, memmap: bool) -> Contents | None:
         arrays = {name: _load_array(folder / f"{name}.npy", *described[name], memmap=memmap) for name in described}
         if meta.pop("version") != VERSION:
             raise ValueError("it is of another version")
-        n_entries = len(arrays["data"]) if meta["kind"] == "csr" else len(arrays["rows"])
-        if meta["kind"] == "csr" and arrays["indptr"][-1] != n_entries:
-            raise ValueError("its entries do not fit its rows")
+        if meta["kind"] == "csr":
+            _require_csr(arrays["data"], arrays["indices"], arrays["indptr"], meta["n_features"], memmap)
+        elif "rows" not in arrays:
+            raise ValueError("it has no rows")
         names = meta.pop("feature_names")
         return Contents(arrays=arrays, feature_names=None if names is None else tuple(names), **meta)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError) as error:
         LOGGER.warning("The parsed copy %s is damaged (%s). It is made again.", folder, error)
         shutil.rmtree(folder, ignore_errors=True)
         return None
+
+
+def _require_csr(data: Array, indices: Array, indptr: Array, n_features: int, memmap: bool) -> None:
+    """Raise unless the entries lie in the rows; mapped ones, which are not read before they are used, are only counted."""
+    if indptr[-1] != len(data):
+        raise ValueError("its entries do not fit its rows")
+    if not memmap:
+        from scipy.sparse import csr_array
+
+        csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_features)).check_format(full_check=True)
 
 
 def _load_array(path: Path, shape: list[int], dtype: str, *, memmap: bool) -> Array:

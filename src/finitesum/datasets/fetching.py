@@ -5,6 +5,7 @@ A file is checked by its SHA-256 where that is known; where it is not, the one o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -248,22 +249,14 @@ def _download(
         file = Path(work.name) / "file"
         for url in urls:
             try:
-                _fetch(url, file, name, progress)
+                LOGGER.info("Downloading %s from %s", name, url)
+                with contextlib.closing(DownloadBar(name)) if progress else contextlib.nullcontext() as bar:
+                    _downloader(url, bar)(url, os.fspath(file), None)
                 _check(file, url, name, folder, sha256)
                 return file.replace(folder / name)
             except (OSError, DataError) as error:  # requests' own errors are OSErrors
                 failures.append(f"{url}: {preview(str(error) or type(error).__name__, 200)}")
     raise DataError(f"{name} could not be downloaded. " + "; ".join(failures))
-
-
-def _fetch(url: str, output: Path, name: str, progress: bool) -> None:
-    LOGGER.info("Downloading %s from %s", name, url)
-    bar = DownloadBar(name) if progress else None
-    try:
-        _downloader(url, bar)(url, os.fspath(output), None)
-    finally:
-        if bar is not None:
-            bar.close()
 
 
 def _check(file: Path, url: str, name: str, folder: Path, sha256: str | None) -> None:

@@ -6,6 +6,7 @@ whole of it or nothing.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -167,4 +168,6 @@ def _from_header(header: dict[str, Any], coef: Any) -> LinearModel:
         known[name] = None if known[name] is None else tuple(known[name])
     if coef.ndim != 1 or coef.dtype != np.float64:
         raise ValueError(f"coef has shape {coef.shape} and type {coef.dtype}")
+    if not (np.isfinite(coef).all() and math.isfinite(known["intercept"])):
+        raise ValueError("coefficients are not finite")
     return LinearModel(coef=coef, **known)

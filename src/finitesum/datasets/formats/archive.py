@@ -27,9 +27,6 @@ _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 #: What NumPy and SciPy raise where a file is damaged.
 _DAMAGE = (OSError, EOFError, ValueError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 
-#: How many entries are checked at a time.
-CHUNK = 1 << 22
-
 
 def read_npz(path: Path, collector: RowCollector, *, target: Target = None, part: Part = "train") -> Contents:
     """Return the rows of an ``.npz`` archive, gathered by a collector.
@@ -124,13 +121,14 @@ def as_floats(array: Array, where: str) -> Array:
 
 def require_finite(array: Array, where: str) -> None:
     """Raise where an array holds nan or inf; the first such entry is named."""
-    step = max(1, CHUNK // max(1, array[:1].size))
-    for start in range(0, len(array), step):
-        bad = np.argwhere(~np.isfinite(array[start : start + step]))
-        if len(bad):
-            place = (int(bad[0][0]) + start, *(int(i) for i in bad[0][1:]))
-            what = f"row {place[0]}, column {place[1]}" if len(place) == 2 else f"entry {place[0]}"
-            raise DataError(f"{where}: {what} (from 0) is {array[place]}. Fill missing values, or drop the row.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(array.sum(dtype=np.float64)):  # one pass without a temporary; it may also overflow
+            return
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        place = tuple(bad[0].tolist())
+        what = f"row {place[0]}, column {place[1]}" if len(place) == 2 else f"entry {place[0]}"
+        raise DataError(f"{where}: {what} (from 0) is {array[place]}. Fill missing values, or drop the row.")
 
 
 def _as_rows(array: Array, where: str, is_image_key: bool) -> Array:

@@ -16,7 +16,6 @@ import io
 import math
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +24,9 @@ from finitesum.datasets.formats.collector import Array, Contents, RowCollector
 from finitesum.datasets.formats.streams import Block, line_blocks, open_stream, to_number
 from finitesum.datasets.labels import Labels
 
+#: Of k rows: values (nnz,), indices from 0 (nnz,), the number of entries of each row (k,), labels (k,).
+_SparseRows = tuple[Array, Array, Array, Labels]
+
 _SHAPE = "A row is written as: label index:value index:value ..."
 
 
@@ -32,16 +34,8 @@ def read_svmlight(path: Path, collector: RowCollector, *, zero_based: bool = Fal
     """Return the rows of an svmlight file, gathered by a collector; `zero_based` indices count from 0."""
     with open_stream(path) as stream:
         for block in line_blocks(stream, path):
-            rows = _parse_fast(block.data, zero_based) or _parse_lines(block, path, zero_based)
-            collector.add_sparse(rows.data, rows.indices, rows.lengths, rows.labels)
+            collector.add_sparse(*(_parse_fast(block.data, zero_based) or _parse_lines(block, path, zero_based)))
     return collector.finish()
-
-
-class _SparseRows(NamedTuple):
-    data: Array  # float64 (nnz,)
-    indices: Array  # int64 or int32 (nnz,), from 0
-    lengths: Array  # int64 (k,)
-    labels: Labels  # float64 (k,)
 
 
 def _parse_fast(data: bytes, zero_based: bool) -> _SparseRows | None:
@@ -56,7 +50,7 @@ def _parse_fast(data: bytes, zero_based: bool) -> _SparseRows | None:
         return None
     if not (np.isfinite(rows.data).all() and np.isfinite(labels).all()):
         return None
-    return _SparseRows(rows.data, rows.indices, np.diff(rows.indptr), labels)
+    return rows.data, rows.indices, np.diff(rows.indptr), labels
 
 
 # -- token by token
@@ -78,7 +72,7 @@ def _parse_lines(block: Block, path: Path, zero_based: bool) -> _SparseRows:
         except DataError as error:
             raise DataError(f"{path}, line {number}: {error}") from None
     columns = np.array(indices, dtype=np.int64) - (0 if zero_based else 1)
-    return _SparseRows(np.array(data, dtype=np.float64), columns, np.array(lengths, dtype=np.int64), np.array(labels))
+    return np.array(data, dtype=np.float64), columns, np.array(lengths, dtype=np.int64), np.array(labels)
 
 
 def _number(token: bytes) -> float | None:
