@@ -23,8 +23,8 @@ from records import RESULTS, read_rows, run_parts, table_of, write_rows
 from finitesum import METHODS, Problem
 from finitesum.constraints import L1Ball
 from finitesum.datasets import load_dataset
+from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.methods.projected.base import advanced
-from finitesum.methods.subproblems.hinge_lp import reference_optimum
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.hinge import RUNS, SETS, hinge_problem, objective, values
 from finitesum.papers.adahb.hinge import minimum as find_minimum

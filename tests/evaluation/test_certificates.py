@@ -11,8 +11,8 @@ from finitesum.evaluation.certificates import duality_gap, has_certificate, mino
 from finitesum.evaluation.optimality import evaluate
 from finitesum.losses import Hinge
 from finitesum.methods import HB, PSG
+from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.methods.projected.step_sizes import scales_at, set_distance
-from finitesum.methods.subproblems.hinge_lp import reference_optimum
 from finitesum.problems.callables import SubgradientProblem, harvey
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import StopReason
@@ -54,7 +54,7 @@ def test_the_linear_program_and_its_dual_meet(variant):
 
 @pytest.mark.parametrize("distance", [0.0, 0.05, 1.0])
 def test_a_start_changes_the_program_and_not_the_minimum(distance, monkeypatch):
-    monkeypatch.setattr("finitesum.methods.subproblems.hinge_lp.N_NEAR", 5)
+    monkeypatch.setattr("finitesum.methods.newton.linear_program.N_NEAR", 5)
     problem = hinge_problem(n=200)
     found = reference_optimum(problem)
     start = found.x + distance * np.random.default_rng(0).standard_normal(D)

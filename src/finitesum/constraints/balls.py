@@ -72,6 +72,7 @@ class L1Ball(Ball):
 
     radius: float
     weights: Vector | None = None
+    boundary: ClassVar[str] = "l1-norm"
 
     makes_zeros: ClassVar[bool] = True
 
@@ -141,6 +142,7 @@ class L2Ball(Ball):
     """
 
     radius: float
+    boundary: ClassVar[str] = "l2-norm"
 
     @property
     def compiled(self) -> Projection:

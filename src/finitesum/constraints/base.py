@@ -33,6 +33,9 @@ class Constraint(ABC):
 
     #: Whether the coordinates are constrained one by one, so that all diagonal metrics have the same projection.
     is_separable: ClassVar[bool] = False
+    #: What bounds the set, by which quadratic and linear programs on it are solved: "nothing", "signs", "bounds", "sum",
+    #: "l1-norm", "l2-norm", "plane", or "" for a set of another kind.
+    boundary: ClassVar[str] = ""
 
     #: Whether most coordinates of a solution on the boundary are 0.
     makes_zeros: ClassVar[bool] = False
@@ -100,6 +103,10 @@ class Constraint(ABC):
         else:
             project_in_metric(self.compiled, point, self._metric(metric, point), out)
         return out
+
+    def intervals(self, dim: int) -> tuple[Vector, Vector]:
+        """Return the bounds of the coordinates one by one, each of shape (dim,): infinite where the set has others."""
+        return np.full(dim, -np.inf), np.full(dim, np.inf)
 
     def start(self, dim: int) -> Vector:
         """Return the point of the set nearest to 0 in R^dim, a new array of shape (dim,)."""

@@ -24,10 +24,15 @@ class Intervals(Constraint):
     """Sets lower_i <= y_i <= upper_i."""
 
     is_separable: ClassVar[bool] = True
+    boundary: ClassVar[str] = "bounds"
 
     @abstractmethod
     def bounds(self) -> tuple[float | Vector, float | Vector]:
         """Return lower and upper, both numbers or both arrays."""
+
+    def intervals(self, dim: int) -> tuple[Vector, Vector]:
+        lower, upper = self.bounds()
+        return np.full(dim, lower), np.full(dim, upper)
 
     @property
     def compiled(self) -> Projection:
@@ -155,6 +160,8 @@ class NonNegative(Intervals):
     array([3., 0.])
     """
 
+    boundary: ClassVar[str] = "signs"
+
     def bounds(self) -> tuple[float, float]:
         return 0.0, math.inf
 
@@ -168,6 +175,8 @@ class Unconstrained(Intervals):
     >>> Unconstrained().project([3.0, -0.5])
     array([ 3. , -0.5])
     """
+
+    boundary: ClassVar[str] = "nothing"
 
     def bounds(self) -> tuple[float, float]:
         return -math.inf, math.inf

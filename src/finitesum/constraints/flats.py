@@ -61,6 +61,7 @@ class Simplex(Constraint):
     """
 
     total: float = 1.0
+    boundary: ClassVar[str] = "sum"
 
     needs_floor: ClassVar[bool] = True
 
@@ -71,6 +72,10 @@ class Simplex(Constraint):
     @property
     def compiled(self) -> Projection:
         return SimplexProjection(self.total)
+
+    def intervals(self, dim: int) -> tuple[Vector, Vector]:
+        """Return 0 and infinity: that the sum bounds the coordinates, too, is another matter."""
+        return np.zeros(dim), np.full(dim, np.inf)
 
     def support(self, direction: npt.ArrayLike) -> float:
         """Return total max_i g_i."""
@@ -130,6 +135,7 @@ class HalfSpace(Constraint):
 
     normal: Vector
     offset: float
+    boundary: ClassVar[str] = "plane"
 
     needs_floor: ClassVar[bool] = True
 

@@ -16,7 +16,7 @@ D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
 
 The driver's `optimality` of a problem with a nonsmooth loss is F(w) less the best bound seen (it averages the minorants of
 its checks); no information about w goes into the bound, so that it can be far above F(w) - F* but never below.
-Benchmarks that need F* to many digits take `finitesum.methods.subproblems.hinge_lp`, an exact linear program.
+Benchmarks that need F* to many digits take `finitesum.methods.newton.linear_program`, an exact linear program.
 
 References
 ----------

@@ -8,10 +8,9 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel
-from finitesum.core.threads import map_blocks
-from finitesum.evaluation.row_sums import curvatures_at
+from finitesum.evaluation.row_sums import Block, curvatures_at, map_row_blocks
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import CSRRows, DenseRows, n_entries, rows_between, to_matrix
+from finitesum.problems.rows import CSRRows, DenseRows, n_entries, to_matrix
 
 #: Numbers of dense rows that are weighted and multiplied at a time: they stay in the cache.
 BLOCK = 2**19
@@ -38,7 +37,7 @@ def _add_sparse(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -
 def _sum_dense(
     rows: DenseRows, picked: Indices, scales: Vector, centre: Vector | None, *, single_precision: bool
 ) -> Matrix:
-    """Return sum_k s_k x_i x_i', i = picked[k]; those of s < 0 apart, because BLAS squares what it multiplies."""
+    """Return sum_k s_k x_i x_i', i = picked[k]; those of s_k < 0 apart, because BLAS squares what it multiplies."""
     values, dim = to_matrix(rows), rows.dim()
     dtype = np.float32 if single_precision else np.float64
     total, product = np.zeros((dim, dim), dtype=dtype), np.empty((dim, dim), dtype=dtype)
@@ -59,7 +58,6 @@ def _sum_dense(
 
 def add_gram(
     problem: Problem,
-    picked: Indices,
     scales: Vector,
     sums: Matrix,
     *,
@@ -67,36 +65,33 @@ def add_gram(
     single_precision: bool = False,
     n_threads: int = 1,
 ) -> None:
-    """Add sum_k s_k x_i x_i' over the rows i = picked[k] to the lower triangle of `sums`.
+    """Add sum_i s_i x_i x_i' to the lower triangle of `sums`; rows with s_i = 0 are not read.
 
     Parameters
     ----------
-    picked : ndarray of int64
-        Increasing.
-    scales : ndarray of float64
-        s_k, of any sign.
+    scales : ndarray of float64, shape (n,)
+        s_i, of any sign.
     centre : ndarray of float64, shape (d,), optional
         Dense rows are taken less this, the intercept's 1 as it is.
     single_precision : bool
         Whether dense rows are summed in float32; the sums are float64.
     """
-    is_sparse = problem.rows.is_sparse()
+    is_sparse, picked = problem.rows.is_sparse(), np.flatnonzero(scales)
 
-    def sum_of(positions: Indices) -> Matrix:
-        some, s = picked[positions], scales[positions]
-        first = int(some[0]) if some.size else 0
-        rows = rows_between(problem.rows, first, int(some[-1]) + 1 if some.size else 0)
+    def sum_of(block: Block) -> Matrix:
+        rows, some = block.view.rows, block.components
+        s = scales[block.rows][some]
         if isinstance(rows, DenseRows):
             with np.errstate(all="ignore"):  # what is too large for single precision is seen by its factor
-                return _sum_dense(rows, some - first, s, centre, single_precision=single_precision)
-        part = sums if positions.size == picked.size else np.zeros_like(sums)
-        _add_sparse(rows, some - first, s, part)
+                return _sum_dense(rows, some, s, centre, single_precision=single_precision)
+        part = sums if some.size == picked.size else np.zeros_like(sums)
+        _add_sparse(rows, some, s, part)
         return part
 
     stored = n_entries(problem.rows) / problem.n_rows if is_sparse else problem.dim
-    n_numbers = stored**2 / 8.0 if is_sparse else stored + stored**2 / 64.0  # of a row: SIMD, no gathering
+    n_numbers = stored**2 / 8.0 if is_sparse else stored + stored**2 / 64.0  # SIMD, no gathering
     n_threads = n_threads if is_sparse or problem.dim <= MOST_SHARED else 1
-    for part in map_blocks(sum_of, np.arange(picked.size), picked.size * n_numbers, n_threads):
+    for part in map_row_blocks(sum_of, problem.by_rows, picked, n_threads, numbers_a_row=n_numbers):
         if part is not sums:
             sums += part
 
@@ -123,8 +118,7 @@ def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
 def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:
     """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; see `add_gram`."""
     sums = np.zeros((problem.dim, problem.dim))
-    picked = np.flatnonzero(scales)
-    add_gram(problem, picked, scales[picked], sums, centre=centre)
+    add_gram(problem, scales, sums, centre=centre)
     whole: Matrix = np.tril(sums) + np.tril(sums, -1).T
     return whole
 

@@ -6,12 +6,13 @@ blocks of rows through matrix products: float32 rows are widened a block at a ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation.row_sums import Block, map_row_blocks, row_blocks
 from finitesum.losses.classes import ClassLoss, weighted
 from finitesum.problems.linear import Problem
 from finitesum.problems.outputs import gram_of
@@ -26,21 +27,19 @@ def loss_of(problem: Problem) -> ClassLoss:
     return cast(ClassLoss, problem.loss)
 
 
-def row_blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:
-    """Yield the rows in blocks: where they lie, and their matrix in float64."""
-    matrix = to_matrix(problem.rows)
+def _matrices(problem: Problem) -> Iterator[tuple[slice, Any]]:
+    """Yield the rows in blocks: where they stand, and their matrix in float64."""
     size = max(1, BLOCK_SIZE // max(problem.n_outputs, min(problem.rows.n_columns, 64)))
-    for start in range(0, problem.n_rows, size):
-        here = slice(start, min(start + size, problem.n_rows))
-        yield here, matrix[here].astype(np.float64, copy=False)
+    for block in row_blocks(problem.one_output, size):
+        yield block.rows, to_matrix(block.view.rows).astype(np.float64, copy=False)
 
 
 def score_changes(problem: Problem, v: Vector) -> Matrix:
     """Return x_i'v_k + v_k0, shape (n, K), for a direction: what a step along it adds to the scores."""
     table, d = v.reshape(problem.n_outputs, -1), problem.rows.n_columns
     scores = np.empty((problem.n_rows, problem.n_outputs))
-    for here, block in row_blocks(problem):
-        scores[here] = block @ table[:, :d].T
+    for here, matrix in _matrices(problem):
+        scores[here] = matrix @ table[:, :d].T
     if problem.has_intercept:
         scores += table[:, d]
     return scores
@@ -54,12 +53,12 @@ def scores_at(problem: Problem, w: Vector) -> Matrix:
     return scores
 
 
-def sum_of_rows(problem: Problem, scales: Matrix) -> Matrix:
-    """Return sum_i r_ik x_i for each output k, shape (K, dim), for r of shape (n, K)."""
+def sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool = False) -> Matrix:
+    """Return sum_i r_ik x_i for each output k, shape (K, dim), for r of shape (n, K); if asked for, of squared entries."""
     d = problem.rows.n_columns
     out = np.zeros((problem.n_outputs, problem.rows.dim()))
-    for here, block in row_blocks(problem):
-        out[:, :d] += (block.T @ scales[here]).T
+    for here, matrix in _matrices(problem):
+        out[:, :d] += ((matrix**2 if squared else matrix).T @ scales[here]).T
     if problem.has_intercept:
         out[:, d] = scales.sum(axis=0)
     return out
@@ -114,12 +113,17 @@ def hessian_product(problem: Problem, curvatures: Matrix, v: Vector) -> Vector:
 
 def weighted_gram(problem: Problem, weights: Vector, chosen: Indices | None = None) -> Matrix:
     """Return sum_i c_i x_i x_i' over all rows, or the chosen ones, shape (dim, dim)."""
+
+    def gram(block: Block) -> Matrix:
+        matrix = to_matrix(block.view.rows)[block.components].astype(np.float64)
+        return gram_of(matrix, weights[block.rows][block.components], problem.has_intercept)
+
+    grams: Iterable[Matrix]
     if chosen is not None:
-        return gram_of(to_matrix(problem.rows)[chosen].astype(np.float64), weights[chosen], problem.has_intercept)
-    return sum(
-        (gram_of(block, weights[here], problem.has_intercept) for here, block in row_blocks(problem)),
-        start=np.zeros((problem.rows.dim(), problem.rows.dim())),
-    )
+        grams = map_row_blocks(gram, problem.one_output.by_rows, chosen)
+    else:
+        grams = (gram_of(matrix, weights[here], problem.has_intercept) for here, matrix in _matrices(problem))
+    return sum(grams, start=np.zeros((problem.rows.dim(), problem.rows.dim())))
 
 
 def full_hessian(problem: Problem, curvatures: Matrix) -> Matrix:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel
@@ -58,39 +59,17 @@ def _square(rows: DenseRows | CSRRows, out: Vector) -> None:
         out[i] = rows.squared_norm(i)
 
 
-def squared_norms(problem: Problem) -> Vector:
-    """Return ||x_i||^2 of all rows, without the intercept, shape (n,)."""
+def squared_norms(problem: Problem, intercept: int) -> Vector:
+    """Return ||x_i||^2 of all rows, shape (n,), with an intercept's 1 or without."""
     out = np.empty(problem.n_rows)
-    map_row_blocks(lambda block: _square(block.view.rows._replace(intercept=0), out[block.rows]), problem)
+    map_row_blocks(lambda block: _square(block.view.rows._replace(intercept=intercept), out[block.rows]), problem)
     return out
 
 
-@kernel
-def _norm_sums(view: LinearSum, curvatures: Vector) -> tuple[float, float]:
-    total = largest = 0.0
-    for i in range(view.rows.n_rows):
-        term = view.weights[i] * curvatures[i] * view.rows.squared_norm(i)
-        total += term
-        largest = max(largest, term)
-    return total, largest
-
-
-def norm_sums(problem: Problem, curvatures: Vector) -> tuple[float, float]:
-    """Return sum_i p_i c_i ||x_i||^2 and max_i p_i c_i ||x_i||^2 over all rows, the intercept included."""
-    parts = map_row_blocks(lambda block: _norm_sums(block.view, curvatures[block.rows]), problem)
-    return sum(total for total, _ in parts), max(largest for _, largest in parts)
-
-
-def table_of_rows(problem: Problem) -> Matrix:
-    """Return all rows without the intercept as an array, shape (n, d): where they are few enough to be factored."""
-    table = np.empty((problem.n_rows, problem.rows.n_columns))
-
-    def copy(block: Block) -> None:
-        matrix = to_matrix(block.view.rows)
-        table[block.rows] = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
-
-    map_row_blocks(copy, problem)
-    return table
+def matrix_of_rows(problem: Problem) -> Any:
+    """Return all rows without the intercept as an array or CSR array of float64: for what takes a matrix, and no sums."""
+    parts = map_row_blocks(lambda block: to_matrix(block.view.rows).astype(np.float64, copy=False), problem)
+    return scipy.sparse.vstack(parts, format="csr") if problem.rows.is_sparse() else np.concatenate(parts)
 
 
 @kernel

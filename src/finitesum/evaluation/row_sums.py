@@ -11,7 +11,7 @@ matrices in `finitesum.evaluation.hessian`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -73,13 +73,27 @@ def _block(problem: Problem, components: Indices) -> Block:
 
 
 def map_row_blocks(
-    sums: Callable[[Block], T], problem: Problem, components: Indices | None = None, n_threads: int = 1
+    sums: Callable[[Block], T],
+    problem: Problem,
+    components: Indices | None = None,
+    n_threads: int = 1,
+    *,
+    numbers_a_row: float | None = None,
 ) -> list[T]:
-    """Return what `sums` makes of each block of the rows of some components (increasing), or of all, in their order."""
+    """Return what `sums` makes of each block of the rows of some components (increasing), or of all, in their order.
+
+    Its work stands for that of reading `numbers_a_row` numbers for each row; left out, it reads the row's entries.
+    """
     m = problem.n_components
     chosen = np.arange(m) if components is None else components
-    n_numbers = n_entries(problem.rows) * chosen.size / m
-    return map_blocks(lambda some: sums(_block(problem, some)), chosen, n_numbers, n_threads)
+    n_numbers = n_entries(problem.rows) if numbers_a_row is None else problem.n_rows * numbers_a_row
+    return map_blocks(lambda some: sums(_block(problem, some)), chosen, n_numbers * chosen.size / m, n_threads)
+
+
+def row_blocks(problem: Problem, most_rows: int) -> Iterator[Block]:
+    """Yield all rows in their order, in blocks of at most this many."""
+    for first in range(0, problem.n_rows, most_rows):
+        yield _block(problem.by_rows, np.arange(first, min(first + most_rows, problem.n_rows)))
 
 
 @kernel_part

@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 
 def sample_of(problem: Problem, components: Indices) -> Sample:
     """Return components as a sample."""
-    ridge, m = problem.penalty.ridge(), problem.n_components
+    ridge, m = problem.term.ridge, problem.n_components
     if components.size == m:
         return Sample(np.arange(m), 1.0, ridge)
     chosen = np.sort(components)

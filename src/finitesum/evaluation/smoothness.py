@@ -21,23 +21,9 @@ import math
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import kernel
-from finitesum.evaluation.row_products import gram_product
-from finitesum.evaluation.row_sums import map_row_blocks
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
-
-
-@kernel
-def _largest_trace(view: LinearSum, components: Indices) -> float:
-    """Return the largest of the components' sum_{i in B_j} p_i ||x_i||^2."""
-    largest = 0.0
-    for component in components:
-        total = 0.0
-        for i in range(first_row(view, component), last_row(view, component)):
-            total += view.weights[i] * view.rows.squared_norm(i)
-        largest = max(largest, total)
-    return largest
+from finitesum.core.arrays import Vector
+from finitesum.evaluation.row_products import gram_product, squared_norms
+from finitesum.problems.linear import Problem
 
 
 def gram_eigenvalue(problem: Problem) -> float:
@@ -99,8 +85,10 @@ def counted_smoothness(problem: Problem) -> tuple[float, int]:
 
 def component_smoothness(problem: Problem) -> float:
     """Return L_max, a bound on the Lipschitz constants of all components' gradients; 1 where F is constant."""
-    traces = map_row_blocks(lambda block: _largest_trace(block.view, block.components), problem.one_output)
-    return _curvature_bound(problem) * (max(traces) * problem.n_components) + problem.term.largest_quadratic or 1.0
+    rows = problem.one_output
+    parts = rows.weights * squared_norms(rows, rows.rows.intercept)
+    largest = float(rows.by_component(parts).max())
+    return _curvature_bound(problem) * (largest * problem.n_components) + problem.term.largest_quadratic or 1.0
 
 
 def strong_convexity(problem: Problem) -> float:

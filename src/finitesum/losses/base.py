@@ -71,6 +71,18 @@ class OfMargin(Curved):
         return "sign"
 
 
+class OfComponents(Curved):
+    """Whole components in the place of losses of a row: the target is the component's number."""
+
+    def target_kind(self) -> str:
+        """Return "component"."""
+        return "component"
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        """Return both derivatives."""
+        return self.d1(prediction, target), self.d2(prediction, target)  # type: ignore[attr-defined]
+
+
 class OfResidual(Curved):
     """Losses of a residual u - y."""
 

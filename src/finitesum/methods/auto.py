@@ -131,12 +131,12 @@ def _by_prox(problem: Problem | FiniteSum) -> Choice:
 
 def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any]) -> Choice | None:
     """Return the method for problems in many columns whose solutions are likely to be sparse, None for others."""
-    lasso = problem.penalty.lasso()
-    has_ridge = lasso > 0.0 and problem.penalty.ridge() >= RIDGE_HELPS * lasso
+    term = problem.term
+    has_ridge = term.has_l1 and term.ridge >= RIDGE_HELPS * term.lasso
     if has_ridge and problem.dim > MATRIX_UP_TO:
         reason = f"{shape}: too many for a Hessian, and the l2 penalty helps conjugate gradients"
         return Choice(as_method("newton-cg", options), reason)
-    makes_zeros = lasso > 0.0 or problem.constraint.makes_zeros
+    makes_zeros = term.has_l1 or term.constraint.makes_zeros
     if makes_zeros and problem.dim > (ALL_RIDGE_COLUMNS if has_ridge and not problem.rows.is_sparse() else ALL_COLUMNS):
         return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
     return None

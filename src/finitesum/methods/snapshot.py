@@ -29,7 +29,7 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss, scores_at, sum_of_rows, weighted_slopes
-from finitesum.evaluation.row_products import norm_sums
+from finitesum.evaluation.row_products import squared_norms
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.methods.constants import Constant, Smoothness, smoothness_at
 from finitesum.methods.visits import AnySum, optimality_of
@@ -105,9 +105,11 @@ def expected_smoothness(problem: AnySum, start: Snapshot) -> Smoothness:
         return smoothness_at(problem, start.point, Constant.LARGEST)
     bound = problem.loss.curvature_bound()
     curvatures = np.full(problem.n_rows, bound) if math.isfinite(bound) else start.curvatures
-    trace, largest = norm_sums(problem.one_output, curvatures)
+    rows = problem.one_output
+    parts = rows.weights * curvatures * squared_norms(rows, rows.rows.intercept)
     fraction = problem.n_components / problem.n_rows
-    smoothness = (1.0 - fraction) * trace + fraction * (largest * problem.n_rows) + problem.term.largest_quadratic
+    smoothness = (1.0 - fraction) * parts.sum() + fraction * (parts.max() * problem.n_rows)
+    smoothness += problem.term.largest_quadratic
     return Smoothness(float(smoothness) if smoothness > 0.0 else 1.0, np.empty(0), 0, 0)
 
 

@@ -25,7 +25,6 @@ from finitesum.problems.callables import (
     checked_components,
     checked_smoothness,
 )
-from finitesum.problems.component_calls import ComponentCalls
 from finitesum.problems.derivatives import DerivativeCheck, check_derivatives
 from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
@@ -36,7 +35,7 @@ from finitesum.problems.term_penalties import described
 
 
 @dataclass(frozen=True, eq=False)
-class FiniteSum(ComponentCalls):
+class FiniteSum:
     """A finite sum of smooth functions that are given as objects or callables.
 
     F(w) = (1/n) sum_i f_i(w) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
@@ -172,6 +171,11 @@ class FiniteSum(ComponentCalls):
     # -- what methods and the driver ask of any problem
 
     @property
+    def n_components(self) -> int:
+        """The number of components n."""
+        return len(self.components)
+
+    @property
     def n_rows(self) -> int:
         """The number of components, as each counts for a row of data."""
         return self.n_components
@@ -249,6 +253,65 @@ class FiniteSum(ComponentCalls):
                 except ArithmeticError as error:  # it is not defined there
                     digest.update(type(error).__name__.encode())
         return digest.hexdigest()
+
+    # -- the components: each gets a copy of the point, which it may keep, and must return what the equations need
+
+    def component_value(self, w: Vector, j: int) -> float:
+        """Return f_j(w)."""
+        value = np.asarray(self.components[j].value(w.copy()), dtype=np.float64)
+        if value.size != 1:
+            raise ValueError(f"component {j}: value must return one number, got shape {value.shape}.")
+        return float(value.item())
+
+    def component_gradient(self, w: Vector, j: int) -> Vector:
+        """Return the gradient of f_j at w, a new array.
+
+        Raises
+        ------
+        ValueError
+            The callable returned something else than d numbers.
+        """
+        return self._vector(self.components[j].gradient(w.copy()), j, "gradient")
+
+    def component_hessian(self, w: Vector, j: int) -> Matrix:
+        """Return the Hessian of f_j at w, a new array of shape (d, d): out of d products where it is not given itself."""
+        component = self.components[j]
+        if not callable(getattr(component, "hessian", None)):
+            columns = [self.component_product(w, j, unit) for unit in np.eye(self.dim)]
+            return np.stack(columns, axis=1)
+        returned = component.hessian(w.copy())
+        hessian = np.array(returned.toarray() if hasattr(returned, "toarray") else returned, dtype=np.float64)
+        if hessian.shape != (self.dim, self.dim):
+            raise ValueError(
+                f"component {j}: hessian must return {self.dim} x {self.dim} numbers, got shape {hessian.shape}."
+            )
+        return hessian
+
+    def component_product(self, w: Vector, j: int, v: Vector) -> Vector:
+        """Return the Hessian of f_j at w times v, a new array."""
+        component = self.components[j]
+        if callable(getattr(component, "hessian_product", None)):
+            return self._vector(component.hessian_product(w.copy(), v.copy()), j, "hessian_product")
+        product: Vector = self.component_hessian(w, j) @ v
+        return product
+
+    def has_hessian(self, j: int) -> bool:
+        """Return whether component j gives second derivatives."""
+        return any(callable(getattr(self.components[j], name, None)) for name in ("hessian", "hessian_product"))
+
+    def _vector(self, returned: Any, j: int, name: str) -> Vector:
+        vector = np.array(returned, dtype=np.float64)
+        if vector.shape != (self.dim,):
+            raise ValueError(f"component {j}: {name} must return {self.dim} numbers, got shape {vector.shape}.")
+        return vector
+
+    def mean_value(self, w: Vector) -> float:
+        """Return (1/n) sum_i f_i(w), without the penalty."""
+        return math.fsum(self.component_value(w, j) for j in range(self.n_components)) / self.n_components
+
+    def component_gradients(self, w: Vector) -> Matrix:
+        """Return the gradients of all components at w, shape (n, d)."""
+        return np.stack([self.component_gradient(w, j) for j in range(self.n_components)])
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the Hessian of the smooth part of F at w, the quadratic penalty included, shape (d, d)."""

@@ -275,9 +275,18 @@ class Problem:
     @cached_property
     def component_weights(self) -> Vector:
         """The sum of the weights of each component's rows."""
+        return self.by_component(self.weights)
+
+    def by_component(self, numbers: Vector) -> Vector:
+        """Return what the numbers of its rows add up to for each component."""
         if (self.batch_size or 1) == 1:
-            return self.weights
-        return np.add.reduceat(self.weights, np.arange(0, self.n_rows, self.batch_size))
+            return numbers
+        return np.add.reduceat(numbers, np.arange(0, self.n_rows, self.batch_size))
+
+    @cached_property
+    def by_rows(self) -> Problem:
+        """The same problem with a row in each component."""
+        return self if self.batch_size in (None, 1) else replace(self, batch_size=1)
 
     @cached_property
     def one_output(self) -> Problem:

@@ -17,6 +17,7 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import Interpreted
+from finitesum.losses.base import OfComponents
 from finitesum.losses.classes import ClassLoss, weighted
 from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
 
@@ -62,12 +63,10 @@ class RowBlocks(Interpreted):
         self._matrix, self._batch_size = to_matrix(rows), batch_size
 
     def dim(self) -> int:
-        """Return the length of an iterate."""
         return self.n_outputs * (self.n_columns + self.intercept)
 
     def is_sparse(self) -> bool:
-        """Return False: a visit works on the whole iterate, whatever a block touches."""
-        return False
+        return False  # a visit works on the whole iterate, whatever a block touches
 
     def _block(self, i: int) -> Any:
         return self._matrix[i * self._batch_size : (i + 1) * self._batch_size].astype(np.float64, copy=False)
@@ -101,14 +100,13 @@ class RowBlocks(Interpreted):
                 out[k * size : (k + 1) * size, other * size : (other + 1) * size] += lower
 
 
-class BlockLoss(Interpreted):
-    """The components as losses of their scores, shape (b, K): the target is the number of the component."""
+class BlockLoss(Interpreted, OfComponents):
+    """The components as losses of their scores, shape (b, K); bounds are those of a row of weight 1."""
 
     def __init__(self, loss: ClassLoss, targets: Any, weights: Matrix) -> None:
         self._loss, self._targets, self._weights = loss, targets, weights
 
     def value(self, prediction: Matrix, target: float) -> float:
-        """Return f_j."""
         j = int(target)
         with np.errstate(all="ignore"):
             return float(weighted(self._loss.value(prediction, self._targets[j]), self._weights[j]).sum())
@@ -125,35 +123,17 @@ class BlockLoss(Interpreted):
         with np.errstate(all="ignore"):
             return weighted(self._loss.d2(prediction, self._targets[j]), self._weights[j])
 
-    def d1_d2(self, prediction: Matrix, target: float) -> tuple[Matrix, Any]:
-        """Return slopes and curvatures."""
-        return self.d1(prediction, target), self.d2(prediction, target)
-
     def d2_times(self, prediction: Matrix, target: float, v: Matrix) -> Matrix:
         """Return the curvatures' product with changes of the scores, shape (b, K)."""
         with np.errstate(all="ignore"):
             product = self._loss.curvature_product(self._loss.curvatures(prediction), v)
         return cast(Matrix, weighted(product, self._weights[int(target)]))
 
-    def majorant(self, prediction: Matrix, target: float) -> float:
-        """Return the largest curvature."""
-        return self._loss.curvature_bound()
-
     def curvature_bound(self) -> float:
-        """Return the largest curvature of a row of weight 1."""
         return self._loss.curvature_bound()
 
     def d2_lipschitz(self) -> float:
-        """Return the Lipschitz constant of the curvature of a row of weight 1."""
         return self._loss.d2_lipschitz()
-
-    def is_smooth(self) -> bool:
-        """Return True."""
-        return True
-
-    def target_kind(self) -> str:
-        """Return that targets are numbers of components."""
-        return "component"
 
 
 def in_blocks(values: Any, batch_size: int) -> Any:

@@ -236,7 +236,9 @@ def to_matrix(rows: DenseRows | CSRRows) -> Any:
     """Return the stored columns as an ndarray or a CSR array over the same memory (without the intercept)."""
     if isinstance(rows, DenseRows):
         return rows.values
-    return scipy.sparse.csr_array((rows.values, rows.columns, rows.starts), shape=(rows.n_rows, rows.n_columns))
+    first, last = rows.starts[0], rows.starts[-1]  # of a block of the rows they are other entries than all
+    parts = rows.values[first:last], rows.columns[first:last], rows.starts - first if first else rows.starts
+    return scipy.sparse.csr_array(parts, shape=(rows.n_rows, rows.n_columns))
 
 
 def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows | CSRRows:

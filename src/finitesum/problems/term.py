@@ -140,12 +140,27 @@ class ConvexTerm:
     @property
     def is_constrained(self) -> bool:
         """Whether the coordinates are confined to a set."""
-        return not isinstance(self.constraint, Unconstrained)
+        return self.constraint.boundary != "nothing"
+
+    @property
+    def ridge(self) -> float:
+        """The strength of the quadratic part of an elastic net, at weight 1."""
+        return float(self.penalty.ridge())
+
+    @property
+    def lasso(self) -> float:
+        """The strength of the absolute values of an elastic net, at weight 1."""
+        return float(self.penalty.lasso())
 
     @property
     def has_l1(self) -> bool:
         """Whether the penalty is an elastic net with an absolute value in it."""
-        return bool(self.penalty.lasso() > 0.0)
+        return self.lasso > 0.0
+
+    @property
+    def has_penalty(self) -> bool:
+        """Whether there is a penalty."""
+        return not self.is_elastic_net or self.ridge > 0.0 or self.has_l1
 
     @property
     def is_elastic_net(self) -> bool:
@@ -208,18 +223,18 @@ class ConvexTerm:
     @cached_property
     def quadratic(self) -> Vector:
         """The strength of the quadratic part by coordinates, shape (dim,): 0 for intercepts."""
-        strengths: Vector = self.penalty.ridge() * self.weights
+        strengths: Vector = self.ridge * self.weights
         return strengths
 
     @cached_property
     def largest_quadratic(self) -> float:
         """The largest strength of the quadratic part."""
-        return float(self.penalty.ridge() * self.weights.max(initial=0.0))
+        return float(self.ridge * self.weights.max(initial=0.0))
 
     @cached_property
     def thresholds(self) -> Vector:
         """The strength of the absolute values by coordinates, shape (dim,): 0 for intercepts."""
-        strengths: Vector = self.penalty.lasso() * self.weights
+        strengths: Vector = self.lasso * self.weights
         return strengths
 
     def weighted_dot(self, u: Vector, v: Vector) -> float:
@@ -236,8 +251,8 @@ class ConvexTerm:
         if not isinstance(self.penalty, ElasticNet):
             blocks = w.reshape(self.n_blocks, -1)[:, : self.n_columns]
             return float(sum(_penalty_total(self.penalty, block) for block in blocks))
-        penalty = self.penalty.lasso() * np.abs(coefficients).sum()
-        return float(penalty + 0.5 * self.penalty.ridge() * (coefficients @ coefficients))
+        penalty = self.lasso * np.abs(coefficients).sum()
+        return float(penalty + 0.5 * self.ridge * (coefficients @ coefficients))
 
     def add_to(self, gradient: Vector, w: Vector) -> float:
         """Add the quadratic part's gradient at w to that of the mean loss, in place, and return the whole penalty."""
@@ -255,7 +270,7 @@ class ConvexTerm:
         sizes: Vector = np.abs(self.coefficients(end)) - np.abs(self.coefficients(w))
         if self.has_weights:
             sizes *= self.coefficients(self.weights)
-        return float(self.penalty.lasso() * sizes.sum())
+        return float(self.lasso * sizes.sum())
 
     def prox_step(self, w: Vector, gradient: Vector, step_size: float) -> Vector:
         """Return prox(w - step_size gradient), a new array: the intercept only steps."""
@@ -280,7 +295,7 @@ class ConvexTerm:
     def bounds_linear(self) -> bool:
         """Whether a linear function of the coefficients has a minimum beside the term: `least_with` is finite."""
         has_prox = self.has_l1 or not isinstance(self.penalty, ElasticNet)
-        return not has_prox and bool(self.constraint.is_bounded or self.penalty.ridge() > 0.0)
+        return not has_prox and bool(self.constraint.is_bounded or self.ridge > 0.0)
 
     def least_with(self, slope: Vector) -> float:
         """Return min_w slope'w + term(w) over the coefficients, for a term without an l1 part; -inf where there is none.
@@ -288,7 +303,7 @@ class ConvexTerm:
         That is -sigma(-slope) with sigma the set's support function and, with a quadratic part, the value at the projection
         of -slope / l2.
         """
-        ridge, slope = self.penalty.ridge(), slope[: self.n_columns]
+        ridge, slope = self.ridge, slope[: self.n_columns]
         if slope.size == 0:
             return 0.0
         if ridge == 0.0:

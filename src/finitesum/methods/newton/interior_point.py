@@ -35,7 +35,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.evaluation.certificates import Minorant, dual_minorant
 from finitesum.evaluation.hessian import hessian_of
-from finitesum.evaluation.row_products import combination, predictions, table_of_rows
+from finitesum.evaluation.row_products import combination, matrix_of_rows, predictions
 from finitesum.losses import Hinge
 from finitesum.methods.base import Card, SumMethod
 from finitesum.problems.linear import Problem
@@ -111,7 +111,7 @@ class InteriorPoint(SumMethod):
     @staticmethod
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem has not the hinge loss and an l2 penalty."""
-        if isinstance(problem.loss, Hinge) and problem.penalty.ridge() > 0.0:
+        if isinstance(problem.loss, Hinge) and problem.term.ridge > 0.0:
             return ""
         return (
             f"interior-point needs the hinge loss and an l2 penalty, got {problem.loss!r} with {problem.penalty!r}. "
@@ -148,10 +148,9 @@ class InteriorPoint(SumMethod):
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap: that of the slacks and multipliers, and what the first equations lack in units of F."""
-        d, ridge = problem.rows.n_columns, problem.penalty.ridge()
+        d, ridge = problem.rows.n_columns, problem.term.ridge
         products = state.multipliers * state.gaps + state.complements * state.slacks
-        rest = _pulled_back(problem, state.multipliers)
-        rest[:d] -= ridge * state.x[:d]
+        rest = _pulled_back(problem, state.multipliers) - problem.term.quadratic * state.x
         gap = float(problem.loss.scale * (problem.weights @ products))  # type: ignore[attr-defined]
         gap += 0.5 / ridge * float(rest[:d] @ rest[:d])
         return gap + abs(float(rest[-1])) * (1.0 + abs(float(state.x[-1]))) if problem.has_intercept else gap
@@ -165,7 +164,9 @@ def _span(problem: Problem) -> tuple[Matrix, Matrix]:
     """Return an orthonormal basis of the rows' span and their coordinates in it, where that has fewer dimensions."""
     if problem.n_rows >= problem.rows.n_columns:
         return np.zeros((0, 0)), np.zeros((0, 0))
-    basis, coordinates = qr(table_of_rows(problem).T, mode="economic", check_finite=False)
+    matrix = matrix_of_rows(problem)
+    table = matrix.toarray() if problem.rows.is_sparse() else matrix
+    basis, coordinates = qr(table.T, mode="economic", check_finite=False)
     return basis, np.ascontiguousarray(coordinates.T)
 
 
@@ -177,7 +178,7 @@ def _small_hessian(problem: Problem, coordinates: Matrix, curvatures: Vector) ->
         rows = np.column_stack([coordinates, np.ones(problem.n_rows)])
     matrix: Matrix = rows.T @ (rows * weights[:, None])
     inside = np.arange(coordinates.shape[1])
-    matrix[inside, inside] += problem.penalty.ridge()
+    matrix[inside, inside] += problem.term.ridge
     return matrix
 
 
@@ -240,7 +241,7 @@ def _direction(
     free = state.complements
     rho = (target - multipliers * gaps - multipliers * (slack_target / free - slacks)) / centre.shift
     right = _pulled_back(problem, multipliers + rho)
-    right[: problem.rows.n_columns] -= problem.penalty.ridge() * x[: problem.rows.n_columns]
+    right -= problem.term.quadratic * x
     step = _solved(problem, state.basis, centre.factor, right)
     margins = _margins(problem, step)
     multiplier = rho - centre.theta * margins

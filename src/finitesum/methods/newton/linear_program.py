@@ -4,10 +4,16 @@ With weights p_i, scale c, margins m_i = y_i (x_i'w + b + o_i) and slacks xi_i t
 
     min c sum_i p_i xi_i    over    xi_i >= 1 - m_i,    xi_i >= 0,    w in the set
 
-A pass is one call of HiGHS, its interior point method with crossover [1] (`finitesum.methods.subproblems.hinge_lp`):
-callbacks, checkpoints and limits act before and after it alone. It is charged as one pass of component gradients, which
-says little of its work: some 10 to 50 steps, each with a sparse factor of order d. Its dual variables a_i make a lower
-bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), which proves what was found.
+A pass is one call of HiGHS, its interior point method with crossover [1]: callbacks, checkpoints and limits act before and
+after it alone. It is charged as one pass of component gradients, which says little of its work: some 10 to 50 steps, each
+with a sparse factor of order d. Its dual variables a_i make a lower bound of the minimum
+(`finitesum.evaluation.certificates.dual_minorant`), which proves what was found.
+
+`reference_optimum` can begin at a point near the solution. A row whose margin m_i is known to stay on one side of 1 needs
+no variable: it costs 0, or p_i (1 - m_i), which is linear. Most rows are put on their side; the program of the rest lies
+below F everywhere, so that its solution minimises F too once every row is found on the side where it was put. Rows that
+are not get a variable, and the program is solved again. Half a million rows of 54 columns then take seconds in place of
+half an hour.
 
 References
 ----------
@@ -16,17 +22,156 @@ References
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
-from finitesum.constraints import Box, L1Ball, LInfBall
-from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.certificates import Minorant, dual_minorant
+from finitesum.core.arrays import Flags, Indices, Vector
+from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound, minorant_at
+from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Hinge
 from finitesum.methods.base import Card, SumMethod
 from finitesum.problems.linear import Problem
+
+#: Rows that get a variable at first, when a start is given: this number, or this fraction of all.
+N_NEAR, NEAR_FRACTION = 1000, 0.05
+
+
+class Optimum(NamedTuple):
+    """A minimum found by linear programming."""
+
+    x: Vector
+    value: float  # F(x): never below the minimum, but for rounding
+    lower_bound: float  # by the dual variables: never above it
+    multipliers: Vector  # the dual variables, in [0, 1]
+    seconds: float
+
+
+class _Rows(NamedTuple):
+    """The rows as the program has them: m = signed (w, b) + shift."""
+
+    signed: Any  # sparse (n, d + intercept)
+    shift: Vector
+    costs: Vector  # p_i times the scale of the loss
+
+
+def _rows(problem: Problem, scale: float) -> _Rows:
+    matrix = scipy.sparse.csr_array(matrix_of_rows(problem))
+    if problem.has_intercept:
+        matrix = scipy.sparse.hstack([matrix, np.ones((problem.n_rows, 1))], format="csr")
+    signed = (scipy.sparse.diags_array(problem.targets) @ matrix).tocsr()
+    return _Rows(signed, problem.targets * problem.offsets, scale * problem.weights)
+
+
+def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: float | None) -> tuple[Vector, Vector]:
+    """Return the solution where only loose rows have a variable, and all dual variables."""
+    from scipy.optimize import linprog
+
+    if limit is not None and limit <= 0.0:
+        raise RuntimeError("HiGHS found no optimum: the time limit was over before it began.")
+    d, n = problem.rows.n_columns, int(loose.sum())
+    signed, pull = rows.signed[loose], -(rows.signed[pressed].T @ rows.costs[pressed])
+    ball: Any = problem.constraint if problem.constraint.boundary == "l1-norm" else None
+    lower, upper = problem.constraint.intervals(d)
+    if ball is not None:  # w = p - q with p, q >= 0
+        lower, upper = np.zeros(2 * d), np.full(2 * d, np.inf)
+        signed = scipy.sparse.hstack([signed[:, :d], -signed[:, :d], signed[:, d:]], format="csr")
+        pull = np.concatenate([pull[:d], -pull[:d], pull[d:]])
+    free = np.full(problem.rows.intercept, np.inf)
+    bounds = np.concatenate([lower, -free, np.zeros(n)]), np.concatenate([upper, free, np.full(n, np.inf)])
+    program = -scipy.sparse.hstack([signed, scipy.sparse.eye_array(n)], format="csr")
+    right = rows.shift[loose] - 1.0
+    if ball is not None:
+        sizes = np.ones(d) if ball.weights is None else ball.weights
+        norm = np.concatenate([sizes, sizes, np.zeros(program.shape[1] - 2 * d)])
+        program = scipy.sparse.vstack([program, scipy.sparse.csr_array(norm[None, :])], format="csr")
+        right = np.append(right, ball.radius)
+    found = linprog(
+        c=np.concatenate([pull, rows.costs[loose]]),
+        A_ub=program,
+        b_ub=right,
+        bounds=np.stack(bounds, axis=1),
+        method="highs-ipm",
+        options={} if limit is None else {"time_limit": limit},
+    )
+    if found.x is None or found.status != 0:
+        raise RuntimeError(f"HiGHS found no optimum: {found.message}")
+    x = found.x[: found.x.size - n]
+    if ball is not None:
+        x = np.concatenate([x[:d] - x[d : 2 * d], x[2 * d :]])
+    multipliers = pressed.astype(np.float64)
+    costs = rows.costs[loose]
+    forces = np.divide(-found.ineqlin.marginals[:n], costs, out=np.zeros(n), where=costs > 0.0)
+    multipliers[loose] = np.clip(forces, 0.0, 1.0)
+    return np.ascontiguousarray(x), multipliers
+
+
+def _first_sides(problem: Problem, rows: _Rows, start: Any) -> tuple[Flags, Flags]:
+    """Return which rows get a variable at first, and which are put on the side where they cost."""
+    if start is None or not problem.constraint.is_bounded or problem.has_intercept:
+        return np.ones(problem.n_rows, dtype=bool), np.zeros(problem.n_rows, dtype=bool)
+    slack = 1.0 - rows.signed @ np.asarray(start, dtype=np.float64) - rows.shift
+    n_near = min(problem.n_rows, max(N_NEAR, int(NEAR_FRACTION * problem.n_rows)))
+    loose = np.abs(slack) <= np.partition(np.abs(slack), n_near - 1)[n_near - 1]
+    return loose, (slack > 0.0) & ~loose
+
+
+def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float | None = None) -> Optimum:
+    """Return the minimum of a hinge loss on an l1 ball or a box, by an exact linear program.
+
+    min sum_i p_i max(0, 1 - y_i (x_i'w + b + o_i))   over w in the set
+
+    by HiGHS's interior point method with crossover; value and lower bound are recomputed from its solution and its dual
+    variables, so that their difference is a proof.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : array_like, shape (problem.dim,), optional
+        A point near the solution, which makes the program small: the end of any method. Of use on bounded sets, without
+        an intercept.
+    time_limit : float > 0, optional
+        Seconds that HiGHS may take.
+
+    Raises
+    ------
+    ValueError
+        Another loss, a penalty, or a set that is neither an l1 ball nor bounds.
+    RuntimeError
+        HiGHS found no optimum, in the time it had.
+
+    Examples
+    --------
+    >>> from finitesum.constraints import L1Ball
+    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
+    >>> optimum = reference_optimum(problem)
+    >>> optimum.x, optimum.value, optimum.lower_bound
+    (array([0.5]), 0.75, 0.75)
+    """
+    begin = time.perf_counter()
+    rows = _rows(problem, hinge_scale(problem))
+    if problem.term.has_penalty:
+        raise ValueError(f"a linear program has no quadratic penalty, but the problem has {problem.penalty!r}.")
+    if problem.constraint.boundary not in ("nothing", "signs", "bounds", "l1-norm"):
+        raise ValueError(f"a linear program needs an l1 ball, a box or no constraint, got {problem.constraint!r}.")
+    loose, pressed = _first_sides(problem, rows, start)
+    while True:
+        limit = None if time_limit is None else time_limit - (time.perf_counter() - begin)
+        x, multipliers = _solve(problem, rows, loose, pressed, limit)
+        slack = 1.0 - rows.signed @ x - rows.shift
+        wrong = ~loose & np.where(pressed, slack < 0.0, slack > 0.0)
+        if not wrong.any():
+            break
+        loose |= wrong
+        pressed &= ~loose
+    d = problem.rows.n_columns
+    x[:d] = problem.constraint.project(x[:d])
+    value, _ = minorant_at(problem, x)
+    bound = lower_bound(problem, dual_minorant(problem, multipliers))
+    return Optimum(x, value, bound, multipliers, time.perf_counter() - begin)
 
 
 class ProgramState(NamedTuple):
@@ -69,9 +214,8 @@ class LinearProgram(SumMethod):
     @staticmethod
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem is no linear program."""
-        is_polyhedral = isinstance(problem.constraint, L1Ball | Box | LInfBall)
-        has_penalty = problem.penalty.ridge() > 0.0 or problem.penalty.lasso() > 0.0
-        if isinstance(problem.loss, Hinge) and is_polyhedral and not has_penalty:
+        is_polyhedral = problem.constraint.boundary in ("bounds", "l1-norm")
+        if isinstance(problem.loss, Hinge) and is_polyhedral and not problem.term.has_penalty:
             return ""
         return (
             f"linear-program needs the hinge loss on an l1 ball or a box, and no penalty, got {problem.loss!r} with "
@@ -84,8 +228,6 @@ class LinearProgram(SumMethod):
 
     def run_pass(self, problem: Problem, state: ProgramState, order: Indices) -> ProgramState:
         """Return the state after the step."""
-        from finitesum.methods.subproblems.hinge_lp import reference_optimum
-
         found = reference_optimum(problem)
         return ProgramState(found.x, found.multipliers, state.n_gradients + problem.n_components, state.n_hessians)
 

@@ -41,9 +41,9 @@ from finitesum.evaluation.outputs import (
     loss_of,
     mean_gradient,
     objective_at,
-    row_blocks,
     score_changes,
     scores_at,
+    sum_of_rows,
     weighted_gram,
 )
 from finitesum.methods.base import Card, SumMethod
@@ -51,7 +51,6 @@ from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import DenseRows
 
 #: "auto" takes the exact solver up to this many variables.
 EXACT_UP_TO = 200
@@ -203,21 +202,25 @@ def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hes
     return _state_at(problem, state.x + t * direction, n_gradients, state.n_hessians + n_hessians)
 
 
+def _free_coordinates(problem: Problem) -> Indices:
+    """Return the coordinates of a class that have no penalty."""
+    return np.flatnonzero(problem.term.quadratic[: problem.rows.dim()] == 0.0)
+
+
 def _kept_mean(problem: Problem, direction: Vector) -> Vector:
     """Return a direction without the part that changes nothing: the mean over the classes of what is not penalised."""
     if not loss_of(problem).ignores_shifts():
         return direction
     table = direction.reshape(problem.n_outputs, -1)
-    first = problem.rows.n_columns if problem.penalty.ridge() > 0.0 else 0
-    table[:, first:] -= table[:, first:].mean(axis=0)
+    free = _free_coordinates(problem)
+    table[:, free] -= table[:, free].mean(axis=0)
     return table.reshape(-1)
 
 
 def _exact_step(problem: Problem, curvatures: Matrix, gradient: Vector) -> Vector:
     hessian = full_hessian(problem, curvatures)
     blocks = hessian.reshape(problem.n_outputs, problem.rows.dim(), problem.n_outputs, problem.rows.dim())
-    first = problem.rows.n_columns if problem.penalty.ridge() > 0.0 else 0
-    for j in range(first, problem.rows.dim()) if loss_of(problem).ignores_shifts() else ():
+    for j in _free_coordinates(problem) if loss_of(problem).ignores_shifts() else ():
         blocks[:, j, :, j] += max(float(np.diagonal(blocks[:, j, :, j]).mean()), 1e-300)
     return solve_spd(hessian, gradient)
 
@@ -232,7 +235,7 @@ def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) 
     chosen = [np.argpartition(-diagonal[:, k], n_chosen - 1)[:n_chosen] for k in outputs if n_chosen]
     for k, rows in enumerate(chosen):
         rest[rows, k] = 0.0
-    diagonals = _squares(problem, rest) + penalty
+    diagonals = sum_of_rows(problem, rest, squared=True) + penalty
     floor = 1e-12 * float(diagonals.max()) or 1e-300
     if not chosen:
         return np.maximum(diagonals, floor)
@@ -242,18 +245,6 @@ def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) 
         gram[np.arange(dim), np.arange(dim)] += diagonals[k] + 1e-10 * float(np.diagonal(gram).max()) + floor
         factors[k] = cho_factor(gram, overwrite_a=True, check_finite=False)[0].T  # so that its rows lie one by one
     return factors
-
-
-def _squares(problem: Problem, curvatures: Matrix) -> Matrix:
-    """Return sum_i c_ik x_ij^2, shape (K, dim)."""
-    d = problem.rows.n_columns
-    out = np.zeros((problem.n_outputs, problem.rows.dim()))
-    for here, block in row_blocks(problem):
-        squared = block * block if isinstance(problem.rows, DenseRows) else block.multiply(block).tocsr()
-        out[:, :d] += (squared.T @ curvatures[here]).T
-    if problem.rows.intercept:
-        out[:, d] = curvatures.sum(axis=0)
-    return out
 
 
 def _preconditioned(preconditioner: Preconditioner, residual: Vector) -> Vector:

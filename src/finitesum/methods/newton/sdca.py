@@ -142,11 +142,11 @@ def first_epoch(problem: Problem) -> DualState:
 
     They are with sparse rows, a smooth loss, no l1 penalty, weights of it or constraint, and enough of an l2 penalty.
     """
-    ridge, bound, n = problem.penalty.ridge(), problem.loss.curvature_bound(), problem.n_rows
+    ridge, bound, n = problem.term.ridge, problem.loss.curvature_bound(), problem.n_rows
     is_suited = isinstance(problem.rows, CSRRows) and problem.is_smooth and not problem.term.has_weights
     if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
         return no_epochs()
-    squares = squared_norms(problem)
+    squares = squared_norms(problem, 0)
     coupling = float((problem.weights * squares).max()) * bound / ridge
     least = LEAST_COUPLED if problem.rows.intercept else 0.0
     if not least < coupling <= MOST_COUPLED:
@@ -193,7 +193,7 @@ def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tup
         w[-1] -= memory.slope / memory.hold  # b_0 becomes b, and the slopes stay
     memory = memory._replace(slopes=memory.slopes.copy(), predictions=memory.predictions.copy())
     order = _order(problem, seed, memory.n_epochs)
-    square = _epoch(problem.view, order, problem.penalty.ridge(), w, memory, np.empty(BLOCK))
+    square = _epoch(problem.view, order, problem.term.ridge, w, memory, np.empty(BLOCK))
     if problem.rows.intercept:
         memory = memory._replace(slope=float(problem.weights @ memory.slopes))
         square += memory.slope**2

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import bits_of, kernel, kernel_part
+from finitesum.core.jit import bits_of, kernel
 from finitesum.evaluation.hessian import LEAST_PIVOT, add_gram, is_precise
-from finitesum.evaluation.row_sums import Vector32
+from finitesum.evaluation.row_sums import Block, Vector32, map_row_blocks
 from finitesum.evaluation.samples import Sample, others, sample_of
 from finitesum.methods.cost_model import costs_of, is_sample_too_small
 from finitesum.methods.newton.subsampling import GROWTH
@@ -56,9 +56,7 @@ class StaleHessian(NamedTuple):
     sums: Matrix = np.zeros((0, 0))  # (d, d)  A, its lower triangle
     members: Indices = np.zeros(0, dtype=np.int64)  # the components of the sample, increasing
     weight: float = 0.0  # sum of p_i over the sample
-    largest_float32: Vector = np.zeros(
-        0
-    )  # (d,)  A's largest diagonal since rows were summed in float32, 0 where none were
+    largest_float32: Vector = np.zeros(0)  # (d,)  A's largest diagonal since rows were summed in float32, 0 before
 
 
 def no_hessian(problem: Problem) -> StaleHessian:
@@ -67,7 +65,7 @@ def no_hessian(problem: Problem) -> StaleHessian:
     return StaleHessian(curvatures, np.zeros((dim, dim)), largest_float32=np.zeros(dim))
 
 
-@kernel_part
+@kernel
 def _count_by_size(
     view: LinearSum, members: Indices, now: Vector32, summed: Vector32, unit: float, counts: Vector, sizes: Vector
 ) -> float:
@@ -89,8 +87,7 @@ def _count_by_size(
 
 
 @kernel
-def _sums(view: LinearSum, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
-    """Return sum p_i h_i and sum p_i |h_i - c_i|."""
+def _add_up(view: LinearSum, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
     total = moved = 0.0
     for component in members:
         for i in range(np.uint64(first_row(view, component)), np.uint64(last_row(view, component))):
@@ -100,31 +97,45 @@ def _sums(view: LinearSum, members: Indices, now: Vector32, summed: Vector32) ->
     return total, moved
 
 
+def _sums(problem: Problem, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
+    """Return sum p_i h_i and sum p_i |h_i - c_i|."""
+    parts = map_row_blocks(
+        lambda block: _add_up(block.view, block.components, now[block.rows], summed[block.rows]), problem, members
+    )
+    return sum(total for total, _ in parts), sum(moved for _, moved in parts)
+
+
 def moved_fraction(problem: Problem, hessian: StaleHessian, now: Vector32) -> float:
     """Return sum_i p_i |h_i - c_i| / sum_i p_i h_i over the rows of the Hessian's sample."""
-    total, moved = _sums(problem.view, hessian.members, now, hessian.curvatures)
+    total, moved = _sums(problem, hessian.members, now, hessian.curvatures)
     return moved / total if total > 0.0 else 0.0
+
+
+def _by_size(problem: Problem, hessian: StaleHessian, now: Vector32, unit: float) -> tuple[Vector, Vector, float]:
+    """Return how many p_i |h_i - c_i| there are of each size, what they add up to, and sum p_i h_i."""
+    counts, sizes = np.zeros(N_THRESHOLDS), np.zeros(N_THRESHOLDS)
+
+    def count(block: Block) -> float:
+        before = hessian.curvatures[block.rows]
+        return _count_by_size(block.view, block.components, now[block.rows], before, unit, counts, sizes)
+
+    return counts, sizes, sum(map_row_blocks(count, problem, hessian.members))
 
 
 @kernel
 def _cheapest(
-    view: LinearSum,
-    members: Indices,
-    now: Vector32,
-    summed: Vector32,
-    unit: float,
+    counts: Vector,
+    sizes: Vector,
+    total: float,
     costs: tuple[float, float, float],
     sampling_error: float,
     caution: float,
     digits: float,
-    scratch: Vector,
 ) -> tuple[int, float]:
     """Return how many classes to replace, and what fraction of the curvature moved.
 
     The costs are those of a row, of a factor, and of a pass.
     """
-    counts, sizes = scratch[:N_THRESHOLDS], scratch[N_THRESHOLDS:]
-    total = _count_by_size(view, members, now, summed, unit, counts, sizes)
     of_row, of_factor, of_pass = costs
     moved = sizes.sum()
     best, least, replaced, left = 0, np.inf, 0.0, moved
@@ -143,19 +154,14 @@ def _cheapest(
 
 
 @kernel
-def _pick(
-    view: LinearSum, members: Indices, now: Vector32, summed: Vector32, least: float, picked: Indices, rises: Vector
-) -> int:
-    """Write the rows with p_i |h_i - c_i| >= least, and p_i (h_i - c_i); replace c_i; return the number of rows."""
-    n_picked = 0
+def _replace(view: LinearSum, members: Indices, now: Vector32, summed: Vector32, least: float, rises: Vector) -> None:
+    """Write p_i (h_i - c_i) of the rows where that is >= least in size, and replace their c_i."""
     for component in members:
         for i in range(first_row(view, component), last_row(view, component)):
             rise = view.weights[i] * (np.float64(now[i]) - np.float64(summed[i]))
             if rise != 0.0 and abs(rise) >= least:
-                picked[n_picked], rises[n_picked] = i, rise
+                rises[i] = rise
                 summed[i] = now[i]
-                n_picked += 1
-    return n_picked
 
 
 def refreshed(
@@ -197,22 +203,26 @@ def refreshed(
         return hessian, 0
     error = math.sqrt(problem.dim / n_rows) if n_rows < n_read else 0.0
     caution = CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION
-    prices, scratch = (costs.hessian, costs.factor, n_read * costs.gradient), np.zeros(2 * N_THRESHOLDS)
-    k, moved = _cheapest(problem.view, members, now, hessian.curvatures, unit, prices, error, caution, digits, scratch)
+    expenses = (costs.hessian, costs.factor, n_read * costs.gradient)
+    k, moved = _cheapest(*_by_size(problem, hessian, now, unit), expenses, error, caution, digits)
     is_to_blame = error == 0.0 and (n_slow_steps >= 4 or (n_slow_steps >= 2 and moved > 1e-3))
     if is_to_blame or not hessian.sums.any():  # without a Hessian there is no step
         k = N_THRESHOLDS
     if k == 0:
         return hessian, 0
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
-    curvatures, sums = hessian.curvatures.copy(), hessian.sums.copy()
-    picked, rises = np.empty(problem.n_rows, dtype=np.int64), np.empty(problem.n_rows)
-    n_picked = _pick(problem.view, members, now, curvatures, least, picked, rises)
-    add_gram(problem, picked[:n_picked], rises[:n_picked], sums, single_precision=single_precision, n_threads=n_threads)
+    curvatures, sums, rises = hessian.curvatures.copy(), hessian.sums.copy(), np.zeros(problem.n_rows)
+
+    def replace(block: Block) -> None:
+        rows = block.rows
+        _replace(block.view, block.components, now[rows], curvatures[rows], least, rises[rows])
+
+    map_row_blocks(replace, problem, members)
+    add_gram(problem, rises, sums, single_precision=single_precision, n_threads=n_threads)
     largest = hessian.largest_float32
     if single_precision:
         largest = np.maximum(largest, np.maximum(np.diagonal(hessian.sums), np.diagonal(sums)))
-    return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest), n_picked
+    return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest), int(np.count_nonzero(rises))
 
 
 def with_members(problem: Problem, hessian: StaleHessian, order: Indices, n_members: int) -> StaleHessian:
@@ -275,5 +285,5 @@ def is_expensive(problem: Problem, n_components: int, sample: Sample) -> bool:
 
 def noise(problem: Problem, sample: Sample, curvatures: Vector32, squared_slopes: float) -> float:
     """Return what the sample itself puts into Newton's decrement, about."""
-    total, _ = _sums(problem.view, sample.components, curvatures, curvatures)
+    total, _ = _sums(problem, sample.components, curvatures, curvatures)
     return problem.dim / sample.n_rows(problem) * squared_slopes / max(total, 1e-300)

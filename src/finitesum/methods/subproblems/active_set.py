@@ -12,12 +12,10 @@ one class each (`geometry_of`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from finitesum.constraints import L1Ball, Simplex, Unconstrained
-from finitesum.constraints.boxes import Intervals
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm
@@ -38,14 +36,13 @@ class Geometry(ABC):
     is_surface: ClassVar[bool] = False  # whether that sum has a bound
 
     def __init__(self, term: ConvexTerm) -> None:
-        self.term = term
+        self.term, self.constraint = term, cast(Any, term.constraint)
         self.n_columns = term.n_columns
         #: Coordinates that are 0 or keep a sign on an active set.
         self.has_sign = np.arange(term.dim) < term.n_columns
-
-    def bounds(self, dim: int) -> tuple[Vector, Vector]:
-        """Return the bounds of the coordinates in coordinate descent, each of shape (dim,)."""
-        return np.full(dim, -np.inf), np.full(dim, np.inf)
+        #: The bounds of the coordinates, in which coordinate descent stays.
+        self.lower, self.upper = np.full(term.dim, -np.inf), np.full(term.dim, np.inf)
+        self.lower[: self.n_columns], self.upper[: self.n_columns] = term.constraint.intervals(term.n_columns)
 
     def thresholds(self, w: Vector, slope: Vector) -> Vector:
         """Return the weight of each |w_j|: that of the l1 penalty, or the multiplier of a set as w and slope imply it."""
@@ -95,13 +92,6 @@ class Signs(Geometry):
 class Bounds(Geometry):
     """The bounds of a box, an orthant or an l_inf ball: coordinates that the slope draws inside are free."""
 
-    def bounds(self, dim: int) -> tuple[Vector, Vector]:
-        lower, upper = super().bounds(dim)
-        constraint = self.term.constraint
-        assert isinstance(constraint, Intervals)
-        lower[: self.n_columns], upper[: self.n_columns] = constraint.bounds()
-        return lower, upper
-
     def has_gains(self, w: Vector, slope: Vector, thresholds: Vector) -> bool:
         return True  # which bounds are passed is seen by going there
 
@@ -129,9 +119,7 @@ class L1BallSurface(Geometry):
 
     def __init__(self, term: ConvexTerm) -> None:
         super().__init__(term)
-        assert isinstance(term.constraint, L1Ball)
-        self.total = term.constraint.radius
-        self.weights = term.constraint.weights
+        self.total, self.weights = self.constraint.radius, self.constraint.weights
 
     def _is_tight(self, w: Vector) -> bool:
         """Return whether the sum of the sizes is at its bound."""
@@ -161,13 +149,7 @@ class SimplexSurface(Geometry):
 
     def __init__(self, term: ConvexTerm) -> None:
         super().__init__(term)
-        assert isinstance(term.constraint, Simplex)
-        self.total = term.constraint.total
-
-    def bounds(self, dim: int) -> tuple[Vector, Vector]:
-        lower, upper = super().bounds(dim)
-        lower[: self.n_columns] = 0.0
-        return lower, upper
+        self.total = self.constraint.total
 
     def thresholds(self, w: Vector, slope: Vector) -> Vector:
         n, thresholds = self.n_columns, np.zeros(w.size)
@@ -186,21 +168,19 @@ class SimplexSurface(Geometry):
         return ActiveSet(free, np.zeros(free.size), signs[free])
 
 
-#: The geometry of each kind of set that has one; a penalty's stands beside no set.
-GEOMETRIES: dict[type[Any], type[Any]] = {
-    Unconstrained: Signs,
-    Intervals: Bounds,
-    L1Ball: L1BallSurface,
-    Simplex: SimplexSurface,
+#: The geometry of each kind of set that has one, by its boundary; a penalty's stands beside no set.
+GEOMETRIES: dict[str, type[Geometry]] = {
+    "nothing": Signs,
+    "signs": Bounds,
+    "bounds": Bounds,
+    "l1-norm": L1BallSurface,
+    "sum": SimplexSurface,
 }
 
 
 def geometry_of(term: ConvexTerm) -> Geometry | None:
     """Return the active sets of a term, None where its set or penalty has none that are known."""
-    if not term.is_elastic_net:
-        return None
-    known = (GEOMETRIES[kind] for kind in type(term.constraint).__mro__ if kind in GEOMETRIES)
-    geometry = next(known, None)
+    geometry = GEOMETRIES.get(term.constraint.boundary) if term.is_elastic_net else None
     return None if geometry is None else geometry(term)
 
 

@@ -22,7 +22,6 @@ import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.sparse.linalg import eigsh
 
-from finitesum.constraints import Constraint, HalfSpace, L2Ball
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.methods.subproblems.active_set import Geometry, geometry_of, model_change, on_active_set, step_on
@@ -80,13 +79,12 @@ def _by_coordinates(
 ) -> tuple[Vector, bool]:
     """Return the result of coordinate descent with steps on active sets in between, and whether that is the minimiser."""
     w, slope = y, gradient
-    lower, upper = geometry.bounds(w.size)
     is_stuck = False
     for _ in range(MOST_ROUNDS):
         thresholds = geometry.thresholds(w, slope)
         if is_stuck or geometry.has_gains(w, slope, thresholds):
             w, slope = w.copy(), slope.copy()
-            _descend(hessian, w, slope, thresholds, lower, upper, DESCENT_PASSES)
+            _descend(hessian, w, slope, thresholds, geometry.lower, geometry.upper, DESCENT_PASSES)
         end = on_active_set(geometry, hessian, w, slope)
         is_stuck = end is w  # at once against a sign that changes: coordinate descent brings that coefficient to 0
         w, slope = end, gradient + hessian @ (end - y)
@@ -104,7 +102,6 @@ def _on_surface(
     the signs that were found, leads w back.
     """
     w, slope, term = y, gradient, geometry.term
-    lower, upper = geometry.bounds(w.size)
     for _ in range(MOST_ROUNDS):
         if not _mapping_size(term, w, slope) > tolerance:
             return w, True
@@ -113,7 +110,7 @@ def _on_surface(
         if geometry.has_gains(w, slope, thresholds):
             rise, weights = geometry.split(thresholds)
             ahead += rise
-            _descend(hessian, end, ahead, weights, lower, upper, DESCENT_PASSES)
+            _descend(hessian, end, ahead, weights, geometry.lower, geometry.upper, DESCENT_PASSES)
             ahead -= rise
         is_outside = not term.constraint.contains(end[: term.n_columns])
         active = geometry.active_set(end, ahead, is_tight=bool(thresholds.any()) or is_outside)
@@ -197,10 +194,10 @@ def _in_l2_ball(term: ConvexTerm, ball: Any, hessian: Matrix, gradient: Vector, 
     return term.project(w)
 
 
-#: The sets whose boundary is of one piece: (term, set, H, g, y) -> the minimiser over the set.
-CLOSED_FORMS: dict[type[Constraint], Callable[[ConvexTerm, Any, Matrix, Vector, Vector], Vector]] = {
-    HalfSpace: _in_half_space,
-    L2Ball: _in_l2_ball,
+#: Where the boundary is of one piece: (term, set, H, g, y) -> the minimiser over the set.
+CLOSED_FORMS: dict[str, Callable[[ConvexTerm, Any, Matrix, Vector, Vector], Vector]] = {
+    "plane": _in_half_space,
+    "l2-norm": _in_l2_ball,
 }
 
 
@@ -232,7 +229,7 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         end = np.empty_like(y)
         end[order] = minimise_model(term, hessian[np.ix_(order, order)], gradient[order], y[order], tolerance)
         return end
-    if (closed_form := CLOSED_FORMS.get(type(term.constraint))) is not None:
+    if (closed_form := CLOSED_FORMS.get(term.constraint.boundary)) is not None:
         return closed_form(term, term.constraint, hessian, gradient, y)
     rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
     tolerance = max(tolerance, rounding)

@@ -12,7 +12,7 @@ import numpy as np
 from finitesum.constraints import L1Ball
 from finitesum.core.arrays import Vector
 from finitesum.methods import METHODS
-from finitesum.methods.subproblems.hinge_lp import reference_optimum
+from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.papers.data import load
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
