@@ -33,6 +33,7 @@ class Constraint(ABC):
 
     #: Whether the coordinates are constrained one by one, so that all diagonal metrics have the same projection.
     is_separable: ClassVar[bool] = False
+
     #: What bounds the set, by which quadratic and linear programs on it are solved: "nothing", "signs", "bounds", "sum",
     #: "l1-norm", "l2-norm", "plane", or "" for a set of another kind.
     boundary: ClassVar[str] = ""

@@ -78,10 +78,6 @@ class OfComponents(Curved):
         """Return "component"."""
         return "component"
 
-    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        """Return both derivatives."""
-        return self.d1(prediction, target), self.d2(prediction, target)  # type: ignore[attr-defined]
-
 
 class OfResidual(Curved):
     """Losses of a residual u - y."""
