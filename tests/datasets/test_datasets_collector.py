@@ -41,6 +41,7 @@ def test_dense_blocks(make):
         target.add_dense(rows[start : start + 6], None)
     contents = target.finish()
     np.testing.assert_array_equal(contents.arrays["rows"], rows)
+    assert target.folder is None or [file.name for file in target.folder.iterdir()] == ["rows.npy"]
     assert "labels" not in contents.arrays
     assert contents.n_features == 3
 
@@ -48,7 +49,6 @@ def test_dense_blocks(make):
 @pytest.mark.parametrize("where", ["first", "later", "in the number of entries"])
 def test_indices_that_need_eight_bytes(make, where, monkeypatch):
     monkeypatch.setattr(collector, "LARGEST_INT32", 3 if where == "in the number of entries" else 100)
-    monkeypatch.setattr(collector, "CHUNK", 2)
     blocks = [np.array([1, 2]), np.array([0, 3]), np.array([2])]
     if where != "in the number of entries":
         blocks[0 if where == "first" else 2][-1] = 200
@@ -83,10 +83,10 @@ def test_labels_of_several_widths(make):
     target.add_dense(np.zeros((1, 1)), np.array(["long"]))
     assert target.finish().arrays["labels"].tolist() == ["a", "long"]
     target.reset()
+    assert target.folder is None or not list(target.folder.iterdir())
     target.add_dense(np.zeros((1, 1)), np.array(["a"]))
     with pytest.raises(DataError, match="labels mix numbers with text"):
         target.add_dense(np.zeros((1, 1)), np.array([1.0]))
-    target.close()
 
 
 def test_nothing(make):

@@ -199,10 +199,10 @@ def test_a_home_that_cannot_be_written(file, tmp_path, monkeypatch, caplog):
 
 
 def test_a_full_disk(file, parsed, monkeypatch, caplog):
-    def full(self, array):
+    def full(path, array):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(collector._Growing, "_write", full)
+    monkeypatch.setattr(collector.np, "save", full)
     with caplog.at_level(logging.WARNING, "finitesum"):
         check(load(file))
     assert "No space left on device" in caplog.text

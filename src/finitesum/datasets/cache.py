@@ -114,11 +114,7 @@ def _build(folder: Path, read: Read) -> bool:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=root, ignore_cleanup_errors=True) as work:
             copy = Path(work) / "copy"
             copy.mkdir()
-            collector = RowCollector(copy)
-            try:
-                _write_meta(copy, read(collector))
-            finally:
-                collector.close()
+            _write_meta(copy, read(RowCollector(copy)))
             try:
                 copy.rename(folder)
             except OSError:

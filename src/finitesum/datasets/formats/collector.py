@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ Array = npt.NDArray[Any]
 
 #: The largest int32: indices that do not exceed it are stored in four bytes.
 LARGEST_INT32 = 2**31 - 1
-
-#: Entries that are converted at a time where a file on disk gets a wider type.
-CHUNK = 1 << 20
 
 
 class StorageError(Exception):
@@ -39,74 +36,40 @@ class Contents:
 
 
 class _Growing:
-    """An array that grows along its first axis: in memory, or as a file in NumPy's format.
-
-    The header of the file is written again at the end: NumPy pads it so that the first axis can grow without moving what
-    follows.
-    """
+    """An array that grows along its first axis, by parts: in memory, or in files until they become a single one."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._parts: list[Array] = []
-        self._file: BinaryIO | None = None
-        self._dtype: np.dtype[Any] = np.dtype(np.float64)
-        self._tail: tuple[int, ...] = ()
+        self._parts: list[Any] = []  # arrays, or the paths of their files
         self._length = 0
+        self._dtypes: set[np.dtype[Any]] = set()
 
     def append(self, array: Array) -> None:
+        self._length += len(array)
+        self._dtypes.add(array.dtype)
+        self._tail = array.shape[1:]
         if self._path is None:
             self._parts.append(array)
             return
         with _storage():
-            if self._file is None:
-                self._open(self._path, array.dtype, array.shape[1:])
-            elif np.promote_types(self._dtype, array.dtype) != self._dtype:
-                self._recast(self._path, np.promote_types(self._dtype, array.dtype))
-            self._write(array)
+            self._parts.append(self._path.with_suffix(f".{len(self._parts)}.npy"))
+            np.save(self._parts[-1], array)
 
     def finish(self, dtype: npt.DTypeLike | None = None) -> Array:
+        wanted = np.result_type(*self._dtypes) if dtype is None else np.dtype(dtype)
         if self._path is None:
             whole = self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
             self._parts = []
-            return np.ascontiguousarray(whole, dtype=dtype)
+            return np.ascontiguousarray(whole, dtype=wanted)
+        descr, shape = np.lib.format.dtype_to_descr(wanted), (self._length, *self._tail)
         with _storage():
-            if dtype is not None and np.dtype(dtype) != self._dtype:
-                self._recast(self._path, np.dtype(dtype))
-            self.close()
+            with self._path.open("wb") as file:
+                header = {"descr": descr, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for part in self._parts:
+                    np.ascontiguousarray(np.load(part), dtype=wanted).tofile(file)
+                    part.unlink()
             return np.load(self._path, mmap_mode="r")  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        """Complete the header and close the file."""
-        if self._file is not None:
-            self._file.seek(0)
-            self._write_header()
-            self._file.close()
-            self._file = None
-
-    def _open(self, path: Path, dtype: np.dtype[Any], tail: tuple[int, ...]) -> None:
-        self._file, self._dtype, self._tail, self._length = path.open("wb"), dtype, tail, 0
-        self._write_header()
-
-    def _write_header(self) -> None:
-        descr = np.lib.format.dtype_to_descr(self._dtype)
-        header = {"descr": descr, "fortran_order": False, "shape": (self._length, *self._tail)}
-        np.lib.format.write_array_header_1_0(self._file, header)  # type: ignore[arg-type]
-
-    def _write(self, array: Array) -> None:
-        np.ascontiguousarray(array, dtype=self._dtype).tofile(self._file)  # type: ignore[arg-type]
-        self._length += len(array)
-
-    def _recast(self, path: Path, dtype: np.dtype[Any]) -> None:
-        """Write the file again with entries of another type, a chunk at a time."""
-        self.close()
-        narrow = path.with_suffix(".narrow")
-        path.replace(narrow)
-        old = np.load(narrow, mmap_mode="r")
-        self._open(path, dtype, self._tail)
-        for start in range(0, len(old), CHUNK):
-            self._write(old[start : start + CHUNK])
-        del old
-        narrow.unlink()
 
 
 @contextmanager
@@ -118,7 +81,6 @@ def _storage() -> Iterator[None]:
         raise StorageError(str(error)) from error
 
 
-@dataclass
 class RowCollector:
     """Takes rows block by block and returns them as one data set.
 
@@ -126,22 +88,18 @@ class RowCollector:
     memory. Labels and the lengths of the rows are kept in memory in any case.
     """
 
-    folder: Path | None = None
-    _growing: dict[str, _Growing] = field(default_factory=dict)
-    _labels: list[Labels] = field(default_factory=list)
-    _lengths: list[Array] = field(default_factory=list)
-    _n_rows: int = 0
-    _n_features: int = 0
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.reset()
 
     def reset(self) -> None:
         """Forget all that was added."""
-        self.close()
-        self._growing, self._labels, self._lengths, self._n_rows, self._n_features = {}, [], [], 0, 0
-
-    def close(self) -> None:
-        """Close the files; needed only where nothing will be finished."""
-        for growing in self._growing.values():
-            growing.close()
+        for file in () if self.folder is None else self.folder.glob("*.npy"):
+            file.unlink()
+        self._growing: dict[str, _Growing] = {}
+        self._labels: list[Labels] = []
+        self._lengths: list[Array] = []
+        self._n_rows = self._n_features = 0
 
     def add_dense(self, rows: Array, labels: Labels | None) -> None:
         """Add rows of shape (k, n_features), float32 or float64, with their labels."""
