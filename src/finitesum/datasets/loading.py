@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +13,7 @@ from finitesum.datasets.dataset import Dataset, Task
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import Part, read_npy, read_npz
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector
+from finitesum.datasets.formats.columns import Target
 from finitesum.datasets.formats.csv import read_csv
 from finitesum.datasets.formats.detect import Format, find_format, plain_name
 from finitesum.datasets.formats.parquet import read_parquet
@@ -25,65 +25,27 @@ from finitesum.datasets.labels import require_numbers
 _TEXT: tuple[Format, ...] = ("svmlight", "csv")
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What is read of a file, and how."""
-
-    path: Path
-    format: Format
-    target: str | int | bool | None
-    task: Task | None
-    part: Part
-    zero_based: bool
-
-    def check(self) -> None:
-        """Raise where an argument is wrong, or does not suit the format."""
-        path, format, target = self.path, self.format, self.target
-        if self.task not in (None, *get_args(Task)):
-            raise DataError(f'task must be "classification", "regression" or None, got {preview(self.task)}.')
-        if self.part not in get_args(Part):
-            raise DataError(f'part must be "train" or "test", got {preview(self.part)}.')
-        if self.part == "test" and format != "npz":
-            raise DataError(f'part="test" is for npz archives, but {path} is {format}. Load the file of the test rows.')
-        if self.zero_based and format != "svmlight":
-            raise DataError(f"zero_based=True is for svmlight files, but {path} is {format}. Leave it out.")
-        if target not in (None, False) and format == "svmlight":
-            raise DataError(
-                f"target={preview(target)}: the rows of an svmlight file begin with their labels. Leave it out."
-            )
-        if isinstance(target, int) and not isinstance(target, bool) and format in ("npz", "npy"):
-            where = "the name of an array" if format == "npz" else "the path of a file"
-            raise DataError(f"target={target}: for {format} it must be {where}.")
-        if target is True:
-            raise DataError("target=True says nothing. Name the labels, or use target=False where there are none.")
-
-    def read(self, collector: RowCollector) -> Contents:
-        """Return the contents of the file, read into a collector."""
-        path, target = self.path, self.target
-        try:
-            if self.format == "svmlight":
-                return read_svmlight(path, collector, zero_based=self.zero_based)
-            if self.format == "csv":
-                return read_csv(path, collector, target=target, regression=self.task == "regression")
-            if self.format == "npz":
-                return read_npz(path, collector, target=target, part=self.part)
-            return read_parquet(path, collector, target=target)
-        except DataError as error:
-            if str(path) in str(error):
-                raise
-            raise DataError(f"{path}: {error}") from None
-
-    def contents(self, cache: bool, memmap: bool) -> Contents:
-        """Return what is in the file: from its parsed copy where one is kept, else by reading it into memory."""
-        if self.format == "npy":
-            labels = Path(self.target) if isinstance(self.target, str) else None
-            return read_npy(self.path, target=labels, memmap=memmap)
-        found = None
-        if cache and (memmap or self.format in _TEXT):
-            # All that changes what is read.
-            options = {name: getattr(self, name) for name in ("format", "target", "part", "zero_based")}
-            found = cached(self.path, options, self.read, memmap)
-        return self.read(RowCollector()) if found is None else found
+def _check_arguments(
+    path: Path, format: Format, target: Target, task: Task | None, part: Part, zero_based: bool
+) -> None:
+    """Raise where an argument is wrong, or does not suit the format."""
+    if task not in (None, *get_args(Task)):
+        raise DataError(f'task must be "classification", "regression" or None, got {preview(task)}.')
+    if part not in get_args(Part):
+        raise DataError(f'part must be "train" or "test", got {preview(part)}.')
+    if part == "test" and format != "npz":
+        raise DataError(f'part="test" is for npz archives, but {path} is {format}. Load the file of the test rows.')
+    if zero_based and format != "svmlight":
+        raise DataError(f"zero_based=True is for svmlight files, but {path} is {format}. Leave it out.")
+    if target not in (None, False) and format == "svmlight":
+        raise DataError(
+            f"target={preview(target)}: the rows of an svmlight file begin with their labels. Leave it out."
+        )
+    if isinstance(target, int) and not isinstance(target, bool) and format in ("npz", "npy"):
+        where = "the name of an array" if format == "npz" else "the path of a file"
+        raise DataError(f"target={target}: for {format} it must be {where}.")
+    if target is True:
+        raise DataError("target=True says nothing. Name the labels, or use target=False where there are none.")
 
 
 def load(
@@ -161,14 +123,35 @@ def load(
     """
     file = Path(path).expanduser().absolute()
     require_file(file)
+    found = find_format(file, format)
     column = os.fspath(target) if isinstance(target, os.PathLike) else target
-    request = _Request(file, find_format(file, format), column, task, part, zero_based)
-    request.check()
+    _check_arguments(file, found, column, task, part, zero_based)
     if n_features is not None and n_features < 1:
         raise DataError(f"n_features must be at least 1, got {n_features}. Leave it out to take it from the file.")
-    if memmap and not cache and request.format != "npy":
+    if found == "npy":
+        return _dataset(read_npy(file, target=column, memmap=memmap), file, n_features, task)
+    if memmap and not cache:
         raise DataError("memmap=True maps the parsed copy of the file. Use cache=True with it.")
-    return _dataset(request.contents(cache, memmap), file, n_features, task)
+
+    def read(collector: RowCollector) -> Contents:
+        try:
+            if found == "svmlight":
+                return read_svmlight(file, collector, zero_based=zero_based)
+            if found == "csv":
+                return read_csv(file, collector, target=column, regression=task == "regression")
+            if found == "npz":
+                return read_npz(file, collector, target=column, part=part)
+            return read_parquet(file, collector, target=column)
+        except DataError as error:
+            if str(file) in str(error):
+                raise
+            raise DataError(f"{file}: {error}") from None
+
+    contents = None
+    if cache and (memmap or found in _TEXT):
+        options = {"format": found, "target": column, "part": part, "zero_based": zero_based}
+        contents = cached(file, options, read, memmap)
+    return _dataset(contents or read(RowCollector()), file, n_features, task)
 
 
 def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task | None) -> Dataset:

@@ -135,14 +135,14 @@ n_threads, callback, measure_every
         callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
         tried: list[Result] = []
         while True:
-            sigma = search.next_scale()
+            sigma = search.scale
             result = self._solve_at(X, y, weights, sigma, start, callback)
             tried.append(result)
             start = result.x
             coef, intercept = self._unpacked([result.x])
             ratios = np.asarray(X @ coef + intercept - y) / sigma
             slope = 1.0 - float(fractions @ np.minimum(ratios * ratios, self.epsilon**2))
-            if result.reason is StopReason.CALLBACK or search.is_over(sigma, slope, self.tol):
+            if result.reason is StopReason.CALLBACK or not search.moves(slope, self.tol):
                 break
         self.scale_ = sigma
         self._note(tried[-1:], X.dtype)
@@ -175,15 +175,11 @@ class _ScaleSearch:
     def __init__(self, spread: float, first: float) -> None:
         self._low, self._high = math.log(spread) + math.log(SMALLEST_SCALE), math.inf
         self._tried: list[tuple[float, float]] = []  # log sigma, slope
-        self._next = max(math.log(first), self._low)
+        self.scale = math.exp(max(math.log(first), self._low))
 
-    def next_scale(self) -> float:
-        """Return the scale to try."""
-        return math.exp(self._next)
-
-    def is_over(self, sigma: float, slope: float, tol: float) -> bool:
-        """Take in the slope at a scale; return whether it is the last."""
-        here = math.log(sigma)
+    def moves(self, slope: float, tol: float) -> bool:
+        """Move from a scale of this slope to the next one, or return False where it is the last."""
+        here = math.log(self.scale)
         self._tried.append((here, slope))
         if slope > 0.0:
             self._high = here
@@ -191,12 +187,11 @@ class _ScaleSearch:
             self._low = max(self._low, here)
         stuck = self._high - self._low <= 4e-16 * max(1.0, abs(here))
         if abs(slope) <= 0.5 * tol or stuck or len(self._tried) >= MOST_SCALES:
-            return True
-        self._next = self._proposal()
-        return False
+            return False
+        self.scale = math.exp(self._proposal(here, slope))
+        return True
 
-    def _proposal(self) -> float:
-        here, slope = self._tried[-1]
+    def _proposal(self, here: float, slope: float) -> float:
         if len(self._tried) > 1:
             before, other = self._tried[-2]
             proposal = here - slope * (here - before) / (slope - other) if slope != other else math.nan

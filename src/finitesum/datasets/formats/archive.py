@@ -144,7 +144,7 @@ def _as_rows(array: Array, where: str, is_image_key: bool) -> Array:
     return rows
 
 
-def read_npy(path: Path, *, target: str | Path | bool | None = None, memmap: bool = False) -> Contents:
+def read_npy(path: Path, *, target: Target = None, memmap: bool = False) -> Contents:
     """Return the rows of an ``.npy`` file of shape (n_rows, n_features), with labels from a second file.
 
     `target` is the path of the labels, an ``.npy`` file or text with one label a line; None or False for no labels. Rows
@@ -166,7 +166,7 @@ def read_npy(path: Path, *, target: str | Path | bool | None = None, memmap: boo
         rows = np.ascontiguousarray(rows, dtype=wanted)
         require_finite(rows, str(path))
     arrays = {"rows": rows}
-    if isinstance(target, (str, Path)):
+    if isinstance(target, str):
         arrays["labels"] = _read_labels(Path(target))
         _require_length(len(rows), arrays["labels"], path)
     return Contents("dense", arrays, rows.shape[1])

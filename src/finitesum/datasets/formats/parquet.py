@@ -45,7 +45,8 @@ def _read_table(table: Any, path: Path, collector: RowCollector, target: Target)
     names = [name for name in schema.names if not name.startswith("__index_level_")]
     if not names or len(set(names)) < len(names):
         raise DataError(f"{path}: the columns need names, each its own, got {names[:8]}.")
-    lists = [name for name in names if _is_list(schema.field(name).type)]
+    kinds = {name: schema.field(name).type for name in names}
+    lists = [name for name, kind in kinds.items() if types.is_list(kind) or types.is_large_list(kind)]
     plain = [name for name in names if name not in lists]
     # A single column beside the lists can only be that of the labels.
     n_columns = len(plain) + (1 if lists else 0)
@@ -56,19 +57,19 @@ def _read_table(table: Any, path: Path, collector: RowCollector, target: Target)
     # Beside lists there is nothing but labels, which are not wanted where the target is False.
     features = [] if lists and target is False else [name for name in plain if name != label]
     if lists:
-        indices, values = _entry_columns(lists, features, schema, path)
+        indices, values = _entry_columns(lists, features, kinds, path)
         for batch, start in _batches(table, [indices, values], label):
             data, columns, lengths = _entries(batch.column(indices), batch.column(values), path, start)
             collector.add_sparse(data, columns, lengths, _labels(batch, label, path, start))
         return collector.finish(target_name=label)
     for name in features:
-        kind = schema.field(name).type
+        kind = kinds[name]
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
             raise DataError(
                 f"{path}, column {name!r}: {kind} is no type of numbers. Turn it into numbers first, "
                 "or name the labels by target=."
             )
-    single = all(str(schema.field(name).type) in ("float", "halffloat") for name in features)
+    single = all(str(kinds[name]) in ("float", "halffloat") for name in features)
     dtype = np.float32 if single and features else np.float64
     for batch, start in _batches(table, features, label):
         rows = np.empty((batch.num_rows, len(features)), dtype=dtype)
@@ -86,23 +87,17 @@ def _batches(table: Any, names: Sequence[str], label: str | None) -> Any:
         start += batch.num_rows
 
 
-def _is_list(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_list(kind) or types.is_large_list(kind))
-
-
-def _entry_columns(lists: list[str], others: list[str], schema: Any, path: Path) -> tuple[str, str]:
+def _entry_columns(lists: list[str], others: list[str], kinds: dict[str, Any], path: Path) -> tuple[str, str]:
     """Return the names of the columns of indices and of values."""
     from pyarrow import types
 
-    whole = [name for name in lists if types.is_integer(schema.field(name).type.value_type)]
-    real = [name for name in lists if types.is_floating(schema.field(name).type.value_type)]
+    whole = [name for name in lists if types.is_integer(kinds[name].value_type)]
+    real = [name for name in lists if types.is_floating(kinds[name].value_type)]
     if len(lists) != 2 or len(whole) != 1 or len(real) != 1 or others:
-        kinds = ", ".join(f"{name}: {schema.field(name).type}" for name in [*lists, *others][:8])
+        got = ", ".join(f"{name}: {kinds[name]}" for name in [*lists, *others][:8])
         raise DataError(
             f"{path}: sparse rows need one column of lists of whole numbers (the indices), one of lists of floats "
-            f"(the values) and at most one of labels, got {kinds}."
+            f"(the values) and at most one of labels, got {got}."
         )
     return whole[0], real[0]
 
