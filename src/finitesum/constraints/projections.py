@@ -14,11 +14,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from finitesum.constraints.exact_sums import AllOnes, AsGiven, Reading, copy_into, scaled_square_sum
 from finitesum.constraints.threshold import onto_l1_ball, onto_simplex
-from finitesum.constraints.threshold_sums import Terms
+from finitesum.constraints.threshold_sums import Factors, Given, Ones, Terms, copy_into, scaled_square_sum
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compilable, kernel, kernel_part, reassociated_part
+from finitesum.core.vectors import reordered_dot
 
 #: A bound on Newton's steps that is never met: f f' falls by a factor of 4 in each, see threshold.py.
 MAX_NEWTON_STEPS = 200
@@ -95,10 +95,10 @@ class L1BallProjection(NamedTuple):
     radius: float
 
     def project_into(self, x: Vector, metric: Vector, out: Vector) -> None:
-        onto_l1_ball(Terms(x, -1.0, metric, AsGiven(0.0), x, AllOnes(0.0)), self.radius, out)
+        onto_l1_ball(Terms(x, -1.0, Given(metric), Ones(0.0)), self.radius, out)
 
     def project_euclidean_into(self, x: Vector, out: Vector) -> None:
-        onto_l1_ball(Terms(x, -1.0, x, AllOnes(0.0), x, AllOnes(0.0)), self.radius, out)
+        onto_l1_ball(Terms(x, -1.0, Ones(0.0), Ones(0.0)), self.radius, out)
 
 
 @compilable
@@ -109,10 +109,10 @@ class WeightedL1BallProjection(NamedTuple):
     weights: Vector
 
     def project_into(self, x: Vector, metric: Vector, out: Vector) -> None:
-        onto_l1_ball(Terms(x, -1.0, metric, AsGiven(0.0), self.weights, AsGiven(0.0)), self.radius, out)
+        onto_l1_ball(Terms(x, -1.0, Given(metric), Given(self.weights)), self.radius, out)
 
     def project_euclidean_into(self, x: Vector, out: Vector) -> None:
-        onto_l1_ball(Terms(x, -1.0, x, AllOnes(0.0), self.weights, AsGiven(0.0)), self.radius, out)
+        onto_l1_ball(Terms(x, -1.0, Ones(0.0), Given(self.weights)), self.radius, out)
 
 
 @compilable
@@ -122,10 +122,10 @@ class SimplexProjection(NamedTuple):
     total: float
 
     def project_into(self, x: Vector, metric: Vector, out: Vector) -> None:
-        onto_simplex(Terms(x, 1.0, metric, AsGiven(0.0), x, AllOnes(0.0)), self.total, out)
+        onto_simplex(Terms(x, 1.0, Given(metric), Ones(0.0)), self.total, out)
 
     def project_euclidean_into(self, x: Vector, out: Vector) -> None:
-        onto_simplex(Terms(x, 1.0, x, AllOnes(0.0), x, AllOnes(0.0)), self.total, out)
+        onto_simplex(Terms(x, 1.0, Ones(0.0), Ones(0.0)), self.total, out)
 
 
 # The l2 ball: y_i = s_i x_i / (s_i + lam), where lam solves the secular equation norm(y) = radius.
@@ -220,38 +220,30 @@ def _norm(x: Vector) -> float:
 # The half-space: one step along normal / s.
 
 
-@reassociated_part
-def _dot(x: Vector, normal: Vector) -> float:
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += normal[i] * x[i]
-    return total
-
-
 @kernel_part
-def _direction(normal: Vector, metric: Vector, reading: Reading, i: int) -> float:
-    return float(np.divide(normal[i], reading.entry_of(metric, i)))
+def _direction(normal: Vector, metric: Factors, i: int) -> float:
+    return float(np.divide(normal[i], metric.entry_of(i)))
 
 
 @reassociated_part
-def _slope_along(normal: Vector, metric: Vector, reading: Reading) -> float:
+def _slope_along(normal: Vector, metric: Factors) -> float:
     total = 0.0
     for i in range(normal.shape[0]):
-        total += normal[i] * _direction(normal, metric, reading, i)
+        total += normal[i] * _direction(normal, metric, i)
     return total
 
 
 @kernel_part
-def _onto_half_space(x: Vector, normal: Vector, offset: float, metric: Vector, reading: Reading, out: Vector) -> None:
-    excess = _dot(x, normal) - offset
+def _onto_half_space(x: Vector, normal: Vector, offset: float, metric: Factors, out: Vector) -> None:
+    excess = reordered_dot(normal, x) - offset
     copy_into(x, out)
     if 0.0 < excess < np.inf:
-        slope = _slope_along(normal, metric, reading)
+        slope = _slope_along(normal, metric)
         for _ in range(2):  # the second step takes back what the first one left by rounding
             length = excess / slope
             for i in range(x.shape[0]):
-                out[i] -= length * _direction(normal, metric, reading, i)
-            excess = _dot(out, normal) - offset
+                out[i] -= length * _direction(normal, metric, i)
+            excess = reordered_dot(normal, out) - offset
 
 
 @compilable
@@ -262,7 +254,7 @@ class HalfSpaceProjection(NamedTuple):
     offset: float
 
     def project_into(self, x: Vector, metric: Vector, out: Vector) -> None:
-        _onto_half_space(x, self.normal, self.offset, metric, AsGiven(0.0), out)
+        _onto_half_space(x, self.normal, self.offset, Given(metric), out)
 
     def project_euclidean_into(self, x: Vector, out: Vector) -> None:
-        _onto_half_space(x, self.normal, self.offset, x, AllOnes(0.0), out)
+        _onto_half_space(x, self.normal, self.offset, Ones(0.0), out)

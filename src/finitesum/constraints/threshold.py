@@ -40,18 +40,22 @@ References
 
 import numpy as np
 
-from finitesum.constraints.exact_sums import copy_into, high_part, split_sum, splitter, weighted_size
 from finitesum.constraints.threshold_sums import (
     Sums,
     Terms,
+    copy_into,
     cut,
     height_at,
+    high_part,
     largest_height,
     rate_at,
     slope_at,
+    split_sum,
+    splitter,
     sums_above,
     sums_above_from,
     weighted_at,
+    weighted_size,
 )
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part, reassociated_part
@@ -197,7 +201,7 @@ def _write(terms: Terms, origin: float, threshold: float, total: float, out: Vec
     high = low = 0.0
     for i in range(terms.x.shape[0]):
         out[i] = _value(terms, i, origin, threshold)
-        value = weighted_size(out, terms.weights, terms.weights_reading, i)
+        value = weighted_size(out, terms.weights, i)
         part = high_part(value, sigma)
         high += part
         low += value - part
@@ -232,7 +236,7 @@ def _lower_threshold(terms: Terms, amount: float, total: float, out: Vector) -> 
     high = low = 0.0
     for i in range(out.shape[0]):
         out[i] = _lowered(terms, i, amount, out[i])
-        value = weighted_size(out, terms.weights, terms.weights_reading, i)
+        value = weighted_size(out, terms.weights, i)
         part = high_part(value, sigma)
         high += part
         low += value - part
@@ -249,7 +253,7 @@ def _give_to_one(terms: Terms, missing: float, out: Vector) -> bool:
             chosen, most = (i, k) if out[i] != 0.0 else (chosen, most)
     if chosen < 0:
         return False
-    amount = missing / terms.weights_reading.entry_of(terms.weights, chosen)
+    amount = missing / terms.weights.entry_of(chosen)
     if not abs(amount) < 0.5 * abs(out[chosen]):
         return False
     out[chosen] += amount if out[chosen] > 0.0 else -amount
@@ -282,7 +286,7 @@ def onto_l1_ball(terms: Terms, radius: float, out: Vector) -> None:
     norm = _plain_sum(terms)
     outside = radius * (1.0 - SLACK) < norm < np.inf
     if outside and norm < radius * (1.0 + SLACK):
-        high, low = split_sum(terms.x, terms.weights, terms.weights_reading, radius)
+        high, low = split_sum(terms.x, terms.weights, radius)
         outside = (radius - high) - low < 0.0
     if outside:
         _solve(terms, radius, 0.0, norm, out)

@@ -1,26 +1,118 @@
-"""What the projections onto the l1 ball and the simplex sum over the coordinates above a threshold.
+"""What the projections onto the l1 ball and the simplex sum: over the coordinates above a threshold, and exactly.
 
-See `finitesum.constraints.threshold` for the problem and its letters.
+See `finitesum.constraints.threshold` for the problem and its letters. Exact sums are right to their last rounding, in any
+order: they are split in a high part, whose sum has no rounding error, and a low part [1]_.
+
+References
+----------
+.. [1] Rump, Ogita, Oishi, "Accurate floating-point summation, part I: faithful rounding", SIAM J. Sci. Comput. 31 (2008).
 """
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from finitesum.constraints.exact_sums import Reading
 from finitesum.core.arrays import Vector
-from finitesum.core.jit import kernel_part, reassociated_part
+from finitesum.core.jit import compilable, kernel_part, reassociated_part
+
+
+class Factors(Protocol):
+    """Weights or a metric, which may be absent."""
+
+    def entry_of(self, index: int) -> float: ...
+    def part_of(self, start: int, stop: int) -> Any: ...
+
+
+@compilable
+class Given(NamedTuple):
+    """The entries of an array."""
+
+    values: Vector
+
+    def entry_of(self, index: int) -> float:
+        return float(self.values[index])
+
+    def part_of(self, start: int, stop: int) -> Any:
+        return Given(self.values[start:stop])
+
+
+@compilable
+class Ones(NamedTuple):
+    """1 everywhere, without an array."""
+
+    unused: float = 0.0  # a tuple without fields cannot be called in kernels
+
+    def entry_of(self, index: int) -> float:
+        return 1.0
+
+    def part_of(self, start: int, stop: int) -> Any:
+        return self
+
+
+@kernel_part
+def weighted_size(values: Vector, weights: Factors, i: int) -> float:
+    return abs(float(values[i]) * weights.entry_of(i))
+
+
+@kernel_part
+def high_part(value: float, sigma: float) -> float:
+    return (sigma + value) - sigma
+
+
+@kernel_part
+def splitter(bound: float, d: int) -> float:
+    """Return a power of two: the high parts of d numbers of size <= 2 bound, split at it, are summed without rounding."""
+    exponent = math.frexp(bound)[1] + math.frexp(d + 2.0)[1] + 2
+    return math.ldexp(1.0, min(exponent, 1000))
+
+
+@reassociated_part
+def split_sum(values: Vector, weights: Factors, bound: float) -> tuple[float, float]:
+    """Return sum |weights values| as a high part, exact in any order, and a low part; no term may exceed 2 bound."""
+    sigma = splitter(bound, values.shape[0])
+    high = low = 0.0
+    for i in range(values.shape[0]):
+        value = weighted_size(values, weights, i)
+        part = high_part(value, sigma)
+        high += part
+        low += value - part
+    return high, low
+
+
+@kernel_part
+def _scaled_square(value: float, top: float) -> float:
+    value = np.divide(value, top)
+    return value * value
+
+
+@reassociated_part
+def scaled_square_sum(x: Vector, top: float) -> float:
+    """Return sum (x / top)^2 for top = max |x|, the sum exact but for its last rounding."""
+    sigma = splitter(1.0, x.shape[0])
+    high = low = 0.0
+    for i in range(x.shape[0]):
+        value = _scaled_square(x[i], top)
+        part = high_part(value, sigma)
+        high += part
+        low += value - part
+    return high + low
+
+
+@kernel_part
+def copy_into(x: Vector, out: Vector) -> None:
+    """Copy; without a temporary array, so that both may be the same."""
+    for i in range(x.shape[0]):
+        out[i] = x[i]
 
 
 class Terms(NamedTuple):
-    """The data of problem (1). Where there is no metric, or are no weights, any array of the length stands in."""
+    """The data of problem (1)."""
 
     x: Vector
     mirror: float  # -1: u = |x|; +1: u = x
-    metric: Vector
-    metric_reading: Reading
-    weights: Vector
-    weights_reading: Reading
+    metric: Factors
+    weights: Factors
 
 
 # The loops divide by np.divide: the bare operator may raise in compiled code, and such a loop is not vectorised. What is
@@ -30,8 +122,8 @@ class Terms(NamedTuple):
 @kernel_part
 def height_at(terms: Terms, i: int, origin: float) -> float:
     x = terms.x[i]
-    s = terms.metric_reading.entry_of(terms.metric, i)
-    c = terms.weights_reading.entry_of(terms.weights, i)
+    s = terms.metric.entry_of(i)
+    c = terms.weights.entry_of(i)
     return float(np.divide(max(x, terms.mirror * x) * s, c)) - origin
 
 
@@ -39,30 +131,30 @@ def height_at(terms: Terms, i: int, origin: float) -> float:
 def lift_at(terms: Terms, i: int) -> float:
     """Return the height times the weight."""
     x = terms.x[i]
-    return float(max(x, terms.mirror * x) * terms.metric_reading.entry_of(terms.metric, i))
+    return float(max(x, terms.mirror * x) * terms.metric.entry_of(i))
 
 
 @kernel_part
 def bar_at(terms: Terms, i: int, threshold: float) -> float:
     """Return what the lift is above exactly if the height is above the threshold."""
-    return threshold * terms.weights_reading.entry_of(terms.weights, i)
+    return threshold * terms.weights.entry_of(i)
 
 
 @kernel_part
 def rate_at(terms: Terms, i: int) -> float:
-    s = terms.metric_reading.entry_of(terms.metric, i)
-    return float(np.divide(terms.weights_reading.entry_of(terms.weights, i), s))
+    s = terms.metric.entry_of(i)
+    return float(np.divide(terms.weights.entry_of(i), s))
 
 
 @kernel_part
 def slope_at(terms: Terms, i: int) -> float:
-    return terms.weights_reading.entry_of(terms.weights, i) * rate_at(terms, i)
+    return terms.weights.entry_of(i) * rate_at(terms, i)
 
 
 @kernel_part
 def weighted_at(terms: Terms, i: int) -> float:
     x = terms.x[i]
-    return terms.weights_reading.entry_of(terms.weights, i) * float(max(x, terms.mirror * x))
+    return terms.weights.entry_of(i) * float(max(x, terms.mirror * x))
 
 
 @kernel_part
@@ -122,11 +214,5 @@ def sums_above_from(terms: Terms, origin: float, threshold: float) -> Sums:
 
 @kernel_part
 def cut(terms: Terms, start: int, stop: int) -> Terms:
-    return Terms(
-        terms.x[start:stop],
-        terms.mirror,
-        terms.metric[start:stop],
-        terms.metric_reading,
-        terms.weights[start:stop],
-        terms.weights_reading,
-    )
+    metric, weights = terms.metric.part_of(start, stop), terms.weights.part_of(start, stop)
+    return Terms(terms.x[start:stop], terms.mirror, metric, weights)

@@ -5,17 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Vector = npt.NDArray[np.float64]
-"""A float64 array of one axis: an iterate, a gradient, one number per row."""
-
-Matrix = npt.NDArray[np.float64]
-"""A float64 array of two axes in C order: a Hessian, a table of iterates."""
-
-Indices = npt.NDArray[np.int64]
-"""An int64 array of one axis: an order of visits."""
-
-Flags = npt.NDArray[np.bool_]
-"""A bool array of one axis: which components were visited."""
-
-Data = npt.NDArray[Any]
-"""float32 or float64 values as they were given: the stored entries of the rows."""
+Vector = npt.NDArray[np.float64]  # of one axis: an iterate, a gradient, one number per row
+Matrix = npt.NDArray[np.float64]  # of two axes in C order: a Hessian, a table of iterates
+Indices = npt.NDArray[np.int64]  # of one axis: an order of visits
+Flags = npt.NDArray[np.bool_]  # of one axis: which components were visited
+Data = npt.NDArray[Any]  # float32 or float64 values as they were given: the stored entries of the rows

@@ -107,13 +107,6 @@ def map_blocks(function: Callable[[Indices], T], items: Indices, n_numbers: floa
     """Return the function's results for blocks of the items, one for each thread, in order.
 
     The items stand for reading `n_numbers` numbers in all. The threads wait for the next call, so that a call costs little.
-
-    Examples
-    --------
-    >>> map_blocks(len, np.arange(20_000), 1e8, 2)
-    [10000, 10000]
-    >>> map_blocks(len, np.arange(20_000), 1e5, 2)
-    [20000]
     """
     n_blocks = max(1, min(n_threads, int(n_numbers // NUMBERS_OF_A_THREAD)))
     if n_blocks == 1:
@@ -131,11 +124,6 @@ def map_tasks(function: Callable[[S], T], tasks: Iterable[S], n_threads: int | N
     """Return the function's results for all tasks, on `n_threads` threads (one for None), in order.
 
     Tasks that run at once have one thread of the linear algebra library each; a task that runs alone has them all.
-
-    Examples
-    --------
-    >>> map_tasks(str, range(3), 2)
-    ['0', '1', '2']
     """
     todo = list(tasks)
     n_workers = min(n_threads or 1, len(todo))

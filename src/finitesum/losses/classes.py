@@ -167,14 +167,7 @@ ClassLoss = Multinomial | SquaredTargets
 
 
 def weighted(values: Any, weights: Vector) -> Any:
-    """Multiply the values of rows with their weights, in place, and return them; weight 0 leaves no NaN or infinity.
-
-    Examples
-    --------
-    >>> weighted(np.array([[np.inf, 1.0], [2.0, 3.0]]), np.array([0.0, 0.5]))
-    array([[0. , 0. ],
-           [1. , 1.5]])
-    """
+    """Multiply the values of rows with their weights, in place, and return them; weight 0 leaves no NaN or infinity."""
     values[weights == 0.0] = 0.0
     values *= weights.reshape(weights.shape + (1,) * (values.ndim - weights.ndim))
     return values

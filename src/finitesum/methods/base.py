@@ -93,16 +93,24 @@ class Method(Protocol):
         ...
 
 
-#: What every docstring of a method says.
+#: What every docstring of a method says: the errors, and an example where it has none of its own.
 RAISES = """Raises
 ------
 ValueError
-    A parameter is out of range.
+    A parameter is out of range, or does not go with another.
+
+"""
+EXAMPLES = """Examples
+--------
+>>> from finitesum import Problem, minimize
+>>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
+>>> minimize(problem, method={name}()).x.round(1)
+array([1.])
 
 """
 
 
-class SumMethod:
+class SumMethod(Method):
     """What the methods on finite sums have alike: the base of their classes, which are frozen dataclasses.
 
     Parameters are checked by their annotations (`finitesum.methods.parameters`). One source of a recursion serves linear
@@ -113,20 +121,17 @@ class SumMethod:
     default_sampling: ClassVar[str] = "shuffled"
 
     def __init_subclass__(cls) -> None:
-        before, examples, after = inspect.cleandoc(cls.__doc__ or "").partition("Examples\n---")
-        if "Parameters\n" in before and "Raises\n" not in before:
-            cls.__doc__ = before + RAISES + examples + after
+        own = inspect.cleandoc(cls.__doc__ or "")
+        if "Parameters\n---" in own and "Examples\n---" not in own:
+            before, references, after = own.partition("References\n---")
+            own = before.rstrip() + "\n\n" + EXAMPLES.format(name=cls.__name__) + references + after
+        before, examples, after = own.partition("Examples\n---")
+        if "Parameters\n---" in before and "Raises\n---" not in before:
+            before += RAISES
+        cls.__doc__ = before + examples + after
 
     def __post_init__(self) -> None:
         check_parameters(self)
-
-    def init(self, problem: Any, x0: Vector, tol: float = 0.0) -> Any:
-        """Return the state before the first visit."""
-        raise NotImplementedError
-
-    def run_pass(self, problem: Any, state: Any, order: Indices) -> Any:
-        """Return the state after the visits of `order`."""
-        raise NotImplementedError
 
     @property
     def needs_hessians(self) -> bool:
@@ -152,14 +157,7 @@ def copied(state: Any) -> Any:
 
 
 def identity_of(method: Any) -> dict[str, Any]:
-    """Return what identifies a method in a checkpoint: its name and its hyperparameters, as JSON knows them.
-
-    Examples
-    --------
-    >>> from finitesum.methods import SAGA
-    >>> identity_of(SAGA(step_size=np.float64(0.5)))
-    {'name': 'saga', 'step_size': 0.5}
-    """
+    """Return what identifies a method in a checkpoint: its name and its hyperparameters, as JSON knows them."""
     names = [field.name for field in fields(method)] if is_dataclass(method) else vars(method)
     return {"name": method.name} | {name: _as_json(getattr(method, name)) for name in names}
 
@@ -184,14 +182,7 @@ INSTEAD = {
 
 
 def require_suited(method: Method, problem: AnyProblem) -> None:
-    """Raise unless a method can treat a problem.
-
-    Raises
-    ------
-    ValueError
-        The problem has an l1 penalty, a constraint, a nonsmooth loss, components or callables that the method knows
-        nothing of, or components without the second derivatives that it needs.
-    """
+    """Raise a ValueError unless a method can treat what a problem demands, and has the second derivatives that it needs."""
     for name, (what, instead) in _demands(problem).items():
         if name not in method.handles:
             raise ValueError(
@@ -226,9 +217,7 @@ def batch_size_for(method: Method, problem: Problem) -> int:
 
 def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     """Return what a problem asks of a method: what it is in words, and what to give instead."""
-    demands = {}
-    for name, what in problem.term.demands.items():
-        demands[name] = (what, INSTEAD[name])
+    demands = {name: (what, INSTEAD[name]) for name, what in problem.term.demands.items()}
     if isinstance(problem, SubgradientProblem):
         demands["callables"] = ("functions given as callables", "a linear model")
         return demands

@@ -65,22 +65,11 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 Check = Callable[[str, Any], None]
 
 StepSize = Annotated[float | Auto, check_positive]
-"""A number > 0 or "auto"."""
-
 Damping = Annotated[float | Auto, check_damping]
-"""A number in (0, 1] or "auto"."""
-
 Fraction = Annotated[float | Auto, check_fraction]
-"""A number in [0, 1) or "auto"."""
-
 Count = Annotated[int, check_count]
-"""A whole number >= 1."""
-
 CountOrAuto = Annotated[int | Auto, functools.partial(check_count, or_auto=True)]
-"""A whole number >= 1 or "auto"."""
-
 Seed = Annotated[int, functools.partial(check_count, least=0)]
-"""A whole number >= 0."""
 
 
 @functools.cache

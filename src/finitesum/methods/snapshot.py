@@ -94,12 +94,9 @@ def smooth_hessian(problem: AnySum, snapshot: Snapshot) -> Matrix:
 def expected_smoothness(problem: AnySum, start: Snapshot) -> Smoothness:
     """Return the components' expected smoothness, as far as it is known at the start; its inverse is the first step.
 
-    For components of b rows drawn at random, (1 - 1/b) L + L_row / b [1]; L is bounded by the trace. A loss without a bound
-    on its curvature lends the one at the start; of functions, L_max is taken.
-
-    References
-    ----------
-    .. [1] R. M. Gower et al., "SGD: general analysis and improved rates", ICML 2019, proposition 3.8.
+    For components of b rows drawn at random, (1 - 1/b) L + L_row / b (R. M. Gower et al., "SGD: general analysis and
+    improved rates", ICML 2019, proposition 3.8); L is bounded by the trace. A loss without a bound on its curvature lends
+    the one at the start; of functions, L_max is taken.
     """
     if not isinstance(problem, Problem):
         return smoothness_at(problem, start.point, Constant.LARGEST)

@@ -29,7 +29,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import REASSOCIATE, compiled_form, kernel, kernel_part
-from finitesum.core.vectors import add_products, axpy, copy, dot, fill, scale
+from finitesum.core.vectors import add_products, axpy, copy, divide, dot, fill, scale
 from finitesum.methods.base import Card, SumMethod
 from finitesum.methods.curvature.trust import error_estimate
 from finitesum.methods.parameters import Damping, check_positive
@@ -109,20 +109,17 @@ def _compiled_add_squares(matrix: Matrix, a: float, v: Vector, b: float, u: Vect
             row[k] += left * v[k] + right * u[k]
 
 
-def _add_residual(y: Vector, bs: Vector, m: int, keep: float, residual: Vector, gradient: Vector) -> None:
-    """Add (y - B_i s) / m to the mean model's gradient and to the running sum."""
-    missed = (y - bs) / m
-    residual *= keep
-    residual += missed
-    gradient += missed
-
-
-@compiled_form(of=_add_residual)
-def _compiled_add_residual(y: Vector, bs: Vector, m: int, keep: float, residual: Vector, gradient: Vector) -> None:
-    for j in range(y.size):
-        missed = (y[j] - bs[j]) / m
-        residual[j] = keep * residual[j] + missed
-        gradient[j] += missed
+@kernel_part
+def _add_residual(
+    y: Vector, bs: Vector, m: int, keep: float, missed: Vector, residual: Vector, gradient: Vector
+) -> None:
+    """Add (y - B_i s) / m, which `missed` has room for, to the mean model's gradient and to the running sum."""
+    copy(y, missed)
+    axpy(-1.0, bs, missed)
+    divide(missed, m, missed)
+    scale(residual, keep)
+    axpy(1.0, missed, residual)
+    axpy(1.0, missed, gradient)
 
 
 @kernel_part
@@ -156,7 +153,7 @@ def _visits(
     """Step and update along `order`, in place; return how many components were visited (fewer on divergence)."""
     m = linear_sum.n_components
     keep = 1.0 - 1.0 / max(0.1 * m, 1.0)
-    step, y, bs = np.empty(w.size), np.empty(w.size), np.empty(w.size)
+    step, y, bs, missed = np.empty(w.size), np.empty(w.size), np.empty(w.size), np.empty(w.size)
     n_visits = 0
     for component in order:
         _multiply(inverse, gradient, step)
@@ -175,7 +172,7 @@ def _visits(
             fill(w, np.nan)
             break
         sbs = _multiply(matrices[component], step, bs)
-        _add_residual(y, bs, m, keep, residual, gradient)
+        _add_residual(y, bs, m, keep, missed, residual, gradient)
         smallest = SMALLEST_CURVATURE * dot(step, step)
         ys = dot(y, step)
         if ys > smallest and sbs > smallest:
@@ -239,14 +236,6 @@ class IQN(SumMethod):
     ------
     ValueError
         A parameter is out of range, or the matrices need more memory than allowed.
-
-    Examples
-    --------
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared", alpha=0.1)
-    >>> method = IQN()
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x.round(6)
-    array([0.588235])
 
     References
     ----------

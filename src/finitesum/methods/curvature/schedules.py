@@ -49,18 +49,7 @@ class Schedule(NamedTuple):
 def new_schedule(
     problem: AnySum, w0: Vector, step_size: float | str, extrapolation: float | str, *, restarts: bool, by_sag: bool
 ) -> Schedule:
-    """Return the schedule before the first visit, from w0, where functions of unknown smoothness are evaluated.
-
-    Examples
-    --------
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared", alpha=1.0)
-    >>> for extrapolation in (0.0, "auto"):
-    ...     schedule = new_schedule(problem, np.zeros(1), "theory", extrapolation, restarts=False, by_sag=False)
-    ...     print(round(schedule.step_size, 3), round(schedule.extrapolation, 3))
-    0.667 0.0
-    0.25 0.333
-    """
+    """Return the schedule before the first visit, from w0, where functions of unknown smoothness are evaluated."""
     step = longest = factor = warm_step = math.nan
     n_gradients = n_hessians = 0
     if step_size == "theory" or restarts:

@@ -38,8 +38,8 @@ import numpy as np
 
 from finitesum.core import symmetric
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import compiled_form, kernel, kernel_part, reassociated_part
-from finitesum.core.vectors import add_products, axpy, copy, fill, is_finite
+from finitesum.core.jit import compiled_form, kernel, kernel_part
+from finitesum.core.vectors import add_products, axpy, copy, fill, is_finite, reordered_dot
 from finitesum.methods.base import Card, SumMethod
 from finitesum.methods.curvature.snapshot_curvature import (
     Curvature,
@@ -134,18 +134,10 @@ def _products(rows: Matrix, v: Vector, out: Vector) -> None:
     out[:] = rows @ v
 
 
-@reassociated_part
-def _inner(a: Vector, b: Vector) -> float:
-    total = 0.0
-    for j in range(b.size):
-        total += a[j] * b[j]
-    return total
-
-
 @compiled_form(of=_products)
 def _compiled_products(rows: Matrix, v: Vector, out: Vector) -> None:
     for k in range(out.size):
-        out[k] = _inner(rows[k], v)
+        out[k] = reordered_dot(rows[k], v)
 
 
 @kernel_part

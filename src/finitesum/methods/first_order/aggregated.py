@@ -9,16 +9,11 @@ IAG visits the components in a fixed cycle, SAG and SAGA at random: that allows 
 SAGA's direction is the gradient in the mean. The table starts empty and fills during the first pass. Memory n + 2d scalars
 for a linear model, n d + 2d for components given as functions; O(d) work a visit (O(nnz of the row) on sparse rows).
 
-Step "auto", with L the smoothness of F and L_max that of its smoothest bound component:
+Step "auto" is, with L the smoothness of F and L_max the largest one of a component, for IAG of the order that Vanli et al.
+prove for delays up to m; for SAG longer than the proof's 1 / (16 L_max), as its authors recommend; for SAGA proven.
 
-====  ===========================================================================================================
-IAG   1 / (m L), the order of what Vanli et al. prove for delays up to m; a pass then gains what a gradient step gains
-SAG   1 / L_max; the proof asks for 1 / (16 L_max), the authors recommend the longer step and so do we
-SAGA  the longer of 1 / (3 L_max) and, where mu > 0, 1 / (2 (mu m + L_max)): both are proven
-====  ===========================================================================================================
-
-Where these are estimates, for functions of which the caller knows nothing, the points of the last visits are kept as well
-(n d numbers more), and a visit that sees a gradient change faster than its estimate allows raises it and shortens the
+Where L and L_max are estimates, for functions of which the caller knows nothing, the points of the last visits are kept as
+well (n d numbers more), and a visit that sees a gradient change faster than its estimate allows raises it and shortens the
 step.
 """
 
@@ -98,14 +93,6 @@ class IAG(_Aggregated):
     step_size : float > 0 or "auto"
         "auto" is 1 / (m L), with m components and L the smoothness of F.
 
-    Examples
-    --------
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = IAG(step_size=0.5)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([0.5])
-
     References
     ----------
     .. [1] D. Blatt, A. Hero, H. Gauchman, "A convergent incremental gradient method with a constant step size",
@@ -139,14 +126,6 @@ class SAG(_Aggregated):
     step_size : float > 0 or "auto"
         "auto" is 1 / L_max, with L_max the largest smoothness of a component.
 
-    Examples
-    --------
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = SAG(step_size=0.5)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([0.5])
-
     References
     ----------
     .. [1] M. Schmidt, N. Le Roux, F. Bach, "Minimizing finite sums with the stochastic average gradient",
@@ -176,14 +155,6 @@ class SAGA(SAG):
     step_size : float > 0 or "auto"
         "auto" is the longer of 1 / (3 L_max) and 1 / (2 (mu m + L_max)), the second only where the penalty gives a mu > 0;
         L_max is the largest smoothness of a component.
-
-    Examples
-    --------
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = SAGA(step_size=0.5)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([1.])
 
     References
     ----------

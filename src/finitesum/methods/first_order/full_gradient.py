@@ -102,15 +102,6 @@ class FG(_FullGradient):
     step_size : float > 0 or "auto"
         "auto" is 2 / (mu + L) where F is smooth and strongly convex, 1 / L else.
 
-    Examples
-    --------
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = FG(step_size=1.0)
-    >>> state = method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2))
-    >>> state.x, state.n_gradients
-    (array([1.]), 2)
-
     References
     ----------
     .. [1] Y. Nesterov, "Introductory lectures on convex optimization", 2004, section 2.1.
@@ -173,13 +164,6 @@ class AFG(_FullGradient):
         "auto" is 1 / L.
     momentum : float in [0, 1) or "auto"
         "auto" is Nesterov's sequence below (1 - sqrt(mu step)) / (1 + sqrt(mu step)), with gradient restart.
-
-    Examples
-    --------
-    >>> AFG(momentum=1.5)
-    Traceback (most recent call last):
-    ...
-    ValueError: momentum must lie in [0, 1), got 1.5.
 
     References
     ----------

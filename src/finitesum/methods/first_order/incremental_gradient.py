@@ -57,14 +57,6 @@ class IG(SumMethod):
     decay : {"1/pass", "constant"}
         Whether the step falls like 1 / e or stays.
 
-    Examples
-    --------
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = IG(step_size=0.5)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([1.])
-
     References
     ----------
     .. [1] A. Nedic, D. Bertsekas, "Convergence rate of incremental subgradient algorithms", 2001.

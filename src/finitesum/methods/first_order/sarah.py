@@ -61,12 +61,6 @@ class SARAH(SumMethod):
     ----------
     step_size : float > 0 or "auto"
         "auto" is 1 / (2 L_max), with L_max the largest smoothness of a component.
-
-    Examples
-    --------
-    >>> from finitesum import Problem, minimize
-    >>> minimize(Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared"), method="sarah").x.round(6)
-    array([1.])
     """
 
     step_size: StepSize = "auto"

@@ -178,14 +178,6 @@ class AccSVRG(_Snapshots):
     inner_passes : int >= 1
         Passes of visits between two snapshots.
 
-    Examples
-    --------
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared", batch_size=1)
-    >>> method = AccSVRG(step_size=0.5, momentum=0.5)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([0.875])
-
     References
     ----------
     .. [1] A. Nitanda, "Stochastic proximal gradient descent with acceleration techniques", NIPS 2014.

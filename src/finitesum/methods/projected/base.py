@@ -68,6 +68,7 @@ class ProjectedMethod(SumMethod, ABC):
     def __init_subclass__(cls) -> None:
         if cls.__doc__:
             cls.__doc__ = described(cls, (cls.auto_step_size.__doc__ or "").removeprefix("Return "))
+        super().__init_subclass__()
 
     def __post_init__(self) -> None:
         super().__post_init__()

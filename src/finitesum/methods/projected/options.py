@@ -34,11 +34,6 @@ Parameters
 ----------
 {parameters}
 
-Raises
-------
-ValueError
-    A parameter is out of range, or a horizon is missing.
-
 Examples
 --------
 >>> from finitesum import Problem, minimize
@@ -53,8 +48,8 @@ def described(cls: type[Any], auto_step_size: str) -> str:
     """Return the docstring of a method: its own, with what its options are before the references."""
     found = ((name, get_args(hint)[-1:]) for name, hint in get_type_hints(cls, include_extras=True).items())
     options = [(name, last[0]) for name, last in found if last and isinstance(last[0], Option)]
-    lines = [f"{name} : {option.kind}\n    {option.text}" for name, option in options]
-    about = _ABOUT.format(name=cls.__name__, parameters="\n".join(lines).replace("AUTO", auto_step_size))
+    parameters = "\n".join(f"{name} : {option.kind}\n    {option.text}" for name, option in options)
+    about = _ABOUT.format(name=cls.__name__, parameters=parameters.replace("AUTO", auto_step_size))
     before, references, after = inspect.cleandoc(cls.__doc__ or "").partition("References\n---")
     return before + about + references + after
 
