@@ -48,9 +48,8 @@ def test_the_inverse_kept_up_is_the_inverse_of_the_mean_matrix(setting):
     mean = state.matrices.mean(axis=0)
     inverse = np.linalg.inv(mean)
     order = np.random.default_rng(1).integers(0, m, 3 * m)
-    x, anchors, slopes, matrices, gradient, residual = (np.array(part) for part in state[:6])
-    arrays = x, anchors, slopes, matrices, gradient, residual
-    _visits(problem.view, order, *arrays, mean, inverse, problem.term.quadratic, 1.0)
+    matrices = state.matrices
+    _visits(problem.view, order, state, mean, inverse, problem.term.quadratic, 1.0)
     np.testing.assert_allclose(mean, matrices.mean(axis=0), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(inverse @ matrices.mean(axis=0), np.eye(problem.dim), atol=1e-9)
     assert np.linalg.eigvalsh(matrices).min() > 0

@@ -1,11 +1,14 @@
 """Steps on the mean Taylor model that need no step size: what CIAG and A-CIAG do with "auto".
 
-A bound on lambda_max of the current H gives the step, Nesterov's sequence the momentum
-(`finitesum.methods.curvature.accelerated_steps`). What is left to go wrong are bad models: after each visit R decides
-which rows take the curvature of a majorant, or how far a visit may step (`finitesum.methods.curvature.trust`).
+The step is factor / lambda, where lambda bounds lambda_max of the current H: a warm power iteration, and between its runs
+what each change of H adds at most, so no step can blow up on the model. The momentum follows Nesterov's sequence below
+(1 - sqrt(mu/lambda)) / (1 + sqrt(mu/lambda)) and restarts when step and gradient disagree. Between two visits A-CIAG
+takes r = ceil(8 sqrt(lambda/mu) / m) such steps on the model, which read no data: they make up for few, large components.
 
-The first pass has nothing to compare but components that are visited twice: a few visits more supply R there, and they
-count.
+What is left to go wrong are bad models: after each visit R decides which rows take the curvature of a majorant, or how far
+a visit may step (`finitesum.methods.curvature.trust`). The first pass has nothing to compare but components that are visited
+twice: a few visits more supply R there, and they count. Of functions whose smoothness L is known, a visit takes one step of
+1 / max(lambda, L) while models are not trusted at all: a step that F itself would allow.
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import compiled_form, kernel, kernel_part
 from finitesum.core.symmetric import padded_size
-from finitesum.core.vectors import axpy, copy, extrapolate, norm
+from finitesum.core.vectors import axpy, copy, divide, extrapolate, norm, scale
 from finitesum.evaluation.smoothness import component_smoothness
 from finitesum.methods.constants import Constant, smoothness_from, strong_convexity
-from finitesum.methods.curvature.accelerated_steps import StepRule, accelerate, bound_eigenvalue, take_model_steps
-from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel, finish_visits, full_hessian, opened
+from finitesum.methods.curvature import taylor_model as taylor
+from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import (
     ALL,
     Comparison,
@@ -35,8 +38,126 @@ from finitesum.methods.curvature.trust import (
     trust_rule,
     trusted_visit,
 )
-from finitesum.methods.visits import AnySum
+from finitesum.methods.visits import AnySum, descend
 from finitesum.problems.linear import LinearSum, Problem
+
+#: Model steps that a visit takes at most: beyond it a visit costs more than it can gain.
+MOST_MODEL_STEPS = 200
+
+#: The bound on lambda_max falls at most by this factor when the power iteration finds less: an eigenvector that it has not
+#: found yet then has time to show.
+SLOWEST_FALL = 0.9
+
+
+class StepRule(NamedTuple):
+    """What distinguishes the methods with the same automatic steps."""
+
+    trust: TrustRule
+    is_accelerated: bool
+    step_factor: float  # the step is step_factor / lambda
+    model_steps: int  # a visit; 0 means what the condition asks for
+    mu: float  # a known lower bound on the curvature
+    smoothness: float  # L, used while models are not trusted; 0 where it plays no part
+
+
+@kernel_part
+def _power_steps(model: OpenModel, direction: Vector, gradient: Vector, n_steps: int, fallback: float) -> float:
+    """Return 1.05 ||H v|| after some steps of the power iteration on v, in place; `gradient` is overwritten.
+
+    The last model gradient is mixed into v: should a step ever have been too long, it points to the eigenvector missed.
+    """
+    size, length = norm(direction), norm(gradient)
+    if size == 0.0 and length == 0.0:
+        return fallback
+    scale(direction, 1.0 / size if size > 0.0 else 0.0)
+    axpy(0.3 / length if length > 0.0 else 0.0, gradient, direction)
+    size = norm(direction)
+    divide(direction, size, direction)
+    product = gradient
+    for _ in range(n_steps):
+        taylor.curvature_product(model, direction, product)
+        size = norm(product)
+        if size == 0.0:
+            return fallback
+        divide(product, size, direction)
+    return 1.05 * size
+
+
+@kernel_part
+def bound_eigenvalue(model: OpenModel, direction: Vector, bound: float, gradient: Vector, now: int, m: int) -> float:
+    """Return the bound on lambda_max(H) after visit `now`, sharpened from time to time; `gradient` is overwritten."""
+    if now > 100 and now % (-(-m // 50)) != 0:
+        return bound
+    n_steps = 8 if now <= 10 else 2
+    return max(_power_steps(model, direction, gradient, n_steps, bound), SLOWEST_FALL * bound)
+
+
+@kernel_part
+def accelerate(rule: StepRule, eigenvalue: float, sequence: float) -> tuple[float, float]:
+    """Return the next number of Nesterov's sequence and the extrapolation."""
+    if not rule.is_accelerated or eigenvalue <= 0.0:
+        return 1.0, 0.0
+    root = np.sqrt(min(rule.mu / eigenvalue, 1.0))
+    following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * sequence * sequence))
+    return following, min((sequence - 1.0) / following, (1.0 - root) / (1.0 + root))
+
+
+def _alignment(y: Vector, w: Vector, previous: Vector) -> float:
+    """Return (y - w)'(w - previous)."""
+    return float((y[: w.size] - w) @ (w - previous))
+
+
+@compiled_form(of=_alignment)
+def _compiled_alignment(y: Vector, w: Vector, previous: Vector) -> float:
+    total = 0.0
+    for j in range(w.size):
+        total += (y[j] - w[j]) * (w[j] - previous[j])
+    return total
+
+
+@kernel_part
+def model_step(
+    linear_sum: LinearSum, model: OpenModel, w: Vector, previous: Vector, y: Vector, gradient: Vector, step_size: float
+) -> None:
+    """Step from y on the model, in place: previous <- w, w <- prox(y - step (b + H y))."""
+    taylor.gradient_into(model, y, gradient)
+    copy(w, previous)
+    copy(y[: w.size], w)
+    descend(linear_sum, w, gradient, step_size)
+
+
+@kernel_part
+def take_model_steps(
+    linear_sum: LinearSum,
+    model: OpenModel,
+    rule: StepRule,
+    w: Vector,
+    previous: Vector,
+    y: Vector,
+    gradient: Vector,
+    eigenvalue: float,
+    following: float,
+    is_distrusted: bool,
+) -> float:
+    """Take the model steps of a visit, the first from y; return the last number of Nesterov's sequence."""
+    n_steps = rule.model_steps
+    step_size = rule.step_factor / eigenvalue
+    if n_steps == 0:
+        kappa = eigenvalue / max(rule.mu, 1e-10 * eigenvalue)
+        n_steps = min(max(1, int(np.ceil(8.0 * np.sqrt(kappa) / linear_sum.n_components))), MOST_MODEL_STEPS)
+    if is_distrusted and rule.smoothness > 0.0:
+        n_steps, step_size = 1, 1.0 / max(eigenvalue, rule.smoothness)
+    sequence = following
+    for step in range(n_steps):
+        if step > 0:
+            following, extrapolation = accelerate(rule, eigenvalue, sequence)
+            extrapolate(w, previous, extrapolation, y)
+        model_step(linear_sum, model, w, previous, y, gradient, step_size)
+        sequence = following
+        if not rule.is_accelerated or _alignment(y, w, previous) > 0.0:
+            sequence = 1.0
+            copy(w, previous)
+    return sequence
 
 
 class Control(NamedTuple):
@@ -57,7 +178,7 @@ def new_control(problem: AnySum, w0: Vector, *, acts: bool) -> Control:
 
 def with_bound(control: Control, model: TaylorModel, n_steps: int = 30) -> Control:
     """Return a control that knows lambda_max of an H which it has not seen grow, by the power iteration."""
-    hessian = full_hessian(model)
+    hessian = taylor.full_hessian(model)
     direction = np.ones(hessian.shape[0]) + 0.1 * np.cos(np.arange(hessian.shape[0]))  # orthogonal to nothing of note
     largest = 0.0
     for _ in range(n_steps):
@@ -91,8 +212,7 @@ def _controlled_visits(
     previous: Vector,
     model: OpenModel,
     control: Control,
-    trust_rule: TrustRule,
-    step_rule: StepRule,
+    rule: StepRule,
 ) -> tuple[Trust, float, float]:
     """Visit the components of `order`, in place; w becomes NaN where even the start has no finite derivatives.
 
@@ -103,11 +223,11 @@ def _controlled_visits(
     trust, eigenvalue, sequence = control.trust, control.eigenvalue, control.sequence
     y, gradient, start = np.zeros(direction.size), np.zeros(direction.size), w.copy()
     for component in order:
-        following, extrapolation = accelerate(step_rule, eigenvalue, sequence)
+        following, extrapolation = accelerate(rule, eigenvalue, sequence)
         extrapolate(w, previous, extrapolation, y)
         radius = trust.radius
         trust, increase = trusted_visit(
-            linear_sum, model, component, y, comparison, trust, trust_rule, eigenvalue, direction
+            linear_sum, model, component, y, comparison, trust, rule.trust, eigenvalue, direction
         )
         if np.isfinite(increase):
             bound = eigenvalue + increase
@@ -115,10 +235,10 @@ def _controlled_visits(
             copy(w, start)
             if eigenvalue > 0.0:
                 sequence = take_model_steps(
-                    linear_sum, model, step_rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
+                    linear_sum, model, rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
                 )
             restarts = trust.radius < radius
-            if not trust_rule.majorizes:
+            if not rule.trust.majorizes:
                 length = _pull_back(w, start, radius, y)
                 trust, restarts = stepping(trust, length), restarts or length > radius
         else:  # an exponential overflowed: halfway back to where it did not, and shorter steps
@@ -127,7 +247,7 @@ def _controlled_visits(
         if restarts:
             sequence = 1.0
             copy(w, previous)
-    finish_visits(model)
+    taylor.finish_visits(model)
     return trust, eigenvalue, sequence
 
 
@@ -165,10 +285,11 @@ def controlled_pass(
     m = problem.n_components
     first = not bool(model.visited.any())
     n_revisits = math.ceil(m * max(0.05, min(0.5, 10.0 / m))) if first and m > 1 else 0
-    rule = trust_rule(problem, acts=True, is_gradual=True)
+    trusts = trust_rule(problem, acts=True, is_gradual=True)
     if n_revisits:
-        rule = rule._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0))
-    step_rule = StepRule(
+        trusts = trusts._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0))
+    rule = StepRule(
+        trust=trusts,
         is_accelerated=is_accelerated,
         step_factor=1.0 if is_accelerated else 1.8,
         model_steps=model_steps,
@@ -176,8 +297,7 @@ def controlled_pass(
         smoothness=_known_smoothness(problem),
     )
     visits = with_revisits(order, n_revisits)
-    trust, eigenvalue, sequence = _controlled_visits(
-        problem.view, visits, w, previous, opened(model), control, rule, step_rule
-    )
+    arrays = w, previous, taylor.opened(model)
+    trust, eigenvalue, sequence = _controlled_visits(problem.view, visits, *arrays, control, rule)
     after = control._replace(trust=Trust(*trust), eigenvalue=float(eigenvalue), sequence=float(sequence))
     return after, visits.size

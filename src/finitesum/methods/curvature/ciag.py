@@ -33,8 +33,7 @@ from finitesum.core.jit import kernel
 from finitesum.core.vectors import extrapolate
 from finitesum.methods.base import Card, SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
-from finitesum.methods.curvature.accelerated_steps import model_step
-from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, new_control, with_bound
+from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, model_step, new_control, with_bound
 from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel, model_gradient, opened
 from finitesum.methods.curvature.trust import Trust, TrustRule, error_estimate, trust_rule, trusted_visit

@@ -30,7 +30,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import REASSOCIATE, compiled_form, kernel, kernel_part
 from finitesum.core.vectors import add_products, axpy, copy, divide, dot, fill, scale
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import Card, SumMethod, copied
 from finitesum.methods.curvature.trust import error_estimate
 from finitesum.methods.parameters import Damping, check_positive
 from finitesum.methods.snapshot import smooth_gradient, take_snapshot
@@ -139,18 +139,14 @@ def _update(
 def _visits(
     linear_sum: LinearSum,
     order: Indices,
-    w: Vector,
-    anchors: Matrix,
-    slopes: Vector,
-    matrices: Matrix,
-    gradient: Vector,
-    residual: Vector,
+    state: IQNState,
     mean: Matrix,
     inverse: Matrix,
     quadratic: Vector,
     damping: float,
 ) -> int:
     """Step and update along `order`, in place; return how many components were visited (fewer on divergence)."""
+    w, anchors, slopes, matrices, gradient, residual, _, _ = state
     m = linear_sum.n_components
     keep = 1.0 - 1.0 / max(0.1 * m, 1.0)
     step, y, bs, missed = np.empty(w.size), np.empty(w.size), np.empty(w.size), np.empty(w.size)
@@ -293,13 +289,11 @@ class IQN(SumMethod):
         return IQNState(x0.copy(), anchors, start.slopes, matrices, gradient, np.zeros(dim), m, n_hessians)
 
     def run_pass(self, problem: AnySum, state: IQNState, order: Indices) -> IQNState:
-        w, anchors, slopes, matrices, gradient, residual = (array.copy() for array in state[:6])
-        mean = matrices.mean(axis=0)
-        inverse, quadratic = inverse_of(mean, NOT_CONVEX), problem.term.quadratic
-        damping = 1.0 if isinstance(self.step_size, str) else float(self.step_size)
-        arrays = w, anchors, slopes, matrices, gradient, residual
-        n_visits = _visits(problem.view, order, *arrays, mean, inverse, quadratic, damping)
-        return IQNState(*arrays, state.n_gradients + n_visits, state.n_hessians)
+        state = copied(state)
+        mean, damping = state.matrices.mean(axis=0), 1.0 if isinstance(self.step_size, str) else float(self.step_size)
+        inverse = inverse_of(mean, NOT_CONVEX)
+        n_visits = _visits(problem.view, order, state, mean, inverse, problem.term.quadratic, damping)
+        return state._replace(n_gradients=state.n_gradients + n_visits)
 
     def estimate(self, problem: AnySum, state: IQNState) -> float:
         """Return what model and residual say of the optimality, NaN before the first pass is over."""

@@ -23,22 +23,8 @@ from typing import Annotated, ClassVar
 
 from finitesum.methods.base import Card
 from finitesum.methods.parameters import check_fraction
+from finitesum.methods.projected import options
 from finitesum.methods.projected.base import ProjectedMethod
-from finitesum.methods.projected.options import (
-    Delta,
-    Form,
-    Fraction,
-    FractionOrGamma,
-    Gamma,
-    Horizon,
-    Metric,
-    Momentum,
-    Output,
-    RootOrConstant,
-    Schedule,
-    check_gamma,
-    choice,
-)
 from finitesum.methods.projected.step_sizes import Scales
 
 
@@ -54,9 +40,9 @@ class PSG(ProjectedMethod):
     .. [3] O. Shamir, T. Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, for "polynomial".
     """
 
-    schedule: Schedule = "sqrt"
-    horizon: Horizon = None
-    output: Output = "last"
+    schedule: options.Schedule = "sqrt"
+    horizon: options.Horizon = None
+    output: options.Output = "last"
 
     name: ClassVar[str] = "psg"
     card: ClassVar[Card] = Card(
@@ -98,11 +84,11 @@ class HB(ProjectedMethod):
        Polyak's heavy-ball methods", ICLR 2021, Theorems 3 and 4.
     """
 
-    momentum: Momentum = "varying"
-    form: Form = "auto"
-    schedule: Schedule = "sqrt"
-    horizon: Horizon = None
-    output: Output = "last"
+    momentum: options.Momentum = "varying"
+    form: options.Form = "auto"
+    schedule: options.Schedule = "sqrt"
+    horizon: options.Horizon = None
+    output: options.Output = "last"
 
     name: ClassVar[str] = "hb"
     card: ClassVar[Card] = Card(
@@ -125,8 +111,8 @@ class NAG(ProjectedMethod):
        nonsmooth optimization", IEEE TNNLS 31 (2020).
     """
 
-    schedule: Schedule = "sqrt"
-    horizon: Horizon = None
+    schedule: options.Schedule = "sqrt"
+    horizon: options.Horizon = None
 
     name: ClassVar[str] = "nag"
     card: ClassVar[Card] = Card(
@@ -147,10 +133,12 @@ class SGDMomentum(ProjectedMethod):
     .. [1] B. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
     """
 
-    momentum: Fraction = 0.9
-    variant: Annotated[str, choice("Momentum on the true displacement, or on a sum.", "keras", "torch")] = "keras"
-    schedule: Schedule = "sqrt"
-    horizon: Horizon = None
+    momentum: options.Fraction = 0.9
+    variant: Annotated[str, options.choice("Momentum on the true displacement, or on a sum.", "keras", "torch")] = (
+        "keras"
+    )
+    schedule: options.Schedule = "sqrt"
+    horizon: options.Horizon = None
 
     name: ClassVar[str] = "sgd-momentum"
     card: ClassVar[Card] = Card(
@@ -172,14 +160,14 @@ class AdaHB(ProjectedMethod):
        Polyak's heavy-ball methods", ICLR 2021, Algorithm 1 and Theorems 5 and 6.
     """
 
-    gamma: Gamma = 0.9
-    delta: Delta = "auto"
-    momentum: Momentum = "varying"
-    form: Form = "auto"
-    projection: Metric = "weighted"
-    schedule: Schedule = "sqrt"
-    horizon: Horizon = None
-    output: Output = "last"
+    gamma: options.Gamma = 0.9
+    delta: options.Delta = "auto"
+    momentum: options.Momentum = "varying"
+    form: options.Form = "auto"
+    projection: options.Metric = "weighted"
+    schedule: options.Schedule = "sqrt"
+    horizon: options.Horizon = None
+    output: options.Output = "last"
 
     name: ClassVar[str] = "adahb"
     card: ClassVar[Card] = Card(
@@ -207,9 +195,9 @@ class AdaGrad(ProjectedMethod):
        JMLR 12 (2011).
     """
 
-    delta: Delta = "auto"
-    projection: Metric = "weighted"
-    output: Output = "last"
+    delta: options.Delta = "auto"
+    projection: options.Metric = "weighted"
+    output: options.Output = "last"
 
     name: ClassVar[str] = "adagrad"
     card: ClassVar[Card] = Card(
@@ -234,11 +222,11 @@ class RMSProp(ProjectedMethod):
     .. [2] M. Mukkamala, M. Hein, "Variants of RMSProp and Adagrad with logarithmic regret bounds", ICML 2017.
     """
 
-    variant: Annotated[str, choice(_VARIANTS, "torch", "mukkamala-hein")] = "torch"
-    memory: FractionOrGamma = 0.9
-    delta: Delta = "auto"
-    projection: Metric = "weighted"
-    schedule: RootOrConstant = "sqrt"
+    variant: Annotated[str, options.choice(_VARIANTS, "torch", "mukkamala-hein")] = "torch"
+    memory: options.FractionOrGamma = 0.9
+    delta: options.Delta = "auto"
+    projection: options.Metric = "weighted"
+    schedule: options.RootOrConstant = "sqrt"
 
     name: ClassVar[str] = "rmsprop"
     card: ClassVar[Card] = Card(
@@ -252,7 +240,7 @@ class RMSProp(ProjectedMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_memory = check_fraction if self.variant == "torch" else check_gamma
+        check_memory = check_fraction if self.variant == "torch" else options.check_gamma
         check_memory("memory", self.memory)
 
     def auto_step_size(self, scales: Scales) -> float:
@@ -270,11 +258,11 @@ class Adam(ProjectedMethod):
     .. [1] D. Kingma, J. Ba, "Adam: a method for stochastic optimization", ICLR 2015.
     """
 
-    beta1: Fraction = 0.9
-    beta2: Fraction = 0.999
-    delta: Delta = "auto"
-    projection: Metric = "weighted"
-    schedule: RootOrConstant = "sqrt"
+    beta1: options.Fraction = 0.9
+    beta2: options.Fraction = 0.999
+    delta: options.Delta = "auto"
+    projection: options.Metric = "weighted"
+    schedule: options.RootOrConstant = "sqrt"
 
     name: ClassVar[str] = "adam"
     card: ClassVar[Card] = Card("Adam, projected", "3 d", "d", "none in general", "convex", "Kingma, Ba 2015")
