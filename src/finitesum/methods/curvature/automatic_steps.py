@@ -6,9 +6,9 @@ what each change of H adds at most, so no step can blow up on the model. The mom
 takes r = ceil(8 sqrt(lambda/mu) / m) such steps on the model, which read no data: they make up for few, large components.
 
 What is left to go wrong are bad models: after each visit R decides which rows take the curvature of a majorant, or how far
-a visit may step (`finitesum.methods.curvature.trust`). The first pass has nothing to compare but components that are visited
-twice: a few visits more supply R there, and they count. Of functions whose smoothness L is known, a visit takes one step of
-1 / max(lambda, L) while models are not trusted at all: a step that F itself would allow.
+a visit may step (`finitesum.methods.curvature.trust`). The first pass has nothing to compare but components that are
+visited twice: a few visits more supply R there, and they count. Of functions whose smoothness L is known, a visit takes one
+step of 1 / max(lambda, L) while models are not trusted at all: a step that F itself would allow.
 """
 
 from __future__ import annotations

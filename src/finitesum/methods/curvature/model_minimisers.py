@@ -14,14 +14,8 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.core.vectors import axpy, copy, dot, fill, largest, norm, scale
-from finitesum.methods.curvature.taylor_model import (
-    OpenModel,
-    curvature_product,
-    finish_visits,
-    full_hessian,
-    gradient_into,
-    model_gradient,
-)
+from finitesum.methods.curvature import taylor_model as taylor
+from finitesum.methods.curvature.taylor_model import OpenModel
 from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule, go_back, stepping, trusted_visit
 from finitesum.methods.subproblems.positive_definite import inverse_of
 from finitesum.methods.subproblems.quadratic_models import minimise_model
@@ -59,7 +53,7 @@ def _conjugate_gradients(
     square = dot(residual, residual)
     copy(residual, direction)
     for _ in range(most_steps):
-        curvature_product(model, direction, product)
+        taylor.curvature_product(model, direction, product)
         curvature = dot(direction, product)
         if not curvature > 0.0:
             break
@@ -114,7 +108,7 @@ def _inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trus
             if np.isnan(y[0]):
                 break
             continue
-        gradient_into(model, y, residual)
+        taylor.gradient_into(model, y, residual)
         size = largest(residual)
         scale(residual, -1.0)
         fill(step, 0.0)
@@ -124,7 +118,7 @@ def _inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trus
         copy(y, start)
         axpy(_fraction(length, run.damping, trust.radius), step, y)
         trust = stepping(trust, length)
-    finish_visits(model)
+    taylor.finish_visits(model)
     copy(y[: w.size], w)
     return trust, n_visits
 
@@ -133,7 +127,7 @@ def _inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trus
 def _one_visit(linear_sum: LinearSum, component: int, run: Run, start: Vector, trust: Trust) -> tuple[Trust, bool]:
     """Visit a component at the iterate, in place; return the trust and whether all is finite. H is complete afterwards."""
     trust, is_finite = _visit(linear_sum, run, component, run.w, start, trust)
-    finish_visits(run.model)
+    taylor.finish_visits(run.model)
     return trust, is_finite
 
 
@@ -192,7 +186,7 @@ def _inverse_visits(
         axpy(fraction, step, w)
         scale(newton, 1.0 - fraction)
         scale(gradient, 1.0 - fraction)
-    finish_visits(model)
+    taylor.finish_visits(model)
     return trust, n_visits
 
 
@@ -206,7 +200,10 @@ def inverse_pass(problem: Problem, order: Indices, run: Run, trust: Trust) -> tu
     """Run visits to single rows with an inverse that is kept up, in place; return the trust and how many were made."""
     n_visits = 0
     while n_visits < order.size and np.isfinite(run.w).all():
-        inverse, gradient = inverse_of(full_hessian(run.model), SINGULAR), model_gradient(run.model, run.w)
+        inverse, gradient = (
+            inverse_of(taylor.full_hessian(run.model), SINGULAR),
+            taylor.model_gradient(run.model, run.w),
+        )
         newton = inverse @ gradient
         done, n_more = _inverse_visits(problem.view, order[n_visits:], run, trust, inverse, gradient, newton)
         trust, n_visits = Trust(*done), n_visits + n_more
@@ -228,12 +225,12 @@ def exact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust, *, to_ro
             if np.isnan(w[0]):
                 return trust, n_visits
             continue
-        gradient = model_gradient(model, w)
+        gradient = taylor.model_gradient(model, w)
         size = problem.term.optimality(w, gradient)
         tolerance = min(1.0, math.sqrt(size)) * size if model.visited.all() else 1.0
         if to_rounding:
             tolerance = 0.0
-        step = minimise_model(problem.term, full_hessian(model), gradient, w, tolerance) - w
+        step = minimise_model(problem.term, taylor.full_hessian(model), gradient, w, tolerance) - w
         length = float(np.linalg.norm(step))
         start[:] = w
         w += _fraction(length, run.damping, trust.radius) * step

@@ -41,15 +41,8 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import compiled_form, kernel, kernel_part
 from finitesum.core.vectors import add_products, axpy, copy, fill, is_finite, reordered_dot
 from finitesum.methods.base import Card, SumMethod
-from finitesum.methods.curvature.snapshot_curvature import (
-    Curvature,
-    add_curvature_products,
-    add_diagonal,
-    diagonal_hessian,
-    sketched_hessian,
-    times_curvature,
-    whole_hessian,
-)
+from finitesum.methods.curvature import snapshot_curvature as known
+from finitesum.methods.curvature.snapshot_curvature import Curvature
 from finitesum.methods.parameters import Count, Seed, StepSize
 from finitesum.methods.snapshot import Snapshot, expected_smoothness, next_snapshot, smooth_gradient, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, descend, slope_at
@@ -78,7 +71,7 @@ def _add_error(
             continue
         slope = slope_at(linear_sum, i, w)
         finite = finite and is_finite(slope)
-        error = slope - snapshot.slopes[i] - times_curvature(linear_sum, snapshot, i, v)
+        error = slope - snapshot.slopes[i] - known.times_curvature(linear_sum, snapshot, i, v)
         linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * error, direction)
     return finite
 
@@ -121,7 +114,7 @@ def _diagonal_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SV
         finite = add_gradient_change(linear_sum, component, w, snapshot.slopes, m, False, direction)
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
             if linear_sum.weights[i] > 0.0:
-                add_diagonal(linear_sum, snapshot, i, -m * linear_sum.weights[i], step, v, direction)
+                known.add_diagonal(linear_sum, snapshot, i, -m * linear_sum.weights[i], step, v, direction)
         descend(linear_sum, w, direction, step_size)
         n_visits += 1
         if not finite:
@@ -182,7 +175,7 @@ def _sketched_visits(
         finite = add_gradient_change(linear_sum, component, w, snapshot.slopes, m, False, direction)
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
             if linear_sum.weights[i] > 0.0:
-                add_curvature_products(linear_sum, snapshot, i, m * linear_sum.weights[i], parts, products)
+                known.add_curvature_products(linear_sum, snapshot, i, m * linear_sum.weights[i], parts, products)
         _products(sketch, products[1] if matches_action else products[0], back)
         for k in range(rank):
             back[k] = t[k] - back[k]
@@ -256,13 +249,13 @@ class SVRG2(SumMethod):
     def _curvature(self, problem: AnySum, snapshot: Snapshot, step: Vector, directions: Matrix, k: int) -> Curvature:
         """Return what snapshot k knows of H."""
         if self.hessian == "full":
-            return whole_hessian(problem, snapshot)
+            return known.whole_hessian(problem, snapshot)
         if self.hessian in ("2D", "2Dsec"):
-            return diagonal_hessian(problem, snapshot, step if self.hessian == "2Dsec" else np.zeros(problem.dim))
+            return known.diagonal_hessian(problem, snapshot, step if self.hessian == "2Dsec" else np.zeros(problem.dim))
         if self.sketch == "prev" and directions.any():
-            return sketched_hessian(problem, snapshot, directions)
+            return known.sketched_hessian(problem, snapshot, directions)
         generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, k])))
-        return sketched_hessian(
+        return known.sketched_hessian(
             problem, snapshot, generator.standard_normal((min(self.rank, problem.dim), problem.dim))
         )
 
@@ -297,16 +290,9 @@ class SVRG2(SumMethod):
             if adapt and curvature.eigenvalue > 0.0:
                 followed = step_size * state.curvature.eigenvalue / curvature.eigenvalue
                 step_size = min(followed, 1.0 / curvature.eigenvalue)
-        return SVRG2State(
-            snapshot.point,
-            snapshot,
-            curvature,
-            directions,
-            step_size,
-            state.n_snapshots + 1,
-            state.n_gradients + n_visits + m,
-            n_hessians + (m if is_linear or is_new else 0),
-        )
+        n_gradients, n_hessians = state.n_gradients + n_visits + m, n_hessians + (m if is_linear or is_new else 0)
+        found = snapshot.point, snapshot, curvature, directions, step_size
+        return SVRG2State(*found, state.n_snapshots + 1, n_gradients, n_hessians)
 
     def _visits(self, problem: AnySum, state: SVRG2State, order: Indices, w: Vector, directions: Matrix) -> int:
         given = problem.view, order, w, state
