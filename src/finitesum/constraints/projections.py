@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from finitesum.constraints.threshold import onto_l1_ball, onto_simplex
-from finitesum.constraints.threshold_sums import Factors, Given, Ones, Terms, copy_into, scaled_square_sum
+from finitesum.constraints.threshold_sums import Factors, Given, Ones, Terms, scaled_square_sum
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import compilable, kernel, kernel_part, reassociated_part
-from finitesum.core.vectors import reordered_dot
+from finitesum.core.vectors import copy, reordered_dot
 
 #: A bound on Newton's steps that is never met: f f' falls by a factor of 4 in each, see threshold.py.
 MAX_NEWTON_STEPS = 200
@@ -202,11 +202,11 @@ class L2BallProjection(NamedTuple):
                 out[i] = _shrink(x, metric, norm, multiplier, i)
             _rescale(out, self.radius)
         else:
-            copy_into(x, out)
+            copy(x, out)
 
     def project_euclidean_into(self, x: Vector, out: Vector) -> None:
         outside = self.radius < _norm(x) < np.inf
-        copy_into(x, out)
+        copy(x, out)
         if outside:
             _rescale(out, self.radius)
 
@@ -236,7 +236,7 @@ def _slope_along(normal: Vector, metric: Factors) -> float:
 @kernel_part
 def _onto_half_space(x: Vector, normal: Vector, offset: float, metric: Factors, out: Vector) -> None:
     excess = reordered_dot(normal, x) - offset
-    copy_into(x, out)
+    copy(x, out)
     if 0.0 < excess < np.inf:
         slope = _slope_along(normal, metric)
         for _ in range(2):  # the second step takes back what the first one left by rounding

@@ -43,7 +43,6 @@ import numpy as np
 from finitesum.constraints.threshold_sums import (
     Sums,
     Terms,
-    copy_into,
     cut,
     height_at,
     high_part,
@@ -59,6 +58,7 @@ from finitesum.constraints.threshold_sums import (
 )
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part, reassociated_part
+from finitesum.core.vectors import copy
 
 #: A plain sum is within this factor of the exact one.
 SLACK = 1e-9
@@ -277,7 +277,7 @@ def onto_simplex(terms: Terms, total: float, out: Vector) -> None:
     if np.isfinite(_plain_sum(terms)):
         _solve(terms, total, -np.inf, 0.0, out)
     else:
-        copy_into(terms.x, out)
+        copy(terms.x, out)
 
 
 @kernel_part
@@ -291,4 +291,4 @@ def onto_l1_ball(terms: Terms, radius: float, out: Vector) -> None:
     if outside:
         _solve(terms, radius, 0.0, norm, out)
     else:
-        copy_into(terms.x, out)
+        copy(terms.x, out)

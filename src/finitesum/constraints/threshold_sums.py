@@ -99,13 +99,6 @@ def scaled_square_sum(x: Vector, top: float) -> float:
     return high + low
 
 
-@kernel_part
-def copy_into(x: Vector, out: Vector) -> None:
-    """Copy; without a temporary array, so that both may be the same."""
-    for i in range(x.shape[0]):
-        out[i] = x[i]
-
-
 class Terms(NamedTuple):
     """The data of problem (1)."""
 

@@ -92,16 +92,14 @@ class _Snapshots(SumMethod):
         return SVRGState(x0.copy(), y, snapshot, 1.0 / smoothness, 0, m + n_gradients, n_hessians)
 
     @abstractmethod
-    def _visit(
-        self, problem: AnySum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float
-    ) -> int:
+    def _visit(self, problem: AnySum, state: SVRGState, order: Indices, w: Vector, y: Vector) -> int:
         """Visit the components of `order`, in place; return how many were visited (fewer on divergence)."""
 
     def run_pass(self, problem: AnySum, state: SVRGState, order: Indices) -> SVRGState:
         """Return the state after the visits of `order` and, after `inner_passes` passes, a new snapshot."""
         w, y = state.x.copy(), state.extrapolated.copy()
         snapshot, step_size, n_since = state.snapshot, state.step_size, state.n_since + 1
-        n_gradients = state.n_gradients + self._visit(problem, order, w, y, snapshot, step_size)
+        n_gradients = state.n_gradients + self._visit(problem, state, order, w, y)
         if n_since >= self.inner_passes:
             snapshot, step_size = next_snapshot(problem, snapshot, w, step_size, adapt=self.step_size == "auto")
             w, n_since = snapshot.point, 0
@@ -156,11 +154,9 @@ class SVRG(_Snapshots):
         "Johnson, Zhang 2013",
     )
 
-    def _visit(
-        self, problem: AnySum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float
-    ) -> int:
-        table = GradientTable(snapshot.slopes, snapshot.gradient, np.empty(0), np.empty((0, 0)))
-        return table_visits(prox_view(problem), order, w, table, step_size, Fixed(float(problem.n_components)))
+    def _visit(self, problem: AnySum, state: SVRGState, order: Indices, w: Vector, y: Vector) -> int:
+        table = GradientTable(state.snapshot.slopes, state.snapshot.gradient, np.empty(0), np.empty((0, 0)))
+        return table_visits(prox_view(problem), order, w, table, state.step_size, Fixed(float(problem.n_components)))
 
 
 @dataclass(frozen=True)
@@ -205,11 +201,9 @@ class AccSVRG(_Snapshots):
         n_visits = problem.n_components * self.inner_passes
         return min(momentum_limit(strong_convexity(problem), step_size), (n_visits - 1.0) / (n_visits + 3.0))
 
-    def _visit(
-        self, problem: AnySum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float
-    ) -> int:
-        momentum = self._momentum(problem, step_size)
-        return _accelerated_visits(prox_view(problem), order, w, y, snapshot, step_size, momentum)
+    def _visit(self, problem: AnySum, state: SVRGState, order: Indices, w: Vector, y: Vector) -> int:
+        momentum = self._momentum(problem, state.step_size)
+        return _accelerated_visits(prox_view(problem), order, w, y, state.snapshot, state.step_size, momentum)
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 16, less on few rows."""
