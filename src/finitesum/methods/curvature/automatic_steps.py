@@ -285,11 +285,11 @@ def controlled_pass(
     m = problem.n_components
     first = not bool(model.visited.any())
     n_revisits = math.ceil(m * max(0.05, min(0.5, 10.0 / m))) if first and m > 1 else 0
-    trusts = trust_rule(problem, acts=True, is_gradual=True)
+    trusting = trust_rule(problem, acts=True, is_gradual=True)
     if n_revisits:
-        trusts = trusts._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0))
+        trusting = trusting._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0))
     rule = StepRule(
-        trust=trusts,
+        trust=trusting,
         is_accelerated=is_accelerated,
         step_factor=1.0 if is_accelerated else 1.8,
         model_steps=model_steps,

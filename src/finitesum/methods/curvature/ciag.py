@@ -35,7 +35,7 @@ from finitesum.methods.base import Card, SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, model_step, new_control, with_bound
 from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
-from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel, model_gradient, opened
+from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import Trust, TrustRule, error_estimate, trust_rule, trusted_visit
 from finitesum.methods.parameters import CountOrAuto, Fraction, Seed, check_positive
 from finitesum.methods.visits import AnySum
@@ -226,8 +226,11 @@ class CIAG(SumMethod):
     def _stepped(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after visits with a constant step."""
         control, schedule = state.control, state.schedule
-        rule, given = trust_rule(problem, acts=False, is_gradual=True), (problem.view, order, state.x, state.previous)
-        n_visits, trust, largest_ratio = _visits(*given, opened(state.model), schedule, control, rule, self.restart > 0)
+        rule = trust_rule(problem, acts=False, is_gradual=True)
+        arrays = state.x, state.previous, taylor.opened(state.model)
+        n_visits, trust, largest_ratio = _visits(
+            problem.view, order, *arrays, schedule, control, rule, self.restart > 0
+        )
         before, length = state, self.restart * problem.n_components
         state = state._replace(
             control=control._replace(trust=Trust(*trust)),
@@ -247,7 +250,7 @@ class CIAG(SumMethod):
         if state.n_visits < problem.n_components:
             return math.nan
         error = error_estimate(problem, state.control.comparison.residual) if self.step_size == "auto" else 0.0
-        return error + problem.term.optimality(state.x, model_gradient(state.model, state.x))
+        return error + problem.term.optimality(state.x, taylor.model_gradient(state.model, state.x))
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return 1 without acceleration, which large components slow down; with it, what balances data and product."""
