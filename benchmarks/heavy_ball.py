@@ -26,8 +26,8 @@ from finitesum.datasets import load_dataset
 from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.methods.projected.base import advanced
 from finitesum.papers.adahb import fig6
-from finitesum.papers.adahb.hinge import RUNS, SETS, hinge_problem, objective, values
-from finitesum.papers.adahb.hinge import minimum as find_minimum
+from finitesum.papers.adahb.fig1 import RUNS, SETS, hinge_problem, objective, values
+from finitesum.papers.adahb.fig1 import minimum as find_minimum
 from finitesum.running.sampling import order_of_pass
 
 N_SEEDS = 5

@@ -171,6 +171,7 @@ def test_agreement():
     assert agrees(Value(math.inf), math.inf)
     assert not agrees(Value(math.inf), 1.0)
     assert not agrees(Value(1.0, absolute=5.0), math.nan)
+    assert agrees(Value(math.nan), math.nan)
 
 
 def test_outcomes_in_words():
@@ -178,7 +179,7 @@ def test_outcomes_in_words():
     assert outcome_of([("", False)]) == "does not hold"
     assert outcome_of([("a", True), ("b", False), ("c", None)]) == "holds only for a (not for b; undecided for c)"
     assert outcome_of([("a", False), ("b", None)]) == "does not hold for a, undecided for b"
-    assert outcome_of([]) == "undecided"
+    assert outcome_of([]) == outcome_of([("a", None), ("b", None)]) == "undecided"
 
 
 def test_list_names_all_experiments(run):

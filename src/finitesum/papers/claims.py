@@ -35,15 +35,7 @@ class Verdict:
 
 
 def outcome_of(findings: Iterable[tuple[str, bool | None]]) -> str:
-    """Return in words what became of a claim, given cases and whether it holds there.
-
-    Examples
-    --------
-    >>> outcome_of([("a9a", True), ("w8a", False)])
-    'holds only for a9a (not for w8a)'
-    >>> outcome_of([("a9a", None), ("w8a", None)])
-    'undecided'
-    """
+    """Return in words what became of a claim, given cases and whether it holds there."""
     known = list(findings)
     yes, no, open_ = ([case for case, holds in known if holds is kind] for kind in (True, False, None))
     if not no and not open_:
@@ -57,13 +49,7 @@ def outcome_of(findings: Iterable[tuple[str, bool | None]]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """Return in a few words how many of the paper's claims hold; empty where it makes none.
-
-    Examples
-    --------
-    >>> tally([Verdict("a", ()), Verdict("b", ()), Verdict("c", (), of_paper=False)])
-    '2 claims: 2 hold in part or are undecided'
-    """
+    """Return in a few words how many of the paper's claims hold; empty where it makes none."""
     words = {
         "holds": ("holds", "hold"),
         "does not hold": ("does not hold", "do not hold"),

@@ -115,13 +115,7 @@ def _drawings(finished: Finished) -> list[dict[str, Any]]:
 
 
 def classes_of(table: Table) -> list[str]:
-    """Return how the page sets each column: "name" for the first, "text" where most cells are words, "" for numbers.
-
-    Examples
-    --------
-    >>> classes_of(Table("", "", ("data", "steps", "passes"), [["a9a", "tuned", "3.6"], ["w8a", "tuned", "–"]]))
-    ['name', 'text', '']
-    """
+    """Return how the page sets each column: "name" for the first, "text" where most cells are words, "" for numbers."""
     columns = list(zip(*table.rows, strict=True)) if table.rows else [()] * len(table.header)
     texts = [sum(isinstance(cell, str) and not _NUMBER.match(cell) for cell in column) for column in columns]
     return ["name", *("text" if 2 * n > len(table.rows) else "" for n in texts[1:])]

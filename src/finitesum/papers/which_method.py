@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from finitesum.papers.adahb import fig6
-from finitesum.papers.adahb.hinge import RUNS
+from finitesum.papers.adahb.fig1 import RUNS
 from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, TOL
 from finitesum.papers.claims import Finding, Verdict
 from finitesum.papers.experiment import Context, Outcome, Table, Value

@@ -136,18 +136,10 @@ def styles_of(names: Sequence[str]) -> dict[str, Style]:
 
 
 def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float = 2.9, width: float = 3.9) -> Figure:
-    """Return a figure of panels, row by row, with one legend to the right of the first row.
+    """Return a figure of at least one panel, row by row, with one legend to the right of the first row.
 
-    All sizes are known beforehand: matplotlib's own layout would take longer than all the drawing.
-
-    Parameters
-    ----------
-    panels
-        At least one.
-    n_columns
-        Panels in a row.
-    height, width
-        Of a panel with its labels, in inches.
+    A panel with its labels is so high and wide, in inches: all sizes are known beforehand, because matplotlib's own layout
+    would take longer than all the drawing.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -254,16 +246,7 @@ def optimality_figure(
 ) -> Figure:
     """Return a figure of optimality (log scale) against passes, seconds, or both side by side.
 
-    Parameters
-    ----------
-    curves
-        In the order of the legend; points that are not finite or not positive are left out.
-    against
-        "n_passes" or "seconds": a panel each.
-    tol
-        Drawn as a thin line where it is given, above 0, and not far below all curves.
-    title
-        Stands above the figure.
+    `tol` is drawn as a thin line where it is given, above 0, and not far below all curves.
     """
     panels = [_optimality_panel(curves, horizontal) for horizontal in against]
     heights = [y for y in (c.optimality[np.isfinite(c.optimality) & (c.optimality > 0.0)] for c in curves) if y.size]
@@ -308,12 +291,7 @@ def to_png(figure: Figure, dpi: int = 150) -> bytes:
 def to_svg(figure: Figure, label: str) -> str:
     """Return a figure as an <svg> element that stands inside an HTML page and refers to nothing outside.
 
-    Parameters
-    ----------
-    figure
-        A figure of `optimality_figure`.
-    label
-        What a screen reader says; it also keeps the names inside of two figures of a page apart.
+    The label is what a screen reader says; it also keeps the names inside of two figures of a page apart.
     """
     import matplotlib
 

@@ -93,14 +93,11 @@ class Comparison:
         by_passes = min(reached, key=lambda outcome: outcome.n_passes)
         by_seconds = min(reached, key=lambda outcome: outcome.seconds)
         count = f"{len(reached)} of {len(self.outcomes)} methods reached {self.tol:.0e}"
+        passes, seconds = f"{by_passes.n_passes:.4g}", f"{by_seconds.seconds:.3g} s"
         if by_passes is by_seconds:
-            return (
-                f"{count}; {by_passes.name} first, after {by_passes.n_passes:.4g} passes and {by_passes.seconds:.3g} s."
-            )
-        return (
-            f"{count}; {by_passes.name} with the fewest passes ({by_passes.n_passes:.4g}) "
-            f"and {by_seconds.name} in the shortest time ({by_seconds.seconds:.3g} s)."
-        )
+            return f"{count}; {by_passes.name} first, after {passes} passes and {seconds}."
+        fewest = f"{by_passes.name} with the fewest passes ({passes})"
+        return f"{count}; {fewest} and {by_seconds.name} in the shortest time ({seconds})."
 
 
 def compare(
@@ -115,32 +112,23 @@ def compare(
     verbose: int = 0,
     on_done: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
-    """Run methods on a problem, one after the other, and return what each did.
+    """Run methods, given with parameters or by names, on a problem, one after the other, and return what each did.
 
-    Parameters
-    ----------
-    problem
-        What is minimised.
-    methods
-        Names, or methods with parameters.
-    tol, max_iter, sampling, random_state, verbose
-        As for `finitesum.running.driver.minimize`.
-    options
-        Gives the parameters of a method by its name.
-    on_done
-        Is called with each outcome.
-
-    Returns
-    -------
-    list of Outcome
-        In the order of `methods`. A method that raised an error has no trace, and the error as its message.
+    `options` gives the parameters of a method by its name; the other settings are those of
+    `finitesum.running.driver.minimize`. A method that raised an error has no trace, and the error as its message.
     """
-    settings: dict[str, Any] = {"tol": tol, "sampling": sampling, "random_state": random_state}
+    settings = {
+        "tol": tol,
+        "sampling": sampling,
+        "random_state": random_state,
+        "max_iter": max_iter,
+        "verbose": verbose,
+    }
     outcomes = []
     for method in methods:
         name = method if isinstance(method, str) else method.name
         given = options(name) if options is not None and isinstance(method, str) else None
-        outcome = _run(problem, name, method, given, {**settings, "max_iter": max_iter, "verbose": verbose})
+        outcome = _run(problem, name, method, given, settings)
         outcomes.append(outcome)
         if on_done is not None:
             on_done(outcome)
@@ -200,19 +188,10 @@ def small_rows(dtype: Any, width: Any = None, intercept: int = 0) -> Any:
 
 
 def write_report(folder: Path, sections: Sequence[Comparison], *, title: str, intro: str = "") -> Path:
-    """Write a report and return the path of its page.
+    """Write a report of at least one section and return the path of its page.
 
-    Parameters
-    ----------
-    folder
-        Gets ``report.html``, which holds its figures in itself, and for each section two figures as PNG, ``table.csv``
-        and ``curves.csv`` (their names begin with the section's title where there are several).
-    sections
-        At least one.
-    title
-        The heading of the page.
-    intro
-        A paragraph under it.
+    The folder gets ``report.html``, which holds its figures in itself, and for each section two figures as PNG,
+    ``table.csv`` and ``curves.csv`` (their names begin with the section's title where there are several).
     """
     folder.mkdir(parents=True, exist_ok=True)
     pages = []
@@ -220,8 +199,7 @@ def write_report(folder: Path, sections: Sequence[Comparison], *, title: str, in
         prefix = f"{_slug(section.title)}-" if len(sections) > 1 else ""
         pages.append(_write_section(folder, section, prefix))
     page = folder / "report.html"
-    text = render("report.html.j2", levels=LEVELS, title=title, intro=intro, sections=pages)
-    write_text(page, text)
+    write_text(page, render("report.html.j2", levels=LEVELS, title=title, intro=intro, sections=pages))
     return page
 
 
