@@ -101,9 +101,10 @@ def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list
     )
     penalty = {0.0: "l2 penalty", 1.0: "l1 penalty"}.get(asked.l1_ratio, f"elastic net, l1_ratio {asked.l1_ratio:g}")
     intercept = "with intercept" if asked.intercept else "no intercept"
+    kind = f"sparse, {data.nnz} entries ({100.0 * data.density:.3g} %)" if data.is_sparse else "dense"
     title = f"{asked.loss} loss, alpha = {asked.alpha}, {intercept}"
     facts = {
-        "data": _data_line(data),
+        "data": f"{data.name}: {data.n_rows} rows, {data.n_features} features, {kind}, {data.rows.dtype}",
         "objective": f"mean {asked.loss} loss, {penalty}, alpha = {asked.alpha} = "
         f"{problem.penalty.lasso() + problem.penalty.ridge():.6g}, {intercept}",
         "stop": f"optimality at most {asked.tol:g}, or {asked.max_iter:g} effective passes",
@@ -121,12 +122,6 @@ def _outcome_line(outcome: Outcome) -> str:
         f"  {outcome.name:<10} {'converged' if outcome.success else 'stopped':<10} optimality {outcome.optimality:.1e}"
         f"  {outcome.n_passes:6.4g} passes  {outcome.seconds:7.3f} s"
     )
-
-
-def _data_line(data: Dataset) -> str:
-    """Return what is known of the data in a line."""
-    kind = f"sparse, {data.nnz} entries ({100.0 * data.density:.3g} %)" if data.is_sparse else "dense"
-    return f"{data.name}: {data.n_rows} rows, {data.n_features} features, {kind}, {data.rows.dtype}"
 
 
 def _machine_line() -> str:

@@ -60,10 +60,9 @@ def _version(name: str) -> str | None:
 
 
 def _extras(_problems: list[str]) -> dict[str, str | None]:
-    import importlib.util
+    from importlib.util import find_spec
 
-    there = {name: importlib.util.find_spec(name) is not None for name in _EXTRAS.values()}
-    return {f"{extra}: {name}": _version(name) if there[name] else None for extra, name in _EXTRAS.items()}
+    return {f"{extra}: {name}": _version(name) if find_spec(name) else None for extra, name in _EXTRAS.items()}
 
 
 def _threads(_problems: list[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,21 +90,14 @@ def _step_size(_context: click.Context, _option: click.Parameter, text: str) -> 
     return text
 
 
-def _complete(source: Callable[[], list[str]]) -> Callable[..., list[str]]:
-    """Return what gives a shell the words that an option may have."""
-    return lambda _context, _option, begun: [name for name in source() if name.startswith(begun)]
+def _complete_from(module: str, table: str, *more: str) -> Callable[..., list[str]]:
+    """Return what gives a shell the words that an option may have: the keys of a table."""
 
+    def complete(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
+        names = [*more, *getattr(importlib.import_module(module), table)]
+        return sorted(name for name in names if name.startswith(begun))
 
-def _method_names() -> list[str]:
-    from finitesum.methods import METHODS
-
-    return ["auto", *METHODS]
-
-
-def _loss_names() -> list[str]:
-    from finitesum.losses import LOSSES
-
-    return sorted(LOSSES)
+    return complete
 
 
 # -- groups of options
@@ -126,7 +120,9 @@ def shown(name: str, default: Any, help: str, **attributes: Any) -> Callable[[An
     return click.option(name, default=default, show_default=True, help=help, **attributes)
 
 
-solver_option = shown("--solver", "auto", "See finitesum methods.", shell_complete=_complete(_method_names))
+solver_option = shown(
+    "--solver", "auto", "See finitesum methods.", shell_complete=_complete_from("finitesum.methods", "METHODS", "auto")
+)
 
 
 def data_options(*, required: bool = True) -> Callable[[F], F]:
@@ -144,7 +140,7 @@ def data_options(*, required: bool = True) -> Callable[[F], F]:
 _LOSSES = "logistic, squared, squared-hinge, smoothed-hinge, huber or poisson."
 
 problem_options = group_of(
-    shown("--loss", "logistic", _LOSSES, shell_complete=_complete(_loss_names)),
+    shown("--loss", "logistic", _LOSSES, shell_complete=_complete_from("finitesum.losses", "LOSSES")),
     shown("--alpha", "1/n", "Strength of the penalty.", metavar="NUMBER OR 1/N", callback=_alpha),
     shown("--l1-ratio", 0.0, "0: l2, 1: l1.", type=click.FloatRange(0.0, 1.0)),
     shown("--intercept/--no-intercept", True, "Fit a free intercept."),

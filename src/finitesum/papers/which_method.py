@@ -131,7 +131,10 @@ def _smooth(result: Mapping[str, Any], page: _Page) -> None:
     }
     page.rows.extend((situation, _METHODS[r.best()], _reason(r)) for situation, r in situations.items())
     header = ("data", *(f"{label}: passes / s" for label in labels))
-    cells = [[data, *(_both(row[m], exact.numbers[data][m]) for m in labels)] for data, row in passes.numbers.items()]
+    cells = [
+        [data, *(f"{show(row[m])} / {show(exact.numbers[data][m])}" if row[m] < math.inf else "–" for m in labels)]
+        for data, row in passes.numbers.items()
+    ]
     caption = f"Logistic regression to a largest gradient entry of {TOL:.0e}, automatic steps. A dash: not reached."
     page.tables.append(Table("smooth", caption, header, cells))
     best = {data: (row["A-CIAG"], min(row.values())) for data, row in passes.numbers.items()}
@@ -155,10 +158,6 @@ def _reason(ranking: Ranking) -> str:
         f"first on {ranking.wins(best)} of {len(ranking.numbers)} data sets, "
         f"{own if math.isfinite(ratios[best]) else failed}; then {others_shown}"
     )
-
-
-def _both(passes: float, seconds: float) -> str:
-    return f"{show(passes)} / {show(seconds)}" if math.isfinite(passes) else "–"
 
 
 def _nonsmooth(result: Mapping[str, Any], page: _Page) -> None:

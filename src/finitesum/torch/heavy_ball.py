@@ -172,9 +172,16 @@ class HeavyBall(Optimizer):
             return
         compiling = torch.compiler.is_compiling()
         on_device = bool(group["capturable"]) or compiling
-        if not on_device:
-            _refuse_capture(slots)
-        _count([slot.step for slot in slots])
+        on_cuda = any(slot.param.device.type == "cuda" for slot in slots)
+        if on_cuda and not on_device and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                "a CUDA graph is being captured, which would freeze t. Make the optimizer with capturable=True."
+            )
+        steps = [slot.step for slot in slots]
+        if steps[0].device.type == "cpu" and not compiling:
+            torch._foreach_add_(steps, _ONE, alpha=1.0)
+        else:
+            torch._foreach_add_(steps, 1)
         for bucket in buckets(slots, on_device):
             k = bucket_coefficients(bucket, group, on_device)
             if group["fused"] and not compiling:
@@ -229,13 +236,6 @@ class HeavyBall(Optimizer):
         return known
 
 
-def _count(steps: list[Tensor]) -> None:
-    if steps[0].device.type == "cpu" and not torch.compiler.is_compiling():
-        torch._foreach_add_(steps, _ONE, alpha=1.0)
-    else:
-        torch._foreach_add_(steps, 1)
-
-
 def _uses_lists(bucket: list[Slot], group: Group) -> bool:
     if group["foreach"] is not None:
         return bool(group["foreach"])
@@ -261,11 +261,3 @@ def _run_fused(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
         return
     for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
         fused_update_cuda(slot, own, rule)
-
-
-def _refuse_capture(slots: list[Slot]) -> None:
-    on_cuda = any(slot.param.device.type == "cuda" for slot in slots)
-    if on_cuda and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(
-            "a CUDA graph is being captured, which would freeze t. Make the optimizer with capturable=True."
-        )

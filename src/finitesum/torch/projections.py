@@ -72,7 +72,10 @@ def _threshold(u: Tensor, s: Tensor, c: Tensor, total: float) -> Tensor:
 
 
 def _shrunk(u: Tensor, s: Tensor, c: Tensor, total: float) -> Tensor:
-    """Return the thresholded u, scaled so that its sum is ``total`` to the last digit."""
+    r"""Return :math:`\max(u_i - \lambda c_i/s_i, 0)`, scaled so that :math:`\sum c_i y_i` is ``total`` to the last digit.
+
+    For c = 1 this is :math:`P_Q^s(u)` on the simplex.
+    """
     y = (u - _threshold(u, s, c, total) * c / s).clamp_min(0)
     sums = (c * y).sum(-1, keepdim=True)
     return torch.where(sums > 0, y * (total / sums), y)
@@ -86,11 +89,6 @@ def project_l1_ball(x: Tensor, metric: Tensor | None, radius: float, weights: Te
     c, u = torch.ones_like(x) if weights is None else weights.expand_as(x), x.abs()
     shrunk = _shrunk(u, _in_metric(x, metric), c, radius)
     return torch.where((c * u).sum(-1, keepdim=True) <= radius, x, torch.copysign(shrunk, x))
-
-
-def project_simplex(x: Tensor, metric: Tensor | None, total: float) -> Tensor:
-    r"""Return :math:`P_Q^s(x)` on :math:`y \ge 0, \sum y = total`: :math:`y_i = \max(x_i - \lambda/s_i, 0)`."""
-    return _shrunk(x, _in_metric(x, metric), torch.ones_like(x), total)
 
 
 def project_l2_ball(x: Tensor, metric: Tensor | None, radius: float) -> Tensor:
@@ -151,7 +149,7 @@ class Projector:
             "Box": lambda x, s: x.clamp(self._value("lower", x), self._value("upper", x)),
             "NonNegative": lambda x, s: x.clamp_min(0),
             "Unconstrained": lambda x, s: x,
-            "Simplex": lambda x, s: project_simplex(x, s, float(self.set.total)),
+            "Simplex": lambda x, s: _shrunk(x, _in_metric(x, s), torch.ones_like(x), float(self.set.total)),
             "HalfSpace": lambda x, s: project_half_space(x, s, self._value("normal", x), float(self.set.offset)),
         }
         for name, formula in formulas.items():

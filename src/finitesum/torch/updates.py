@@ -83,7 +83,8 @@ def foreach_update(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
 
     Coefficients are floats, or tensors of shape (n,), one number a parameter; the rule is not ``smooth``.
     """
-    slots, narrow = [_widened(slot) for slot in slots], slots
+    narrow, dtype = slots, slots[0].displacement.dtype  # rounded once, at the end
+    slots = [slot._replace(param=slot.param.to(dtype), grad=slot.grad.to(dtype)) for slot in slots]
     # the list operations take floats, or lists of n tensors
     columns: Any = (list(x.expand(len(slots)).unbind()) if isinstance(x, Tensor) else x for x in k)
     own = Coefficients(*columns)
@@ -105,16 +106,15 @@ def foreach_update(slots: list[Slot], k: Coefficients, rule: Rule) -> None:
     if rule.project is None:
         torch._foreach_sub_(params, displacements)
     else:
-        _move_within(slots, metrics, rule.project)
+        given: list[Any] = metrics or [None] * len(slots)
+        for slot, metric in zip(slots, given, strict=True):
+            x = slot.param - slot.displacement
+            y = rule.project(x, metric)
+            slot.displacement.add_(x - y)
+            slot.param.copy_(y)
     for before, after in zip(narrow, slots, strict=True):
         if before.param is not after.param:
             before.param.copy_(after.param)
-
-
-def _widened(slot: Slot) -> Slot:
-    """Return the slot with parameter and gradient in the type of the state: rounded once, at the end."""
-    dtype = slot.displacement.dtype
-    return slot._replace(param=slot.param.to(dtype), grad=slot.grad.to(dtype))
 
 
 def _gradients(slots: list[Slot], rule: Rule) -> list[Tensor]:
@@ -135,14 +135,6 @@ def _metrics(squares: list[Tensor], floor: Any, rule: Rule) -> list[Tensor]:
     else:
         torch._foreach_add_(metrics, floor)
     return metrics
-
-
-def _move_within(slots: list[Slot], metrics: list[Tensor] | None, project: Projection) -> None:
-    for index, slot in enumerate(slots):
-        x = slot.param - slot.displacement
-        y = project(x, None if metrics is None else metrics[index])
-        slot.displacement.add_(x - y)
-        slot.param.copy_(y)
 
 
 def _add(tensors: list[Tensor], others: list[Tensor], factor: Any) -> None:

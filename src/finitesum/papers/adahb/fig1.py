@@ -204,8 +204,10 @@ def run(context: Context) -> Outcome:
     results = context.complete(list(_units(names, context)))
     hinge_problem.cache_clear()
     n_seeds = N_SEEDS[context.size]
-    keys = itertools.product(names, (TUNED_STEPS, AUTOMATIC), RUNS)
-    gaps = {key: _gaps(results, *key, n_seeds) for key in keys}
+    gaps = {}  # F - F* by seed and pass
+    for name, kind, label in itertools.product(names, (TUNED_STEPS, AUTOMATIC), RUNS):
+        found = [results[f"{name}-{kind}-{label}-{seed}"]["objective"] for seed in range(n_seeds)]
+        gaps[name, kind, label] = np.maximum(np.array(found) - results[f"minimum-{name}"]["minimum"], 1e-16)
     figures = (
         ("fig1", "Figure 1: F − F* by epochs, steps tuned; means over the repeats.", FIGURE, TUNED_STEPS),
         ("fig1-more", "The same with more methods and forms; bands: least and largest.", MORE, TUNED_STEPS),
@@ -223,13 +225,6 @@ def run(context: Context) -> Outcome:
         absent,
         is_usual="rcv1" not in names,
     )
-
-
-def _gaps(results: Mapping[str, Any], name: str, kind: str, label: str, n_seeds: int) -> Any:
-    """Return F - F* by seed and pass."""
-    low = results[f"minimum-{name}"]["minimum"]
-    rows = [results[f"{name}-{kind}-{label}-{seed}"]["objective"] for seed in range(n_seeds)]
-    return np.maximum(np.array(rows) - low, 1e-16)
 
 
 def _figure(gaps: Mapping[Any, Any], names: Sequence[str], labels: Sequence[str], kind: str) -> Any:

@@ -8,19 +8,7 @@ from functools import partial
 from typing import Any
 
 from finitesum.papers.ciag import real_data
-from finitesum.papers.ciag.real_data import (
-    AUTOMATIC,
-    LABELS,
-    LAZY,
-    METHODS,
-    MODERATE,
-    PROGRAM_STEPS,
-    SETS,
-    TOL,
-    TUNED_STEPS,
-    DataSet,
-    problem_of,
-)
+from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, LAZY, MODERATE, SETS, TOL, TUNED_STEPS
 from finitesum.papers.claims import Verdict, compared, or_inf
 from finitesum.papers.data import missing
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
@@ -45,13 +33,13 @@ def run(context: Context) -> Outcome:
     runs, constants = Plan(
         cases=cases,
         labels=LABELS,
-        problem=lambda entry: problem_of(entry, *place),
+        problem=lambda entry: real_data.problem_of(entry, *place),
         trial=real_data.trial_of,
         limit=lambda entry, label: entry.max_passes["CIAG" not in label and "NIM" not in label],
         facts=real_data.smoothness_of,
         tol=TOL,
     ).run(context)
-    problem_of.cache_clear()
+    real_data.problem_of.cache_clear()
     automatic = "The same with automatic steps: nothing was tuned. IAG begins where it has found L."
     curves = ("data", "steps", "method", "passes", "seconds", "max |dF|")
     return Outcome(
@@ -117,12 +105,15 @@ def _table2(runs: Runs) -> Table:
     return Table("table2", caption, ("data", "steps", *labels), rows)
 
 
-def _table3(runs: Runs, constants: Mapping[str, Mapping[str, float]], cases: Mapping[str, DataSet]) -> Table:
+def _table3(runs: Runs, constants: Mapping[str, Mapping[str, float]], cases: Mapping[str, real_data.DataSet]) -> Table:
     rows = []
     for title, entry in cases.items():
         tuned, program = (
             {label: f"{runs[title, kind, label].options['step_size']:.3g}" for label in labels}
-            for kind, labels in ((TUNED_STEPS, ("A-CIAG", "CIAG", "IAG")), (PROGRAM_STEPS, ("A-CIAG", "CIAG")))
+            for kind, labels in (
+                (TUNED_STEPS, ("A-CIAG", "CIAG", "IAG")),
+                (real_data.PROGRAM_STEPS, ("A-CIAG", "CIAG")),
+            )
         )
         (multiple, extrapolation), (slow,), (iag,) = entry.tuned
         cells = {
@@ -163,7 +154,7 @@ def _verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
         t: {
             LAZY: seconds[AUTOMATIC][t][LAZY],
             **{f"{m}, {kind}": seconds[kind][t][m] for m, kind in shown},
-            "best": min(row[t][m] for row in seconds.values() for m in METHODS),
+            "best": min(row[t][m] for row in seconds.values() for m in real_data.METHODS),
         }
         for t in titles
     }
@@ -185,8 +176,8 @@ def _verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
         timed(
             "A-CIAG takes the least time of all",
             seconds[TUNED_STEPS],
-            METHODS,
-            lambda row: row["A-CIAG"] <= min(row[m] for m in METHODS),
+            real_data.METHODS,
+            lambda row: row["A-CIAG"] <= min(row[m] for m in real_data.METHODS),
         ),
         timed(
             f"SAG reaches {show(MODERATE)} in less time than A-CIAG",
@@ -222,7 +213,7 @@ def _verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
         ),
         compared(
             "A-CIAG converges with the default of the authors' program",
-            numbers(PROGRAM_STEPS),
+            numbers(real_data.PROGRAM_STEPS),
             ("A-CIAG",),
             lambda row: row["A-CIAG"] < math.inf,
             of_paper=False,

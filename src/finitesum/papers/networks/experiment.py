@@ -60,8 +60,7 @@ def run(context: Context, grids: Sequence[Grid], *, device: torch.device | None 
             except DataError as error:
                 absent[grid.name] = str(error)
                 continue
-            figures = context.complete([_unit(run, context, device) for run in _runs(grid)])
-            results.append(_results(grid, figures))
+            results.append(_results(grid, context.complete([_unit(run, context, device) for run in _runs(grid)])))
     _images.cache_clear()
     if not results:
         return Outcome(absent=absent)
@@ -197,12 +196,13 @@ def _note(results: Sequence[Results]) -> str:
     trained = "; ".join(
         f"{r.grid.name}: {r.grid.training.n_train or 'all'} training images, {r.n_test} test images, batches of "
         f"{r.grid.training.batch_size}, {r.grid.training.epochs} epochs, alpha in "
-        f"{{{', '.join(f'{a:g}' for a in r.grid.alphas)}}}, {_repeats(len(r.grid.seeds))}"
+        f"{{{', '.join(f'{a:g}' for a in r.grid.alphas)}}}, "
+        + (
+            f"{n} repeats"
+            if (n := len(r.grid.seeds)) > 1
+            else "a single repeat, so that small differences may be chance"
+        )
         for r in results
     )
     where = f"{', '.join(sorted({row.device for row in rows}))}, torch {', '.join(sorted({row.torch for row in rows}))}"
     return f"{trained}. {where}: {sum(row.seconds for row in rows) / 60.0:.1f} minutes of training, by the clock."
-
-
-def _repeats(n: int) -> str:
-    return f"{n} repeats" if n > 1 else "a single repeat, so that small differences may be chance"
