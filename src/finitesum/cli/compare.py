@@ -30,20 +30,12 @@ if TYPE_CHECKING:
 @console_options
 @click.pass_context
 def compare(
-    ctx: click.Context,
-    /,
-    *,
-    console: Console,
-    solvers: str,
-    out: Path,
-    force: bool,
-    strict: bool,
-    threads: int | None,
-    **options: Any,
+    ctx: click.Context, /, *, console: Console, solvers: str, out: Path, force: bool, strict: bool, **options: Any
 ) -> None:
     """Run several methods on DATA and write a report: a page that opens offline, PNG figures and CSV tables."""
     if (out / "report.html").exists() and not force:
         raise InputError(f"{out} already holds a report. Use --force to replace it, or another folder.")
+    threads = options.pop("threads")
     asked, names = Settings(**options), _methods(solvers)
     require_sampling(asked)
     from finitesum.core.threads import limited_blas

@@ -79,12 +79,7 @@ def images_for(training: Training, images: Images) -> Images:
 
 
 def train(
-    run: Run,
-    images: Images,
-    *,
-    device: torch.device,
-    checkpoint: Path | None = None,
-    checkpoint_seconds: float = 0.0,
+    run: Run, images: Images, *, device: torch.device, checkpoint: Path | None = None, checkpoint_seconds: float = 0.0
 ) -> Iterator[EpochRow]:
     """Yield the figures of a run on images that `images_for` gives, epoch by epoch; those before a checkpoint come first.
 
