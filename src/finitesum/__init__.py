@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from finitesum.estimators import (
-        HuberRegressor,
-        LinearClassifier,
-        LinearRegressor,
-        LinearSVC,
-        LogisticRegression,
-        LogisticRegressionCV,
-        PoissonRegressor,
-        Ridge,
-        logistic_path,
-    )
-    from finitesum.methods import METHODS
-    from finitesum.problems.callables import Component
-    from finitesum.problems.finite_sum import FiniteSum
-    from finitesum.problems.linear import Problem
-    from finitesum.problems.multinomial import MultinomialProblem
-    from finitesum.running.driver import Result, StopReason, minimize
+    from finitesum.estimators import HuberRegressor as HuberRegressor
+    from finitesum.estimators import LinearClassifier as LinearClassifier
+    from finitesum.estimators import LinearRegressor as LinearRegressor
+    from finitesum.estimators import LinearSVC as LinearSVC
+    from finitesum.estimators import LogisticRegression as LogisticRegression
+    from finitesum.estimators import LogisticRegressionCV as LogisticRegressionCV
+    from finitesum.estimators import PoissonRegressor as PoissonRegressor
+    from finitesum.estimators import Ridge as Ridge
+    from finitesum.estimators import logistic_path as logistic_path
+    from finitesum.methods import METHODS as METHODS
+    from finitesum.problems.callables import Component as Component
+    from finitesum.problems.finite_sum import FiniteSum as FiniteSum
+    from finitesum.problems.linear import Problem as Problem
+    from finitesum.problems.multinomial import MultinomialProblem as MultinomialProblem
+    from finitesum.running.driver import Result as Result
+    from finitesum.running.driver import StopReason as StopReason
+    from finitesum.running.driver import minimize as minimize
 
 _HOMES = {
     "Component": "finitesum.problems.callables",
@@ -49,26 +49,7 @@ _HOMES = {
     "minimize": "finitesum.running.driver",
 }
 
-__all__ = [
-    "METHODS",
-    "Component",
-    "FiniteSum",
-    "HuberRegressor",
-    "LinearClassifier",
-    "LinearRegressor",
-    "LinearSVC",
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "MultinomialProblem",
-    "PoissonRegressor",
-    "Problem",
-    "Result",
-    "Ridge",
-    "StopReason",
-    "__version__",
-    "logistic_path",
-    "minimize",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,6 @@ def test_sparse_blocks(make):
         add(target, rows[start : start + 7], np.arange(start, min(start + 7, 50)))
     contents = target.finish(target_name="y")
     arrays = contents.arrays
-    assert contents.kind == "csr"
     assert contents.target_name == "y"
     assert arrays["indices"].dtype == arrays["indptr"].dtype == np.int32
     got = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(50, contents.n_features))

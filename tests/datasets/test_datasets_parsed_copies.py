@@ -160,7 +160,7 @@ DAMAGES = {
     "meta without data": _meta(lambda meta: meta["arrays"].pop("data")),
     "other version": _meta(lambda meta: meta.update(version=0)),
     "entries do not fit": lambda folder: np.save(folder / "indptr.npy", np.array([0, 2, 2, 2], dtype=np.int32)),
-    "no rows": _meta(lambda meta: meta.update(kind="dense")),
+    "no rows": _meta(lambda meta: meta.update(arrays={"labels": meta["arrays"]["labels"]})),
     "labels do not fit": _meta(lambda meta: meta["arrays"].update(labels=[[2], "<f8"])),
 }
 

@@ -76,10 +76,8 @@ def _load(folder: Path, memmap: bool) -> Contents | None:
         arrays = {name: _load_array(folder / f"{name}.npy", *described[name], memmap=memmap) for name in described}
         if meta.pop("version") != VERSION:
             raise ValueError("it is of another version")
-        if meta["kind"] == "csr":
+        if "rows" not in arrays:
             _require_csr(arrays["data"], arrays["indices"], arrays["indptr"], meta["n_features"], memmap)
-        elif "rows" not in arrays:
-            raise ValueError("it has no rows")
         names = meta.pop("feature_names")
         return Contents(arrays=arrays, feature_names=None if names is None else tuple(names), **meta)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError) as error:
@@ -130,7 +128,6 @@ def _build(folder: Path, read: Read) -> bool:
 def _write_meta(folder: Path, contents: Contents) -> None:
     meta = {
         "version": VERSION,
-        "kind": contents.kind,
         "arrays": {name: (array.shape, array.dtype.str) for name, array in contents.arrays.items()},
         "n_features": contents.n_features,
         "feature_names": contents.feature_names,

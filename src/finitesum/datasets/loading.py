@@ -159,8 +159,9 @@ def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task 
     labels = arrays.get("labels")
     if task == "regression" and labels is not None:
         require_numbers(labels, str(path))
-    rows = _csr(arrays, contents.n_features, n_features, path) if contents.kind == "csr" else _plain(arrays["rows"])
-    if contents.kind == "dense" and n_features not in (None, contents.n_features):
+    is_dense = "rows" in arrays
+    rows = _plain(arrays["rows"]) if is_dense else _csr(arrays, contents.n_features, n_features, path)
+    if is_dense and n_features not in (None, contents.n_features):
         raise DataError(
             f"{path} has {contents.n_features} features, but n_features={n_features}. Is it the right file?"
         )

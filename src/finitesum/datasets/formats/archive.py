@@ -169,7 +169,7 @@ def read_npy(path: Path, *, target: Target = None, memmap: bool = False) -> Cont
     if isinstance(target, str):
         arrays["labels"] = _read_labels(Path(target))
         _require_length(len(rows), arrays["labels"], path)
-    return Contents("dense", arrays, rows.shape[1])
+    return Contents(arrays, rows.shape[1])
 
 
 def _load_npy(path: Path, memmap: bool = False) -> Array:

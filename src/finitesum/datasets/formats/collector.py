@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,7 @@ class StorageError(Exception):
 class Contents:
     """All arrays of a data set, and what is to be remembered beside them."""
 
-    kind: Literal["dense", "csr"]
-    arrays: dict[str, Array]  # dense: rows; csr: data, indices, indptr; labels where there are any
+    arrays: dict[str, Array]  # dense: rows; CSR: data, indices, indptr; labels where there are any
     n_features: int
     feature_names: tuple[str, ...] | None = None
     target_name: str | None = None
@@ -125,12 +124,12 @@ class RowCollector:
         """Return all that was added, with what the reader knows about the columns; raise where that is nothing."""
         if self._n_rows == 0:
             raise DataError("holds no rows. Is it the right file?")
-        kind: Literal["dense", "csr"] = "dense" if "rows" in self._growing else "csr"
-        arrays = {"rows": self._growing["rows"].finish()} if kind == "dense" else self._sparse_arrays()
+        is_dense = "rows" in self._growing
+        arrays = {"rows": self._growing["rows"].finish()} if is_dense else self._sparse_arrays()
         if self._labels:
             # Text of two widths is joined at the wider one; numbers of two kinds become float64.
             arrays["labels"] = self._saved("labels", np.concatenate(self._labels))
-        return Contents(kind, arrays, self._n_features, feature_names, target_name)
+        return Contents(arrays, self._n_features, feature_names, target_name)
 
     def _sparse_arrays(self) -> dict[str, Array]:
         indptr = np.zeros(self._n_rows + 1, dtype=np.int64)
