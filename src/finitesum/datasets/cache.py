@@ -101,7 +101,7 @@ def _load_array(path: Path, shape: list[int], dtype: str, *, memmap: bool) -> Ar
     array: Array = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
     if list(array.shape) != shape or array.dtype.str != dtype:
         raise ValueError(f"{path.name} holds another array")
-    return array
+    return array.view(np.ndarray)
 
 
 def _build(folder: Path, read: Read) -> bool:

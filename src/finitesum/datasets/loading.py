@@ -160,14 +160,14 @@ def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task 
     if task == "regression" and labels is not None:
         require_numbers(labels, str(path))
     is_dense = "rows" in arrays
-    rows = _plain(arrays["rows"]) if is_dense else _csr(arrays, contents.n_features, n_features, path)
+    rows = arrays["rows"] if is_dense else _csr(arrays, contents.n_features, n_features, path)
     if is_dense and n_features not in (None, contents.n_features):
         raise DataError(
             f"{path} has {contents.n_features} features, but n_features={n_features}. Is it the right file?"
         )
     return Dataset(
         rows=rows,
-        labels=None if labels is None else _plain(labels),
+        labels=labels,
         name=plain_name(path),
         source=path,
         feature_names=contents.feature_names,
@@ -179,7 +179,7 @@ def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task 
 def _csr(arrays: dict[str, Array], n_found: int, n_features: int | None, path: Path) -> Any:
     from scipy.sparse import csr_array
 
-    data, indices, indptr = (_plain(arrays[name]) for name in ("data", "indices", "indptr"))
+    data, indices, indptr = (arrays[name] for name in ("data", "indices", "indptr"))
     if n_features is not None and n_found > n_features:
         beyond = np.flatnonzero(indices >= n_features)[:1]
         row = np.searchsorted(indptr, beyond, side="right")
@@ -190,8 +190,3 @@ def _csr(arrays: dict[str, Array], n_found: int, n_features: int | None, path: P
     rows.has_sorted_indices = True
     rows.has_canonical_format = True
     return rows
-
-
-def _plain(array: Array) -> Array:
-    """Return a mapped array as a plain ndarray on the same memory."""
-    return array.view(np.ndarray) if isinstance(array, np.memmap) else array

@@ -165,7 +165,7 @@ def read_npy(path: Path, *, target: Target = None, memmap: bool = False) -> Cont
     if not memmap:
         rows = np.ascontiguousarray(rows, dtype=wanted)
         require_finite(rows, str(path))
-    arrays = {"rows": rows}
+    arrays = {"rows": rows.view(np.ndarray)}
     if isinstance(target, str):
         arrays["labels"] = _read_labels(Path(target))
         _require_length(len(rows), arrays["labels"], path)
