@@ -133,6 +133,9 @@ def test_targets_that_do_not_exist(tmp_path, text, target, message):
         ("0,1,cat\n5,6,dog\n", None, None),
         ("1.5,2,label\n5,6,other\n", None, None),
         ("0,1,2\n5,6,7\n", None, None),
+        ("0,1\n5.5,6\n", None, None),
+        ("0,1,2\n5.5,6.0,7\n", "2", ("0", "1")),
+        (",0,1,2\n0,5.5,6.0,7\n", None, ("0", "1")),
     ],
 )
 def test_first_rows_that_may_be_headers(tmp_path, text, target, first):
@@ -203,6 +206,7 @@ BROKEN = {
     ),
     "mark of thousands": ("a,b,y\n1_000,2,0\n", "line 2, column 'a' (column 1): '1_000' is not a number"),
     "first row": ("1.5f,2,1\n3,4,0\n", "line 1: this may be a header or a row: '1.5f' stands above numbers"),
+    "first row that counts": ("0,1,2\n5.5,6.0,7\n", "line 1: this may be a header or a row: it counts the columns"),
     "first row of one feature": ("1.5f,u\n3,v\n4,u\n", "line 1, column 1: '1.5f' is not a number"),
     "old line ends": (b"a,b,y\r1,2,1\r3,4,0\r", "line 1: the row that begins here cannot be cut into cells: new-line"),
     "long cell": ("a" * 140_000 + ",b,y\n1,2,1\n", "line 1: the row that begins here cannot be cut into cells: field"),

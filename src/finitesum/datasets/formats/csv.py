@@ -1,10 +1,11 @@
 """Reads CSV tables: one row per line, numbers in every column except that of the labels.
 
 - The delimiter (comma, semicolon, tab or bar) is found in the first line. Cells may be quoted by ``"``.
-- The first row is a header where ``target=`` names one of its cells; where all of its cells are text, none of which recurs
-  as a label; where it has text above a number, and no number; and where one of its cells is called ``target``, ``label`` or
-  ``class`` and the others have whole numbers for names, as pandas writes them. Text above a number, but beside one, is an
-  error. A first row of numbers is always a row. A first column without a name, as pandas writes its index, is left out.
+- The first row is a header where ``target=`` names one of its cells; where all of its cells are text, the last of which
+  does not recur as a label; where it has text above a number, and no number; and where one of its cells is called
+  ``target``, ``label`` or ``class`` and the others have whole numbers for names, as pandas writes them. Where it has text
+  above a number but beside one, or counts 0, 1, 2, ... above fractions, it may be a header or a row, which is an error.
+  Else it is a row. A first column without a name, as pandas writes its index, is left out.
 - The labels stand in the column that ``target=`` names, by its name or its number; without it in the usual place, see
   `finitesum.datasets.formats.columns.target_column`. They are numbers or text.
 - Empty lines and lines that begin with ``#`` are skipped.
@@ -270,22 +271,30 @@ def _is_header(first: list[str], rest: list[list[str]], where: str) -> bool:
     """Return whether the first row names the columns, by the rules above."""
     texts = [i for i, cell in enumerate(first) if _is_text(cell)]
     others = [cell.strip() for i, cell in enumerate(first) if i not in texts]
+    below = rest[0] if rest else []
 
     def recurs(i: int) -> bool:  # as the name of a class does
         return any(cells[i : i + 1] == [first[i]] and cells != first for cells in rest)
 
-    if not texts or not others:
-        return bool(texts) and not recurs(texts[-1])
-    above_numbers = [i for i in texts for cells in rest[:1] if len(cells) > i and to_number(cells[i]) is not None]
+    if not others:
+        return not recurs(texts[-1])
+    counted = [str(i) for i in range(len(first))]  # as pandas names columns without names
+    if len(first) > 2 and others == ["", *counted[:-1]]:
+        return True
+    above_numbers = [i for i in texts if i < len(below) and to_number(below[i]) is not None]
     if not any(others):  # columns without a name
         return bool(above_numbers)
     are_names = all(cell.isdigit() or not cell for cell in others)
     if are_names and any(first[i].strip().lower() in TARGET_NAMES and not recurs(i) for i in texts):
         return True
+    doubt = None
     if above_numbers:
-        cell = preview(first[above_numbers[0]])
+        doubt = f"{preview(first[above_numbers[0]])} stands above numbers, but beside {preview(others[0])}"
+    elif len(first) > 2 and others == counted and below and not any(cell.strip().isdigit() for cell in below[:-1]):
+        doubt = "it counts the columns, above numbers with fractions"
+    if doubt is not None:
         raise DataError(
-            f"{where}: this may be a header or a row: {cell} stands above numbers, but beside {preview(others[0])}. "
-            "Correct the row, or name the column of the labels by target= where it is a header."
+            f"{where}: this may be a header or a row: {doubt}. Name the column of the labels by target= where it is a "
+            "header; else correct the row, or put a header above it."
         )
     return False
