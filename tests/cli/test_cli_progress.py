@@ -12,7 +12,7 @@ from finitesum.cli.console import Console, plain, to_json
 from finitesum.running import observers
 from finitesum.running.observers import Bar, Lines, PassReport, progress
 
-REPORT = PassReport(3.0, 10.0, 1e-3, 1.0, 1e-6, 0.5)
+REPORT = PassReport(3.0, 10.0, 1e-3, 1.0, 1e-6)
 
 
 class Terminal(io.StringIO):

@@ -24,7 +24,6 @@ def report(**changes):
             "optimality": 1e-3,
             "start_optimality": 1.0,
             "tol": 1e-6,
-            "objective": 0.5,
         }
         | changes
     )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import kernel
+from finitesum.core.jit import kernel, kernel_part
 from finitesum.evaluation.row_sums import Block, curvatures_at, map_row_blocks
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, to_matrix
@@ -29,9 +29,15 @@ LEAST_PIVOT, MOST_FALLEN = 1e-2, 1e-4
 LEAST_SUM = 1e-30
 
 
+@kernel_part
+def _add_grams(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
+    for k in range(picked.size):
+        rows.gram_add(picked[k], scales[k], lower)
+
+
 @kernel
 def _add_sparse(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
-    rows.add_grams(picked, scales, lower)
+    _add_grams(rows, picked, scales, lower)
 
 
 def _sum_dense(

@@ -54,10 +54,10 @@ def evaluate(problem: AnyProblem, w: Vector) -> Measures:
     """
     w = _checked_point(problem, w)
     if isinstance(problem, FiniteSum):
-        return _evaluate_components(problem, w)
-    if isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
+        value, gradient = problem.mean_value(w), problem.component_gradients(w).mean(axis=0)
+    elif isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
         return _evaluate_nonsmooth(problem, w)
-    if problem.n_outputs > 1:
+    elif problem.n_outputs > 1:
         value, gradient = measure(problem, w)
     else:
         gradient, _, value = loss_sums(problem, w)
@@ -73,17 +73,6 @@ def _checked_point(problem: AnyProblem, w: Any) -> Vector:
     if point.shape != (problem.dim,):
         raise ValueError(f"w must have shape ({problem.dim},), got {point.shape}.")
     return point
-
-
-def with_penalty(problem: FiniteSum, w: Vector, value: float, gradient: Vector) -> Measures:
-    """Return the measures of a point where the components' mean has this value and gradient; that of F is a new array."""
-    smooth = gradient.copy()
-    objective = value + problem.term.add_to(smooth, w)
-    return Measures(float(objective), problem.term.optimality(w, smooth), smooth)
-
-
-def _evaluate_components(problem: FiniteSum, w: Vector) -> Measures:
-    return with_penalty(problem, w, problem.mean_value(w), problem.component_gradients(w).mean(axis=0))
 
 
 def _evaluate_nonsmooth(problem: Problem | SubgradientProblem, w: Vector) -> Measures:

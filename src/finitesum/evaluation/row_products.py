@@ -25,10 +25,14 @@ def _predict(view: LinearSum, components: Indices, w: Vector, out: Vector) -> No
             out[i] = view.rows.dot(i, w)
 
 
-def predictions(problem: Problem, w: Vector, components: Indices | None = None) -> Vector:
+def predictions(problem: Problem, w: Vector, components: Indices | None = None, n_threads: int = 1) -> Vector:
     """Return x_i'w of the rows of some components, or of all, without their offsets, shape (n,); others are undefined."""
     out = np.empty(problem.n_rows)
-    map_row_blocks(lambda block: _predict(block.view, block.components, w, out[block.rows]), problem, components)
+
+    def predict(block: Block) -> None:
+        _predict(block.view, block.components, w, out[block.rows])
+
+    map_row_blocks(predict, problem, components, n_threads)
     return out
 
 
@@ -205,22 +209,10 @@ def value_along(problem: Problem, line: Line, t: float) -> float:
         return float(sum(map_row_blocks(value, problem, line.components)))
 
 
-@kernel
-def _loss(view: LinearSum, components: Indices, w: Vector) -> float:
-    total = 0.0
-    for component in components:
-        for i in range(first_row(view, component), last_row(view, component)):
-            weight = view.weights[i]
-            if weight > 0.0:
-                prediction = view.rows.dot(i, w) + view.offsets[i]
-                total += weight * view.loss.value(prediction, view.targets[i])
-    return total
-
-
 def objective(problem: Problem, w: Vector, n_threads: int = 1) -> float:
     """Return F(w), without its gradient."""
-    parts = map_row_blocks(lambda block: _loss(block.view, block.components, w), problem, None, n_threads)
-    return float(sum(parts)) + problem.term.value(w)
+    line = Line(None, predictions(problem, w, n_threads=n_threads), np.zeros(problem.n_rows))
+    return value_along(problem, line, 0.0) + problem.term.value(w)
 
 
 @kernel

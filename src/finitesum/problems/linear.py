@@ -321,7 +321,8 @@ class Problem:
         Of arrays beyond 256 MB it sees blocks spread over them, of a loss its module, name and parameters.
         """
         digest = hashlib.blake2b(digest_size=16)
-        for array in (*self._data_arrays(), self.targets, self.offsets, self.weights):
+        data = self.rows[:-3]  # the arrays before the sizes
+        for array in (*data, self.targets, self.offsets, self.weights):
             digest_array(digest, array)
         parts = (
             type(self.loss).__module__,
@@ -333,10 +334,6 @@ class Problem:
         )
         digest.update(repr(parts).encode())  # the number of outputs follows from the targets' shape and the loss
         return digest.hexdigest()
-
-    def _data_arrays(self) -> tuple[Any, ...]:
-        rows = self.rows
-        return (rows.values,) if isinstance(rows, DenseRows) else (rows.values, rows.columns, rows.starts)
 
 
 #: Larger arrays are fingerprinted by blocks spread over them: reading a memory-mapped terabyte twice would be absurd.

@@ -72,38 +72,27 @@ class ElasticNet(NamedTuple):
 
     def prox_at(self, coordinate: float, step: float) -> float:
         """Return argmin_v l1 |v| + (v - w_j)^2 / (2 step): the prox of the part that is not quadratic."""
-        threshold = step * self.l1
-        if abs(coordinate) <= threshold:
-            return 0.0
-        if coordinate > 0.0:
-            return coordinate - threshold
-        return coordinate + threshold  # NaN stays NaN, so that a divergence is seen
+        return soft_threshold(coordinate, step * self.l1)
 
     def prox_of(self, coordinate: float, step: float, j: int) -> float:
-        """Return the prox of coordinate j."""
         return self.prox_at(coordinate, step)
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
-        """Return the penalty of all coefficients, added to start."""
         for j in range(coefficients.size):
             start += self.penalty_value(coefficients[j])
         return start
 
     def apply_prox(self, coefficients: Vector, step: float) -> None:
-        """Apply the prox to all coefficients, in place."""
         for j in range(coefficients.size):
             coefficients[j] = self.prox_at(coefficients[j], step)
 
     def ridge(self) -> float:
-        """Return the strength of the quadratic part."""
         return self.l2
 
     def lasso(self) -> float:
-        """Return the strength of the absolute value."""
         return self.l1
 
     def has_prox(self) -> bool:
-        """Return whether the prox is another map than the identity."""
         return self.l1 != 0.0
 
     def has_closed_form(self) -> bool:

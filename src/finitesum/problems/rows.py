@@ -89,11 +89,6 @@ class DenseRows(NamedTuple):
                 out[self.n_columns, k] += scale * self.values[i, k]
             out[self.n_columns, self.n_columns] += scale
 
-    def add_grams(self, picked: Indices, scales: Vector, out: Matrix) -> None:
-        """Add scale_k x_i x_i' to the lower triangle of out, for i = picked[k] one after the other."""
-        for k in range(picked.size):
-            self.gram_add(picked[k], scales[k], out)
-
     def squared_norm(self, i: int) -> float:
         """Return ||x_i||^2, the intercept included."""
         total = float(self.intercept)
@@ -132,24 +127,12 @@ def _add_sparse_gram(values: Data, columns: Any, start: Any, stop: Any, scale: f
             row[np.uint64(columns[j])] += factor * values[j]
 
 
-@kernel_part
-def _add_sparse_grams(values: Data, columns: Any, starts: Any, picked: Indices, scales: Vector, out: Matrix) -> None:
-    one = np.uint64(1)
-    for position in range(picked.size):
-        i, scale = np.uint64(picked[position]), scales[position]
-        start, stop = np.uint64(starts[i]), np.uint64(starts[i + one])
-        k = start
-        while k < stop:
-            row = out[np.uint64(columns[k])]
-            factor = scale * values[k]
-            for j in range(start, k + one):
-                row[np.uint64(columns[j])] += factor * values[j]
-            k += one
-
-
 @compilable
 class CSRRows(NamedTuple):
-    """Rows of a CSR matrix with int32 or int64 indices, each row's columns increasing and unique."""
+    """Rows of a CSR matrix with int32 or int64 indices, each row's columns increasing and unique.
+
+    The methods are those of `DenseRows`.
+    """
 
     values: Data  # (nnz,)
     columns: Any  # (nnz,) int32 or int64
@@ -159,31 +142,24 @@ class CSRRows(NamedTuple):
     intercept: int
 
     def dim(self) -> int:
-        """Return the length of an iterate: the columns and the intercept."""
         return self.n_columns + self.intercept
 
     def is_sparse(self) -> bool:
-        """Return whether a row touches only some coordinates."""
         return True
 
     def n_stored(self, i: int) -> int:
-        """Return the number of stored entries of row i, without the intercept."""
         return int(self.starts[i + 1] - self.starts[i])
 
     def first(self, i: int) -> int:
-        """Return the position of row i's first stored entry, for `column` and `entry`."""
         return int(self.starts[i])
 
     def column(self, i: int, k: int) -> int:
-        """Return the column of the stored entry at position k of row i."""
         return int(self.columns[k])
 
     def entry(self, i: int, k: int) -> float:
-        """Return the value of the stored entry at position k of row i."""
         return np.float64(self.values[k])
 
     def dot(self, i: int, w: Vector) -> float:
-        """Return x_i'w, the intercept's coordinate included."""
         k = np.uint64(i)
         total = _sparse_dot(self.values, self.columns, self.starts[k], self.starts[k + np.uint64(1)], w)
         if self.intercept:
@@ -191,14 +167,12 @@ class CSRRows(NamedTuple):
         return total
 
     def add_to(self, i: int, scale: float, out: Vector) -> None:
-        """Add scale x_i to out."""
         k = np.uint64(i)
         _add_sparse(self.values, self.columns, self.starts[k], self.starts[k + np.uint64(1)], scale, out)
         if self.intercept:
             out[self.n_columns] += scale
 
     def copy_to(self, i: int, out: Vector) -> None:
-        """Write x_i to the head of out."""
         for j in range(self.n_columns):
             out[j] = 0.0
         for k in range(self.starts[i], self.starts[i + 1]):
@@ -207,7 +181,6 @@ class CSRRows(NamedTuple):
             out[self.n_columns] = 1.0
 
     def gram_add(self, i: int, scale: float, out: Matrix) -> None:
-        """Add scale x_i x_i' to the lower triangle of out."""
         start, stop = np.uint64(self.starts[np.uint64(i)]), np.uint64(self.starts[np.uint64(i) + np.uint64(1)])
         _add_sparse_gram(self.values, self.columns, start, stop, scale, out)
         if self.intercept:
@@ -215,16 +188,7 @@ class CSRRows(NamedTuple):
             _add_sparse(self.values, self.columns, start, stop, scale, row)
             row[self.n_columns] += scale
 
-    def add_grams(self, picked: Indices, scales: Vector, out: Matrix) -> None:
-        """Add scale_k x_i x_i' to the lower triangle of out, for i = picked[k] one after the other."""
-        _add_sparse_grams(self.values, self.columns, self.starts, picked, scales, out)
-        if self.intercept:
-            row = out[self.n_columns]
-            for k in range(picked.size):
-                self.add_to(picked[k], scales[k], row)
-
     def squared_norm(self, i: int) -> float:
-        """Return ||x_i||^2, the intercept included."""
         total = float(self.intercept)
         for k in range(self.starts[i], self.starts[i + 1]):
             value = np.float64(self.values[k])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import compiled_form, kernel
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet
+
+if TYPE_CHECKING:
+    from finitesum.problems.linear import LinearSum
 
 
 class CompiledTerm(NamedTuple):
@@ -36,21 +39,6 @@ class CompiledTerm(NamedTuple):
     n_blocks: int  # of equal length, one behind the other: more than one where there are several outputs
 
 
-class HasTerm(Protocol):
-    """A `CompiledTerm` or a `LinearSum`."""
-
-    @property
-    def penalty(self) -> ElasticNet: ...
-    @property
-    def projection(self) -> Projection: ...
-    @property
-    def is_constrained(self) -> bool: ...
-    @property
-    def n_penalised(self) -> int: ...
-    @property
-    def n_blocks(self) -> int: ...
-
-
 @kernel
 def _prox(penalty: TermPenalty, w: Vector, step_size: float) -> None:
     penalty.apply_prox(w, step_size)
@@ -61,7 +49,7 @@ def _project(projection: Projection, w: Vector) -> None:
     projection.project_euclidean_into(w, w)
 
 
-def prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
+def prox_in_place(term: CompiledTerm | LinearSum, w: Vector, step_size: float) -> None:
     """Apply the prox of the penalty, or the projection; w has the length of an iterate and intercepts stay."""
     if term.is_constrained:
         _project(term.projection, w[: term.n_penalised])
@@ -71,7 +59,7 @@ def prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
 
 
 @compiled_form(of=prox_in_place)
-def _prox_in_place(term: HasTerm, w: Vector, step_size: float) -> None:
+def _prox_in_place(term: CompiledTerm | LinearSum, w: Vector, step_size: float) -> None:
     if term.is_constrained:
         coefficients = w[: term.n_penalised]
         term.projection.project_euclidean_into(coefficients, coefficients)

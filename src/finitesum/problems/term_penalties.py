@@ -27,11 +27,25 @@ from finitesum.problems.penalties import (
 class TermPenalty(Protocol):
     """What kernels may call on a penalty; one that is separable has ``prox_of(coordinate, step, j)`` besides."""
 
-    def penalty_total(self, coefficients: Vector, start: float) -> float: ...
-    def apply_prox(self, coefficients: Vector, step: float) -> None: ...
-    def ridge(self) -> float: ...
-    def lasso(self) -> float: ...
-    def has_prox(self) -> bool: ...
+    def penalty_total(self, coefficients: Vector, start: float) -> float:
+        """Return the penalty of all coefficients, added to start."""
+        ...
+
+    def apply_prox(self, coefficients: Vector, step: float) -> None:
+        """Apply the prox of the part that is not quadratic to all coefficients, in place."""
+        ...
+
+    def ridge(self) -> float:
+        """Return the strength of the quadratic part at weight 1."""
+        ...
+
+    def lasso(self) -> float:
+        """Return the strength of the absolute values at weight 1, 0 where the prox is no threshold."""
+        ...
+
+    def has_prox(self) -> bool:
+        """Return whether the prox is another map than the identity."""
+        ...
 
 
 @compilable
@@ -43,14 +57,12 @@ class WeightedElasticNet(NamedTuple):
     weights: Vector  # (n_columns,)
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
-        """Return the penalty of all coefficients, added to start."""
         for j in range(coefficients.size):
             size = abs(coefficients[j])
             start += self.weights[j] * (self.l1 * size + 0.5 * self.l2 * size * size)
         return start
 
     def apply_prox(self, coefficients: Vector, step: float) -> None:
-        """Apply the prox of the part that is not quadratic, in place."""
         for j in range(coefficients.size):
             coefficients[j] = soft_threshold(coefficients[j], step * self.l1 * self.weights[j])
 
@@ -59,19 +71,15 @@ class WeightedElasticNet(NamedTuple):
         return Separable(ElasticNetByProx(self.l1, self.l2), self.weights)
 
     def on_columns(self, columns: Indices) -> WeightedElasticNet:
-        """Return the penalty of some of the coefficients."""
         return self._replace(weights=self.weights[columns])
 
     def ridge(self) -> float:
-        """Return the strength of the quadratic part at weight 1."""
         return self.l2
 
     def lasso(self) -> float:
-        """Return the strength of the absolute values at weight 1."""
         return self.l1
 
     def has_prox(self) -> bool:
-        """Return whether the prox is another map than the identity."""
         return self.l1 != 0.0
 
 
@@ -83,7 +91,6 @@ class ElasticNetByProx(NamedTuple):
     l2: float
 
     def penalty_value(self, coordinate: float) -> float:
-        """Return the penalty of one coordinate."""
         return self.l1 * abs(coordinate) + 0.5 * self.l2 * coordinate * coordinate
 
     def prox_at(self, coordinate: float, step: float) -> float:
@@ -103,13 +110,11 @@ class Separable(NamedTuple):
         return self.base.prox_at(coordinate, step * self.weights[j]) if self.weights[j] > 0.0 else coordinate
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
-        """Return the penalty of all coefficients, added to start."""
         for j in range(coefficients.size):
             start += self.weights[j] * self.base.penalty_value(coefficients[j])
         return start
 
     def apply_prox(self, coefficients: Vector, step: float) -> None:
-        """Apply the prox to all coefficients, in place."""
         for j in range(coefficients.size):
             if self.weights[j] > 0.0:
                 coefficients[j] = self.base.prox_at(coefficients[j], step * self.weights[j])
@@ -120,23 +125,18 @@ class Separable(NamedTuple):
         return 0.0 if of_base is None else float(of_base() * self.weights.max(initial=0.0))
 
     def on_columns(self, columns: Indices) -> Separable:
-        """Return the penalty of some of the coefficients."""
         return Separable(self.base, self.weights[columns])
 
     def ridge(self) -> float:
-        """Return 0: all of the penalty goes through the prox."""
-        return 0.0
+        return 0.0  # all of the penalty goes through the prox
 
     def lasso(self) -> float:
-        """Return 0: the prox need not be a threshold."""
         return 0.0
 
     def has_prox(self) -> bool:
-        """Return True."""
         return True
 
     def has_closed_form(self) -> bool:
-        """Return False."""
         return False
 
 
@@ -150,7 +150,6 @@ class Groups(NamedTuple):
     starts: Indices  # (n_groups + 1,)  where groups begin among the members
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
-        """Return the penalty of all coefficients, added to start."""
         for g in range(self.strengths.size):
             square = 0.0
             for k in range(self.starts[g], self.starts[g + 1]):
@@ -161,7 +160,6 @@ class Groups(NamedTuple):
         return start
 
     def apply_prox(self, coefficients: Vector, step: float) -> None:
-        """Apply the prox to all coefficients, in place: that of the absolute values, then that of the norms."""
         for g in range(self.strengths.size):
             square = 0.0
             for k in range(self.starts[g], self.starts[g + 1]):
@@ -175,15 +173,12 @@ class Groups(NamedTuple):
                 coefficients[self.members[k]] *= factor
 
     def ridge(self) -> float:
-        """Return 0: there is no quadratic part."""
         return 0.0
 
     def lasso(self) -> float:
-        """Return 0: the prox is that of groups."""
         return 0.0
 
     def has_prox(self) -> bool:
-        """Return True."""
         return True
 
 

@@ -106,7 +106,6 @@ class PassReport(NamedTuple):
     optimality: float  # the best knowledge: measured, else the estimate
     start_optimality: float
     tol: float
-    objective: float
 
 
 def fraction_done(report: PassReport) -> float:

@@ -187,9 +187,7 @@ class Run:
         if math.isnan(loop.start_optimality):
             loop.start_optimality = known
         if observer is not None:
-            objective = measured.objective if measured else math.nan
-            report = PassReport(self.n_passes, self.max_iter, known, loop.start_optimality, self.tol, objective)
-            observer.after_pass(report)
+            observer.after_pass(PassReport(self.n_passes, self.max_iter, known, loop.start_optimality, self.tol))
         if self._callback_stops(measured, estimate):
             return StopReason.CALLBACK
         if self._is_verified():

@@ -24,32 +24,16 @@ def _permutation(seed: int, n: int) -> Indices:
     return _generator(seed, 0).permutation(n).astype(np.int64, copy=False)
 
 
-def cyclic(seed: int, k: int, n: int) -> Indices:
-    """Return 0, 1, ..., n-1: file order, in each pass."""
-    return np.arange(n, dtype=np.int64)
-
-
-def shuffled_once(seed: int, k: int, n: int) -> Indices:
-    """Return one permutation, the same in each pass: cyclic, but not in file order."""
-    return _permutation(seed, n).copy()
-
-
-def shuffled(seed: int, k: int, n: int) -> Indices:
-    """Return a new permutation for each pass."""
-    return _generator(seed, k).permutation(n).astype(np.int64, copy=False)
-
-
-def with_replacement(seed: int, k: int, n: int) -> Indices:
-    """Return n independent uniform draws: some components come twice, about a third not at all."""
-    return _generator(seed, k).integers(0, n, size=n, dtype=np.int64)
-
-
-#: The orders by the names that users write.
+#: The orders of pass k, given (seed, k, n), by the names that users write.
 SAMPLINGS: dict[str, Callable[[int, int, int], Indices]] = {
-    "cyclic": cyclic,
-    "shuffled-once": shuffled_once,
-    "shuffled": shuffled,
-    "with-replacement": with_replacement,
+    # file order, in each pass
+    "cyclic": lambda seed, k, n: np.arange(n, dtype=np.int64),
+    # one permutation, the same in each pass
+    "shuffled-once": lambda seed, k, n: _permutation(seed, n).copy(),
+    # a new permutation for each pass
+    "shuffled": lambda seed, k, n: _generator(seed, k).permutation(n).astype(np.int64, copy=False),
+    # independent uniform draws: some components come twice, about a third not at all
+    "with-replacement": lambda seed, k, n: _generator(seed, k).integers(0, n, size=n, dtype=np.int64),
 }
 
 

@@ -16,12 +16,7 @@ Where there are fewer rows than columns the start is projected onto their span, 
 written in an orthonormal basis of it. A pass is one step: m component Hessians and two component gradients' worth of
 reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depends on the data (15 to 40). Rows of weight
 0 are left out. The multipliers a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`),
-so that the optimality is a duality gap.
-
-References
-----------
-.. [1] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2 (1992).
-.. [2] M. C. Ferris, T. S. Munson, "Interior-point methods for massive support vector machines", SIAM J. Optim. 13 (2002).
+so that the optimality is a duality gap. The references are those of `InteriorPoint`.
 """
 
 from __future__ import annotations

@@ -10,13 +10,7 @@ between cost n loss values each, on kept predictions; those of components given 
 number for `step_size` is used as t and nothing is searched.
 
 A sum of functions need not be convex: where its H is not positive definite, its eigenvalues are replaced by their sizes,
-so that F falls along the direction.
-
-References
-----------
-.. [1] S. Boyd, L. Vandenberghe, "Convex optimization", 2004, section 9.5.
-.. [2] J. D. Lee, Y. Sun, M. A. Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM J. Optim.
-   24 (2014).
+so that F falls along the direction. The references are those of `Newton`.
 """
 
 from __future__ import annotations

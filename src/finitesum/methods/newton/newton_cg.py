@@ -24,17 +24,7 @@ A pass is an epoch, a larger sample, a product, or the end of a step.
 With an l1 penalty the step is taken in the orthant into which F falls first [3]: coefficients keep their sign s_j,
 those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
 g + l1 s; after the step coefficients that lost their sign are set to 0, and the step is cut until F falls. All rows are
-read from the start.
-
-References
-----------
-.. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
-.. [2] R. H. Byrd, G. M. Chin, W. Neveitt, J. Nocedal, "On the use of stochastic Hessian information in optimization methods
-   for machine learning", SIAM J. Optim. 21 (2011).
-.. [3] N. Keskar, J. Nocedal, F. Oztoprak, A. Waechter, "A second-order method for convex l1-regularized optimization with
-   active-set prediction", Optim. Methods Softw. 31 (2016).
-.. [4] S. Shalev-Shwartz, T. Zhang, "Stochastic dual coordinate ascent methods for regularized loss minimization", JMLR 14
-   (2013).
+read from the start. The references are those of `NewtonCG`.
 """
 
 from __future__ import annotations
@@ -113,6 +103,8 @@ class NewtonCG(SampledNewton):
     References
     ----------
     .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
+    .. [2] R. H. Byrd, G. M. Chin, W. Neveitt, J. Nocedal, "On the use of stochastic Hessian information in optimization
+       methods for machine learning", SIAM J. Optim. 21 (2011).
     .. [3] N. Keskar, J. Nocedal, F. Oztoprak, A. Waechter, "A second-order method for convex l1-regularized optimization
        with active-set prediction", Optim. Methods Softw. 31 (2016).
     .. [4] S. Shalev-Shwartz, T. Zhang, "Stochastic dual coordinate ascent methods for regularized loss minimization", JMLR

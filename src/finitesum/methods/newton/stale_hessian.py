@@ -86,40 +86,23 @@ def _count_by_size(
     return total
 
 
-@kernel
-def _add_up(view: LinearSum, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
-    total = moved = 0.0
-    for component in members:
-        for i in range(np.uint64(first_row(view, component)), np.uint64(last_row(view, component))):
-            weight, curvature = view.weights[i], np.float64(now[i])
-            total += weight * curvature
-            moved += weight * abs(curvature - np.float64(summed[i]))
-    return total, moved
-
-
-def _sums(problem: Problem, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
-    """Return sum p_i h_i and sum p_i |h_i - c_i|."""
-    parts = map_row_blocks(
-        lambda block: _add_up(block.view, block.components, now[block.rows], summed[block.rows]), problem, members
-    )
-    return sum(total for total, _ in parts), sum(moved for _, moved in parts)
-
-
-def moved_fraction(problem: Problem, hessian: StaleHessian, now: Vector32) -> float:
-    """Return sum_i p_i |h_i - c_i| / sum_i p_i h_i over the rows of the Hessian's sample."""
-    total, moved = _sums(problem, hessian.members, now, hessian.curvatures)
-    return moved / total if total > 0.0 else 0.0
-
-
-def _by_size(problem: Problem, hessian: StaleHessian, now: Vector32, unit: float) -> tuple[Vector, Vector, float]:
+def _by_size(
+    problem: Problem, members: Indices, now: Vector32, summed: Vector32, unit: float = 1.0
+) -> tuple[Vector, Vector, float]:
     """Return how many p_i |h_i - c_i| there are of each size, what they add up to, and sum p_i h_i."""
     counts, sizes = np.zeros(N_THRESHOLDS), np.zeros(N_THRESHOLDS)
 
     def count(block: Block) -> float:
-        before = hessian.curvatures[block.rows]
-        return _count_by_size(block.view, block.components, now[block.rows], before, unit, counts, sizes)
+        rows = block.rows
+        return _count_by_size(block.view, block.components, now[rows], summed[rows], unit, counts, sizes)
 
-    return counts, sizes, sum(map_row_blocks(count, problem, hessian.members))
+    return counts, sizes, sum(map_row_blocks(count, problem, members))
+
+
+def moved_fraction(problem: Problem, hessian: StaleHessian, now: Vector32) -> float:
+    """Return sum_i p_i |h_i - c_i| / sum_i p_i h_i over the rows of the Hessian's sample."""
+    _, moved, total = _by_size(problem, hessian.members, now, hessian.curvatures)
+    return float(moved.sum()) / total if total > 0.0 else 0.0
 
 
 @kernel
@@ -204,7 +187,7 @@ def refreshed(
     error = math.sqrt(problem.dim / n_rows) if n_rows < n_read else 0.0
     caution = CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION
     expenses = (costs.hessian, costs.factor, n_read * costs.gradient)
-    k, moved = _cheapest(*_by_size(problem, hessian, now, unit), expenses, error, caution, digits)
+    k, moved = _cheapest(*_by_size(problem, members, now, hessian.curvatures, unit), expenses, error, caution, digits)
     is_to_blame = error == 0.0 and (n_slow_steps >= 4 or (n_slow_steps >= 2 and moved > 1e-3))
     if is_to_blame or not hessian.sums.any():  # without a Hessian there is no step
         k = N_THRESHOLDS
@@ -285,5 +268,5 @@ def is_expensive(problem: Problem, n_components: int, sample: Sample) -> bool:
 
 def noise(problem: Problem, sample: Sample, curvatures: Vector32, squared_slopes: float) -> float:
     """Return what the sample itself puts into Newton's decrement, about."""
-    total, _ = _sums(problem, sample.components, curvatures, curvatures)
+    _, _, total = _by_size(problem, sample.components, curvatures, curvatures)
     return problem.dim / sample.n_rows(problem) * squared_slopes / max(total, 1e-300)

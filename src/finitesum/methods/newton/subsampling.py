@@ -8,7 +8,6 @@ is searched for.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -83,7 +82,7 @@ class End(NamedTuple):
     falls: bool = True  # whether F does
 
 
-class SampledNewton(SumMethod, ABC):
+class SampledNewton(SumMethod):
     """Newton's methods on samples: once all components are sampled, a step ends with the exact gradient at its iterate.
 
     A method is a dataclass with the field `n_threads`, and counts that may be "auto". Its states have the fields of
@@ -96,14 +95,6 @@ class SampledNewton(SumMethod, ABC):
     patience: ClassVar[int] = 20
     #: A step is not cut further than to this t.
     shortest: ClassVar[float] = 1e-9
-
-    @abstractmethod
-    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> Any:
-        """Return the state before the first row is read."""
-
-    @abstractmethod
-    def run_pass(self, problem: Problem, state: Any, order: Indices) -> Any:
-        """Return the state after a pass."""
 
     def estimate(self, problem: Problem, state: Any) -> float:
         """Return the optimality, which is known exactly at the end of a step over all components; NaN elsewhere."""

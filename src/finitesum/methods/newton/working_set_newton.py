@@ -12,13 +12,7 @@ is left. Where W has all columns that violate the optimality conditions, and F i
 rises from one working set to the next, because each holds the last one's solution.
 
 Memory: 8 bytes a row, a copy of the entries of W's columns, and |W|^2. A pass over W's columns is charged by the
-fraction of the entries that it reads.
-
-References
-----------
-.. [1] T. B. Johnson, C. Guestrin, "Blitz: a principled meta-algorithm for scaling sparse optimization", ICML 2015.
-.. [2] Q. Bertrand, Q. Klopfenstein, P.-A. Bannier, G. Gidel, M. Massias, "Beyond L1: faster and better sparse models with
-   skglm", NeurIPS 2022.
+fraction of the entries that it reads. The references are those of `WorkingSetNewton`.
 """
 
 from __future__ import annotations
@@ -90,6 +84,8 @@ class WorkingSetNewton(SampledNewton):
     References
     ----------
     .. [1] T. B. Johnson, C. Guestrin, "Blitz: a principled meta-algorithm for scaling sparse optimization", ICML 2015.
+    .. [2] Q. Bertrand, Q. Klopfenstein, P.-A. Bannier, G. Gidel, M. Massias, "Beyond L1: faster and better sparse models
+       with skglm", NeurIPS 2022.
     """
 
     first_columns: CountOrAuto = "auto"
