@@ -71,16 +71,9 @@ def add_gram(
     single_precision: bool = False,
     n_threads: int = 1,
 ) -> None:
-    """Add sum_i s_i x_i x_i' to the lower triangle of `sums`; rows with s_i = 0 are not read.
+    """Add sum_i s_i x_i x_i', s_i of any sign, to the lower triangle of `sums`; rows with s_i = 0 are not read.
 
-    Parameters
-    ----------
-    scales : ndarray of float64, shape (n,)
-        s_i, of any sign.
-    centre : ndarray of float64, shape (d,), optional
-        Dense rows are taken less this, the intercept's 1 as it is.
-    single_precision : bool
-        Whether dense rows are summed in float32; the sums are float64.
+    Dense rows are taken less the `centre`, shape (d,), the intercept's 1 as it is; they may be summed in float32.
     """
     is_sparse, picked = problem.rows.is_sparse(), np.flatnonzero(scales)
 

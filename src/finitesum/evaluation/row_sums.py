@@ -215,25 +215,12 @@ def loss_sums(
     w: Vector,
     components: Indices | None = None,
     *,
-    curvatures: npt.NDArray[Any] | None = None,
-    slopes: Vector | None = None,
-    majorize: int = Majorize.NONE,
+    curvatures: npt.NDArray[Any] | None = None,  # (n,), float32 or float64: phi''_i is written there, 0 for weight 0
+    slopes: Vector | None = None,  # (n,): phi'_i is written there
+    majorize: int = Majorize.NONE,  # whose curvatures are those of the majorant
     n_threads: int = 1,
 ) -> LossSums:
-    """Return value and gradient of the mean loss at w, by one pass over the rows of some components, or of all.
-
-    Parameters
-    ----------
-    components : ndarray of int64, optional
-        Increasing.
-    curvatures : ndarray of float32 or float64, shape (n,), optional
-        Where phi''_i of the rows is written to, 0 for those of weight 0.
-    slopes : ndarray of float64, shape (n,), optional
-        Where phi'_i is written to.
-    majorize : Majorize
-        Whose curvatures are those of the majorant.
-    n_threads : int >= 1
-        Threads that share the rows.
+    """Return value and gradient of the mean loss at w, by one pass over the rows of all components, or some (increasing).
 
     Examples
     --------

@@ -72,12 +72,8 @@ def evaluate_on(
 ) -> Evaluation:
     """Return what a pass over the sample finds at w.
 
-    Parameters
-    ----------
-    known : ndarray of float32, shape (n,), or Evaluation
-        The curvatures that rows outside of the sample keep, or what a pass over the sample before has found at w.
-    before : Sample, optional
-        That smaller sample: only rows that are new are read.
+    `known` are the curvatures that rows outside of the sample keep; or what a pass over a smaller sample, given as
+    `before`, has found at w: then only rows that are new are read.
     """
     first = Evaluation(np.empty(0), known, 0.0, 0.0) if isinstance(known, np.ndarray) else known
     curvatures = np.empty_like(first.curvatures) if before is None and sample.is_complete(problem) else None

@@ -22,8 +22,7 @@ from finitesum.constraints.balls import L2Ball
 from finitesum.constraints.base import Constraint
 from finitesum.core.arrays import Vector
 from finitesum.problems.penalties import Zero
-from finitesum.problems.term import ConvexTerm
-from finitesum.problems.term_input import checked_constraint
+from finitesum.problems.term import ConvexTerm, checked_constraint
 
 
 @dataclass(frozen=True, eq=False)

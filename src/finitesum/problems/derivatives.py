@@ -47,13 +47,7 @@ def relative_error(given: Any, expected: Any, scale: float) -> float:
 
 
 def check_derivatives(problem: FiniteSum, w: Any, tolerance: float) -> DerivativeCheck:
-    """Return how the derivatives of every component compare with differences at w.
-
-    Raises
-    ------
-    ValueError
-        w has another shape than the problem's variables.
-    """
+    """Return how the derivatives of every component compare with differences at w: see `FiniteSum.check`."""
     point = np.array(w, dtype=np.float64)
     if point.shape != (problem.dim,):
         raise ValueError(f"w must have shape ({problem.dim},), got {point.shape}.")

@@ -29,8 +29,7 @@ from finitesum.problems.derivatives import DerivativeCheck, check_derivatives
 from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.linear_components import OutputsComponent, linear_component
-from finitesum.problems.term import ConvexTerm
-from finitesum.problems.term_input import convex_term
+from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import described
 
 
@@ -323,13 +322,7 @@ class FiniteSum:
     # -- checks
 
     def require_hessians(self, method: str) -> None:
-        """Raise unless every component has second derivatives.
-
-        Raises
-        ------
-        ValueError
-            One has none.
-        """
+        """Raise unless every component has second derivatives."""
         for j in range(self.n_components):
             if not self.has_hessian(j):
                 raise ValueError(
@@ -339,13 +332,7 @@ class FiniteSum:
                 )
 
     def require_defined(self, w: Vector) -> None:
-        """Raise unless all values and gradients are finite at a start; the pass that this takes is not charged.
-
-        Raises
-        ------
-        ValueError
-            One is not.
-        """
+        """Raise unless all values and gradients are finite at a start; the pass that this takes is not charged."""
         for j in range(self.n_components):
             value, gradient = self.component_value(w, j), self.component_gradient(w, j)
             for name, numbers in (("value", value), ("gradient", gradient)):

@@ -29,8 +29,7 @@ from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.row_input import as_rows
 from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.problems.targets import checked_numbers, checked_targets, checked_weights
-from finitesum.problems.term import ConvexTerm
-from finitesum.problems.term_input import convex_term
+from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import TermPenalty, described
 
 

@@ -93,20 +93,10 @@ def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
 
 
 def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
-    """Return the rows of a matrix as kernels see them, without a copy where the memory already fits.
+    """Return the rows of a matrix as kernels see them, without a copy where the memory fits, or raise what is wrong.
 
-    Parameters
-    ----------
-    X : array_like or scipy sparse, shape (n, d)
-        float32 and float64 are kept; other numbers become float64. Sparse input becomes CSR with indices narrowed to
-        int32 where they fit; duplicates are summed.
-    intercept : bool
-        Whether a column of ones stands behind the last column (it is not stored).
-
-    Raises
-    ------
-    ValueError
-        X has not two axes, is empty, holds no numbers, holds NaN or infinity, or has indices outside of its shape.
+    float32 and float64 are kept; other numbers become float64. Sparse input becomes CSR with indices narrowed to int32
+    where they fit; duplicates are summed. An intercept is a column of ones behind the last one, which is not stored.
 
     Examples
     --------

@@ -183,25 +183,9 @@ class Groups(NamedTuple):
 
 
 def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any:
-    """Return what kernels take in place of a penalty of n_columns coefficients, after a check.
+    """Return what kernels take in place of a penalty of n_columns coefficients, or raise what is wrong with it.
 
-    Parameters
-    ----------
-    penalty : ElasticNet, MCP, SCAD, GroupLasso or any NamedTuple with ``penalty_value`` and ``prox_at``
-    n_columns : int
-    penalty_weights : array_like, shape (n_columns,), optional
-        Numbers >= 0 that the penalties of the coefficients are multiplied with; not with groups.
-
-    Returns
-    -------
-    ElasticNet, WeightedElasticNet, Separable or Groups
-
-    Raises
-    ------
-    TypeError
-        It is no penalty, or one of its methods has other parameters.
-    ValueError
-        A parameter is out of range; the weights or groups do not fit.
+    The weights, not with groups, are n_columns numbers >= 0 that the penalties of the coefficients are multiplied with.
 
     Examples
     --------

@@ -105,14 +105,9 @@ def write_atomically(path: Path, write: Any) -> None:
 
 
 def prepare(path: Path, *, resume: bool) -> bool:
-    """Return whether a run goes on from the file at `path`, and see that nothing is lost and that it can be written.
+    """Return whether a run goes on from the file at `path`; raise where it cannot be written, or a run would be lost.
 
     Missing folders are made.
-
-    Raises
-    ------
-    CheckpointError
-        The path is a folder, lies below a file, must not be written to, or holds an earlier run without `resume`.
     """
     trial = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
     try:
@@ -152,15 +147,7 @@ def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint.
-
-    Raises
-    ------
-    CheckpointError
-        The file is damaged or no checkpoint of ours.
-    FileNotFoundError
-        There is no such file.
-    """
+    """Read a checkpoint; raise a CheckpointError where the file is damaged or no checkpoint of ours."""
     try:
         header, arrays = read_npz(path)
     except FileNotFoundError:

@@ -253,16 +253,7 @@ def print_line(text: str) -> None:
 def display(label: str, verbose: int, *, waiting: str = "", prefix: str = "") -> Iterator[Display]:
     """Yield what shows progress on stderr: nothing for verbose 0, a bar or lines for 1, every line for 2 and more.
 
-    Parameters
-    ----------
-    label
-        What a bar begins with.
-    verbose
-        As above.
-    waiting
-        What a bar shows before anything is known.
-    prefix
-        What lines begin with.
+    A bar begins with the label, and shows `waiting` before anything is known; lines begin with the prefix.
     """
     shown: Display
     if verbose <= 0:

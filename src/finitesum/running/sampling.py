@@ -38,21 +38,7 @@ SAMPLINGS: dict[str, Callable[[int, int, int], Indices]] = {
 
 
 def order_of_pass(sampling: str, seed: int, k: int, n: int) -> Indices:
-    """Return the components in the order of their visits in pass k.
-
-    Parameters
-    ----------
-    sampling : {"cyclic", "shuffled-once", "shuffled", "with-replacement"}
-    seed : int
-    k : int
-        The pass, from 0.
-    n : int
-        The number of components.
-
-    Raises
-    ------
-    ValueError
-        The name is unknown.
+    """Return the n components in the order of their visits in pass k = 0, 1, ..., by the name of the order.
 
     Examples
     --------

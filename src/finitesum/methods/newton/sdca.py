@@ -169,14 +169,7 @@ def _order(problem: Problem, seed: int, k: int) -> Indices:
 
 
 def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tuple[Vector, DualState]:
-    """Return iterate and memory after one more epoch.
-
-    Parameters
-    ----------
-    w : ndarray of float64, shape (dim,)
-        Where the last epoch led to; 0 at first.
-    seed : int
-        Of the orders of visits.
+    """Return iterate and memory after one more epoch from w, where the last one led to (0 at first).
 
     Examples
     --------

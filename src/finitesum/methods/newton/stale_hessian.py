@@ -152,30 +152,17 @@ def refreshed(
     hessian: StaleHessian,
     now: Vector32,
     *,
-    n_read: int,
-    digits: float,
-    n_slow_steps: int = 0,
-    is_good: bool = False,
+    n_read: int,  # rows that a gradient pass reads at present
+    digits: float,  # of the optimality, that are to go
+    n_slow_steps: int = 0,  # in a row, that gained little
+    is_good: bool = False,  # whether the last step left as little of the gradient as can be hoped for
     n_threads: int = 1,
-    single_precision: bool = False,
+    single_precision: bool = False,  # whether dense rows are summed in float32
 ) -> tuple[StaleHessian, int]:
-    """Return the memory with those rows replaced that are worth it, and how many they were.
+    """Return the memory with those rows replaced that are worth it, and how many they were; `now` are the members' h_i.
 
-    Parameters
-    ----------
-    now : ndarray of float32, shape (n,)
-        h_i at the rows of the members.
-    n_read : int
-        Rows that a gradient pass reads at present.
-    digits : float > 0
-        Digits of the optimality that are to go.
-    n_slow_steps : int >= 0
-        Steps in a row that gained little: from 2 on the Hessian is to blame, where more than a thousandth of the
-        curvature is not what it was, from 4 on in any case.
-    is_good : bool
-        Whether the last step left as little of the gradient as can be hoped for.
-    single_precision : bool
-        Whether dense rows are summed in float32.
+    From two slow steps on the Hessian is to blame, where more than a thousandth of the curvature is not what it was; from
+    four on in any case.
     """
     members, costs = hessian.members, costs_of(problem)
     n_rows = min(problem.n_rows, members.size * (problem.batch_size or 1))

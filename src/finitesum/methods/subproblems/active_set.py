@@ -200,13 +200,7 @@ def step_on(geometry: Geometry, hessian: Matrix, w: Vector, slope: Vector, activ
 def on_active_set(geometry: Geometry, hessian: Matrix, w: Vector, slope: Vector) -> Vector:
     """Return the minimiser of the model on the active set of w; where that leaves the set or changes signs, a better point.
 
-    Parameters
-    ----------
-    geometry : Geometry
-    hessian : ndarray of float64, shape (d, d)
-        H, symmetric.
-    w, slope : ndarray of float64, shape (d,)
-        A point of the set, and the gradient of the quadratic there. w itself is returned where nothing better is found.
+    The slope is the gradient of the quadratic at w, which is returned itself where nothing better is found.
     """
     active = geometry.active_set(w, slope)
     if active.free.size == 0:

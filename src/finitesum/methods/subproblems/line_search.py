@@ -1,4 +1,9 @@
-"""Step sizes along a direction: halved until F falls enough, or searched for where the slope is between two bounds."""
+"""Step sizes along a direction: halved until F falls enough, or searched for where the slope is between two bounds.
+
+References
+----------
+.. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +23,6 @@ def is_enough(before: float, after: float, predicted: float, n_terms: int) -> bo
     """Return whether F came down by a fraction of what was predicted [1, eq. 3.6a], up to the rounding of a sum of n_terms.
 
     It did not where it is NaN or infinite.
-
-    References
-    ----------
-    .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
     """
     rounding = n_terms * float(np.finfo(np.float64).eps) * abs(before)
     return math.isfinite(after) and after <= before + DECREASE * predicted + rounding
@@ -32,18 +33,7 @@ def halved(
 ) -> tuple[float, int]:
     """Return the first t of first, first / 2, first / 4, ... that brings enough, and how many before it did not.
 
-    t is 0 where none does.
-
-    Parameters
-    ----------
-    objective : callable
-        F at t.
-    before : float
-        F at 0.
-    predicted : float <= 0
-        The change of F that is predicted for t = 1.
-    n_terms : int
-        Of the sum that F is.
+    t is 0 where none does. F at 0 is `before`, and `predicted` <= 0 its change as predicted for t = 1.
 
     Examples
     --------
@@ -82,12 +72,8 @@ def with_gentler_slope(slope: Callable[[float], float], first: float) -> float:
 def wants_search(slope: float, first: float, ratio: float) -> bool:
     """Return whether the length of a step is to be searched for, where F is smooth and convex.
 
-    Parameters
-    ----------
-    slope, first : float
-        Slopes of F along the step at its end and at its start. F falls where the first is <= 0, because it is convex.
-    ratio : float >= 0
-        What the end leaves of the gradient.
+    The slopes are those of F along the step at its end (F falls where that is <= 0, because it is convex) and at its start;
+    the ratio is what the end leaves of the gradient.
     """
     is_fine = slope <= 0.0 or (slope <= 0.5 * abs(first) and ratio < 0.9)
     return not is_fine or slope < 0.65 * first

@@ -38,12 +38,8 @@ def inverse_of(matrix: Matrix, advice: str) -> Matrix:
 def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
     """Return the Cholesky factor of H + shift diag(H), for `apply_inverse`, and the shift that it took.
 
-    Parameters
-    ----------
-    matrix : ndarray of float64, shape (d, d)
-        The lower triangle of H, in C order; its diagonal is overwritten. Where that is not > 0 it counts as 1.
-    shift : float >= 0
-        It is raised until the matrix is positive definite, from 1e-14 on by factors of 100.
+    H is given by its lower triangle, in C order, whose diagonal is overwritten: where that is not > 0 it counts as 1. The
+    shift is raised until the matrix is positive definite, from 1e-14 on by factors of 100.
     """
     everywhere = np.arange(matrix.shape[0])
     diagonal = np.diagonal(matrix).copy()

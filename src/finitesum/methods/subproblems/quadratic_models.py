@@ -202,23 +202,11 @@ CLOSED_FORMS: dict[str, Callable[[ConvexTerm, Any, Matrix, Vector, Vector], Vect
 
 
 def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
-    """Return the minimiser of g'(w - y) + 1/2 (w - y)'H (w - y) + r(w).
+    """Return the minimiser of g'(w - y) + 1/2 (w - y)'H (w - y) + r(w), with the term's r.
 
-    Parameters
-    ----------
-    term : ConvexTerm
-        Gives r: the l1 penalty or the constraint.
-    hessian : ndarray of float64, shape (d, d)
-        H >= 0, symmetric; its lower triangle is enough where there is no r.
-    gradient, y : ndarray of float64, shape (d,)
-        g is the gradient of the smooth part at y.
-    tolerance : float >= 0
-        Bounds ||w - prox(w - q'(w))||_inf where the minimiser is found by iteration; 0 asks for rounding errors.
-
-    Returns
-    -------
-    ndarray of float64, shape (d,)
-        NaN where the model is not finite, so that a divergence is seen.
+    H >= 0 is symmetric; its lower triangle is enough where there is no r. The tolerance bounds ||w - prox(w - q'(w))||_inf
+    where the minimiser is found by iteration; 0 asks for rounding errors. Where the model is not finite the result is NaN,
+    so that a divergence is seen.
     """
     if not (np.isfinite(np.diagonal(hessian)).all() and np.isfinite(gradient).all()):
         return np.full_like(y, np.nan)
