@@ -335,7 +335,7 @@ def convex_term(
     penalty_weights: Any = None,
     groups: Any = None,
 ) -> ConvexTerm:
-    """Return the term of a problem as users write it, or raise what is wrong: the parameters are those of `Problem.linear`."""
+    """Return the term of a problem as users write it: the parameters are those of `Problem.linear`, and are checked."""
     if penalty is not None:
         if alpha != 0.0 or l1_ratio != 0.0 or groups is not None:
             raise ValueError(
