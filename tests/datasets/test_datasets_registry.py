@@ -6,8 +6,10 @@ import http.server
 import lzma
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
+import pooch
 import pytest
 
 from finitesum.datasets import (
@@ -248,5 +250,10 @@ def test_progress_goes_to_stderr(tiny, server, capsys):
     assert "tiny" in err
 
 
-def test_other_schemes_go_to_ftp(monkeypatch):
-    assert type(fetching._downloader("ftp://127.0.0.1/x", None)).__name__ == "FTPDownloader"
+def test_other_schemes_go_to_ftp(tiny, monkeypatch, data_folder):
+    def transfer(self, url, file, pooch):
+        assert url == "ftp://127.0.0.1/tiny.scale.svm.xz"
+        Path(file).write_bytes(PACKED)
+
+    monkeypatch.setattr(pooch.FTPDownloader, "__call__", transfer)
+    assert fetch("small", mirrors=["ftp://127.0.0.1"]) == data_folder / "tiny.scale.svm.xz"

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -185,8 +185,6 @@ def load_dataset(
 
 # -- downloads
 
-Downloader = Callable[[str, str, None], Any]
-
 
 def _sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
@@ -216,21 +214,19 @@ def _remember(folder: Path, name: str, url: str, checksum: str, size: int) -> No
     Path(file.name).replace(folder / RECORD)
 
 
-def _copy_file(url: str, output_file: str, _pooch: None) -> None:
-    """Copy what a ``file:`` address names, as a mirror on a disk has it."""
-    shutil.copyfile(url2pathname(urlparse(url).path), output_file)
-
-
-def _downloader(url: str, bar: DownloadBar | None) -> Downloader:
-    if urlparse(url).scheme == "file":
-        return _copy_file
+def _transfer(url: str, file: Path, bar: DownloadBar | None) -> None:
+    """Write what an address gives to a file."""
+    address = urlparse(url)
+    if address.scheme == "file":  # a mirror on a disk
+        shutil.copyfile(url2pathname(address.path), file)
+        return
     import pooch
 
-    if urlparse(url).scheme in ("http", "https"):
+    if address.scheme in ("http", "https"):
         downloader = pooch.HTTPDownloader(progressbar=bar or False, chunk_size=_CHUNK, timeout=_TIMEOUT_SECONDS)
     else:
         downloader = pooch.FTPDownloader(timeout=_TIMEOUT_SECONDS)
-    return downloader  # type: ignore[no-any-return]
+    downloader(url, os.fspath(file), None)
 
 
 def _download(
@@ -251,7 +247,7 @@ def _download(
             try:
                 LOGGER.info("Downloading %s from %s", name, url)
                 with contextlib.closing(DownloadBar(name)) if progress else contextlib.nullcontext() as bar:
-                    _downloader(url, bar)(url, os.fspath(file), None)
+                    _transfer(url, file, bar)
                 _check(file, url, name, folder, sha256)
                 return file.replace(folder / name)
             except (OSError, DataError) as error:  # requests' own errors are OSErrors
