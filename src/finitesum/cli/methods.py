@@ -33,13 +33,14 @@ def methods(*, console: Console) -> None:
     """
     from finitesum.methods import METHODS
     from finitesum.methods.base import TREATS
+    from finitesum.methods.registry import options_of
 
     rows = [
         {
             "name": name,
             **cls.card._asdict(),
             "treats": [word for word in TREATS if word in cls.handles],
-            "options": list(cls.__dataclass_fields__),
+            "options": options_of(cls),
         }
         for name, cls in METHODS.items()
     ]

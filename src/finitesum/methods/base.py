@@ -78,19 +78,15 @@ class Method(Protocol):
         `tol` is the optimality that the run asks for. A method whose choices depend on it keeps it in a field `tol` of its
         state, which the driver replaces where a run goes on with another tol.
         """
-        ...
 
     def run_pass(self, problem: Problem, state: Any, order: Indices) -> Any:
         """Return the state after the visits of `order`."""
-        ...
 
     def estimate(self, problem: Problem, state: Any) -> float:
         """Return an estimate of the optimality that costs no data access, NaN when there is none."""
-        ...
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return the component size the method works best with."""
-        ...
 
 
 #: What every docstring of a method says: the errors, and an example where it has none of its own.

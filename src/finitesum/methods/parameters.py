@@ -15,14 +15,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 Auto = Literal["auto"]
 
 
-def _quoted(word: str) -> str:
-    return f'"{word}"'
-
-
 def _is_word(name: str, value: Any, what: str, words: tuple[str, ...] = ("auto",)) -> bool:
     """Return whether a parameter is one of some words; another text is refused."""
     if isinstance(value, str) and value not in words:
-        raise ValueError(f"{name} must be {' or '.join([*map(_quoted, words), what])}, got {value!r}.")
+        choices = " or ".join([*(f'"{word}"' for word in words), what])
+        raise ValueError(f"{name} must be {choices}, got {value!r}.")
     return isinstance(value, str)
 
 

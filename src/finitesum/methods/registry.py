@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 from finitesum.methods.base import Method
@@ -65,6 +66,11 @@ class _Registry(Mapping[str, type[Any]]):
 METHODS: Mapping[str, type[Any]] = _Registry()
 
 
+def options_of(cls: type[Any]) -> list[str]:
+    """Return the names of a method's options: the fields of its class, without what all its instances share."""
+    return [field.name for field in fields(cls)]
+
+
 def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Method:
     """Return the method of a name with its options, or the method itself.
 
@@ -90,9 +96,8 @@ def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Me
     if key not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
     cls = METHODS[key]
-    unknown = sorted(set(options or {}) - set(cls.__dataclass_fields__))
-    if unknown:
-        known = ", ".join(cls.__dataclass_fields__)
-        raise TypeError(f"{key} has no option {', '.join(unknown)}; it has: {known}.")
+    known = options_of(cls)
+    if unknown := sorted(set(options or {}) - set(known)):
+        raise TypeError(f"{key} has no option {', '.join(unknown)}; it has: {', '.join(known)}.")
     made: Method = cls(**(options or {}))
     return made
