@@ -1,11 +1,7 @@
 """What the projections onto the l1 ball and the simplex sum: over the coordinates above a threshold, and exactly.
 
-See `finitesum.constraints.threshold` for the problem and its letters. Exact sums are right to their last rounding, in any
-order: they are split in a high part, whose sum has no rounding error, and a low part [1]_.
-
-References
-----------
-.. [1] Rump, Ogita, Oishi, "Accurate floating-point summation, part I: faithful rounding", SIAM J. Sci. Comput. 31 (2008).
+See `finitesum.constraints.threshold` for the problem, its letters and [3]. Exact sums are right to their last rounding, in
+any order: they are split in a high part, whose sum has no rounding error, and a low part [3].
 """
 
 import math

@@ -35,7 +35,7 @@ class Curved:
         raise NotImplementedError
 
     def d1(self, prediction: Any, target: Any) -> Any:
-        """Return the first derivative in the prediction, a subderivative at a kink."""
+        """Return the first derivative in the prediction, a subderivative where it jumps."""
         raise NotImplementedError
 
     def d2(self, prediction: Any, target: Any) -> Any:

@@ -1,7 +1,7 @@
 """The projected methods: PSG, SGD, HB, NAG and SGD with momentum in the Euclidean metric; AdaHB, AdaGrad, RMSProp, Adam and
 AMSGrad in the metric that the past subgradients make.
 
-Their recursions and bounds, and where we deviate from the published algorithms, are in `finitesum.methods.projected.rules`.
+Their recursions, and where we deviate from the published algorithms, are in `finitesum.methods.projected.rules`.
 PSG's last iterate is worse than the mean of its iterates by a factor log T in the worst case; the last iterates of HB, NAG
 and AdaHB are not, nor is PSG's with ``schedule="linear"`` [1]_.
 

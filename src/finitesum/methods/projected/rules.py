@@ -23,39 +23,20 @@ quotients by coordinates, 0/0 = 0, and the step lengths a_t of a schedule (alpha
 P is the Euclidean projection, P_t that in the metric s_t, argmin_{y in Q} sum_i s_{t,i} (y_i - x_i)^2. A quadratic penalty
 is a part of the subgradient; an intercept is not projected.
 
-**Where we deviate from [1].** Algorithm 1 prints P for P_t, while its proof needs P_t. A fixed point of the printed method
-has -g/s in the normal cone in place of -g: on the unit l1 ball with g = (1, 0.9) it ends in (-1/2, -1/2) for every alpha
-and gamma, while the minimum is at (-1, 0). For sets that bound coordinates one by one, and without constraint, both are the
-same. ``projection="euclidean"`` is there for comparison with the literature, in all adaptive methods.
+**Where we deviate from [1].** Algorithm 1 prints P for P_t, while its proof needs P_t, and a fixed point of the printed
+method is no minimum (the page on adahb has an example). For sets that bound coordinates one by one, and without constraint,
+both are the same. ``projection="euclidean"`` is there for comparison with the literature, in all adaptive methods.
 
 **Two forms of the heavy ball.** The displacement form is the published one. Both have the same iterates while P does
-nothing, since z_{t+1} = w_{t+1} + (t+1)(w_{t+1} - w_t). Where the constraint acts, the proofs take z_{t+1} for a projection
-onto the set, which it is in the averaging form alone, so that there the bounds ::
-
-    hb       F(w_t) - F* <= (F(w_1) - F*)/(t+1) + sqrt(t)/(t+1) (alpha M^2 + D^2/(2 alpha))
-    adahb    F(w_t) - F* <= (F(w_1) - F* + (D^2/(2 alpha) + alpha (2-gamma)/gamma) sum_i (sqrt(t V_{t,i}) + delta)) / (t+1)
-
-hold as stated, with D the set's diameter, or its width along a coordinate for adahb. The averaging form does not amplify
-rounding errors, as the displacement form does on the l1 ball by orders of magnitude, and is cheap on sparse rows. The
-displacement form is often the more accurate one in practice: its last operation is a projection, which finds the active set
-of the solution.
+nothing, since z_{t+1} = w_{t+1} + (t+1)(w_{t+1} - w_t). Where the constraint acts, the published proofs hold of the
+averaging form alone, which rounds better and is cheap on sparse rows; the displacement form often ends nearer to the
+minimum. The pages on hb and adahb have the bounds.
 
 gamma > 1 would break sqrt(t) s_t >= sqrt(t-1) s_{t-1}, on which the bound rests. With gamma = 1, sqrt(t) s_t is AdaGrad's
 metric; gamma < 1 does not favour recent subgradients: V_t weighs g_k^2 like k^(gamma-1).
 
-Memory: d numbers for the iterate, d for each of w_{t-1} or z_t, m_t, V_t and its maximum, and d for a mean as output.
-
-References
-----------
-.. [1] W. Tao, S. Long, G. Wu, Q. Tao, "The role of momentum parameters in the optimal convergence of adaptive Polyak's
-   heavy-ball methods", ICLR 2021, arXiv 2102.07314.
-.. [2] W. Tao, Z. Pan, G. Wu, Q. Tao, "The strength of Nesterov's extrapolation in the individual convergence of nonsmooth
-   optimization", IEEE TNNLS 31 (2020).
-.. [3] J. Duchi, E. Hazan, Y. Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR
-   12 (2011).
-.. [4] M. Mukkamala, M. Hein, "Variants of RMSProp and Adagrad with logarithmic regret bounds", ICML 2017.
-.. [5] D. Kingma, J. Ba, "Adam: a method for stochastic optimization", ICLR 2015.
-.. [6] S. Reddi, S. Kale, S. Kumar, "On the convergence of Adam and beyond", ICLR 2018.
+[1] to [6] are the references of HB and AdaHB, NAG, AdaGrad, RMSProp, Adam and AMSGrad in
+`finitesum.methods.projected.methods`.
 """
 
 from __future__ import annotations
