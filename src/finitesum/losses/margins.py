@@ -42,7 +42,7 @@ class Logistic(Scaled, OfMargin):
         return -self.scale * target * slope, self.scale * decay * fraction * fraction
 
     def majorant(self, prediction: float, target: float) -> float:
-        """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic upper bound."""
+        """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic bound (Stat. Comput. 10, 2000)."""
         size = abs(prediction)
         decay = exp(-size)
         ratio = (1.0 - decay) / (size * (1.0 + decay)) if size > 2e-4 else 0.5 - size * size / 24.0

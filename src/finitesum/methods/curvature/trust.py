@@ -20,11 +20,6 @@ the mean model shrinks the gradient in a pass. R > 1 is Newton's overshooting. T
   overflow the iterate goes halfway back, and the limit falls to a tenth.
 
 In the first pass there is nothing to compare, but for components that are visited twice.
-
-References
-----------
-.. [1] T. Jaakkola, M. Jordan, "Bayesian parameter estimation via variational methods", Stat. Comput. 10 (2000): the
-   logistic loss's majorant.
 """
 
 from __future__ import annotations
