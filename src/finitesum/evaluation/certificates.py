@@ -123,13 +123,7 @@ def hinge_scale(problem: Problem) -> float:
 
 
 def dual_minorant(problem: Problem, multipliers: Vector) -> Minorant:
-    """Return the hinge loss's minorant of dual variables a in [0, 1]: max(0, 1 - m) >= a (1 - m).
-
-    Raises
-    ------
-    ValueError
-        The loss is not the hinge, or the multipliers are not one number in [0, 1] for each row.
-    """
+    """Return the hinge loss's minorant of dual variables a in [0, 1], one a row: max(0, 1 - m) >= a (1 - m)."""
     scale = hinge_scale(problem)
     multipliers = np.asarray(multipliers, dtype=np.float64)
     if multipliers.shape != (problem.n_rows,) or not ((multipliers >= 0.0) & (multipliers <= 1.0)).all():

@@ -11,7 +11,8 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
-from finitesum.evaluation.row_sums import map_row_blocks
+from finitesum.evaluation.row_products import gram_diagonal
+from finitesum.evaluation.row_sums import curvatures_at, map_row_blocks
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.rows import n_entries
@@ -35,8 +36,8 @@ class Conditioning(NamedTuple):
 
 
 @kernel
-def _rounding_analysis(linear_sum: LinearSum, w: Vector, curvatures: Vector, squares: Vector, errors: Vector) -> None:
-    """Set curvatures, squares of columns and, by first-order error analysis, the rounding errors of the gradient."""
+def _add_errors(linear_sum: LinearSum, w: Vector, errors: Vector) -> None:
+    """Add the rounding errors of the gradient, by first-order error analysis."""
     rows = linear_sum.rows
     for i in range(rows.n_rows):
         target, weight = linear_sum.targets[i], linear_sum.weights[i]
@@ -44,17 +45,14 @@ def _rounding_analysis(linear_sum: LinearSum, w: Vector, curvatures: Vector, squ
             continue
         prediction = rows.dot(i, w) + linear_sum.offsets[i]
         slope, curvature = linear_sum.loss.d1_d2(prediction, target)
-        curvatures[i] = curvature
         first = rows.first(i)
         size = abs(prediction)
         for k in range(first, first + rows.n_stored(i)):
             size += abs(rows.entry(i, k) * w[rows.column(i, k)])
         error = weight * (abs(slope) + curvature * size)
         for k in range(first, first + rows.n_stored(i)):
-            squares[rows.column(i, k)] += weight * rows.entry(i, k) ** 2
             errors[rows.column(i, k)] += error * abs(rows.entry(i, k))
         for j in range(rows.n_columns, rows.dim()):
-            squares[j] += weight
             errors[j] += error
 
 
@@ -101,8 +99,9 @@ def conditioning_at(problem: Problem, w: Vector) -> Conditioning:
     """
     if problem.n_outputs > 1:
         return _of_outputs(problem, w)
-    curvatures, squares, errors = np.zeros(problem.n_rows), np.zeros(problem.dim), np.zeros(problem.dim)
-    map_row_blocks(lambda block: _rounding_analysis(block.view, w, curvatures[block.rows], squares, errors), problem)
+    curvatures, errors = curvatures_at(problem, w), np.zeros(problem.dim)
+    map_row_blocks(lambda block: _add_errors(block.view, w, errors), problem)
+    squares = gram_diagonal(problem, np.ones(problem.n_rows))
     used = squares[squares > 0.0]
     sizes = math.sqrt(used.max() / used.min()) if used.size else 1.0
     rounding = EPSILON * float(np.linalg.norm(errors))

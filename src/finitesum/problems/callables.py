@@ -137,13 +137,7 @@ class SubgradientProblem:
         return ConvexTerm(Zero(), checked_constraint(self.constraint, self.dim, Zero()), self.dim)
 
     def component_subgradient(self, w: Vector, component: int) -> Vector:
-        """Return a subgradient of a component at w, a new array.
-
-        Raises
-        ------
-        ValueError
-            The callable returned something else than d numbers.
-        """
+        """Return a subgradient of a component at w, a new array."""
         point = w.copy()  # the caller may keep it
         result = self.subgradient(point) if self.n_components == 1 else self.subgradient(point, int(component))
         g = np.array(result, dtype=np.float64)

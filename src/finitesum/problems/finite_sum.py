@@ -263,13 +263,7 @@ class FiniteSum:
         return float(value.item())
 
     def component_gradient(self, w: Vector, j: int) -> Vector:
-        """Return the gradient of f_j at w, a new array.
-
-        Raises
-        ------
-        ValueError
-            The callable returned something else than d numbers.
-        """
+        """Return the gradient of f_j at w, a new array."""
         return self._vector(self.components[j].gradient(w.copy()), j, "gradient")
 
     def component_hessian(self, w: Vector, j: int) -> Matrix:

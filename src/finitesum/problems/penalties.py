@@ -15,13 +15,6 @@ all that a method with proximal steps needs. One that is not convex says so by a
 ===============  =====================================================  ==============================================
 
 Kernels take what `finitesum.problems.term_penalties.as_penalty` makes of them.
-
-References
-----------
-.. [1] C.-H. Zhang, "Nearly unbiased variable selection under minimax concave penalty", Ann. Statist. 38 (2010).
-.. [2] J. Fan, R. Li, "Variable selection via nonconcave penalized likelihood and its oracle properties", JASA 96 (2001).
-.. [3] M. Yuan, Y. Lin, "Model selection and estimation in regression with grouped variables", JRSS B 68 (2006).
-.. [4] N. Simon, J. Friedman, T. Hastie, R. Tibshirani, "A sparse-group lasso", J. Comput. Graph. Stat. 22 (2013).
 """
 
 from __future__ import annotations

@@ -93,19 +93,6 @@ def _penalty_total(penalty: TermPenalty, coefficients: Vector) -> float:
 class ConvexTerm:
     """A penalty and a set that act on the first coordinates of an iterate.
 
-    Parameters
-    ----------
-    penalty : ElasticNet, WeightedElasticNet, Separable or Groups
-        As `as_penalty` makes them.
-    constraint : Constraint
-        `Unconstrained` where there is none.
-    n_columns : int >= 0
-        The number of coordinates that the term acts on.
-    n_free : int >= 0
-        The number of coordinates behind them: 1 with an intercept.
-    n_blocks : int >= 1
-        How often these n_columns + n_free coordinates follow each other in an iterate: the number of classes.
-
     Examples
     --------
     >>> term = ConvexTerm(ElasticNet(1.0, 0.5), Unconstrained(), n_columns=2, n_free=1)
@@ -114,11 +101,11 @@ class ConvexTerm:
     (5.8125, array([2., 0., 7.]), array([0.5, 0.5, 0. ]))
     """
 
-    penalty: Any
-    constraint: Constraint
-    n_columns: int
-    n_free: int = 0
-    n_blocks: int = 1
+    penalty: Any  # an ElasticNet, WeightedElasticNet, Separable or Groups, as `as_penalty` makes them
+    constraint: Constraint  # `Unconstrained` where there is none
+    n_columns: int  # coordinates that the term acts on
+    n_free: int = 0  # coordinates behind them: 1 with an intercept
+    n_blocks: int = 1  # how often these n_columns + n_free follow each other in an iterate: the number of classes
 
     @property
     def dim(self) -> int:
@@ -311,13 +298,7 @@ class ConvexTerm:
         return ConvexTerm(penalty, self.constraint, n_columns, n_free), order
 
     def on_columns(self, columns: Any) -> ConvexTerm:
-        """Return the term in some of the coefficients, where the others are 0; the intercept stays.
-
-        Raises
-        ------
-        ValueError
-            The set has no point whose other coefficients are 0.
-        """
+        """Return the term in some of the coefficients, where the others are 0; the intercept stays."""
         constraint = self.constraint.on_columns(columns) if columns.size > 0 else Unconstrained()
         penalty = self.penalty if isinstance(self.penalty, ElasticNet) else self.penalty.on_columns(columns)
         return ConvexTerm(penalty, constraint, int(columns.size), self.n_free, self.n_blocks)

@@ -124,24 +124,9 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
 
     min sum_i p_i max(0, 1 - y_i (x_i'w + b + o_i))   over w in the set
 
-    by HiGHS's interior point method with crossover; value and lower bound are recomputed from its solution and its dual
-    variables, so that their difference is a proof.
-
-    Parameters
-    ----------
-    problem : Problem
-    start : array_like, shape (problem.dim,), optional
-        A point near the solution, which makes the program small: the end of any method. Of use on bounded sets, without
-        an intercept.
-    time_limit : float > 0, optional
-        Seconds that HiGHS may take.
-
-    Raises
-    ------
-    ValueError
-        Another loss, a penalty, or a set that is neither an l1 ball nor bounds.
-    RuntimeError
-        HiGHS found no optimum, in the time it had.
+    by HiGHS's interior point method with crossover, in at most `time_limit` seconds; a RuntimeError where it finds none.
+    Value and lower bound are recomputed from its solution and its dual variables, so that their difference is a proof. A
+    start near the solution, the end of any method, makes the program small on bounded sets, without an intercept.
 
     Examples
     --------
