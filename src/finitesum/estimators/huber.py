@@ -95,7 +95,6 @@ n_threads, callback, measure_every
         sample_weight : array_like, shape (n,), optional
             Weights >= 0; weight 2 means the same as the row written twice.
         """
-        self._check_parameters()
         joint = self._checked_scale()
         X, y, weights = self._checked_fit_data(X, y, sample_weight)
         if joint:

@@ -24,8 +24,10 @@ class LinearRegressorMixin(RegressorMixin, LinearEstimator):
 
     alpha: float = 1e-4
 
-    def _checked_fit_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector | None]:
-        X, y = self._checked_data(X, y, y_numeric=True)
+    def _checked_fit_data(
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True
+    ) -> tuple[Any, Any, Vector | None]:
+        X, y = self._checked_data(X, y, reset=reset, y_numeric=True)
         return X, y, checked_weights(sample_weight, X)
 
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:

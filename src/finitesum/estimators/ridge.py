@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils.validation import validate_data
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.estimators.base import X_CHECKS, checked_weights
 from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
 from finitesum.estimators.regressors import LinearRegressor
 from finitesum.methods.subproblems.positive_definite import solve_spd
@@ -130,12 +128,10 @@ standard_errors_
         ValueError
             The model has an l1 penalty or a constraint: only the normal equations are known from parts.
         """
-        self._check_parameters()
         if elastic_net(self.alpha, self.l1_ratio).lasso() > 0.0 or self.constraint is not None:
             raise ValueError("partial_fit needs l1_ratio=0 and no constraint: use fit on all rows.")
         known: Moments | None = getattr(self, "_moments", None)
-        X, y = validate_data(self, X, y, reset=known is None, y_numeric=True, **X_CHECKS)
-        weights = checked_weights(sample_weight, X)
+        X, y, weights = self._checked_fit_data(X, y, sample_weight, reset=known is None)
         part = moments_of(X, np.asarray(y, np.float64), np.ones(X.shape[0]) if weights is None else weights)
         self._moments = part if known is None else joined(known, part)
         self._solve_moments(X.dtype)
