@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from finitesum.methods import METHODS as METHODS
     from finitesum.problems.callables import Component as Component
     from finitesum.problems.finite_sum import FiniteSum as FiniteSum
+    from finitesum.problems.linear import MultinomialProblem as MultinomialProblem
     from finitesum.problems.linear import Problem as Problem
-    from finitesum.problems.multinomial import MultinomialProblem as MultinomialProblem
     from finitesum.running.driver import Result as Result
     from finitesum.running.driver import StopReason as StopReason
     from finitesum.running.driver import minimize as minimize
@@ -39,7 +39,7 @@ _HOMES = {
     "LogisticRegression": "finitesum.estimators",
     "LogisticRegressionCV": "finitesum.estimators",
     "METHODS": "finitesum.methods",
-    "MultinomialProblem": "finitesum.problems.multinomial",
+    "MultinomialProblem": "finitesum.problems.linear",
     "PoissonRegressor": "finitesum.estimators",
     "Problem": "finitesum.problems.linear",
     "Result": "finitesum.running.driver",

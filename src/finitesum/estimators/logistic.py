@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
-from finitesum.problems.multinomial import MultinomialProblem
+from finitesum.problems.linear import MultinomialProblem
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
