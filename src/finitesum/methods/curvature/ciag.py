@@ -116,20 +116,12 @@ class CIAG(SumMethod):
 
     Notes
     -----
+    On a quadratic the model is exact after one pass, and CIAG is the full gradient method.
+
     With a constant step at most 2 / (mu + L), short enough for the start, and orders that visit every component within a
     bounded number of visits (not "with-replacement"), CIAG converges linearly [1, Theorem 1]; with l1 penalties and
     constraints, from nearby starts. Of step "auto" nothing is proven but that it cannot blow up on the model: that it
     converges from any start is measured. The page on the method has rates and arguments.
-
-    Examples
-    --------
-    On a quadratic the model is exact after one pass, and CIAG is the full gradient method:
-
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared")
-    >>> method = CIAG(step_size=1.0, warm_start_method="full")
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([1.])
 
     References
     ----------

@@ -71,6 +71,8 @@ class NIM(SumMethod):
 
     w+ = w + damping (argmin_v b'v + 1/2 v'Hv + r(v) - w)    [1, eqs. 4, 5]
 
+    A quadratic is solved once every component was visited.
+
     Parameters
     ----------
     step_size : float in (0, 1] or "auto"
@@ -80,16 +82,6 @@ class NIM(SumMethod):
         (one row to a component).
     warm_start_method : {"none", "full"}
         How the memory fills: "none", components join at their first visit; "full", all at the start, by one full pass.
-
-    Examples
-    --------
-    A quadratic is solved once every component was visited:
-
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared")
-    >>> method = NIM(solver="exact")
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([0.6])
 
     References
     ----------

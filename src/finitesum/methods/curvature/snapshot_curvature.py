@@ -19,18 +19,18 @@ from finitesum.problems.linear import LinearSum
 SIGMA = 0.01
 
 
+NO_MATRIX, NO_VECTOR = np.empty((0, 0)), np.empty(0)
+
+
 class Curvature(NamedTuple):
     """What a snapshot knows of H; the parts that an approximation does not use are empty."""
 
-    hessian: Matrix  # full: H, a padded lower triangle
-    eigenvalue: float  # full: lambda_max(H), else 0
-    step: Vector  # 2D, 2Dsec: s (zeros for 2D)
-    diagonal: Vector  # 2D, 2Dsec: A without the penalty
-    sketch: Matrix  # CM, AM: R' = (S'HS)^-1/2 S', (k, d)
-    image: Matrix  # CM, AM: Q' = (H R)', (k, d)
-
-
-NO_MATRIX, NO_VECTOR = np.empty((0, 0)), np.empty(0)
+    hessian: Matrix = NO_MATRIX  # full: H, a padded lower triangle
+    eigenvalue: float = 0.0  # full: lambda_max(H), else 0
+    step: Vector = NO_VECTOR  # 2D, 2Dsec: s (zeros for 2D)
+    diagonal: Vector = NO_VECTOR  # 2D, 2Dsec: A without the penalty
+    sketch: Matrix = NO_MATRIX  # CM, AM: R' = (S'HS)^-1/2 S', (k, d)
+    image: Matrix = NO_MATRIX  # CM, AM: Q' = (H R)', (k, d)
 
 
 def _prediction(linear_sum: LinearSum, snapshot: Snapshot, i: int) -> Any:
@@ -113,7 +113,7 @@ def whole_hessian(problem: AnySum, snapshot: Snapshot) -> Curvature:
     if np.isfinite(whole).all():
         # LAPACK's drivers for a single eigenvalue fail where H is a diagonal and denormal numbers beside it
         largest = float(eigvalsh(whole, driver="evd", check_finite=False)[-1])
-    return Curvature(triangle, largest, NO_VECTOR, NO_VECTOR, NO_MATRIX, NO_MATRIX)
+    return Curvature(hessian=triangle, eigenvalue=largest)
 
 
 @kernel
@@ -127,7 +127,7 @@ def diagonal_hessian(problem: AnySum, snapshot: Snapshot, step: Vector) -> Curva
     """Return the diagonal (s * H s + sigma diag H) / (s * s + sigma), which for s = 0 is diag H."""
     diagonal = np.zeros(problem.dim)
     _diagonal_of(problem.view, snapshot, step, np.ones(problem.dim), diagonal)
-    return Curvature(NO_MATRIX, 0.0, step, diagonal, NO_MATRIX, NO_MATRIX)
+    return Curvature(step=step, diagonal=diagonal)
 
 
 @kernel
@@ -149,4 +149,4 @@ def sketched_hessian(problem: AnySum, snapshot: Snapshot, columns: Matrix) -> Cu
     values, vectors = eigh(basis @ image.T, check_finite=False)
     kept = values > 1e-12 * values[-1]
     root = np.ascontiguousarray((vectors[:, kept] / np.sqrt(values[kept])).T)
-    return Curvature(NO_MATRIX, 0.0, NO_VECTOR, NO_VECTOR, root @ basis, root @ image)
+    return Curvature(sketch=root @ basis, image=root @ image)
