@@ -47,7 +47,7 @@ from finitesum.evaluation.outputs import (
     weighted_gram,
 )
 from finitesum.methods.base import Card, SumMethod
-from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, no_run, redirected
+from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.linear import Problem
@@ -70,12 +70,14 @@ class MultinomialState(NamedTuple):
     scores: Matrix  # (n, K)
     gradient: Vector
     objective: float
-    curvatures: Matrix  # (n, K)  at x, while conjugate gradients run; this and what follows is empty between steps
-    preconditioner: Preconditioner
-    direction: Vector  # of the step, as far as the run with the diagonal preconditioner has found it
-    cg: ConjugateGradients  # for the rest of the direction
     n_gradients: int
     n_hessians: int
+    curvatures: Matrix = np.zeros(
+        (0, 0)
+    )  # (n, K)  at x, while conjugate gradients run; this and the rest is empty else
+    preconditioner: Preconditioner = np.zeros((0, 0))
+    direction: Vector = np.zeros(0)  # of the step, as far as the run with the diagonal preconditioner has found it
+    cg: ConjugateGradients = ConjugateGradients()  # for the rest of the direction
 
 
 @dataclass(frozen=True)
@@ -149,13 +151,11 @@ class MultinomialNewton(SumMethod):
 
 def _state_at(problem: Problem, w: Vector, n_gradients: int, n_hessians: int) -> MultinomialState:
     """Return the state between two steps."""
-    no_matrix = np.zeros((0, 0))
     with np.errstate(all="ignore"):  # after a divergence
         scores = scores_at(problem, w)
         gradient = mean_gradient(problem, scores) + problem.term.quadratic * w
         objective = objective_at(problem, scores, w)
-    nothing = no_matrix, no_matrix, np.zeros(0), no_run()
-    return MultinomialState(w, scores, gradient, objective, *nothing, n_gradients, n_hessians)
+    return MultinomialState(w, scores, gradient, objective, n_gradients, n_hessians)
 
 
 def _begun(problem: Problem, state: MultinomialState) -> MultinomialState:

@@ -42,10 +42,10 @@ from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diag
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
 from finitesum.methods.base import Card
-from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch, no_epochs
+from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch
 from finitesum.methods.newton.subsampling import FIRST_ROWS, LEAST_TOL, End, SampledNewton, found_at, permutation
 from finitesum.methods.parameters import Count, CountOrAuto
-from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, no_run, redirected
+from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.problems.linear import Problem
 
 #: Products with H for one step, at most.
@@ -68,8 +68,8 @@ class NewtonCGState(NamedTuple):
     first_optimality: float = math.nan  # where Newton's steps began
     majorize: int = Majorize.MISCLASSIFIED  # whose curvatures are the majorant's
     diagonal: Vector = np.zeros(0)  # of H, at the sample's first step; empty before
-    dual: DualState = no_epochs()  # of the epochs; empty before and after them
-    cg: ConjugateGradients = no_run()  # for the step that is being solved; empty between steps
+    dual: DualState = DualState()  # of the epochs; empty before and after them
+    cg: ConjugateGradients = ConjugateGradients()  # for the step that is being solved; empty between steps
     order: Indices = np.zeros(0, dtype=np.int64)  # in which the components join the sample
     n_sampled: int = 0  # components of the sample
     n_steps: int = 0  # on this sample
@@ -139,7 +139,7 @@ class NewtonCG(SampledNewton):
         ):
             if state.order.size == 0:
                 may_begin = self.first_rows == "auto" and not state.x.any()
-                dual = first_epoch(problem) if may_begin else no_epochs()
+                dual = first_epoch(problem) if may_begin else DualState()
                 state = state._replace(order=permutation(order, problem.n_components), dual=dual)
             if state.dual.slopes.size > 0:
                 return self._after_epoch(problem, state)
@@ -172,7 +172,7 @@ class NewtonCG(SampledNewton):
         state = state._replace(n_gradients=state.n_gradients + m)
         if optimality > tol and not is_slow:
             return state._replace(dual=dual._replace(after_change=1.2 * optimality / dual.change))
-        state = state._replace(dual=no_epochs())
+        state = state._replace(dual=DualState())
         if optimality > tol:
             state = state._replace(n_gradients=state.n_gradients + m)
             start = np.zeros(problem.dim)
@@ -209,7 +209,7 @@ class NewtonCG(SampledNewton):
         direction[_read(problem, state).order] = state.cg.solution
         if not direction.any():
             direction = _orthant(problem, state).right / state.diagonal
-        state = state._replace(cg=no_run(), n_steps=state.n_steps + 1)
+        state = state._replace(cg=ConjugateGradients(), n_steps=state.n_steps + 1)
         end = self.step_along(problem, state, sample, direction)
         state = state._replace(n_gradients=state.n_gradients + end.n_passes * sample.components.size)
         if not (end.falls and np.isfinite(end.found.gradient).all()):

@@ -46,30 +46,22 @@ MOST_COUPLED, LEAST_COUPLED = 3.0, 0.02
 #: The intercept is held so much more than coefficients are, as a row sees it.
 HOLD = 30.0
 
-
 #: The gradient's norm after the first epoch, by that of the changes in it.
 AFTER_CHANGE = 2.0
 
 
 class DualState(NamedTuple):
-    """The memory beside the iterate; empty where there are no epochs."""
+    """The memory beside the iterate; empty, as at first, where there are no epochs."""
 
-    slopes: Vector  # (n,)  s_i
-    predictions: Vector  # (n,)  the v of each row's last visit
-    squares: Vector  # (n,)  ||x_i||^2, without the intercept
-    hold: float  # mu: how strongly the intercept is held
-    slope: float  # sum_i p_i s_i, of the intercept
-    change: (
-        float  # norm of the last epoch's changes of p_i s_i x_i, as if rows were orthogonal, and of sum_i p_i s_i for b
-    )
-    after_change: float  # the gradient's norm after an epoch, by that change
-    n_epochs: int
-
-
-def no_epochs() -> DualState:
-    """Return an empty memory."""
-    nothing = np.zeros(0)
-    return DualState(nothing, nothing, nothing, 0.0, 0.0, math.inf, AFTER_CHANGE, 0)
+    slopes: Vector = np.zeros(0)  # (n,)  s_i
+    predictions: Vector = np.zeros(0)  # (n,)  the v of each row's last visit
+    squares: Vector = np.zeros(0)  # (n,)  ||x_i||^2, without the intercept
+    hold: float = 0.0  # mu: how strongly the intercept is held
+    slope: float = 0.0  # sum_i p_i s_i, of the intercept
+    #: The norm of the last epoch's changes of p_i s_i x_i, as if rows were orthogonal, and of sum_i p_i s_i for b.
+    change: float = math.inf
+    after_change: float = AFTER_CHANGE  # the gradient's norm after an epoch, by that change
+    n_epochs: int = 0
 
 
 @kernel_part
@@ -145,14 +137,14 @@ def first_epoch(problem: Problem) -> DualState:
     ridge, bound, n = problem.term.ridge, problem.loss.curvature_bound(), problem.n_rows
     is_suited = isinstance(problem.rows, CSRRows) and problem.is_smooth and not problem.term.has_weights
     if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
-        return no_epochs()
+        return DualState()
     squares = squared_norms(problem, 0)
     coupling = float((problem.weights * squares).max()) * bound / ridge
     least = LEAST_COUPLED if problem.rows.intercept else 0.0
     if not least < coupling <= MOST_COUPLED:
-        return no_epochs()
+        return DualState()
     hold = HOLD * ridge / float(problem.weights @ squares)
-    return no_epochs()._replace(slopes=np.zeros(n), predictions=np.zeros(n), squares=squares, hold=hold)
+    return DualState(np.zeros(n), np.zeros(n), squares, hold)
 
 
 def _order(problem: Problem, seed: int, k: int) -> Indices:

@@ -15,27 +15,21 @@ from finitesum.core.arrays import Vector
 
 
 class ConjugateGradients(NamedTuple):
-    """A run of conjugate gradients before its next product; empty vectors stand for none."""
+    """A run of conjugate gradients before its next product; empty vectors, as at first, stand for none."""
 
-    solution: Vector  # v
-    residual: Vector  # b - H v
-    direction: Vector  # that H is to be multiplied with
-    size: float  # residual' M^-1 residual, with the preconditioner M
-    start: float  # the first size
-    n_products: int
-    is_over: bool  # a direction without curvature was met
-
-
-def no_run() -> ConjugateGradients:
-    """Return no run."""
-    nothing = np.zeros(0)
-    return ConjugateGradients(nothing, nothing, nothing, 0.0, 0.0, 0, False)
+    solution: Vector = np.zeros(0)  # v
+    residual: Vector = np.zeros(0)  # b - H v
+    direction: Vector = np.zeros(0)  # that H is to be multiplied with
+    size: float = 0.0  # residual' M^-1 residual, with the preconditioner M
+    start: float = 0.0  # the first size
+    n_products: int = 0
+    is_over: bool = False  # a direction without curvature was met
 
 
 def begun(right: Vector, scaled: Vector) -> ConjugateGradients:
     """Return the run from 0, given b and M^-1 b."""
     size = float(right @ scaled)
-    return ConjugateGradients(np.zeros(right.size), right.copy(), scaled, size, size, 0, False)
+    return ConjugateGradients(np.zeros(right.size), right.copy(), scaled, size, size)
 
 
 def advanced(run: ConjugateGradients, product: Vector) -> ConjugateGradients:
