@@ -192,17 +192,16 @@ def _line(result: Results, method: str) -> list[str]:
 
 def _note(results: Sequence[Results]) -> str:
     """Return what was trained, where, and for how long."""
-    rows = [row for result in results for row in result.rows]
-    trained = "; ".join(
-        f"{r.grid.name}: {r.grid.training.n_train or 'all'} training images, {r.n_test} test images, batches of "
-        f"{r.grid.training.batch_size}, {r.grid.training.epochs} epochs, alpha in "
-        f"{{{', '.join(f'{a:g}' for a in r.grid.alphas)}}}, "
-        + (
-            f"{n} repeats"
-            if (n := len(r.grid.seeds)) > 1
-            else "a single repeat, so that small differences may be chance"
+    trained = []
+    for result in results:
+        training, n = result.grid.training, len(result.grid.seeds)
+        alphas = ", ".join(f"{alpha:g}" for alpha in result.grid.alphas)
+        repeats = f"{n} repeats" if n > 1 else "a single repeat, so that small differences may be chance"
+        trained.append(
+            f"{result.grid.name}: {training.n_train or 'all'} training images, {result.n_test} test images, batches of "
+            f"{training.batch_size}, {training.epochs} epochs, alpha in {{{alphas}}}, {repeats}"
         )
-        for r in results
-    )
-    where = f"{', '.join(sorted({row.device for row in rows}))}, torch {', '.join(sorted({row.torch for row in rows}))}"
-    return f"{trained}. {where}: {sum(row.seconds for row in rows) / 60.0:.1f} minutes of training, by the clock."
+    rows = [row for result in results for row in result.rows]
+    devices, versions = (", ".join(sorted(set(names))) for names in ([r.device for r in rows], [r.torch for r in rows]))
+    minutes = sum(row.seconds for row in rows) / 60.0
+    return f"{'; '.join(trained)}. {devices}, torch {versions}: {minutes:.1f} minutes of training, by the clock."
