@@ -169,7 +169,7 @@ def _python_visits(problem: SubgradientProblem, rule: Rule, memory: Memory, n_st
         if rule.form == steps.EXTRAPOLATED:
             steps.extrapolated_point(rule, memory, t, point)
         scratch = Scratch(problem.component_subgradient(point, component), metric, point)
-        steps.projected_step(projection, rule, memory, scratch, t)
+        steps.projected_step(rule, projection, problem.dim, memory, scratch, t)
         if not math.isfinite(memory.iterate[0]):
             break
     return t - n_steps

@@ -298,16 +298,7 @@ def projected_visits(linear_sum: LinearSum, order: Indices, rule: Rule, memory: 
     return _visit_all(linear_sum, order, rule, memory, scratch, n_steps)
 
 
-# A step of a Python loop, for components given as callables.
+# The entries of a Python loop, for components given as callables.
 
-
-@kernel
-def projected_step(projection: Projection, rule: Rule, memory: Memory, scratch: Scratch, t: int) -> None:
-    """Take step t along the subgradient in scratch.gradient, in place."""
-    advance(rule, projection, memory.iterate.size, memory, scratch, t)
-
-
-@kernel
-def extrapolated_point(rule: Rule, memory: Memory, t: int, point: Vector) -> None:
-    """Write the point where the extrapolated form takes subgradient t to point."""
-    locate(rule, memory, t, point)
+projected_step = kernel(advance)
+extrapolated_point = kernel(locate)
