@@ -72,9 +72,8 @@ class MultinomialState(NamedTuple):
     objective: float
     n_gradients: int
     n_hessians: int
-    curvatures: Matrix = np.zeros(
-        (0, 0)
-    )  # (n, K)  at x, while conjugate gradients run; this and the rest is empty else
+    # what follows is empty between steps
+    curvatures: Matrix = np.zeros((0, 0))  # (n, K)  at x, while conjugate gradients run
     preconditioner: Preconditioner = np.zeros((0, 0))
     direction: Vector = np.zeros(0)  # of the step, as far as the run with the diagonal preconditioner has found it
     cg: ConjugateGradients = ConjugateGradients()  # for the rest of the direction
