@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from contracts.problems import FORMATS, make_pair
 
 from finitesum import Problem
 from finitesum.constraints import Box, L2Ball
 from finitesum.core.jit import COMPILED
+from finitesum.evaluation import outputs
 from finitesum.evaluation.optimality import evaluate
 
 SETTINGS = [
@@ -129,3 +131,32 @@ def test_a_point_may_be_a_list_or_a_strided_array():
     expected = evaluate(problem, np.array([1.0, 2.0])).objective
     assert evaluate(problem, [1, 2]).objective == expected
     assert evaluate(problem, np.array([1.0, 0.0, 2.0, 0.0])[::2]).objective == expected
+
+
+@pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("targets", [np.arange(23) % 3, np.arange(46.0).reshape(23, 2)], ids=["classes", "targets"])
+def test_sums_of_several_outputs_do_not_depend_on_the_blocks_in_which_rows_are_read(make, targets, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, loss = (
+        rng.standard_normal((23, 4)) * (rng.random((23, 4)) < 0.6),
+        "multinomial" if targets.ndim == 1 else "squared",
+    )
+    problem = Problem.linear(make(X), targets, loss=loss, alpha=0.1, fit_intercept=True, sample_weight=rng.random(23))
+    x, scales = rng.standard_normal(problem.dim), rng.standard_normal((23, problem.n_outputs))
+
+    def found():
+        curvatures = outputs.loss_of(problem).curvatures(outputs.scores_at(problem, x))
+        return (
+            *outputs.measure(problem, x),
+            outputs.full_hessian(problem, curvatures),
+            outputs.hessian_product(problem, curvatures, x),
+            outputs.sum_of_rows(problem, scales, squared=True),
+            outputs.weighted_gram(problem, scales[:, 0], np.array([1, 4, 22])),
+        )
+
+    whole = found()
+    squares = np.hstack([X, np.ones((23, 1))]) ** 2
+    np.testing.assert_allclose(whole[4], scales.T @ squares, rtol=1e-12, atol=1e-14)
+    monkeypatch.setattr(outputs, "BLOCK_SIZE", 20)  # five rows
+    for one, other in zip(found(), whole, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)

@@ -6,7 +6,7 @@ import scipy.sparse
 
 from finitesum.core.jit import COMPILED, kernel
 from finitesum.problems.row_input import as_rows
-from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
+from finitesum.problems.rows import CSRRows, DenseRows, rows_between, to_matrix
 
 
 def matrix(n=7, d=5, dtype=np.float64, seed=0):
@@ -293,3 +293,11 @@ def test_a_decreasing_indptr_is_refused():
     X.indptr = np.array([0, 3, 2], dtype=np.int32)
     with pytest.raises(ValueError, match=r"^X must have an indptr that does not decrease\. Call X.check_format"):
         as_rows(X)
+
+
+def test_consecutive_rows_are_a_matrix_of_their_own():
+    X = matrix()
+    for form in ("dense", "csr", "csr64"):
+        rows = make_rows(form, X)
+        part = to_matrix(rows_between(rows, 2, 5))
+        np.testing.assert_array_equal(part if form == "dense" else part.toarray(), X[2:5])

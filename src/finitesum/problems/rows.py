@@ -197,7 +197,7 @@ class CSRRows(NamedTuple):
 
 
 def to_matrix(rows: DenseRows | CSRRows) -> Any:
-    """Return the stored columns as an ndarray or a CSR array over the same memory (without the intercept)."""
+    """Return the stored columns (without the intercept) as an ndarray or a CSR array; of all rows, over the same memory."""
     if isinstance(rows, DenseRows):
         return rows.values
     first, last = rows.starts[0], rows.starts[-1]  # of a block of the rows they are other entries than all
