@@ -89,6 +89,12 @@ class L1Ball(Ball):
             return L1BallProjection(self.radius)
         return WeightedL1BallProjection(self.radius, self.weights)
 
+    def mapping(self, w: Vector, gradient: Vector) -> Vector:
+        """Return g +- theta c_i where w - g is projected to numbers other than 0, else w; g inside of the ball."""
+        return self._mapping_with_sum(
+            w, gradient, np.ones(w.size) if self.weights is None else self.weights, self.radius
+        )
+
     def support(self, direction: npt.ArrayLike) -> float:
         """Return radius max_i |g_i| / c_i."""
         g = np.abs(self._point("direction", direction))
@@ -147,6 +153,15 @@ class L2Ball(Ball):
     @property
     def compiled(self) -> Projection:
         return L2BallProjection(self.radius)
+
+    def mapping(self, w: Vector, gradient: Vector) -> Vector:
+        """Return g + (w - g) (1 - radius / ||w - g||), and g where w - g lies in the ball."""
+        moved = w - gradient
+        norm = np.sqrt(moved @ moved)
+        if norm <= self.radius:
+            return gradient
+        excess = (w @ w - self.radius**2 - 2.0 * (w @ gradient) + gradient @ gradient) / (norm + self.radius)
+        return gradient + moved * (excess / norm)
 
     def support(self, direction: npt.ArrayLike) -> float:
         """Return radius ||g||."""

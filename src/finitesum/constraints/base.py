@@ -109,6 +109,38 @@ class Constraint(ABC):
         """Return the bounds of the coordinates one by one, each of shape (dim,): infinite where the set has others."""
         return np.full(dim, -np.inf), np.full(dim, np.inf)
 
+    def mapping(self, w: Vector, gradient: Vector) -> Vector:
+        """Return w - P(w - gradient), the projected-gradient mapping, without its cancellation where |w| is large.
+
+        The sets here have a formula each, in float64 or `numpy.longdouble`. For others it is g + (v - P(v)) with v = w - g,
+        which keeps the gradient's digits wherever the projection leaves a coordinate as it is.
+        """
+        moved, projected = self._projected_step(w, gradient)
+        return gradient + (moved - projected)
+
+    def _projected_step(self, w: Vector, gradient: Vector) -> tuple[Vector, Vector]:
+        """Return w - gradient and its projection, both in float64."""
+        moved = np.asarray(w - gradient, dtype=np.float64)
+        projected = np.empty_like(moved)
+        project_euclidean(self.compiled, moved, projected)
+        return moved, projected
+
+    def _mapping_with_sum(self, w: Vector, gradient: Vector, weights: Vector, total: float) -> Vector:
+        """Return the mapping of {y : weights'|y| <= total}, or = total where no y is negative.
+
+        P takes theta weights_j off the sizes of the coordinates that it keeps from 0. There the mapping is g_j +- theta
+        weights_j, where theta follows from the sums at w and of the gradient; elsewhere it is w_j.
+        """
+        moved, projected = self._projected_step(w, gradient)
+        if (moved == projected).all():
+            return gradient
+        kept = projected != 0.0
+        pull = weights[kept] * np.sign(projected[kept])
+        theta = (pull @ w[kept] - total - pull @ gradient[kept]) / (pull @ pull)
+        mapping = w.copy()
+        mapping[kept] = gradient[kept] + theta * pull
+        return mapping
+
     def start(self, dim: int) -> Vector:
         """Return the point of the set nearest to 0 in R^dim, a new array of shape (dim,)."""
         return self.project(np.zeros(dim))

@@ -41,6 +41,11 @@ class Intervals(Constraint):
             return BoxProjection(lower, upper)
         return IntervalProjection(float(lower), float(upper))
 
+    def mapping(self, w: Vector, gradient: Vector) -> Vector:
+        """Return the nearest point to g_i in [w_i - upper_i, w_i - lower_i]."""
+        lower, upper = self.bounds()
+        return np.clip(gradient, w - upper, w - lower)
+
     def support(self, direction: npt.ArrayLike) -> float:
         """Return sum_i max(lower_i g_i, upper_i g_i)."""
         g = self._point("direction", direction)

@@ -77,6 +77,10 @@ class Simplex(Constraint):
         """Return 0 and infinity: that the sum bounds the coordinates, too, is another matter."""
         return np.zeros(dim), np.full(dim, np.inf)
 
+    def mapping(self, w: Vector, gradient: Vector) -> Vector:
+        """Return g + theta where w - g is projected to numbers above 0, else w."""
+        return self._mapping_with_sum(w, gradient, np.ones(w.size), self.total)
+
     def support(self, direction: npt.ArrayLike) -> float:
         """Return total max_i g_i."""
         return self.total * float(np.max(self._point("direction", direction)))
@@ -168,6 +172,12 @@ class HalfSpace(Constraint):
                 "the half-space is 0 everywhere else. Add the columns where a point of it is not 0."
             )
         return Unconstrained()
+
+    def mapping(self, w: Vector, gradient: Vector) -> Vector:
+        """Return g + a max(0, <a, w> - b - <a, g>) / ||a||^2."""
+        a = self.normal
+        excess = np.maximum(a @ w - self.offset - a @ gradient, 0.0)
+        return gradient + a * (excess / (a @ a))
 
     def support(self, direction: npt.ArrayLike) -> float:
         """Return t offset where g = t normal with t >= 0 (to 1e-9, relatively), and inf elsewhere."""

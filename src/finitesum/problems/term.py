@@ -162,6 +162,11 @@ class ConvexTerm:
         return min(1.0, 0.5 / self._weak_convexity) if self._weak_convexity > 0.0 else 1.0
 
     @property
+    def is_separable(self) -> bool:
+        """Whether the term is a sum of terms of one coordinate each, in closed form."""
+        return self.is_elastic_net and self.constraint.is_separable
+
+    @property
     def is_smooth(self) -> bool:
         """Whether the term is its quadratic part: r = 0."""
         return self.is_elastic_net and not (self.is_constrained or self.has_l1)
@@ -255,14 +260,26 @@ class ConvexTerm:
         """Return the nearest point whose coefficients lie in the set: w itself where there is no set."""
         return self.prox(w, 0.0) if self.is_constrained else w
 
-    def optimality(self, w: Vector, gradient: Vector) -> float:
-        """Return ||w - prox(w - gradient)||_2, given the gradient of the smooth part at w; its own norm where r = 0.
+    def mapping(self, w: Vector, gradient: Vector) -> Vector:
+        """Return the prox-gradient mapping (w - prox(w - s gradient)) / s, s = `mapping_step`, without its cancellation.
 
-        Where r is not convex it is ||w - prox(w - s gradient)|| / s with s = `mapping_step`: 0 at stationary points alone.
+        Where |w| is 1e16 times as large as the gradient, w - s gradient is w, and the difference as it is written would be
+        0. With thresholds t it is the nearest point to w_j in [g_j - t_j, g_j + t_j]; sets have formulas of their own; else
+        it is g + (v - prox(v)) / s at v = w - s g, which keeps the gradient's digits where the prox changes nothing.
         """
-        mapping = gradient if self.is_smooth else w - self.prox_step(w, gradient, self.mapping_step)
-        if self.mapping_step != 1.0:
-            mapping /= self.mapping_step
+        if self.is_smooth:
+            return gradient
+        if self.is_constrained:
+            d = self.n_columns
+            return np.concatenate([self.constraint.mapping(w[:d], gradient[:d]), gradient[d:]])
+        if self.is_elastic_net:
+            return np.clip(w, gradient - self.thresholds, gradient + self.thresholds)
+        moved = w - self.mapping_step * gradient
+        return gradient + (moved - self.prox(moved, self.mapping_step)) / self.mapping_step
+
+    def optimality(self, w: Vector, gradient: Vector) -> float:
+        """Return the norm of `mapping`, given the gradient of the smooth part at w: 0 at stationary points alone."""
+        mapping = self.mapping(w, gradient)
         with np.errstate(over="ignore"):
             return math.sqrt(mapping @ mapping)
 
