@@ -1,221 +1,216 @@
-"""Active sets: the zeros, signs and bounds of a point, and the minimiser of a quadratic model that keeps them.
+"""The exact minimiser of a quadratic model with bounds, an l1 penalty, an l1 ball or a simplex: a primal active-set method.
 
-Where it is known which coefficients are 0 or at a bound, and which signs the others have, the minimiser of a model with an
-l1 penalty, or over a box, an l1 ball or a simplex, is that of a quadratic in the free coordinates, perhaps on a plane
+A point has *free* coordinates, which lie within their interval, and others that rest at a bound of it; a coefficient with
+an l1 penalty or in an l1 ball has the interval of its sign. A round goes to the minimiser over the free coordinates,
 
-    min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = 0
+    min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = lacking  where the sum is at its bound,
 
-which takes a Cholesky factor of H on the free coordinates. What active sets a penalty or a set has is said by its geometry,
-one class each (`geometry_of`).
+or as far as the first of them comes to its bound, where that coordinate is fixed. At such a minimiser the coordinate whose
+slope asks the most for it, in the scale of its curvature, is set free [1, chapter 16.5]. The model falls with every step
+that is not of length 0, so that no set of free coordinates comes back, and the number of rounds is bounded all the same.
+Factors see H scaled to a diagonal of ones: columns may be in any units.
+
+References
+----------
+.. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm
 
+#: Rounds beside those that set each coordinate free once and fix it once.
+EXTRA_ROUNDS = 50
 
-class ActiveSet(NamedTuple):
-    """The points near w with the same zeros, signs and bounds."""
+#: Rounds in which all coordinates that ask for as much as this part of the most are set free at once; then it is one.
+AT_ONCE_ROUNDS, MUCH = 30, 0.3
 
-    free: Indices
-    slopes: Vector  # of the l1 penalty, on the free coordinates
-    normal: Vector  # steps are orthogonal to it; empty where they need not be
-
-
-class Geometry(ABC):
-    """The active sets of a term, whose prox is that of an l1 penalty until a class says otherwise."""
-
-    total = 0.0  # what the coefficients add up to where their sum is at its bound
-    is_surface: ClassVar[bool] = False  # whether that sum has a bound
-
-    def __init__(self, term: ConvexTerm) -> None:
-        self.term, self.constraint = term, cast(Any, term.constraint)
-        self.n_columns = term.n_columns
-        #: Coordinates that are 0 or keep a sign on an active set.
-        self.has_sign = np.arange(term.dim) < term.n_columns
-        #: The bounds of the coordinates, in which coordinate descent stays.
-        self.lower, self.upper = np.full(term.dim, -np.inf), np.full(term.dim, np.inf)
-        self.lower[: self.n_columns], self.upper[: self.n_columns] = term.constraint.intervals(term.n_columns)
-
-    def thresholds(self, w: Vector, slope: Vector) -> Vector:
-        """Return the weight of each |w_j|: that of the l1 penalty, or the multiplier of a set as w and slope imply it."""
-        return self.term.thresholds
-
-    def split(self, thresholds: Vector) -> tuple[Vector, Vector]:
-        """Return what of them coordinate descent adds to the slopes, and what it weights the sizes with."""
-        return np.zeros(thresholds.size), thresholds
-
-    def has_gains(self, w: Vector, slope: Vector, thresholds: Vector) -> bool:
-        """Return whether the model falls where a coefficient leaves 0 or a bound."""
-        at_zero = self.has_sign & (w == 0.0)
-        return bool((np.abs(slope[at_zero]) > (1.0 + 1e-12) * thresholds[at_zero]).any())
-
-    def _nonzeros(self, w: Vector) -> tuple[Indices, Vector]:
-        """Return the coordinates that are not 0 or have no sign, and the signs of the others."""
-        return np.flatnonzero(~self.has_sign | (w != 0.0)), np.where(self.has_sign, np.sign(w), 0.0)
-
-    @abstractmethod
-    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
-        """Return the active set of w; whether the sum is at its bound can be given, where w lies outside of the set."""
-
-    def restored(self, w: Vector, end: Vector) -> Vector:
-        """Return the end of a step from w with 0 where signs changed, in the set."""
-        end[self.has_sign & (w * end < 0.0)] = 0.0
-        return self.term.project(end)
-
-    def first_change(self, w: Vector, free: Indices, step: Vector) -> float:
-        """Return the fraction of the step after which the first coefficient is 0 or at a bound."""
-        start, end = w[free], w[free] + step
-        crossing = self.has_sign[free] & (start * end < 0.0)
-        return float(np.min(-start[crossing] / step[crossing], initial=1.0))
+#: Minimisers over the same coordinates that are computed again, because a factor leaves rounding errors.
+MOST_REFINED = 3
 
 
-class Signs(Geometry):
-    """The zeros and signs of an l1 penalty, on the coefficients that it weighs."""
+class Shape(NamedTuple):
+    """What a term is to a model: intervals, and the weights of a sum of sizes that has a bound."""
 
-    def __init__(self, term: ConvexTerm) -> None:
-        super().__init__(term)
-        self.has_sign = term.thresholds > 0.0
-
-    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
-        free, signs = self._nonzeros(w)
-        return ActiveSet(free, self.term.thresholds[free] * signs[free], np.zeros(0))
-
-
-class Bounds(Geometry):
-    """The bounds of a box, an orthant or an l_inf ball: coordinates that the slope draws inside are free."""
-
-    def has_gains(self, w: Vector, slope: Vector, thresholds: Vector) -> bool:
-        return True  # which bounds are passed is seen by going there
-
-    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
-        length = 1e-3 * max(1.0, np.abs(w).max()) / (np.abs(slope).max() or 1.0)
-        chosen = np.flatnonzero(self.term.prox_step(w, slope, length) != w)
-        return ActiveSet(chosen, np.zeros(chosen.size), np.zeros(0))
-
-    def restored(self, w: Vector, end: Vector) -> Vector:
-        return self.term.project(end)
-
-    def first_change(self, w: Vector, free: Indices, step: Vector) -> float:
-        start, end = w[free], w[free] + step
-        inside = np.zeros(w.size)
-        inside[free] = end
-        reached = self.term.project(inside)[free]
-        passed = reached != end
-        return float(np.min((reached[passed] - start[passed]) / step[passed], initial=1.0))
+    lower: Vector
+    upper: Vector
+    thresholds: Vector  # of the l1 penalty
+    has_sign: Flags  # coordinates whose size counts: their interval is that of their sign
+    sizes: Vector  # weights of the sum; empty where it has no bound
+    total: float  # its bound
+    is_equal: bool  # whether the sum is always at its bound
 
 
-class L1BallSurface(Geometry):
-    """The zeros and signs on the surface of an l1 ball; inside of it all coordinates are free."""
-
-    is_surface: ClassVar[bool] = True
-
-    def __init__(self, term: ConvexTerm) -> None:
-        super().__init__(term)
-        self.total, self.weights = self.constraint.radius, self.constraint.weights
-
-    def _is_tight(self, w: Vector) -> bool:
-        """Return whether the sum of the sizes is at its bound."""
-        return not self.term.constraint.contains((1.0 + 1e-9) * w[: self.n_columns])
-
-    def thresholds(self, w: Vector, slope: Vector) -> Vector:
-        n, thresholds = self.n_columns, np.zeros(w.size)
-        if self._is_tight(w):
-            thresholds[:n] = max(-float(slope[:n] @ w[:n]) / self.total, 0.0)
-            if self.weights is not None:
-                thresholds[:n] *= self.weights
-        return thresholds
-
-    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
-        if not (self._is_tight(w) if is_tight is None else is_tight):
-            return ActiveSet(np.arange(w.size), np.zeros(w.size), np.zeros(0))
-        free, normal = self._nonzeros(w)
-        if self.weights is not None:
-            normal[: self.n_columns] *= self.weights
-        return ActiveSet(free, np.zeros(free.size), normal[free])
+def shape_of(term: ConvexTerm) -> Shape | None:
+    """Return the intervals of a term in one block, None where its penalty or set is of another kind."""
+    d, constraint = term.n_columns, cast(Any, term.constraint)
+    if not term.is_elastic_net or constraint.boundary not in ("nothing", "bounds", "signs", "l1-norm", "sum"):
+        return None
+    lower, upper, sizes = np.full(term.dim, -np.inf), np.full(term.dim, np.inf), np.zeros(0)
+    lower[:d], upper[:d] = constraint.intervals(d)
+    total, has_sign = np.inf, term.thresholds > 0.0
+    if constraint.boundary == "l1-norm":
+        has_sign, sizes, total = np.arange(term.dim) < d, np.zeros(term.dim), constraint.radius
+        sizes[:d] = 1.0 if constraint.weights is None else constraint.weights
+    elif constraint.boundary == "sum":
+        sizes, total = np.zeros(term.dim), constraint.total
+        sizes[:d] = 1.0
+    return Shape(lower, upper, term.thresholds, has_sign, sizes, total, constraint.boundary == "sum")
 
 
-class SimplexSurface(Geometry):
-    """The zeros of a simplex, whose sum is always at its bound; thresholds are what all slopes are raised by."""
-
-    is_surface: ClassVar[bool] = True
-
-    def __init__(self, term: ConvexTerm) -> None:
-        super().__init__(term)
-        self.total = self.constraint.total
-
-    def thresholds(self, w: Vector, slope: Vector) -> Vector:
-        n, thresholds = self.n_columns, np.zeros(w.size)
-        thresholds[:n] = -float(slope[:n] @ w[:n]) / self.total
-        return thresholds
-
-    def split(self, thresholds: Vector) -> tuple[Vector, Vector]:
-        return thresholds, np.zeros(thresholds.size)
-
-    def has_gains(self, w: Vector, slope: Vector, thresholds: Vector) -> bool:
-        at_zero = w[: self.n_columns] == 0.0
-        return bool((slope[: self.n_columns][at_zero] + thresholds[: self.n_columns][at_zero] < 0.0).any())
-
-    def active_set(self, w: Vector, slope: Vector, *, is_tight: bool | None = None) -> ActiveSet:
-        free, signs = self._nonzeros(w)
-        return ActiveSet(free, np.zeros(free.size), signs[free])
+class _Point(NamedTuple):
+    w: Vector
+    free: Flags
+    signs: Vector  # of the coordinates whose size counts; 0 elsewhere
+    is_tight: bool  # whether the sum is held at its bound
 
 
-#: The geometry of each kind of set that has one, by its boundary; a penalty's stands beside no set.
-GEOMETRIES: dict[str, type[Geometry]] = {
-    "nothing": Signs,
-    "signs": Bounds,
-    "bounds": Bounds,
-    "l1-norm": L1BallSurface,
-    "sum": SimplexSurface,
-}
+def _begun(shape: Shape, w: Vector) -> _Point:
+    signs = np.where(shape.has_sign, np.sign(w), 0.0)
+    free = np.where(shape.has_sign, w != 0.0, (w > shape.lower) & (w < shape.upper))
+    is_tight = shape.is_equal
+    if shape.sizes.size and not is_tight:
+        is_tight = bool(shape.sizes @ np.abs(w) >= shape.total * (1.0 - 1e-12))
+    return _Point(w, free, signs, is_tight)
 
 
-def geometry_of(term: ConvexTerm) -> Geometry | None:
-    """Return the active sets of a term, None where its set or penalty has none that are known."""
-    geometry = GEOMETRIES.get(term.constraint.boundary) if term.is_elastic_net else None
-    return None if geometry is None else geometry(term)
+def _normal(shape: Shape, point: _Point) -> Vector:
+    """Return the gradient of the sum of sizes on the face."""
+    return shape.sizes * np.where(shape.has_sign, point.signs, 1.0)
 
 
-def step_on(geometry: Geometry, hessian: Matrix, w: Vector, slope: Vector, active: ActiveSet) -> Vector:
-    """Return the step from w to the minimiser of the model on an active set, for the free coordinates."""
-    right = -(slope[active.free] + active.slopes)
-    matrix = hessian if active.free.size == w.size else hessian[np.ix_(active.free, active.free)]
-    if not active.normal.any():
-        return solve_spd(matrix, right)
-    solutions = solve_spd(matrix, np.column_stack([right, active.normal]))
-    lacking = geometry.total - active.normal @ w[active.free]
-    force = (active.normal @ solutions[:, 0] - lacking) / (active.normal @ solutions[:, 1])
-    step: Vector = solutions[:, 0] - force * solutions[:, 1]
-    return step
+def _face_step(shape: Shape, hessian: Matrix, point: _Point, slope: Vector) -> tuple[Vector, float]:
+    """Return the step to the minimiser over the free coordinates, and the multiplier of the sum."""
+    free, step = np.flatnonzero(point.free), np.zeros(slope.size)
+    if free.size == 0:
+        return step, 0.0
+    matrix = hessian[np.ix_(free, free)]
+    right = -(slope + shape.thresholds * point.signs)[free]
+    normal = _normal(shape, point)[free] if point.is_tight else np.zeros(0)
+    if not normal.any():
+        step[free] = solve_spd(matrix, right)
+        return step, 0.0
+    lacking = shape.total - float(normal @ point.w[free])
+    lacking = 0.0 if abs(lacking) <= 1e-15 * shape.total else lacking
+    step[free], multiplier = _on_plane(matrix, right, normal, lacking)
+    return step, multiplier
 
 
-def on_active_set(geometry: Geometry, hessian: Matrix, w: Vector, slope: Vector) -> Vector:
-    """Return the minimiser of the model on the active set of w; where that leaves the set or changes signs, a better point.
+def _on_plane(matrix: Matrix, right: Vector, normal: Vector, lacking: float) -> tuple[Vector, float]:
+    """Return p with matrix p + multiplier normal = right and normal'p = lacking, and the multiplier.
 
-    The slope is the gradient of the quadratic at w, which is returned itself where nothing better is found.
+    One coordinate is eliminated, that with the largest entry of the normal in the scale of the curvatures: so the plane is
+    kept to the last digits, also where the matrix is nearly singular.
     """
-    active = geometry.active_set(w, slope)
-    if active.free.size == 0:
-        return w
-    step = step_on(geometry, hessian, w, slope, active)
-    for fraction in (1.0, geometry.first_change(w, active.free, step)):
-        end = w.copy()
-        end[active.free] += fraction * step
-        end = geometry.restored(w, end)
-        if model_change(geometry.term, hessian, w, end, slope) < 0.0:
-            return end
-    return w
+    k = int(np.argmax(normal**2 / np.maximum(np.diagonal(matrix), np.finfo(np.float64).tiny)))
+    others = np.delete(np.arange(normal.size), k)
+    ratios, column, base = normal[others] / normal[k], matrix[others, k], lacking / normal[k]
+    reduced = matrix[np.ix_(others, others)] - np.outer(ratios, column) - np.outer(column, ratios)
+    reduced += matrix[k, k] * np.outer(ratios, ratios)
+    rest = right[others] - ratios * right[k] - base * (column - matrix[k, k] * ratios)
+    step = np.empty(normal.size)
+    step[others] = solve_spd(reduced, rest) if others.size else 0.0
+    step[k] = base - float(ratios @ step[others])
+    return step, float(right[k] - matrix[k] @ step) / float(normal[k])
 
 
-def model_change(term: ConvexTerm, hessian: Matrix, w: Vector, end: Vector, slope: Vector) -> float:
-    """Return by how much the model rises from w to the end."""
-    step = end - w
-    return float(slope @ step + 0.5 * step @ (hessian @ step)) + term.rise(w, end)
+def _reach(shape: Shape, point: _Point, step: Vector) -> tuple[float, int]:
+    """Return how long the step may be, and the coordinate that then comes to its bound (-1: the sum does, -2: nothing)."""
+    w = point.w
+    low = np.where(point.signs > 0.0, 0.0, shape.lower)
+    high = np.where(point.signs < 0.0, 0.0, shape.upper)
+    lengths = np.full(w.size, np.inf)
+    falling, rising = point.free & (step < 0.0), point.free & (step > 0.0)
+    lengths[falling] = (low[falling] - w[falling]) / step[falling]
+    lengths[rising] = (high[rising] - w[rising]) / step[rising]
+    first = int(lengths.argmin())
+    length, which = float(lengths[first]), first if lengths[first] < np.inf else -2
+    if shape.sizes.size and not point.is_tight:
+        normal = _normal(shape, point)
+        growth = float(normal @ step)
+        if growth > 0.0 and (until := max(shape.total - float(normal @ w), 0.0) / growth) < length:
+            return until, -1
+    return max(length, 0.0), which
+
+
+def _wishes(shape: Shape, point: _Point, slope: Vector, multiplier: float) -> tuple[Vector, Vector]:
+    """Return by how much the slope of each fixed coordinate asks for a step, and the sign of that step."""
+    fixed, force = ~point.free, multiplier * shape.sizes if point.is_tight else np.zeros(slope.size)
+    at_zero = fixed & shape.has_sign
+    pull = slope + force
+    at_lower = fixed & ~shape.has_sign & (point.w <= shape.lower) & (pull < 0.0)
+    at_upper = fixed & ~shape.has_sign & (point.w >= shape.upper) & (pull > 0.0)
+    wishes = np.where(at_lower | at_upper, np.abs(pull), 0.0)
+    wishes[shape.lower == shape.upper] = 0.0
+    wishes[at_zero] = (np.abs(slope) - shape.thresholds - force)[at_zero]
+    return wishes, np.where(at_zero, -np.sign(slope), np.where(at_lower, 1.0, -1.0))
+
+
+def is_settled(shape: Shape, w: Vector, slope: Vector) -> bool:
+    """Return whether no coordinate that rests at a bound is asked to leave it; not answered where a sum has a bound."""
+    wishes, _ = _wishes(shape, _begun(shape, w), slope, 0.0)
+    return bool(shape.sizes.size) or not (wishes > 1e-12 * np.abs(slope)).any()
+
+
+def minimised(shape: Shape, hessian: Matrix, gradient: Vector, y: Vector, start: Vector, tolerance: float) -> Vector:
+    """Return the minimiser of gradient'(w - y) + 1/2 (w - y)'H (w - y) + r(w); the best point after too many rounds.
+
+    Parameters
+    ----------
+    shape : Shape
+        Of the term whose r it is.
+    hessian : ndarray of float64, shape (d, d)
+        H >= 0, symmetric.
+    gradient, y : ndarray of float64, shape (d,)
+    start : ndarray of float64, shape (d,)
+        A point of the set, where the search begins.
+    tolerance : float >= 0
+        Bounds what a slope may lack.
+    """
+    point, n_refined = _begun(shape, start), 0
+    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), np.finfo(np.float64).tiny))
+    for k in range(EXTRA_ROUNDS + 4 * start.size):
+        slope = gradient + hessian @ (point.w - y)
+        step, multiplier = _face_step(shape, hessian, point, slope)
+        length, which = _reach(shape, point, step)
+        falls = float((slope + shape.thresholds * point.signs) @ step)
+        is_linear = -falls > tolerance * float(np.abs(step).sum()) and float(step @ (hessian @ step)) < -1e-8 * falls
+        if length > 1.0 and not (is_linear and which != -2):
+            length, which = 1.0, -2
+        w = point.w + length * step
+        if which >= 0:
+            at = shape.lower if step[which] < 0.0 else shape.upper
+            w[which] = 0.0 if shape.has_sign[which] else at[which]
+            free, signs = point.free.copy(), point.signs.copy()
+            free[which], signs[which] = False, 0.0
+            point, n_refined = point._replace(w=w, free=free, signs=signs), 0
+            continue
+        if which == -1:
+            point, n_refined = point._replace(w=w, is_tight=True), 0
+            continue
+        point = point._replace(w=w)
+        slope = gradient + hessian @ (w - y)
+        residual = slope + shape.thresholds * point.signs
+        if point.is_tight:
+            residual += multiplier * _normal(shape, point)
+        if np.abs(residual[point.free]).max(initial=0.0) > tolerance and n_refined < MOST_REFINED:
+            n_refined += 1
+            continue
+        if point.is_tight and not shape.is_equal and multiplier < 0.0:
+            point, n_refined = point._replace(is_tight=False), 0
+            continue
+        wishes, signs = _wishes(shape, point, slope, multiplier)
+        gain = np.where(wishes > tolerance, wishes * scale, 0.0)
+        most = float(gain.max(initial=0.0))
+        if not most > 0.0:
+            return w
+        joining = gain >= (MUCH * most if k < AT_ONCE_ROUNDS else most)
+        point = point._replace(free=point.free | joining, signs=np.where(joining & shape.has_sign, signs, point.signs))
+        n_refined = 0
+    return point.w

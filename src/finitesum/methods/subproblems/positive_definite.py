@@ -16,14 +16,9 @@ def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
     >>> solve_spd(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([3.0, 3.0]))
     array([1., 1.])
     """
-    shift = 0.0
-    while True:
-        try:
-            matrix = hessian.T if shift == 0.0 else hessian.T + shift * np.eye(right.shape[0])
-            solution: Matrix = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
-            return solution
-        except LinAlgError:
-            shift = 100.0 * shift or 1e-12 * float(np.diagonal(hessian).max()) or 1.0
+    factor, _ = raised_factor(np.array(hessian, order="C"), 0.0)
+    solution: Matrix = lapack.dpotrs(factor, right, lower=0)[0]
+    return solution
 
 
 def inverse_of(matrix: Matrix, advice: str) -> Matrix:
@@ -43,7 +38,7 @@ def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
     """
     everywhere = np.arange(matrix.shape[0])
     diagonal = np.diagonal(matrix).copy()
-    diagonal[~(diagonal > 0.0)] = 1.0  # a column without curvature has no gradient either
+    diagonal[~(diagonal > 0.0)] = 1.0  # a column without curvature
     while True:
         matrix[everywhere, everywhere] = diagonal * (1.0 + shift)
         factor, info = lapack.dpotrf(matrix.T, lower=0, clean=0)

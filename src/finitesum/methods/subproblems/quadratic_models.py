@@ -24,18 +24,18 @@ from scipy.sparse.linalg import eigsh
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.subproblems.active_set import Geometry, geometry_of, model_change, on_active_set, step_on
+from finitesum.methods.subproblems.active_set import is_settled, minimised, shape_of
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm
 
-#: Passes of coordinate descent, and prox-gradient steps, between two factors on an active set: of about the same cost.
-DESCENT_PASSES, GRADIENT_STEPS = 20, 40
+#: Passes of coordinate descent that find most of the active set.
+DESCENT_PASSES = 20
 
 #: Fewer variables than this have their eigenvalues computed exactly.
 FEW = 200
 
-#: Rounds of coordinate descent, and prox-gradient steps, that a model gets at most.
-MOST_ROUNDS, MOST_STEPS = 100, 10_000
+#: Prox-gradient steps that a model gets at most.
+MOST_STEPS = 10_000
 
 #: Newton steps to the multiplier of an l2 ball, at most: the first is 0, from where each falls short of the root by less.
 MOST_ROOT_STEPS = 60
@@ -67,63 +67,8 @@ def _descend(
                 threshold = thresholds[j] / curvature
                 target = max(target - threshold, 0.0) + min(target + threshold, 0.0)
                 _move(hessian, w, gradient, j, min(max(target, lower[j]), upper[j]))
-
-
-def _mapping_size(term: ConvexTerm, w: Vector, gradient: Vector) -> float:
-    """Return ||w - prox(w - gradient)||_inf."""
-    return float(np.abs(w - term.prox_step(w, gradient, 1.0)).max())
-
-
-def _by_coordinates(
-    geometry: Geometry, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
-) -> tuple[Vector, bool]:
-    """Return the result of coordinate descent with steps on active sets in between, and whether that is the minimiser."""
-    w, slope = y, gradient
-    is_stuck = False
-    for _ in range(MOST_ROUNDS):
-        thresholds = geometry.thresholds(w, slope)
-        if is_stuck or geometry.has_gains(w, slope, thresholds):
-            w, slope = w.copy(), slope.copy()
-            _descend(hessian, w, slope, thresholds, geometry.lower, geometry.upper, DESCENT_PASSES)
-        end = on_active_set(geometry, hessian, w, slope)
-        is_stuck = end is w  # at once against a sign that changes: coordinate descent brings that coefficient to 0
-        w, slope = end, gradient + hessian @ (end - y)
-        if not _mapping_size(geometry.term, w, slope) > tolerance:
-            return w, True
-    return w, False
-
-
-def _on_surface(
-    geometry: Geometry, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
-) -> tuple[Vector, bool]:
-    """Return the result of coordinate descent with the multiplier of an l1 ball or a simplex, with steps on active sets.
-
-    And whether that is the minimiser. Coordinate descent leaves the set; the plane on which the sum is at its bound, for
-    the signs that were found, leads w back.
-    """
-    w, slope, term = y, gradient, geometry.term
-    for _ in range(MOST_ROUNDS):
-        if not _mapping_size(term, w, slope) > tolerance:
-            return w, True
-        thresholds = geometry.thresholds(w, slope)
-        end, ahead = w.copy(), slope.copy()
-        if geometry.has_gains(w, slope, thresholds):
-            rise, weights = geometry.split(thresholds)
-            ahead += rise
-            _descend(hessian, end, ahead, weights, geometry.lower, geometry.upper, DESCENT_PASSES)
-            ahead -= rise
-        is_outside = not term.constraint.contains(end[: term.n_columns])
-        active = geometry.active_set(end, ahead, is_tight=bool(thresholds.any()) or is_outside)
-        descended = end.copy()
-        end[active.free] += step_on(geometry, hessian, end, ahead, active)
-        end = geometry.restored(descended, end)
-        if not model_change(term, hessian, w, end, slope) < 0.0:
-            end = on_active_set(geometry, hessian, w, slope)
-            if end is w:
-                break
-        w = end
-        slope = gradient + hessian @ (w - y)
-    return w, False
+            elif abs(gradient[j]) < thresholds[j]:  # linear on both sides of 0
+                _move(hessian, w, gradient, j, min(max(0.0, lower[j]), upper[j]))
 
 
 def _largest_eigenvalue(hessian: Matrix) -> float:
@@ -134,25 +79,15 @@ def _largest_eigenvalue(hessian: Matrix) -> float:
     return 1.05 * float(eigsh(hessian, 1, v0=start, tol=1e-2, return_eigenvectors=False)[0])
 
 
-def _by_prox_gradients(
-    term: ConvexTerm, geometry: Geometry | None, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float
-) -> Vector:
-    def ended(w: Vector) -> Vector:
-        return w if geometry is None else on_active_set(geometry, hessian, w, gradient + hessian @ (w - y))
-
+def _by_prox_gradients(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, tolerance: float) -> Vector:
     largest = _largest_eigenvalue(hessian)
     step_size = 1.0 / largest if largest > 0.0 else 1.0
     w = point = y
     t = 1.0
-    for k in range(MOST_STEPS):
+    for _ in range(MOST_STEPS):
         moved = term.prox_step(point, gradient + hessian @ (point - y), step_size)
         if not np.abs(point - moved).max() > tolerance * min(step_size, 1.0):
-            return ended(moved)
-        if k % GRADIENT_STEPS == GRADIENT_STEPS - 1:
-            end = ended(moved)
-            if end is not moved:
-                w, point, t = end, end, 1.0
-                continue
+            return moved
         restart = np.dot(point - moved, moved - w) > 0.0
         t_next = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
         point = moved if restart else moved + (t - 1.0) / t_next * (moved - w)
@@ -221,10 +156,10 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         return closed_form(term, term.constraint, hessian, gradient, y)
     rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
     tolerance = max(tolerance, rounding)
-    w, is_done, geometry = y, False, geometry_of(term)
-    if geometry is not None:
-        minimise = _on_surface if geometry.is_surface else _by_coordinates
-        w, is_done = minimise(geometry, hessian, gradient, y, tolerance)
-    if is_done or term.has_l1:
-        return w
-    return _by_prox_gradients(term, geometry, hessian, gradient + hessian @ (w - y), w, tolerance)
+    if (shape := shape_of(term)) is None:
+        return _by_prox_gradients(term, hessian, gradient, y, tolerance)
+    w = y
+    if not is_settled(shape, y, gradient):
+        w, slope = y.copy(), gradient.copy()
+        _descend(hessian, w, slope, shape.thresholds, shape.lower, shape.upper, DESCENT_PASSES)
+    return minimised(shape, hessian, gradient, y, w, tolerance)
