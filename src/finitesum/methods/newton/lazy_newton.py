@@ -188,11 +188,9 @@ class LazyNewton(SampledNewton):
 
     def _moved(self, problem: Problem, state: LazyNewtonState, sample: Sample, end: End) -> LazyNewtonState:
         """Return the state at the end of a step, with the pair that it gives."""
-        if not np.isfinite(end.found.gradient).all() or (end.t < 1e-6 and end.ratio > 0.999):
-            raised = refactored(problem, state, sample, max(1e-12, 100.0 * state.shift))
-            n_slow_steps = state.n_slow_steps + 2
-            state = raised._replace(pairs=no_pairs(problem.dim), gradient_ratio=math.nan, n_slow_steps=n_slow_steps)
-            return state._replace(majorize=Majorize.ALL)
+        is_stuck = problem.is_smooth and end.t < 1e-6 and end.ratio > 0.999
+        if is_stuck or not (end.falls and np.isfinite(end.found.gradient).all()):
+            return self._stayed(problem, state, sample)
         majorize, found, n_gradients = _majorize_after(problem, end), end.found, state.n_gradients
         if end.majorize == Majorize.ALL and _is_worth_reading_again(problem, majorize):
             found = evaluate_on(problem, sample, end.x, state.curvatures, majorize=majorize, n_threads=self.n_threads)
@@ -217,6 +215,23 @@ class LazyNewton(SampledNewton):
         if end.t > 0.3 and state.shift > 1e-14:
             return refactored(problem, moved, sample, 0.1 * state.shift)
         return moved
+
+    def _stayed(self, problem: Problem, state: LazyNewtonState, sample: Sample) -> LazyNewtonState:
+        """Return the state where no step was taken: with majorants, and where they did not help a raised diagonal."""
+        found = evaluate_on(problem, sample, state.x, state.curvatures, majorize=Majorize.ALL, n_threads=self.n_threads)
+        shift = max(1e-12, 100.0 * state.shift) if state.majorize == Majorize.ALL else state.shift
+        state = refactored(problem, state, sample, shift)
+        return found_at(  # type: ignore[no-any-return]
+            problem,
+            state,
+            state.x,
+            found,
+            pairs=no_pairs(problem.dim),
+            gradient_ratio=math.nan,
+            n_slow_steps=state.n_slow_steps + 2,
+            majorize=Majorize.ALL,
+            n_gradients=state.n_gradients + sample.components.size,
+        )
 
     def ratio_left(self, problem: Problem, state: LazyNewtonState, w: Vector, gradient: Vector) -> float:
         """Return what a gradient at w is relative to the one before: where F is smooth, in the norm of H^-1."""

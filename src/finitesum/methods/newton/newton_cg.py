@@ -115,6 +115,7 @@ class NewtonCG(SampledNewton):
     n_threads: Count = 1
 
     name: ClassVar[str] = "newton-cg"
+    is_straight: ClassVar[bool] = False
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
     shortest: ClassVar[float] = 4e-6
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights"})
