@@ -30,6 +30,12 @@ class Measures(NamedTuple):
     optimality: float
     gradient: Vector  # of the smooth part: mean loss and quadratic penalty (a subgradient of a nonsmooth loss)
     minorant: Minorant | None = None  # of the mean loss, where optimality is a duality gap
+    rounding: float = math.nan  # at most that much of the optimality is rounding error; NaN where that is not known
+
+    @property
+    def upper(self) -> float:
+        """What the optimality is at most, rounding errors included where they are known."""
+        return self.optimality if math.isnan(self.rounding) else self.optimality + self.rounding
 
 
 def evaluate(problem: AnyProblem, w: Vector) -> Measures:

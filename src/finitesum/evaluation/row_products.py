@@ -76,6 +76,15 @@ def matrix_of_rows(problem: Problem) -> Any:
     return scipy.sparse.vstack(parts, format="csr") if problem.rows.is_sparse() else np.concatenate(parts)
 
 
+def sum_of_squares(problem: Problem) -> float:
+    """Return sum_i ||x_i||^2 over all rows, the intercept included."""
+    if "sum_of_squares" not in problem.derived:
+        rows = problem.rows
+        values = rows.values[rows.starts[0] : rows.starts[-1]] if isinstance(rows, CSRRows) else rows.values.ravel()
+        problem.derived["sum_of_squares"] = float(np.dot(values, values)) + rows.intercept * rows.n_rows
+    return float(problem.derived["sum_of_squares"])
+
+
 @kernel
 def _multiply(view: LinearSum, components: Indices, curvatures: Any, v: Vector, out: Vector) -> None:
     for component in components:

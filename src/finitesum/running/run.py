@@ -19,6 +19,7 @@ from finitesum.core.arrays import Vector
 from finitesum.evaluation.certificates import Certificate, has_certificate, lower_bound, no_certificate
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
+from finitesum.evaluation.rounding import confirmed
 from finitesum.methods.base import Method, identity_of
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
@@ -105,10 +106,10 @@ class Run:
         state_type, has_bounds = self.method.state_type, self.certificate is not None
         kept, self.trace = kept_in(self.checkpoint, held, state_type, has_bounds=has_bounds)
         state, self.loop, _, self.certificate, self.best = kept
-        self.state = self._with_tol(state)
+        self.state, x = self._with_tol(state), state.x
         if self.loop.checked_k == self.loop.k:  # again, and not charged again; the bounds have it already
-            measured = self._known_to_method() or evaluate(self.problem, self.state.x)
-            self.exact = (self.state.x, self._with_gap(measured, self.certificate))
+            measured = self._with_gap(self._known_to_method() or evaluate(self.problem, x), self.certificate)
+            self.exact = (x, confirmed(self.problem, x, measured, self.tol))
         self._keep()
 
     def _with_tol(self, state: Any) -> Any:
@@ -156,6 +157,10 @@ class Run:
                 return StopReason.DIVERGED  # self.state is the last finite one
             before, self.state = self.state.x, state
             self.loop.k += 1
+            known = self._known_to_method() if math.isnan(self.method.estimate(self.problem, state)) else None
+            if known is not None and not np.isfinite(known.gradient).all():
+                self._stop_clock()
+                return StopReason.DIVERGED  # F overflows at the start already: no step is taken from there
             reason = self._after_pass(observer, before)
             if reason in (None, StopReason.CONVERGED):
                 self._keep()
@@ -195,6 +200,8 @@ class Run:
         found = measured.optimality if due and measured is not None else estimate
         if loop.improves(found):
             self.best = Best(before, self.state.x)
+        elif (exact := self._known_to_method()) is not None:
+            loop.descends(exact.objective)
         return loop.hopeless(found, self.tol, getattr(self.method, "patience", 100), self._before.k)
 
     def _is_measured(self) -> bool:
@@ -211,9 +218,8 @@ class Run:
         loop.next_check = max(loop.k + 1, math.ceil((1.1 if self.certificate is None else 1.5) * loop.k))
         if (known := self._known_to_method()) is None:
             loop.n_checks += 1
-            self._measure(self.state.x, is_check=True)
-        else:
-            self.exact = (self.state.x, known)
+            known = self._measure(self.state.x, is_check=True)
+        self.exact = (self.state.x, confirmed(self.problem, self.state.x, known, self.tol))
         self._stop_clock()
 
     def _known_to_method(self) -> Measures | None:
@@ -224,7 +230,7 @@ class Run:
     def _is_verified(self) -> bool:
         """Return whether a check has found the iterate to be as good as was asked for."""
         measured = self._exact_here()
-        return self.loop.checked_k == self.loop.k and measured is not None and measured.optimality <= self.tol
+        return self.loop.checked_k == self.loop.k and measured is not None and measured.upper <= self.tol
 
     def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
         if self.callback is None:
@@ -319,7 +325,9 @@ class Run:
             remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
         if not problem.term.is_convex:
             remark += " The penalty is not convex: x is near a stationary point, which need not be a minimum."
-        if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.optimality <= self.tol:
+        if math.isnan(measured.rounding):
+            measured = confirmed(problem, x, measured, self.tol)
+        if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.upper <= self.tol:
             reason = StopReason.CONVERGED
         if reason is StopReason.STALLED or (reason is StopReason.MAX_ITER and self.n_passes >= MANY_PASSES):
             why = why_hard(problem, x, measured.optimality)
@@ -328,6 +336,7 @@ class Run:
             fun=measured.objective,
             jac=measured.gradient,
             optimality=measured.optimality,
+            rounding=measured.rounding,
             n_passes=self.n_passes,
             n_hessian_passes=self.n_hessian_passes,
             nit=self.loop.k - first,
@@ -335,7 +344,7 @@ class Run:
             nfev=self.loop.n_checks,
             njev=int(state.n_gradients) - self._before.n_gradients + self.loop.n_checks * problem.n_components,
             nhev=int(state.n_hessians) - int(self._before.n_hessians),
-            success=bool(measured.optimality <= self.tol),
+            success=bool(measured.upper <= self.tol),
             status=reason.value,
             reason=reason,
             message=reason.message(self.tol, measured.optimality, self.n_passes, self.method, why) + remark,

@@ -26,6 +26,7 @@ class Loop:
     seconds: float = 0.0
     start_optimality: float = math.nan
     best_estimate: float = math.inf
+    best_objective: float = math.inf  # at passes that brought the estimate no lower
     best_k: int = 0
     n_unfinished: int = 0  # passes that ended within a step
     best_step: int = 0  # k less those, at the best estimate
@@ -38,6 +39,11 @@ class Loop:
         if is_best:
             self.best_estimate, self.best_k, self.best_step = optimality, self.k, self.k - self.n_unfinished
         return is_best
+
+    def descends(self, objective: float) -> None:
+        """Count an objective that is lower than before by more than rounding errors as progress, too."""
+        if objective < self.best_objective - 1e-9 * abs(objective):
+            self.best_objective, self.best_step = objective, self.k - self.n_unfinished
 
     def hopeless(self, optimality: float, tol: float, patience: int | None, first: int) -> StopReason | None:
         """Return the reason to stop where the optimality exploded, or has not improved at all in half of the passes.

@@ -1,0 +1,293 @@
+"""Small problems as wild as users' data can be, drawn at random, and every claim of convergence judged in 50 digits.
+
+    python benchmarks/wild.py [--n 3000] [--first 0] [--method auto] [--out benchmarks/results]
+
+A problem has 5 to 600 rows and up to 90 columns whose sizes differ by up to twelve orders of magnitude, any loss, penalty
+and set that the library has, weights over six decades with zeros among them, duplicated and constant columns, separable
+labels, alpha from 1e-12 to 1e2 and a tol of 1e-6, 1e-8 or 1e-10. Each is minimised by one call of `minimize` with its
+defaults. What the call claims is judged from the equations alone, in decimal arithmetic of 50 digits: the prox-gradient
+mapping at x for smooth losses, and for the hinge F(x) against the lowest value that any method reached. The numbers taken
+as exact are those that the problem holds: rows, targets, normalised weights, penalty and set.
+
+The table counts problems by their end:
+
+- false claim: success, though the optimality in 50 digits is above tol;
+- slow: more than 2 seconds, the second of two runs where kernels were compiled in the first;
+- error: an exception, apart from a refusal in words (ValueError, TypeError) before the first pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import traceback
+import warnings
+from collections import Counter
+from decimal import Decimal, getcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum import Problem, minimize
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative, Simplex
+
+getcontext().prec = 50
+getcontext().Emax, getcontext().Emin = 10**9, -(10**9)
+
+LOSSES = ("logistic", "squared", "squared-hinge", "hinge", "smoothed-hinge", "huber", "poisson", "multinomial")
+SETS = ("none", "none", "none", "l1-ball", "l2-ball", "linf-ball", "box", "orthant", "simplex", "half-space")
+PENALTIES = ("l2", "l2", "l1", "elastic-net", "none")
+TOLERANCES = (1e-6, 1e-8, 1e-10)
+MOST_SECONDS, MOST_PASSES = 2.0, 1000
+
+
+class Wild(NamedTuple):
+    """One drawn problem."""
+
+    seed: int
+    words: str
+    X: np.ndarray
+    problem: Problem
+    tol: float
+
+
+def draw(seed: int, most_rows: int = 600, most_columns: int = 90) -> Wild:
+    """Return the problem of a seed."""
+    random = np.random.default_rng([seed, 2020])
+    n = int(np.exp(random.uniform(np.log(5), np.log(most_rows))))
+    d = int(np.exp(random.uniform(0.0, np.log(most_columns))))
+    loss = str(random.choice(LOSSES))
+    X = random.standard_normal((n, d))
+    if random.random() < 0.3:  # a decaying spectrum
+        X = X @ np.diag(10.0 ** -random.uniform(0, 3, d)) @ random.standard_normal((d, d))
+    if d > 1 and random.random() < 0.3:
+        X[:, random.integers(d)] = X[:, random.integers(d)]
+    if random.random() < 0.2:
+        X[:, random.integers(d)] = random.choice([0.0, 1.0])
+    signal = X @ random.standard_normal(d) / max(float(np.linalg.norm(X)) / np.sqrt(n), 1e-300)
+    if random.random() < 0.7:
+        signal += random.choice([0.1, 1.0]) * random.standard_normal(n)
+    spread = float(random.choice([0.0, 1.0, 6.0]))
+    X = X * 10.0 ** random.uniform(-spread, spread, d)
+    if random.random() < 0.2:
+        X += random.choice([1.0, 100.0]) * np.abs(X).max(axis=0)
+    y = _targets(loss, signal, random)
+    words = [loss, f"{n} x {d}", f"scales 1e+-{spread:g}"]
+    options: dict[str, Any] = {"fit_intercept": bool(random.random() < 0.4)}
+    weight = None
+    if random.random() < 0.3:
+        weight = 10.0 ** random.uniform(-6, 0, n) * (random.random(n) < 0.8)
+        weight[:3] = np.maximum(weight[:3], 1e-3)
+        words.append("weights")
+    penalty = str(random.choice(PENALTIES))
+    if penalty != "none":
+        options["alpha"] = float(10.0 ** random.uniform(-12, 2))
+        options["l1_ratio"] = {"l2": 0.0, "l1": 1.0, "elastic-net": 0.5}[penalty]
+        words.append(f"{penalty} {options['alpha']:.1g}")
+    kind = "none" if loss == "multinomial" else str(random.choice(SETS))
+    if kind != "none":
+        if options.get("l1_ratio", 0.0) > 0.0:
+            options["l1_ratio"] = 0.0
+        options["constraint"] = _set(kind, d, float(10.0 ** random.uniform(-3, 3)), random)
+        words.append(kind)
+    if options["fit_intercept"]:
+        words.append("intercept")
+    tol = float(random.choice(TOLERANCES))
+    return Wild(seed, ", ".join(words), X, Problem.linear(X, y, loss=loss, sample_weight=weight, **options), tol)
+
+
+def _targets(loss: str, signal: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if loss in ("squared", "huber"):
+        return signal * 10.0 ** random.uniform(-2, 2)
+    if loss == "poisson":
+        return random.poisson(np.exp(np.clip(signal, -5, 5))).astype(float)
+    if loss == "multinomial":
+        classes = np.digitize(signal, [-0.5, 0.5])
+        classes[:3] = [0, 1, 2]
+        return classes
+    signs = np.where(signal > 0.0, 1.0, -1.0)
+    signs[0], signs[1] = 1.0, -1.0
+    return signs
+
+
+def _set(kind: str, d: int, size: float, random: np.random.Generator) -> Any:
+    if kind == "box":
+        middle = size * random.standard_normal(d)
+        return Box(middle - size * random.random(d), middle + size * random.random(d))
+    if kind == "half-space":
+        return HalfSpace(random.standard_normal(d), size * float(random.standard_normal()))
+    by_size = {"l1-ball": L1Ball, "l2-ball": L2Ball, "linf-ball": LInfBall, "simplex": Simplex}
+    return by_size[kind](size) if kind in by_size else NonNegative()
+
+
+# -- the judge: everything from here on is in decimal arithmetic, and uses nothing of the library but the problem's numbers
+
+
+def exact(values: Any) -> np.ndarray:
+    """Return an array of Decimals, which hold float64 numbers exactly."""
+    array = np.asarray(values, dtype=np.float64)
+    return np.array([Decimal(float(v)) for v in array.ravel()], dtype=object).reshape(array.shape)
+
+
+def _sigmoid(u: Decimal) -> Decimal:
+    return 1 / (1 + (-u).exp()) if u > 0 else u.exp() / (1 + u.exp())
+
+
+def _loss(name: str, loss: Any, u: Decimal, y: Decimal) -> tuple[Decimal, Decimal]:
+    """Return value and derivative."""
+    one, zero = Decimal(1), Decimal(0)
+    if name == "logistic":
+        m = y * u
+        return max(-m, zero) + (1 + (-abs(m)).exp()).ln(), -y * _sigmoid(-m)
+    if name == "squared":
+        return (u - y) ** 2 / 2, u - y
+    if name == "poisson":
+        return u.exp() - y * u, u.exp() - y
+    if name == "huber":
+        t, r = Decimal(float(loss.threshold)), u - y
+        return (r * r / 2, r) if abs(r) <= t else (t * (abs(r) - t / 2), t.copy_sign(r))
+    gap = max(one - y * u, zero)
+    if name == "squared-hinge":
+        return gap * gap, -2 * y * gap
+    if name == "hinge":
+        return gap, -y if gap > 0 else zero
+    width = Decimal(float(loss.width))
+    if gap >= width:
+        return gap - width / 2, -y
+    return gap * gap / (2 * width), -y * gap / width
+
+
+def judged(wild: Wild, x: np.ndarray) -> tuple[Decimal, Decimal]:
+    """Return the objective at x and the optimality, both in 50 digits."""
+    problem, name = wild.problem, wild.words.split(",")[0]
+    X, w, p = exact(wild.X), exact(x), exact(problem.weights)
+    n_outputs, d = problem.n_outputs, X.shape[1]
+    blocks = w.reshape(n_outputs, -1)
+    has_intercept = blocks.shape[1] > d
+    value, gradient = Decimal(0), np.full(blocks.shape, Decimal(0), dtype=object)
+    U = X @ blocks[:, :d].T
+    for i in range(X.shape[0]):
+        if p[i] == 0:
+            continue
+        u = [U[i, k] + (blocks[k, d] if has_intercept else 0) for k in range(n_outputs)]
+        if name == "multinomial":
+            y, top = int(problem.targets[i]), max(u)
+            shifted = [(v - top).exp() for v in u]
+            total = sum(shifted)
+            value += p[i] * (total.ln() + top - u[y])
+            slopes = [shifted[k] / total - (k == y) for k in range(n_outputs)]
+        else:
+            loss, slope = _loss(name, problem.loss, u[0], Decimal(float(problem.targets[i])))
+            value, slopes = value + p[i] * loss, [slope]
+        for k in range(n_outputs):
+            gradient[k, :d] += p[i] * slopes[k] * X[i]
+            if has_intercept:
+                gradient[k, d] += p[i] * slopes[k]
+    l1, l2 = Decimal(float(problem.penalty.lasso())), Decimal(float(problem.penalty.ridge()))
+    at, slope = blocks[:, :d], gradient[:, :d]
+    value += sum(l1 * abs(v) + l2 / 2 * v * v for v in at.ravel())
+    slope += l2 * at
+    moved = _prox(problem.constraint, (at - slope).ravel(), l1).reshape(at.shape)
+    square = sum(v * v for v in (at - moved).ravel())
+    if has_intercept:
+        square += sum(v * v for v in gradient[:, d])
+    return value, square.sqrt()
+
+
+def _prox(constraint: Any, z: np.ndarray, l1: Decimal) -> np.ndarray:
+    kind = type(constraint).__name__
+    if kind == "Unconstrained":
+        return np.array([max(abs(v) - l1, Decimal(0)).copy_sign(v) for v in z], dtype=object)
+    if kind in ("Box", "LInfBall", "NonNegative"):
+        lower, upper = (np.broadcast_to(b, z.shape) for b in constraint.bounds())
+        return np.array(
+            [min(max(v, Decimal(float(a))), Decimal(float(b))) for v, a, b in zip(z, lower, upper, strict=True)],
+            dtype=object,
+        )
+    if kind == "HalfSpace":
+        normal, bound = exact(constraint.normal), Decimal(float(constraint.offset))
+        excess = normal @ z - bound
+        return z - normal * (max(excess, Decimal(0)) / (normal @ normal))
+    if kind == "L2Ball":
+        norm, radius = sum(v * v for v in z).sqrt(), Decimal(float(constraint.radius))
+        return z if norm <= radius else z * (radius / norm)
+    total = Decimal(float(constraint.total if kind == "Simplex" else constraint.radius))
+    sizes = z if kind == "Simplex" else np.array([abs(v) for v in z], dtype=object)
+    if kind == "L1Ball" and sum(sizes) <= total:
+        return z
+    ordered, so_far, threshold = sorted(sizes, reverse=True), Decimal(0), Decimal(0)
+    for k, v in enumerate(ordered, 1):
+        so_far += v
+        if v > (so_far - total) / k:
+            threshold = (so_far - total) / k
+    kept = [max(v - threshold, Decimal(0)) for v in sizes]
+    return np.array([k if kind == "Simplex" else k.copy_sign(v) for k, v in zip(kept, z, strict=True)], dtype=object)
+
+
+# -- the campaign
+
+
+class Verdict(NamedTuple):
+    """How one problem ended."""
+
+    kind: str
+    seconds: float
+    text: str
+
+
+def verdict(wild: Wild, method: str) -> Verdict:
+    """Return how a problem ends."""
+    for _ in range(2):
+        started = time.perf_counter()
+        try:
+            result = minimize(wild.problem, method=method, tol=wild.tol, max_iter=MOST_PASSES, random_state=0)
+        except (ValueError, TypeError) as error:
+            return Verdict("refused", 0.0, str(error))
+        except Exception:
+            return Verdict("error", 0.0, traceback.format_exc(limit=-3))
+        if (seconds := time.perf_counter() - started) < 0.5 * MOST_SECONDS:
+            break
+    value, optimality = judged(wild, result.x)
+    if wild.words.split(",")[0] == "hinge":
+        other = minimize(wild.problem, method="adahb", tol=wild.tol, max_iter=200, random_state=0)
+        optimality = value - min(value, judged(wild, other.x)[0])
+    start, _ = judged(wild, wild.problem.term.project(np.zeros(wild.problem.dim)))
+    text = f"{result.method.name}: claims {result.optimality:.2e}, is {optimality:.2e}, "
+    text += f"F {value:.6g} from {start:.6g}; {result.message}"
+    if value > start * (1 + Decimal("1e-12")):
+        return Verdict("rose", seconds, text)
+    if result.success:
+        return Verdict("false claim" if optimality > Decimal(wild.tol) else "at tol", seconds, text)
+    return Verdict("short of tol", seconds, text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=3000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--rows", type=int, default=600)
+    parser.add_argument("--columns", type=int, default=90)
+    parser.add_argument("--loss", help="only this one")
+    parser.add_argument("--method", default="auto")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    counts: Counter[str] = Counter()
+    slow: list[str] = []
+    for seed in range(args.first, args.first + args.n):
+        wild = draw(seed, args.rows, args.columns)
+        if args.loss and not wild.words.startswith(args.loss):
+            continue
+        found = verdict(wild, args.method)
+        counts[found.kind] += 1
+        line = f"{seed} {found.kind} {found.seconds:.2f} s: {wild.words}, tol {wild.tol:g}: {found.text}"
+        if found.seconds > MOST_SECONDS:
+            slow.append(line)
+        if found.kind != "at tol" or found.seconds > MOST_SECONDS:
+            print(line, flush=True)
+    print({**counts, "slow": len(slow)})
+
+
+if __name__ == "__main__":
+    main()
