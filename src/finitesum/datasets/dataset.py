@@ -130,10 +130,7 @@ class Dataset:
     def label_map(self) -> LabelMap:
         """Return the map between the labels and the codes -1/+1 or 0, 1, 2, ...
 
-        Raises
-        ------
-        DataError
-            There are no labels, only one class, or the labels look like the target of a regression.
+        It is a DataError if there are no labels, only one class, or if they look like the target of a regression.
         """
         try:
             return LabelMap.from_labels(self._labels())
@@ -168,13 +165,7 @@ class Dataset:
         return np.ascontiguousarray(labels, dtype=np.float64)
 
     def take(self, which: Any) -> Dataset:
-        """Return the data set of some rows, in the order asked for.
-
-        Parameters
-        ----------
-        which
-            Row numbers, a slice or a mask, as NumPy takes them.
-        """
+        """Return the data set of some rows, in the order asked for: by numbers, a slice or a mask, as NumPy takes them."""
         labels = None if self.labels is None else self.labels[which]
         return replace(self, rows=self.rows[which], labels=labels)
 
@@ -191,13 +182,7 @@ class Dataset:
         return replace(self, rows=csr_array(self.rows))
 
     def astype(self, dtype: npt.DTypeLike) -> Dataset:
-        """Return the data set with the entries of its rows as float32 or float64.
-
-        Raises
-        ------
-        DataError
-            `dtype` is neither.
-        """
+        """Return the data set with the entries of its rows as float32 or float64; any other type is a DataError."""
         wanted = np.dtype(dtype)
         if wanted not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise DataError(f"dtype must be float32 or float64, got {wanted}.")

@@ -38,28 +38,13 @@ KnownFrom = Literal["registry", "first download", "nowhere"]
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of `verify`.
+    """The outcome of `verify`: the file agrees with the checksum that is known from the registry or the first download."""
 
-    Parameters
-    ----------
-    name
-        The data set.
-    path
-        Its file.
-    sha256
-        The checksum of the file.
-    known_from
-        Where the checksum that it agrees with comes from: "registry", "first download", or "nowhere" for a file whose
-        checksum is not known.
-    counts_checked
-        Whether the rows, features and classes were counted, too.
-    """
-
-    name: str
-    path: Path
-    sha256: str
-    known_from: KnownFrom
-    counts_checked: bool
+    name: str  #: of the data set
+    path: Path  #: of its file
+    sha256: str  #: of the file
+    known_from: KnownFrom  #: "registry", "first download", or "nowhere" for a file whose checksum is not known
+    counts_checked: bool  #: whether the rows, features and classes were counted, too
 
 
 def fetch(
@@ -112,21 +97,10 @@ def fetch(
 
 
 def verify(name: str, *, data_dir: str | os.PathLike[str] | None = None, counts: bool = False) -> Verification:
-    """Return the outcome of checking the file of a data set on this machine.
+    """Return the outcome of checking the file of a data set on this machine, found as by `path`.
 
-    Parameters
-    ----------
-    name
-        A name of the registry.
-    data_dir
-        A folder that is searched first.
-    counts
-        Whether the file is read as well, to count its rows, features and classes.
-
-    Raises
-    ------
-    DataError
-        The file is not there, or it is not the one that was expected.
+    With `counts` the file is read as well, to count its rows, features and classes. A DataError says that the file is not
+    there, or that it is not the one that was expected.
     """
     entry, file = info(name), path(name, data_dir=data_dir)
     found = _sha256_of(file)
@@ -162,19 +136,7 @@ def load_dataset(
 ) -> Dataset:
     """Return a data set of the registry, with its full number of features.
 
-    Parameters
-    ----------
-    name
-        A name of the registry: see `list_datasets`.
-    data_dir, mirrors, progress
-        As for `fetch`.
-    cache, memmap
-        As for `load`.
-
-    Raises
-    ------
-    DataError
-        What `fetch` and `load` raise.
+    Parameters and errors are those of `fetch`, and with `cache` and `memmap` those of `load`.
     """
     entry = info(name)
     file = fetch(name, data_dir=data_dir, mirrors=mirrors, progress=progress)

@@ -118,11 +118,8 @@ class LabelMap:
     def from_labels(cls, labels: Any) -> LabelMap:
         """Return the map of the classes that occur in labels, numbers or text of shape (n,).
 
-        Raises
-        ------
-        DataError
-            The labels are empty, not finite, all equal, or look like the target of a regression: many distinct
-            values with fractions.
+        It is a DataError if they are empty, not finite, all equal, or look like the target of a regression: many distinct
+        values with fractions.
         """
         array = label_array(labels)
         if array.size == 0:
@@ -157,15 +154,8 @@ class LabelMap:
     def encode(self, labels: Any) -> npt.NDArray[np.float64] | npt.NDArray[np.int64]:
         """Return the codes of labels, numbers or text of shape (n,).
 
-        Returns
-        -------
-        ndarray, shape (n,)
-            float64 in {-1, +1} for two classes, int64 in {0, ..., n_classes - 1} for more.
-
-        Raises
-        ------
-        DataError
-            A label is none of the classes; all such labels are named (the first five of them).
+        They are float64 in {-1, +1} for two classes, int64 in {0, ..., n_classes - 1} for more. Labels that are none of the
+        classes are a DataError, which names the first five of them.
         """
         array, classes = label_array(labels), np.array(self.classes)
         if is_text(array) != is_text(classes) and array.size:
@@ -180,17 +170,9 @@ class LabelMap:
         return (2 * codes - 1).astype(np.float64) if self.is_binary else codes
 
     def decode(self, codes: Any) -> Labels:
-        """Return the labels of codes, which are what `encode` returns.
+        """Return the labels of codes that `encode` returned, shape (n,), of the kind they had in the file.
 
-        Returns
-        -------
-        ndarray, shape (n,)
-            The labels, of the kind they had in the file.
-
-        Raises
-        ------
-        DataError
-            A number is no code of this map.
+        A number that is no code of this map is a DataError.
         """
         given = np.asarray(codes)
         numbers = (given + 1) / 2 if self.is_binary else given
@@ -206,13 +188,7 @@ class LabelMap:
 
     @classmethod
     def from_json(cls, text: str) -> LabelMap:
-        """Return the map that `to_json` wrote.
-
-        Raises
-        ------
-        DataError
-            The text is not what `to_json` writes.
-        """
+        """Return the map that `to_json` wrote; a DataError for any other text."""
         try:
             return cls(tuple(json.loads(text)["classes"]))
         except (json.JSONDecodeError, KeyError, TypeError):

@@ -21,63 +21,32 @@ _FORMAT_SUFFIXES = (".svm", ".libsvm", ".svmlight", "", ".csv", ".npz", ".parque
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that holds a data set.
+    """A file that holds a data set."""
 
-    Parameters
-    ----------
-    name
-        Its name, in a folder of data.
-    sha256
-        Its checksum, or None where it is not known: then the first download counts.
-    urls
-        Its public addresses. There are none for a file that only mirrors have.
-    """
-
-    name: str
-    sha256: str | None = None
-    urls: tuple[str, ...] = ()
+    name: str  #: in a folder of data
+    sha256: str | None = None  #: where it is not known, the first download counts
+    urls: tuple[str, ...] = ()  #: public addresses; none for a file that only mirrors have
 
 
 @dataclass(frozen=True)
 class Info:
     """What is known about a data set.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    title
-        What it is.
-    task
-        "classification" or "regression".
-    n_rows, n_features
-        Its size.
-    n_classes
-        The number of distinct labels; None for a regression.
-    nnz
-        The number of entries in the first of `files`, or None where it is not known.
-    files
-        The files that hold it, the preferred one first. Later ones come from the publisher, and may have another order
-        of rows or other names for the classes.
-    aliases
-        Other names.
-    part
-        Which part of an archive of two parts.
-    remarks
-        What one should know before using it.
+    Of several files that hold it the preferred one is first. Later ones come from the publisher, and may have another order
+    of rows or other names for the classes.
     """
 
     name: str
-    title: str
+    title: str  #: what it is
     task: Task
     n_rows: int
     n_features: int
-    n_classes: int | None
-    nnz: int | None
+    n_classes: int | None  #: the number of distinct labels; None for a regression
+    nnz: int | None  #: the number of entries in the first of the files; None where it is not known
     files: tuple[DataFile, ...]
-    aliases: tuple[str, ...] = ()
-    part: Part = "train"
-    remarks: str = ""
+    aliases: tuple[str, ...] = ()  #: other names
+    part: Part = "train"  #: of an archive of two parts
+    remarks: str = ""  #: what one should know before using it
 
 
 @functools.cache
@@ -106,12 +75,7 @@ def list_datasets() -> tuple[Info, ...]:
 
 
 def info(name: str) -> Info:
-    """Return what is known about a data set.
-
-    Raises
-    ------
-    DataError
-        The registry has none of this name; the nearest names are given.
+    """Return what is known about a data set; a DataError with the nearest names where the registry has none of this name.
 
     Examples
     --------
@@ -170,12 +134,9 @@ def _file_names(name: str) -> list[str]:
 
 
 def path(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Return the file of a data set on this machine: as `find`, but its absence is an error.
+    """Return the file of a data set on this machine, as `find`.
 
-    Raises
-    ------
-    DataError
-        There is no such file; the message says where to get it and where to put it.
+    Its absence is a DataError, which says where to get it and where to put it.
     """
     found = find(name, data_dir=data_dir)
     if found is None:

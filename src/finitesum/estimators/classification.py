@@ -161,27 +161,15 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         return np.array(counts, dtype=np.int32)
 
     def decision_function(self, X: Any) -> Any:
-        """Return the decisions of rows.
+        """Return the decisions of rows X, shape (n, d): for K classes a column each, shape (n, K).
 
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n,) or (n, K)
-            For two classes x'w + b, positive for the second; for K classes a column each.
+        For two classes they are x'w + b, shape (n,), positive for the second.
         """
         scores = self._decision(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Any:
-        """Return the label of each row: that of the largest decision.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        """
+        """Return the label of each row of X, shape (n, d): that of the largest decision."""
         scores = self.decision_function(X)
         codes = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[codes]

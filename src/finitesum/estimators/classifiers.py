@@ -110,7 +110,7 @@ class LinearClassifier(LinearClassifierMixin):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of the classes, shape (n, K); with the logistic loss only.
+        """Return the probabilities of the classes for rows X, shape (n, d), as (n, K); with the logistic loss only.
 
         Of several classes each was fitted against the rest: their probabilities are scaled to sum to 1.
         """

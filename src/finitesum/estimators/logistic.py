@@ -36,21 +36,11 @@ class LogisticRegressionMixin(LinearClassifierMixin):
         ]
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of the classes, shape (n, K).
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        """
+        """Return the probabilities of the classes for rows X, shape (n, d): an array of shape (n, K)."""
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> Any:
-        """Return the logarithms of the probabilities, shape (n, K), without underflow.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        """
+        """Return the logarithms of the probabilities that `predict_proba` gives, without underflow."""
         return log_probabilities(self.decision_function(X))
 
 

@@ -121,16 +121,7 @@ solver_, cov_params_, standard_errors_
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:
-        """Return the score of `scoring` on some rows.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-        sample_weight : array_like, shape (n,), optional
-        **params
-            For the scorer, by metadata routing.
-        """
+        """Return the score of `scoring` on data as for `fit`; `params` are for the scorer, by metadata routing."""
         _, score_params = self._routed("score", sample_weight, params)
         return float(self._scorer()(self, X, y, **score_params))
 

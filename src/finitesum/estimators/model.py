@@ -91,17 +91,9 @@ class LinearModel:
         return self.loss == "logistic" and self.classes is not None
 
     def decision(self, rows: Any) -> Vector:
-        """Return u = x'coef + intercept for each row.
+        """Return u = x'coef + intercept for each row of an ndarray or SciPy's sparse rows, shape (n, n_features).
 
-        Parameters
-        ----------
-        rows : ndarray or scipy sparse, shape (n, n_features)
-            Sparse rows may have fewer columns: the missing ones are zero.
-
-        Raises
-        ------
-        ModelError
-            The number of columns is another one.
+        Sparse rows may have fewer columns, the missing ones are zero; any other number of columns is a ModelError.
         """
         n_columns = int(rows.shape[1])
         sparse = not isinstance(rows, np.ndarray)
@@ -117,13 +109,7 @@ class LinearModel:
         return np.exp(decision) if self.loss == "poisson" else decision
 
     def probabilities(self, rows: Any) -> Any:
-        """Return the probabilities of the two classes, shape (n, 2).
-
-        Raises
-        ------
-        ModelError
-            The model's loss gives none.
-        """
+        """Return the probabilities of the two classes, shape (n, 2); a ModelError where the model's loss gives none."""
         if not self.has_probabilities:
             raise ModelError(
                 f'a model of the loss "{self.loss}" gives no probabilities; fit with "logistic" to have them.'
@@ -141,10 +127,7 @@ class LinearModel:
 def load_model(path: str | os.PathLike[str]) -> LinearModel:
     """Return the model in a file, or in a folder that `finitesum fit` wrote.
 
-    Raises
-    ------
-    ModelError
-        There is no such file, or it is damaged, or holds no model.
+    A ModelError says that there is no such file, or that it is damaged, or holds no model.
     """
     file = Path(path)
     if file.is_dir():

@@ -41,12 +41,7 @@ class LinearRegressorMixin(RegressorMixin, LinearEstimator):
         return [np.append(point, self.intercept_) if self.fit_intercept else point]
 
     def predict(self, X: Any) -> Any:
-        """Return x'w + b for each row.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        """
+        """Return x'w + b for each row of X, shape (n, d)."""
         return self._decision(X)
 
 
@@ -123,28 +118,14 @@ callback, measure_every
         return self
 
     def predict(self, X: Any, offset: Any = None) -> Any:
-        """Return x'w + b + o for each row; its exponential with the Poisson loss.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        offset : array_like, shape (n,), optional
-            The offsets o; none when left out.
-        """
+        """Return x'w + b + o for each row of X, shape (n, d), with offsets o, shape (n,); its exponential for "poisson"."""
         linear = self._decision(X)
         if offset is not None:
             linear = linear + checked_numbers(offset, linear.shape, "offset").astype(linear.dtype)
         return np.exp(linear) if isinstance(self._loss(), Poisson) else linear
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return R^2 = 1 - sum_i s_i (y_i - prediction_i)^2 / sum_i s_i (y_i - mean)^2: 1 is best.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-        sample_weight, offset : array_like, shape (n,), optional
-        """
+        """Return R^2 = 1 - sum_i s_i (y_i - prediction_i)^2 / sum_i s_i (y_i - mean)^2 of data as for `fit`: 1 is best."""
         from sklearn.metrics import r2_score  # which takes a while to load
 
         return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
@@ -201,15 +182,9 @@ standard_errors_
         return tags
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return D^2 = 1 - deviance / deviance of the best constant rate: 1 is best.
+        """Return D^2 = 1 - deviance / deviance of the best constant rate, of data as for `fit`: 1 is best.
 
         Where the constant rate fits exactly D^2 is 1 if the model does, too, and else 0, as scikit-learn's R^2 is.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-        sample_weight, offset : array_like, shape (n,), optional
         """
         means = np.asarray(self.predict(X, offset), dtype=np.float64)
         y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))

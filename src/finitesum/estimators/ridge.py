@@ -115,18 +115,8 @@ standard_errors_
         """Fit the model to these rows and all of the earlier calls together: exactly what `fit` finds on them.
 
         The first call, and the first after `fit`, forgets all before. d^2 numbers are kept, no rows. The normal equations
-        are solved whatever `solver` says.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-        sample_weight : array_like, shape (n,), optional
-
-        Raises
-        ------
-        ValueError
-            The model has an l1 penalty or a constraint: only the normal equations are known from parts.
+        are solved whatever `solver` says. A model with an l1 penalty or a constraint is a ValueError: only the normal
+        equations are known from parts. The data are as for `fit`.
         """
         if elastic_net(self.alpha, self.l1_ratio).lasso() > 0.0 or self.constraint is not None:
             raise ValueError("partial_fit needs l1_ratio=0 and no constraint: use fit on all rows.")

@@ -77,13 +77,7 @@ class HeavyBall(Optimizer):
         return self._watch.epoch_end(self.param_groups, self.n_updates)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a group, with options of its own where given.
-
-        Raises
-        ------
-        TypeError, ValueError
-            An option is of the wrong kind or out of its range; the constraint does not fit a parameter.
-        """
+        """Add a group, with options of its own where given; errors are those of the class."""
         own_length = "steps_per_epoch" in param_group and "t" not in param_group
         super().add_param_group(param_group)
         group = self.param_groups[-1]
