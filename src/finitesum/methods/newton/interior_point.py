@@ -32,7 +32,7 @@ from finitesum.evaluation.certificates import Minorant, dual_minorant
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.row_products import combination, matrix_of_rows, predictions
 from finitesum.losses import Hinge
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.problems.linear import Problem
 
 #: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.
@@ -94,14 +94,6 @@ class InteriorPoint(SumMethod):
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 10
-    card: ClassVar[Card] = Card(
-        "primal-dual interior points",
-        "4m; 4m and d^2 while a step is made",
-        "d^2, and d^3 a pass",
-        "about 15 to 40 m, as measured",
-        "the hinge loss with an l2 penalty",
-        "Mehrotra 1992",
-    )
 
     @staticmethod
     def refusal(problem: Problem) -> str:
