@@ -120,7 +120,7 @@ OWN = {
 }
 SAYS = {"interior-point": "interior-point needs the hinge", "linear-program": "linear-program needs the hinge"}
 FITS = {
-    "interior-point": lambda loss="logistic", alpha=0.05, **more: loss == "hinge" and alpha > 0.0,
+    "interior-point": lambda loss="logistic", **more: loss == "hinge",
     "linear-program": lambda loss="logistic", alpha=0.05, constraint=None, **more: (
         loss == "hinge" and alpha == 0.0 and constraint in ("l1-ball", "box")
     ),
@@ -146,7 +146,7 @@ COUNTS = {
     "nim": lambda k, m: ((1 + k) * m, (1 + k) * m),
     "iqn": lambda k, m: ((1 + k) * m, 0),
     "newton": lambda k, m: ((1 + k) * m, k * m),
-    "interior-point": lambda k, m: ((1 + 2 * k) * m, k * m),
+    "interior-point": lambda k, m: ((1 + 4 * k) * m, k * m),
     "linear-program": lambda k, m: (k * m, 0),
     **dict.fromkeys(PROJECTED, lambda k, m: (k * m, 0)),
 }
@@ -236,8 +236,8 @@ def test_equals_its_oracle_pass_by_pass(name, form, setting):
         with pytest.raises(ValueError, match=said):
             minimize(problem, method=name)
         return
-    if name in SMOOTH and not problem.is_smooth:
-        pytest.skip("its oracle has smooth problems alone")
+    if (name in SMOOTH and not problem.is_smooth) or (name == "interior-point" and problem.is_constrained):
+        pytest.skip("its oracle has no sets, and but for interior points smooth problems alone")
     options, recursion = ORACLES[name]
     method = METHODS[name](**options)
     orders = orders_of(method, problem.n_components)
@@ -352,10 +352,10 @@ def test_stops_once_the_exact_optimality_is_at_most_tol(name, form):
     + [(name, q) for name in ALL if "constraint" in METHODS[name].handles for q in ("l1-ball", "box", "l2-ball")],
 )
 def test_solves_what_it_says_it_handles(name, setting):
-    if name in OWN:
-        solves_on_set(name, setting)
-        return
     special = {"l1_ratio": 0.8} if setting == "l1" else {"constraint": setting}
+    if name in OWN:
+        solves_with(name, special)
+        return
     problem, oracle = make_pair("csr32", n=60, alpha=0.1, intercept=True, batch_size=2, **special)
     tol = LOOSE.get(name, 1e-9)
     result = minimize(problem, method=name, tol=tol, max_iter=3000)
@@ -364,9 +364,9 @@ def test_solves_what_it_says_it_handles(name, setting):
     assert problem.constraint.contains(result.x[:-1], 1e-9)
 
 
-def solves_on_set(name, constraint):
-    problem, oracle = make_pair("csr32", intercept=True, batch_size=2, **{**OWN[name], "constraint": constraint})
-    if said := refused(name, {**OWN[name], "constraint": constraint}):
+def solves_with(name, special):
+    problem, oracle = make_pair("csr32", intercept=True, batch_size=2, **{**OWN[name], **special})
+    if said := refused(name, {**OWN[name], **special}):
         with pytest.raises(ValueError, match=said):
             minimize(problem, method=name)
         return

@@ -141,7 +141,7 @@ def test_hinge_with_an_l2_penalty_reaches_a_gap_that_liblinear_does_not():
 def test_constraints_hold():
     X, y, _ = labelled()
     model = LinearClassifier(loss="hinge", alpha=0.0, constraint=L1Ball(0.5)).fit(X, y)
-    assert model.solver_ == "linear-program"
+    assert model.solver_ == "interior-point"
     assert np.abs(model.coef_).sum() <= 0.5 + 1e-12
     boxed = LinearClassifier(alpha=0.01, constraint=Box(-0.1, 0.1), **CHEAP).fit(X, y)
     assert np.abs(boxed.coef_).max() <= 0.1 + 1e-12

@@ -5,9 +5,16 @@ import pytest
 import scipy.sparse
 
 from finitesum import minimize
-from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative, Simplex
 from finitesum.core.jit import COMPILED
-from finitesum.evaluation.certificates import duality_gap, has_certificate, minorant_at
+from finitesum.evaluation.certificates import (
+    column_sizes,
+    dual_minorant,
+    duality_gap,
+    has_certificate,
+    lower_bound,
+    minorant_at,
+)
 from finitesum.evaluation.optimality import evaluate
 from finitesum.losses import Hinge
 from finitesum.methods import HB, PSG
@@ -75,15 +82,26 @@ def test_a_linear_program_refuses_other_problems():
         reference_optimum(hinge_problem(n=3000), time_limit=1e-9)
 
 
-@pytest.mark.parametrize("variant", [*VARIANTS, "l2-ball", "ridge"])
+#: What a linear program does not treat.
+UNPROVED = {
+    "l2-ball": {"constraint": L2Ball(0.5)},
+    "ridge": {"constraint": None, "alpha": 0.3, "fit_intercept": True},
+    "free": {"constraint": None, "fit_intercept": True},
+    "orthant": {"constraint": NonNegative()},
+    "half-space": {"constraint": HalfSpace(np.ones(D), -0.2), "fit_intercept": True},
+    "simplex": {"constraint": Simplex(0.5)},
+    "l1": {"constraint": None, "alpha": 0.02, "l1_ratio": 1.0},
+    "elastic-net": {"constraint": None, "alpha": 0.02, "l1_ratio": 0.5, "fit_intercept": True},
+    "weighted": {"constraint": None, "alpha": 0.02, "l1_ratio": 0.5, "penalty_weights": np.arange(D)},
+}
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS, *UNPROVED])
 def test_a_gap_is_never_below_the_distance_from_the_minimum(variant):
-    special = {
-        "l2-ball": {"constraint": L2Ball(0.5)},
-        "ridge": {"constraint": None, "alpha": 0.3, "fit_intercept": True},
-    }
-    problem = hinge_problem(**(special | VARIANTS)[variant])
+    problem = hinge_problem(**(VARIANTS | UNPROVED)[variant])
     assert has_certificate(problem)
-    best = minimize(problem, method="psg", max_iter=100, tol=0.0, measure_every=0)
+    best = minimize(problem, method="interior-point", tol=1e-11, measure_every=0)
+    assert best.success
     for seed in range(10):
         rng = np.random.default_rng(seed)
         x = 0.3 * rng.standard_normal(problem.dim)
@@ -131,17 +149,33 @@ def test_success_nonsmooth_means_a_small_gap():
 
 
 def test_without_a_certificate_a_run_ends_at_max_iter_and_is_no_success():
-    for constraint in (None, HalfSpace(np.ones(D), 1.0), NonNegative()):
-        problem = hinge_problem(constraint=constraint)
-        result = minimize(problem, method="psg", options={"step_size": 0.1}, tol=1e30, max_iter=7)
-        assert not result.success
-        assert result.reason is StopReason.MAX_ITER
-        assert np.isnan(result.optimality)
-        assert result.message == (
-            "Ran to max_iter: 8 effective passes, no certificate of optimality is known for this problem."
-        )
-        assert result.nit == 7  # no check was charged on the way
-        assert np.isfinite(result.trace.column("objective")).all()
+    problem = median_problem(np.array([0.0, 1.0, 5.0]))
+    result = minimize(problem, method="psg", options={"step_size": 0.1}, tol=1e30, max_iter=7)
+    assert not result.success
+    assert result.reason is StopReason.MAX_ITER
+    assert np.isnan(result.optimality)
+    assert result.message == (
+        "Ran to max_iter: 8 effective passes, no certificate of optimality is known for this problem."
+    )
+    assert result.nit == 7  # no check was charged on the way
+    assert np.isfinite(result.trace.column("objective")).all()
+
+
+@pytest.mark.parametrize("constraint", [L1Ball(1e5), L2Ball(1e5), Simplex(1e5), HalfSpace(np.arange(1.0, D + 1), -1.0)])
+@pytest.mark.parametrize("alpha", [0.0, 1e-9])
+def test_a_bound_within_the_radius_is_that_of_the_set_and_a_box(constraint, alpha):
+    problem = hinge_problem(constraint=constraint, alpha=alpha)
+    best = minimize(problem, method="interior-point", tol=1e-9)
+    assert best.success
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        minorant = dual_minorant(problem, rng.random(N), best.x)
+        bound, reach = lower_bound(problem, minorant), minorant.radius / column_sizes(problem)
+        assert bound <= best.fun + 1e-12
+        for _ in range(100):
+            w = constraint.project(rng.uniform(-reach, reach) * 10.0 ** rng.uniform(-6, 0))
+            if (np.abs(w) <= reach).all():
+                assert evaluate(problem, w).objective >= bound - 1e-12
 
 
 @pytest.mark.parametrize("method", ["psg", "hb", "adahb", "adam"])

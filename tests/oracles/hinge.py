@@ -8,11 +8,11 @@ from scipy.optimize import linprog
 
 
 def interior_points(F, x, orders):
-    """Mehrotra's predictor and corrector, each by one linear system in all unknowns (w, b), xi, r, a."""
+    """Mehrotra's predictor and corrector to p a r = mu, each by one linear system in all unknowns (w, b), xi, r, a."""
     n, dim, A = F.n, F.dim, F.y[:, None] * F.Z
     ridge, eye, none = np.diag(F.l2), np.eye(n), np.zeros((n, n))
     margins = A @ x + F.y * F.offsets
-    xi = np.maximum(1.0 - margins, 0.0) + 1.0
+    xi = np.maximum(1.0 - margins, 0.0) + np.maximum(F.p.mean() / F.p, 1.0)
     r, a = margins - 1.0 + xi, np.full(n, 0.5)
 
     def solved(first, second):
@@ -39,12 +39,12 @@ def interior_points(F, x, orders):
         return min(1.0, *(fraction * (-z / dz)[dz < 0].min(initial=np.inf) for z, dz in pairs))
 
     for _ in orders:
-        mu = (a @ r + (1 - a) @ xi) / (2 * n)
+        mu = F.p @ (a * r + (1 - a) * xi) / (2 * n)
         predictor = solved(np.zeros(n), np.zeros(n))
         _, dxi, dr, da = predictor
         t = longest(predictor, 1.0)
-        ahead = ((a + t * da) @ (r + t * dr) + (1 - a - t * da) @ (xi + t * dxi)) / (2 * n)
-        centre = (ahead / mu) ** 3 * mu
+        ahead = F.p @ ((a + t * da) * (r + t * dr) + (1 - a - t * da) * (xi + t * dxi)) / (2 * n)
+        centre = (ahead / mu) ** 3 * mu / F.p
         corrector = solved(centre - da * dr, centre + da * dxi)
         t = longest(corrector, max(0.995, 1 - mu))
         x, xi, r, a = (z + t * move for z, move in zip((x, xi, r, a), corrector, strict=True))

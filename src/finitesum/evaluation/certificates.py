@@ -5,17 +5,26 @@ A convex loss lies above its linear minorants: with slopes s_i of the losses at 
     sum_i p_i loss_i(x_i'w + b + o_i)  >=  c + <v, w> + v_b b,     v = sum_i p_i s_i x_i,
                                                                    c = sum_i p_i (loss_i(u_i) - s_i (u_i - o_i))
 
-for every (w, b), and so does any mean of such minorants. Its minimum over the constraint set Q bounds the minimum of F::
+for every (w, b), and so does any mean of such minorants. Its minimum together with the penalty, over the points of the
+constraint set Q that are not absurdly far away, bounds F there::
 
-    F*  >=  c - sigma_Q(-v)                            sigma_Q the support function; with no quadratic penalty
-    F*  >=  c + <v, w'> + l2/2 ||w'||^2,               w' = P_Q(-v / l2); with a quadratic penalty
+    F(w')  >=  c + min { <v, w> + r(w) : w in Q, s_j |w_j| <= radius },      s_j^2 = sum_i p_i x_ij^2
 
-With a free intercept v_b has to be 0. The hinge loss allows that: slopes of one class may be scaled down together.
-The difference of F and the bound is a duality gap: for the hinge loss on the l1 ball the bound is
-D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
+Where the minimum over all of Q lies within the radius it bounds F*: nearly always on a bounded set or with a quadratic
+penalty, where the radius is `FAR` times as large as the predictions that a column makes at w (1 at least), up to the next
+power of ten. Elsewhere v has to vanish at a solution, which no sum of rounded numbers does, so that the minimum over all of
+Q would be -inf: there the radius is `NEAR` times as large, and what is known is that no point within it is lower. A point
+t times as far away can be lower by t times the gap, because F is convex.
 
-The driver's `optimality` of a problem with a nonsmooth loss is F(w) less the best bound seen (it averages the minorants of
-its checks); no information about w goes into the bound, so that it can be far above F(w) - F* but never below.
+A set that is not a product of intervals joins with its multiplier kappa, for every value of which the bound holds: that of
+||w||_1 <= tau is max over kappa >= 0 of c - kappa tau + min <v, w> + r(w) + kappa ||w||_1.
+
+With a free intercept v_b has to be 0. The hinge loss allows that: slopes of one class may be scaled down together, or all
+of them until an l1 penalty carries them. The difference of F and the bound is a duality gap: for the hinge loss on the l1
+ball the bound is D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
+
+The driver's `optimality` of a problem with a nonsmooth loss is F(w) less the best bound seen for the radius at w (it
+averages the minorants of its checks); it can be far above F(w) - F* but, within the radius, never below but for rounding.
 Benchmarks that need F* to many digits take `finitesum.methods.newton.linear_program`, an exact linear program.
 
 References
@@ -26,15 +35,20 @@ References
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.evaluation.row_products import combination, minorant_sums
+from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
 from finitesum.losses import Hinge
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import Problem
+from finitesum.problems.term import ConvexTerm
+
+#: How many times as large as at w the predictions that a column makes may be where a bound holds: on bounded sets and with
+#: a quadratic penalty, and without, where rounding errors of a slope count that many times.
+FAR, NEAR = 1e3, 10.0
 
 
 class Minorant(NamedTuple):
@@ -42,6 +56,23 @@ class Minorant(NamedTuple):
 
     constants: Vector  # (2,)
     slopes: Matrix  # (2, d)
+    radius: float = math.inf  # of the points that it is to bound F at, in units of columns
+
+
+def column_sizes(problem: Problem) -> Vector:
+    """Return s_j, the root of the weighted mean of the squares of a column, > 0, shape (d,)."""
+    if "column_sizes" not in problem.derived:
+        squares = gram_diagonal(problem, np.ones(problem.n_rows))[: problem.rows.n_columns]
+        problem.derived["column_sizes"] = np.maximum(np.sqrt(squares), 1e-200)
+    sizes: Vector = problem.derived["column_sizes"]
+    return sizes
+
+
+def _radius(problem: Problem, w: Vector) -> float:
+    """Return the radius within which minorants are to bound F: by decades, so that later bounds join earlier ones."""
+    largest = float((column_sizes(problem) * np.abs(w[: problem.rows.n_columns])).max(initial=1.0))
+    times = FAR if problem.constraint.is_bounded or problem.term.ridge > 0.0 else NEAR
+    return times * 10.0 ** math.ceil(math.log10(largest)) if largest < math.inf else math.inf
 
 
 def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float, Minorant]:
@@ -53,28 +84,105 @@ def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float
         constants[0] = value - slopes[0] @ w
     else:
         value = minorant_sums(problem, w, constants, slopes)
+        return value, Minorant(constants, slopes, _radius(problem, w))
     return value, Minorant(constants, slopes)
 
 
 def has_certificate(problem: Problem | SubgradientProblem) -> bool:
-    """Return whether minorants bound the minimum: with a bounded set or a quadratic penalty, and no loose intercept."""
+    """Return whether minorants bound the minimum: of callables on bounded sets, and of losses without a loose intercept."""
     if isinstance(problem, SubgradientProblem):
-        return problem.lower_bound is not None or problem.term.bounds_linear
-    has_loose_intercept = problem.has_intercept and not isinstance(problem.loss, Hinge)
-    return problem.term.bounds_linear and not has_loose_intercept
+        return problem.lower_bound is not None or problem.term.constraint.is_bounded
+    return problem.term.is_elastic_net and (isinstance(problem.loss, Hinge) or not problem.has_intercept)
 
 
 def lower_bound(problem: Problem | SubgradientProblem, minorant: Minorant) -> float:
-    """Return a number that F is never below: the minimum of the minorant and the penalty over the set, or -inf."""
+    """Return a number that F is never below within the radius: the minimum of the minorant and the penalty, or -inf."""
     if not has_certificate(problem):
         return -math.inf
     if isinstance(problem, SubgradientProblem):
         known = -math.inf if problem.lower_bound is None else problem.lower_bound
-        if not problem.term.bounds_linear:
+        if not problem.term.constraint.is_bounded:
             return known
-        return max(known, float(minorant.constants[0]) + problem.term.least_with(minorant.slopes[0]))
+        return max(known, float(minorant.constants[0]) - problem.term.constraint.support(-minorant.slopes[0]))
     constant, slope = _balanced(problem, minorant)
-    return constant + problem.term.least_with(slope)
+    slope = slope[: problem.rows.n_columns]
+    bound = constant + _least(problem.term, slope, minorant.radius / column_sizes(problem))
+    if not isinstance(problem.loss, Hinge):
+        return bound
+    thresholds = problem.term.thresholds[: slope.size]
+    with np.errstate(all="ignore"):  # the part of the minorant that the l1 penalty carries everywhere
+        share = float(np.where(slope != 0.0, thresholds / np.abs(slope), 1.0).min(initial=1.0))
+    return max(bound, share * constant if not problem.is_constrained else 0.0, 0.0)
+
+
+class _Multiplied(NamedTuple):
+    """A set as <slope, w> + sum_j thresholds_j |w_j| + quadratic/2 ||w||^2 <= level."""
+
+    slope: Vector | float
+    thresholds: Vector | float
+    quadratic: float
+    level: float
+
+
+def _least(term: ConvexTerm, slope: Vector, reach: Vector) -> float:
+    """Return min slope'w + term(w) over the set where |w_j| <= reach_j, or what is proved to be no larger."""
+    d, constraint, ridge = slope.size, term.constraint, term.ridge
+    lower, upper = (np.clip(bound, -reach, reach) for bound in constraint.intervals(d))
+    quadratic, thresholds = term.quadratic[:d], term.thresholds[:d]
+
+    def at(kappa: float, by: _Multiplied) -> tuple[float, float]:
+        """Return the minimum with a set's multiplier, and its derivative in kappa."""
+        total, t, q = slope + kappa * by.slope, thresholds + kappa * by.thresholds, quadratic + kappa * by.quadratic
+        pull = np.sign(total) * np.maximum(np.abs(total) - t, 0.0)
+        with np.errstate(all="ignore"):
+            w = np.where(pull == 0.0, 0.0, -pull / q)
+        w = np.clip(w, lower, upper)
+        size = np.abs(w)
+        excess = np.sum(by.slope * w + by.thresholds * size + 0.5 * by.quadratic * w * w) - by.level
+        return float(np.sum(total * w + t * size + 0.5 * q * w * w) - kappa * by.level), float(excess)
+
+    if constraint.is_separable or d == 0:
+        return at(0.0, _Multiplied(0.0, 0.0, 0.0, 0.0))[0]
+    is_known = constraint.boundary in ("sum", "plane", "l1-norm", "l2-norm")
+    if ridge > 0.0:
+        lowest = constraint.project(-slope / ridge)
+        if not is_known or (np.abs(lowest) <= reach).all():
+            return float(slope @ lowest + 0.5 * ridge * lowest @ lowest)
+    elif not is_known or constraint.width() <= 2.0 * reach.min():
+        return -constraint.support(-slope)
+    by, kinks = _multiplied(constraint, slope, ridge)
+    best, first, last = -math.inf, 0, kinks.size - 1
+    while last - first > 1:  # the concave function of kappa is largest where its derivative changes sign
+        middle = (first + last) // 2
+        first, last = (middle, last) if at(kinks[middle], by)[1] > 0.0 else (first, middle)
+    low, high = kinks[first], kinks[last]
+    best = max(at(low, by)[0], at(high, by)[0])
+    for _ in range(60 if ridge > 0.0 or by.quadratic > 0.0 else 0):  # between kinks it is linear otherwise
+        middle = 0.5 * (low + high)
+        value, derivative = at(middle, by)
+        best = max(best, value)
+        low, high = (middle, high) if derivative > 0.0 else (low, middle)
+    return best
+
+
+def _multiplied(constraint: Any, slope: Vector, ridge: float) -> tuple[_Multiplied, Vector]:
+    """Return what a set adds to a term, and where the minimum's derivative in the multiplier may jump, in order."""
+    if constraint.boundary == "sum":
+        kinks = np.append(-slope, -slope.max() - ridge * constraint.total)
+        by = _Multiplied(1.0, 0.0, 0.0, constraint.total)
+    elif constraint.boundary == "plane":
+        normal, inside = constraint.normal, constraint.normal != 0.0
+        kinks = np.append(np.maximum(-slope[inside] / normal[inside], 0.0), 0.0)
+        kinks = np.append(kinks, kinks.max() + ridge * abs(constraint.offset) / float(normal @ normal))
+        by = _Multiplied(normal, 0.0, 0.0, constraint.offset)
+    elif constraint.boundary == "l1-norm":
+        weights = np.ones(slope.size) if constraint.weights is None else constraint.weights
+        kinks = np.append(np.abs(slope) / weights, 0.0)
+        by = _Multiplied(0.0, weights, 0.0, constraint.radius)
+    else:
+        kinks = np.array([0.0, float(np.linalg.norm(slope)) / constraint.radius])
+        by = _Multiplied(0.0, 0.0, 1.0, 0.5 * constraint.radius**2)
+    return by, np.unique(kinks)
 
 
 def _balanced(problem: Problem, minorant: Minorant) -> tuple[float, Vector]:
@@ -94,15 +202,18 @@ class Certificate(NamedTuple):
     n_seen: int
     constants: Vector
     slopes: Matrix
+    radius: float = 0.0  # within which the bound holds
 
     def joined_by(self, problem: Problem | SubgradientProblem, minorant: Minorant) -> Certificate:
         """Return the certificate after one more minorant."""
-        weight = 2.0 / (self.n_seen + 2)
+        weight, radius = 2.0 / (self.n_seen + 2), max(self.radius, minorant.radius)
         mean = Minorant(
             self.constants + weight * (minorant.constants - self.constants),
             self.slopes + weight * (minorant.slopes - self.slopes),
+            radius,
         )
-        best = max(self.bound, lower_bound(problem, minorant), lower_bound(problem, mean))
+        known = self.bound if radius == self.radius else -math.inf  # what held for points nearby says nothing of others
+        best = max(known, lower_bound(problem, minorant._replace(radius=radius)), lower_bound(problem, mean))
         return Certificate(best, self.n_seen + 1, *mean)
 
     def raised(self, bound: float) -> Certificate:
@@ -122,8 +233,8 @@ def hinge_scale(problem: Problem) -> float:
     return problem.loss.scale
 
 
-def dual_minorant(problem: Problem, multipliers: Vector) -> Minorant:
-    """Return the hinge loss's minorant of dual variables a in [0, 1], one a row: max(0, 1 - m) >= a (1 - m)."""
+def dual_minorant(problem: Problem, multipliers: Vector, w: Vector | None = None) -> Minorant:
+    """Return the hinge loss's minorant of dual variables a in [0, 1], around w or 0: max(0, 1 - m) >= a (1 - m)."""
     scale = hinge_scale(problem)
     multipliers = np.asarray(multipliers, dtype=np.float64)
     if multipliers.shape != (problem.n_rows,) or not ((multipliers >= 0.0) & (multipliers <= 1.0)).all():
@@ -134,7 +245,7 @@ def dual_minorant(problem: Problem, multipliers: Vector) -> Minorant:
         part = np.where(problem.targets == sign, loads, 0.0)
         constants[side] = part @ (1.0 - sign * problem.offsets)
         slopes[side] = -sign * combination(problem, part)
-    return Minorant(constants, slopes)
+    return Minorant(constants, slopes, _radius(problem, np.zeros(problem.dim) if w is None else w))
 
 
 def duality_gap(problem: Problem | SubgradientProblem, w: Vector, multipliers: Vector | None = None) -> float:
@@ -162,6 +273,6 @@ def duality_gap(problem: Problem | SubgradientProblem, w: Vector, multipliers: V
     loss, minorant = minorant_at(problem, w)
     if multipliers is not None:
         assert isinstance(problem, Problem)
-        minorant = dual_minorant(problem, multipliers)
+        minorant = dual_minorant(problem, multipliers, w)
     bound = lower_bound(problem, minorant)
     return loss + problem.term.value(w) - bound if math.isfinite(bound) else math.nan

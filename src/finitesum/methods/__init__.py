@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from finitesum.methods.base import Method, State
-from finitesum.methods.registry import METHODS, as_method
-from finitesum.methods.table import HOMES, Card
+from finitesum.methods.base import Card, Method, State
+from finitesum.methods.registry import HOMES, METHODS, as_method
 
 if TYPE_CHECKING:
     from finitesum.methods.curvature.ciag import ACIAG, CIAG
@@ -77,7 +76,7 @@ __all__ = [
     "as_method",
 ]
 
-_NAMES = {place.rpartition(".")[2]: name for name, place in HOMES.items()}
+_NAMES = {cls: name for name, (_, cls) in HOMES.items()}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,9 +9,10 @@ solution is sparse, and among many columns working sets find those that it needs
 solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for,
 conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to A-CIAG
 where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Smooth problems of
-several outputs have a Newton's method of their own. The hinge loss goes to interior points with an l2 penalty, and to a
-linear program on an l1 ball or a box, up to some thousand columns or rows; other nonsmooth losses, and functions that
-give subgradients, to the adaptive heavy ball. Penalties that are known by their prox go to full proximal gradients.
+several outputs have a Newton's method of their own. The hinge loss goes to interior points with any elastic net
+or set, up to some thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth
+losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex
+or a half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
 from __future__ import annotations
@@ -56,13 +57,25 @@ class Choice(NamedTuple):
 
 
 def _for_nonsmooth(problem: Problem) -> Choice:
-    name, smaller = type(problem.loss).__name__, min(problem.dim, problem.n_rows)
-    if smaller <= MATRIX_UP_TO and problem.dim * smaller <= MOST_NUMBERS:
-        if is_suited(interior_point := as_method("interior-point"), problem):
-            return Choice(interior_point, f"{name} with an l2 penalty is a quadratic program")
-        if is_suited(linear_program := as_method("linear-program"), problem):
-            return Choice(linear_program, f"{name} on this set is a linear program")
-    return Choice(as_method("adahb"), f"{name} is nonsmooth")
+    name, dim, term = type(problem.loss).__name__, problem.dim, problem.term
+    smaller = order = min(dim, problem.n_rows)
+    if term.is_constrained or term.has_l1 or term.has_weights:  # no span of rows holds the solution
+        order = dim + (dim if term.constraint.boundary == "l1-norm" else 0)
+    exact, by_steps = as_method("interior-point"), _by_subgradients(problem, f"{name} is nonsmooth")
+    fits = dim * smaller <= MOST_NUMBERS
+    if is_suited(exact, problem):
+        most = MATRIX_UP_TO if is_suited(by_steps.method, problem) else math.sqrt(MOST_BYTES / 16.0)
+        if fits and order <= most:
+            kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
+            return Choice(exact, f"{name} with this penalty and set is a {kind} program")
+    if fits and smaller <= MATRIX_UP_TO and is_suited(linear_program := as_method("linear-program"), problem):
+        return Choice(linear_program, f"{name} on this set is a linear program in many columns")
+    return by_steps
+
+
+def _by_subgradients(problem: Problem | SubgradientProblem, why: str) -> Choice:
+    """Return the method that takes subgradients: with a metric of its own where the projection onto the set suits one."""
+    return Choice(as_method("hb" if problem.term.constraint.needs_floor else "adahb"), why)
 
 
 def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choice:
@@ -83,7 +96,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     'lazy-newton'
     """
     if isinstance(problem, SubgradientProblem):
-        return Choice(as_method("adahb"), "the functions are callables that give subgradients")
+        return _by_subgradients(problem, "the functions are callables that give subgradients")
     if isinstance(problem, FiniteSum):
         return _for_components(problem)
     if problem.n_outputs > 1:

@@ -283,26 +283,6 @@ class ConvexTerm:
         with np.errstate(over="ignore"):
             return math.sqrt(mapping @ mapping)
 
-    @property
-    def bounds_linear(self) -> bool:
-        """Whether a linear function of the coefficients has a minimum beside the term: `least_with` is finite."""
-        has_prox = self.has_l1 or not isinstance(self.penalty, ElasticNet)
-        return not has_prox and bool(self.constraint.is_bounded or self.ridge > 0.0)
-
-    def least_with(self, slope: Vector) -> float:
-        """Return min_w slope'w + term(w) over the coefficients, for a term without an l1 part; -inf where there is none.
-
-        That is -sigma(-slope) with sigma the set's support function and, with a quadratic part, the value at the projection
-        of -slope / l2.
-        """
-        ridge, slope = self.ridge, slope[: self.n_columns]
-        if slope.size == 0:
-            return 0.0
-        if ridge == 0.0:
-            return -self.constraint.support(-slope)
-        lowest = self.constraint.project(-slope / ridge)
-        return float(slope @ lowest + 0.5 * ridge * lowest @ lowest)
-
     @cached_property
     def in_one_block(self) -> tuple[ConvexTerm, Indices]:
         """The term on the coordinates in another order, all intercepts behind all coefficients; and that order."""

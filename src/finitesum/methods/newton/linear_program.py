@@ -33,7 +33,7 @@ from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound, minorant_at
 from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Hinge
-from finitesum.methods.base import SumMethod
+from finitesum.methods.base import Card, SumMethod
 from finitesum.problems.linear import Problem
 
 #: Rows that get a variable at first, when a start is given: this number, or this fraction of all.
@@ -155,7 +155,7 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
     d = problem.rows.n_columns
     x[:d] = problem.constraint.project(x[:d])
     value, _ = minorant_at(problem, x)
-    bound = lower_bound(problem, dual_minorant(problem, multipliers))
+    bound = lower_bound(problem, dual_minorant(problem, multipliers, x))
     return Optimum(x, value, bound, multipliers, time.perf_counter() - begin)
 
 
@@ -187,6 +187,14 @@ class LinearProgram(SumMethod):
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 1
+    card: ClassVar[Card] = Card(
+        "linear program",
+        "m; n d while it is solved",
+        "that of HiGHS",
+        "m: one pass, whatever its work",
+        "the hinge loss on an l1 ball or a box, no penalty",
+        "Huangfu, Hall 2018",
+    )
 
     @staticmethod
     def refusal(problem: Problem) -> str:
@@ -214,4 +222,4 @@ class LinearProgram(SumMethod):
 
     def minorant(self, problem: Problem, state: ProgramState) -> Minorant:
         """Return the minorant of the mean loss that the dual variables make."""
-        return dual_minorant(problem, state.multipliers)
+        return dual_minorant(problem, state.multipliers, state.x)

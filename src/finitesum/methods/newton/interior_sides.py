@@ -1,0 +1,153 @@
+"""What a penalty and a set add to the rows of a hinge loss: linear inequalities on the coefficients.
+
+A threshold of an l1 penalty is a row of its own, t |w_j| = 2t max(0, w_j) - t w_j. Finite bounds, the simplex and a
+half-space are inequalities; the l1 ball is, too, with bounds v of the absolute values beside the coefficients:
+-v <= w <= v, c'v <= radius. The l2 ball is (radius^2 - ||w||^2) / (2 radius) >= 0, whose row is -w / radius.
+Coefficients whose bounds leave them no room stay where they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from finitesum.core.arrays import Flags, Indices, Vector
+from finitesum.evaluation.certificates import column_sizes, hinge_scale
+from finitesum.problems.linear import Problem
+
+#: The width of an interval, relative to its bounds, from which there is room in it.
+ROOM = 1e-13
+
+#: The least distance from a bound at the start, relative to the bound.
+LEAST_DISTANCE = 1e-8
+
+
+class Sides(NamedTuple):
+    """The inequalities rows z >= limits beside the data, on z = (w, b) or (w, b, v): bounds, others, thresholds."""
+
+    rows: Any  # sparse (k, dim or dim + d)
+    limits: Vector  # (k,)
+    costs: Vector  # (n + k,)  what a unit of a multiplier counts for: c_i of the data's rows, in front
+    is_soft: Flags  # (n + k,)  whether the inequality may be violated at that cost
+    used: Flags  # (n + k,)  rows of weight 0 are not
+    linear: Vector  # less the gradient of the linear part of the objective
+    total: Vector  # the coefficients of the equation that a simplex adds, or of size 0
+    radius: float  # of the l2 ball, or 0
+    free: Flags  # the coordinates that may move
+    units: Vector  # (d,)  a coefficient of ordinary size
+    bounded: Indices  # the columns of the inequalities that are bounds
+    bounds: Vector
+    shrunk: Indices  # the columns of those that are thresholds
+    on_norm: bool  # whether there are bounds of absolute values
+
+    def rows_at(self, z: Vector) -> Any:
+        """Return the rows, for the l2 ball those of its tangent."""
+        if self.radius == 0.0:
+            return self.rows
+        return scipy.sparse.csr_array(np.where(np.arange(z.size) < self.units.size, -z / self.radius, 0.0)[None, :])
+
+    def snapped(self, z: Vector, most: float, n_rows: int, inner: tuple[Vector, Vector, Vector, Vector]) -> Vector:
+        """Return the coefficients, those that seem to belong at a bound or at 0 put there from within `most` units."""
+        d, w = self.units.size, z[: self.units.size].copy()
+        slacks, gaps, multipliers, complements = (numbers[n_rows:] for numbers in inner)
+        forces = multipliers * self.costs[n_rows:] / self.costs[:n_rows].sum()
+        first, units = slice(self.bounded.size), self.units[self.bounded]
+        near = gaps[first] < np.minimum(most * units, forces[first] * units**2)
+        w[self.bounded[near]] = self.bounds[near]
+        if self.on_norm:
+            below, above = np.reshape(gaps[: 2 * d], (2, d))
+            enough = np.minimum(most * self.units, np.reshape(forces[: 2 * d], (2, d)).min(axis=0) * self.units**2)
+            w[np.maximum(below, above) < enough] = 0.0
+        last = slice(self.limits.size - self.shrunk.size, None)
+        near = (gaps[last] < np.minimum(most, multipliers[last])) & (slacks[last] < np.minimum(most, complements[last]))
+        w[self.shrunk[near]] = 0.0
+        if self.total.size:
+            w[int(w.argmax())] += float(z[:d].sum()) - float(w.sum())
+        return w
+
+
+def sides_of(problem: Problem) -> Sides:
+    """Return the inequalities of a problem: made once."""
+    if "sides" not in problem.derived:
+        problem.derived["sides"] = _sides_of(problem)
+    sides: Sides = problem.derived["sides"]
+    return sides
+
+
+def _sides_of(problem: Problem) -> Sides:
+    d, dim, term = problem.rows.n_columns, problem.dim, problem.term
+    constraint: Any = problem.constraint
+    sizes, scale = column_sizes(problem), hinge_scale(problem)
+    units = np.where(sizes > 1e-100, 1.0 / sizes, 1.0)
+    dim += d if constraint.boundary == "l1-norm" else 0
+    single, bounding = (scipy.sparse.eye_array(d, dim, k=k, format="csr") for k in (0, dim - d))
+    lower, upper = constraint.intervals(d)
+    with np.errstate(invalid="ignore"):
+        fixed = np.isfinite(upper - lower) & (upper - lower <= ROOM * np.maximum(np.abs(lower), np.abs(upper)))
+    below, above = (np.flatnonzero(np.isfinite(bound) & ~fixed) for bound in (lower, upper))
+    rows, limits = [single[below], -single[above]], [lower[below], -upper[above]]
+    if constraint.boundary == "l1-norm":
+        rows += [bounding - single, bounding + single, -(_norm_weights(constraint, d)[None, :] @ bounding)]
+        limits += [np.zeros(2 * d), np.array([-constraint.radius])]
+    elif constraint.boundary == "plane":
+        rows.append(-(constraint.normal[None, :] @ single))
+        limits.append(np.array([-constraint.offset]))
+    elif constraint.boundary == "l2-norm":
+        rows.append(0.0 * single[:1])
+        limits.append(np.zeros(1))
+    thresholds = term.thresholds[:d]
+    shrunk = np.flatnonzero(thresholds)
+    n_hard = sum(part.size for part in limits)
+    rows.append(single[shrunk] * (-1.0 / units[shrunk])[:, None])
+    limits.append(np.zeros(shrunk.size))
+    hard, soft = np.full(n_hard, scale / max(n_hard, 1)), 2.0 * thresholds[shrunk] * units[shrunk]
+    costs = np.concatenate([scale * problem.weights, hard, soft])
+    is_soft = np.ones(costs.size, dtype=bool)
+    is_soft[problem.n_rows : problem.n_rows + n_hard] = False
+    return Sides(
+        scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in rows], format="csr"),
+        np.concatenate(limits),
+        costs,
+        is_soft,
+        costs > 0.0,
+        np.concatenate([thresholds, np.zeros(dim - d)]),
+        (np.arange(dim) < d).astype(np.float64) if constraint.boundary == "sum" else np.zeros(0),
+        float(constraint.radius) if constraint.boundary == "l2-norm" else 0.0,
+        np.concatenate([~fixed, np.ones(dim - d, dtype=bool)]),
+        units,
+        np.concatenate([below, above]),
+        np.concatenate([lower[below], upper[above]]),
+        shrunk,
+        constraint.boundary == "l1-norm",
+    )
+
+
+def _norm_weights(ball: Any, d: int) -> Vector:
+    weights: Vector = np.ones(d) if ball.weights is None else ball.weights
+    return weights
+
+
+def start_within(problem: Problem, sides: Sides, x0: Vector) -> tuple[Vector, Vector]:
+    """Return the start moved into the set's interior, with bounds of its absolute values; and how far the sides are."""
+    d, z = problem.rows.n_columns, x0.copy()
+    constraint: Any = problem.constraint
+    units, w = sides.units, z[:d]
+    if constraint.boundary in ("l1-norm", "l2-norm"):
+        w *= 0.5
+    elif constraint.boundary == "sum":
+        w[:] = 0.5 * (w + constraint.total / d)
+    elif constraint.boundary == "plane":
+        w -= units**2 * constraint.normal / np.linalg.norm(units * constraint.normal)
+    else:
+        lower, upper = constraint.intervals(d)
+        largest = np.maximum(*(np.where(np.isfinite(bound), np.abs(bound), 0.0) for bound in (lower, upper)))
+        away = np.minimum(np.maximum(units, LEAST_DISTANCE * largest), 0.25 * (upper - lower))
+        w[:] = np.where(sides.free[:d], np.clip(w, lower + away, upper - away), lower)
+    if constraint.boundary == "l1-norm":
+        room = 0.25 * constraint.radius / (d * _norm_weights(constraint, d))
+        z = np.concatenate([z, np.abs(w) + np.minimum(units, room)])
+    if sides.radius > 0.0:
+        return z, np.array([0.5 * (sides.radius - float(w @ w) / sides.radius)])
+    return z, np.asarray(sides.rows @ z - sides.limits)
