@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from finitesum.methods.base import Card, Method, State
-from finitesum.methods.registry import HOMES, METHODS, as_method
+from finitesum.methods.base import Method, State
+from finitesum.methods.registry import METHODS, as_method
+from finitesum.methods.table import HOMES, Card
 
 if TYPE_CHECKING:
     from finitesum.methods.curvature.ciag import ACIAG, CIAG
@@ -76,7 +77,7 @@ __all__ = [
     "as_method",
 ]
 
-_NAMES = {cls: name for name, (_, cls) in HOMES.items()}
+_NAMES = {place.rpartition(".")[2]: name for name, place in HOMES.items()}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.parameters import check_parameters
+from finitesum.methods.table import CARDS, Card
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
@@ -25,17 +26,6 @@ class State(Protocol):
     def n_gradients(self) -> int: ...
     @property
     def n_hessians(self) -> int: ...
-
-
-class Card(NamedTuple):
-    """A method's line in the table of methods."""
-
-    title: str
-    storage: str  # order of the numbers remembered, for a linear model with one row to a component
-    work: str  # order of the flops of a visit, its Hessian included
-    passes: str  # order of the visits to accuracy eps, as theory has it; a pass is m visits
-    needs: str  # what that theory asks of F
-    reference: str
 
 
 #: What a method may be able to treat beyond smooth linear models, in words.
@@ -113,10 +103,13 @@ class SumMethod(Method):
     models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.function_rows`.
     """
 
+    card: ClassVar[Card] = Card("", "", "", "", "", "")  # of our own methods that of `finitesum.methods.table`
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "prox", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled"
 
     def __init_subclass__(cls) -> None:
+        if "card" not in vars(cls) and (card := CARDS.get(vars(cls).get("name", ""))):
+            cls.card = card
         own = inspect.cleandoc(cls.__doc__ or "")
         if "Parameters\n---" in own and "Examples\n---" not in own:
             before, references, after = own.partition("References\n---")

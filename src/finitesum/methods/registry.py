@@ -1,4 +1,4 @@
-"""The table of methods: name, module, class; and the method of a name."""
+"""The methods by name: their classes, and the method of a name with its options."""
 
 from __future__ import annotations
 
@@ -8,48 +8,14 @@ from dataclasses import fields
 from typing import Any
 
 from finitesum.methods.base import Method
-
-#: name: (module, class). A method is loaded when it is first asked for: a fit needs one of them.
-HOMES = {
-    "fg": ("first_order.full_gradient", "FG"),
-    "afg": ("first_order.full_gradient", "AFG"),
-    "ig": ("first_order.incremental_gradient", "IG"),
-    "iag": ("first_order.aggregated", "IAG"),
-    "sag": ("first_order.aggregated", "SAG"),
-    "saga": ("first_order.aggregated", "SAGA"),
-    "svrg": ("first_order.svrg", "SVRG"),
-    "acc-svrg": ("first_order.svrg", "AccSVRG"),
-    "sarah": ("first_order.sarah", "SARAH"),
-    "svrg2": ("curvature.svrg2", "SVRG2"),
-    "ciag": ("curvature.ciag", "CIAG"),
-    "a-ciag": ("curvature.ciag", "ACIAG"),
-    "iqn": ("curvature.iqn", "IQN"),
-    "nim": ("curvature.nim", "NIM"),
-    "newton": ("newton.newton", "Newton"),
-    "multinomial-newton": ("newton.multinomial_newton", "MultinomialNewton"),
-    "lazy-newton": ("newton.lazy_newton", "LazyNewton"),
-    "newton-cg": ("newton.newton_cg", "NewtonCG"),
-    "working-set-newton": ("newton.working_set_newton", "WorkingSetNewton"),
-    "interior-point": ("newton.interior_point", "InteriorPoint"),
-    "linear-program": ("newton.linear_program", "LinearProgram"),
-    "psg": ("projected.methods", "PSG"),
-    "hb": ("projected.methods", "HB"),
-    "nag": ("projected.methods", "NAG"),
-    "adahb": ("projected.methods", "AdaHB"),
-    "adagrad": ("projected.methods", "AdaGrad"),
-    "rmsprop": ("projected.methods", "RMSProp"),
-    "adam": ("projected.methods", "Adam"),
-    "amsgrad": ("projected.methods", "AMSGrad"),
-    "sgd": ("projected.methods", "SGD"),
-    "sgd-momentum": ("projected.methods", "SGDMomentum"),
-}
+from finitesum.methods.table import HOMES
 
 
 class _Registry(Mapping[str, type[Any]]):
     """The classes by name, each loaded at its first use."""
 
     def __getitem__(self, name: str) -> type[Any]:
-        module, cls = HOMES[name]
+        module, _, cls = HOMES[name].rpartition(".")
         found: type[Any] = getattr(importlib.import_module(f"finitesum.methods.{module}"), cls)
         return found
 

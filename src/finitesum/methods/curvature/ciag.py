@@ -31,7 +31,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.core.vectors import extrapolate
-from finitesum.methods.base import Card, SumMethod, copied
+from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, model_step, new_control, with_bound
 from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
@@ -139,14 +139,6 @@ class CIAG(SumMethod):
     state_type: ClassVar[type[CIAGState]] = CIAGState
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
     default_sampling: ClassVar[str] = "shuffled-once"
-    card: ClassVar[Card] = Card(
-        "curvature-aided incremental aggregated gradient",
-        "m + d^2",
-        "d^2",
-        "kappa log 1/eps for small eps, worst case",
-        "smooth, strongly convex, Lipschitz Hessian",
-        "Wai et al. 2020",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -273,11 +265,3 @@ class ACIAG(CIAG):
     extrapolation: Fraction = "auto"
 
     name: ClassVar[str] = "a-ciag"
-    card: ClassVar[Card] = Card(
-        "accelerated CIAG",
-        "m + d^2",
-        "d^2",
-        "sqrt(kappa) log 1/eps for small eps, worst case",
-        "smooth, strongly convex, Lipschitz Hessian",
-        "Wai et al. 2020",
-    )

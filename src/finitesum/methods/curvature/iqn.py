@@ -30,7 +30,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import REASSOCIATE, compiled_form, kernel, kernel_part
 from finitesum.core.vectors import add_products, axpy, copy, divide, dot, fill, scale
-from finitesum.methods.base import Card, SumMethod, copied
+from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature.trust import error_estimate
 from finitesum.methods.parameters import Damping, check_positive
 from finitesum.methods.snapshot import smooth_gradient, take_snapshot
@@ -247,14 +247,6 @@ class IQN(SumMethod):
     state_type: ClassVar[type[IQNState]] = IQNState
     handles: ClassVar[frozenset[str]] = frozenset({"weights", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled-once"
-    card: ClassVar[Card] = Card(
-        "incremental quasi-Newton method",
-        "m d^2",
-        "d^2",
-        "o(log 1/eps) near the optimum (superlinear), worst case",
-        "smooth, strongly convex, Lipschitz Hessian (read at the start only)",
-        "Mokhtari, Eisen, Ribeiro 2018",
-    )
 
     @property
     def needs_hessians(self) -> bool:

@@ -35,7 +35,7 @@ from typing import ClassVar, Literal, NamedTuple, cast
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.methods.base import Card, SumMethod, copied
+from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.model_minimisers import Run, exact_pass, inexact_pass, inverse_pass
 from finitesum.methods.curvature.taylor_model import TaylorModel
@@ -97,14 +97,6 @@ class NIM(SumMethod):
     state_type: ClassVar[type[NIMState]] = NIMState
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
     default_sampling: ClassVar[str] = "shuffled-once"
-    card: ClassVar[Card] = Card(
-        "Newton-type incremental method",
-        "m + d^2",
-        "d^3; d^2 with one row to a component",
-        "o(log 1/eps) near the optimum (superlinear), worst case",
-        "smooth, strongly convex, Lipschitz Hessian",
-        "Rodomanov, Kropotov 2016",
-    )
 
     needs_hessians = True  # at the anchors
 

@@ -40,7 +40,7 @@ from finitesum.core import symmetric
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import compiled_form, kernel, kernel_part
 from finitesum.core.vectors import add_products, axpy, copy, fill, is_finite, reordered_dot
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.methods.curvature import snapshot_curvature as known
 from finitesum.methods.curvature.snapshot_curvature import Curvature
 from finitesum.methods.parameters import Count, Seed, StepSize
@@ -235,14 +235,6 @@ class SVRG2(SumMethod):
     name: ClassVar[str] = "svrg2"
     state_type: ClassVar[type[SVRG2State]] = SVRG2State
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
-    card: ClassVar[Card] = Card(
-        "SVRG with second derivatives",
-        "d^2; m + d^2 as built",
-        "d^2, and d^2 for each snapshot; d or d k with diagonals and sketches",
-        "kappa log 1/eps at best, expected",
-        "smooth, strongly convex, Hessian",
-        "Gower, Le Roux, Bach 2018",
-    )
 
     needs_hessians = True  # at the snapshot
 

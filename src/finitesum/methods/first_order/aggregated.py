@@ -27,7 +27,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.methods.base import Card, SumMethod, copied
+from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.constants import Constant, smoothness_at, smoothness_from, strong_convexity
 from finitesum.methods.first_order.gradient_table import GradientTable, Recording, empty_table, table_visits
 from finitesum.methods.parameters import StepSize
@@ -104,14 +104,6 @@ class IAG(_Aggregated):
     name: ClassVar[str] = "iag"
     default_sampling: ClassVar[str] = "cyclic"
     constant: ClassVar[Constant] = Constant.MEAN
-    card: ClassVar[Card] = Card(
-        "incremental aggregated gradient",
-        "m",
-        "d",
-        "m kappa log 1/eps, worst case",
-        "smooth, strongly convex",
-        "Blatt et al. 2007; rate: Vanli et al. 2018",
-    )
 
     def _longest_step(self, problem: AnySum, smoothness: float) -> float:
         return 1.0 / (problem.n_components * smoothness)
@@ -133,14 +125,6 @@ class SAG(_Aggregated):
     """
 
     name: ClassVar[str] = "sag"
-    card: ClassVar[Card] = Card(
-        "stochastic average gradient",
-        "m",
-        "d",
-        "(m + kappa_max) log 1/eps, expected",
-        "smooth, strongly convex",
-        "Schmidt et al. 2017",
-    )
 
     def _longest_step(self, problem: AnySum, smoothness: float) -> float:
         return 1.0 / smoothness
@@ -164,9 +148,6 @@ class SAGA(SAG):
 
     name: ClassVar[str] = "saga"
     is_unbiased: ClassVar[bool] = True
-    card: ClassVar[Card] = Card(
-        "SAGA", "m", "d", "(m + kappa_max) log 1/eps, expected", "smooth, strongly convex", "Defazio et al. 2014"
-    )
 
     def _longest_step(self, problem: AnySum, smoothness: float) -> float:
         mu = strong_convexity(problem)

@@ -27,7 +27,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.smoothness import momentum_limit
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.methods.constants import Constant, curvature_between, difference_width, smoothness_at, strong_convexity
 from finitesum.methods.parameters import Fraction, StepSize
 from finitesum.methods.visits import AnySum
@@ -112,9 +112,6 @@ class FG(_FullGradient):
     name: ClassVar[str] = "fg"
     handles: ClassVar[frozenset[str]] = _FullGradient.handles | {"nonconvex"}
     state_type: ClassVar[type[FGState]] = FGState
-    card: ClassVar[Card] = Card(
-        "full gradient", "d", "d", "m kappa log 1/eps, worst case", "smooth, strongly convex", "Nesterov 2004"
-    )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> FGState:
         if self._searches(problem):
@@ -175,14 +172,6 @@ class AFG(_FullGradient):
 
     name: ClassVar[str] = "afg"
     state_type: ClassVar[type[AFGState]] = AFGState
-    card: ClassVar[Card] = Card(
-        "accelerated full gradient",
-        "d",
-        "d",
-        "m sqrt(kappa) log 1/eps, worst case",
-        "smooth, strongly convex",
-        "Nesterov 2004",
-    )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> AFGState:
         n_gradients = 0

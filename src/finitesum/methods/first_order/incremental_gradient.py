@@ -17,7 +17,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.core.vectors import fill
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.visits import AnySum, add_component_gradient, prox_view, step_along
@@ -68,9 +68,6 @@ class IG(SumMethod):
     name: ClassVar[str] = "ig"
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"groups"}
     state_type: ClassVar[type[IGState]] = IGState
-    card: ClassVar[Card] = Card(
-        "incremental gradient", "d", "d", "1/eps (sublinear)", "smooth, strongly convex", "Nedic, Bertsekas 2001"
-    )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> IGState:
         if not isinstance(self.step_size, str):

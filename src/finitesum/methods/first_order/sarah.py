@@ -25,7 +25,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.core.vectors import copy
 from finitesum.evaluation.optimality import evaluate
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.visits import AnySum, add_component_gradient, prox_view, step_along
@@ -68,14 +68,6 @@ class SARAH(SumMethod):
     name: ClassVar[str] = "sarah"
     state_type: ClassVar[type[SARAHState]] = SARAHState
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
-    card: ClassVar[Card] = Card(
-        "stochastic recursive gradient",
-        "d",
-        "d",
-        "(m + kappa_max) log 1/eps, expected",
-        "smooth, strongly convex",
-        "Nguyen et al. 2017; prox: Pham et al. 2020",
-    )
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SARAHState:
         if not isinstance(self.step_size, str):

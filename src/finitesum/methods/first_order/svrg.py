@@ -31,7 +31,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.core.vectors import axpy, copy, extrapolate, fill
 from finitesum.evaluation.smoothness import momentum_limit
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.methods.constants import strong_convexity
 from finitesum.methods.first_order.gradient_table import Fixed, GradientTable, table_visits
 from finitesum.methods.parameters import Count, Fraction, StepSize
@@ -145,14 +145,6 @@ class SVRG(_Snapshots):
     inner_passes: Count = 1
 
     name: ClassVar[str] = "svrg"
-    card: ClassVar[Card] = Card(
-        "stochastic variance-reduced gradient",
-        "d; m + d as built",
-        "d",
-        "(m + kappa_max) log 1/eps, expected",
-        "smooth, strongly convex",
-        "Johnson, Zhang 2013",
-    )
 
     def _visit(self, problem: AnySum, state: SVRGState, order: Indices, w: Vector, y: Vector) -> int:
         table = GradientTable(state.snapshot.slopes, state.snapshot.gradient, np.empty(0), np.empty((0, 0)))
@@ -186,14 +178,6 @@ class AccSVRG(_Snapshots):
     name: ClassVar[str] = "acc-svrg"
     extrapolates: ClassVar[bool] = True
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
-    card: ClassVar[Card] = Card(
-        "accelerated mini-batch SVRG",
-        "d; m + d as built",
-        "d",
-        "(m + m kappa_max / (m + sqrt(kappa_max))) log 1/eps at the best batch, expected",
-        "smooth, strongly convex",
-        "Nitanda 2014",
-    )
 
     def _momentum(self, problem: AnySum, step_size: float) -> float:
         if not isinstance(self.momentum, str):

@@ -33,7 +33,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound
 from finitesum.losses import Hinge
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import System, pulled_back, row_products, span, system_at
 from finitesum.problems.linear import Problem
@@ -102,14 +102,6 @@ class InteriorPoint(SumMethod):
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "l1", "weights", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 10
-    card: ClassVar[Card] = Card(
-        "primal-dual interior points",
-        "4m; 4m and d^2 while a step is made",
-        "d^2, and d^3 a pass",
-        "about 6 to 30 m, as measured",
-        "the hinge loss, an elastic net or a set",
-        "Mehrotra 1992",
-    )
 
     @staticmethod
     def refusal(problem: Problem) -> str:

@@ -53,7 +53,6 @@ from finitesum.core.threads import limited_blas
 from finitesum.evaluation.hessian import MOST_SHARED, may_be_single
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
-from finitesum.methods.base import Card
 from finitesum.methods.cost_model import hessian_sample
 from finitesum.methods.newton import stale_hessian as stale
 from finitesum.methods.newton.subsampling import LEAST_TOL, End, SampledNewton, first_rows, found_at, permutation
@@ -130,14 +129,6 @@ class LazyNewton(SampledNewton):
     name: ClassVar[str] = "lazy-newton"
     state_type: ClassVar[type[LazyNewtonState]] = LazyNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
-    card: ClassVar[Card] = Card(
-        "Newton with a stale Hessian",
-        "m + 2 d^2",
-        "d; d^2 where the curvature moved",
-        "superlinear near the optimum",
-        "two derivatives",
-        "this library",
-    )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> LazyNewtonState:
         """Return the state before the first row is read."""

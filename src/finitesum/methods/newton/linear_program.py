@@ -33,7 +33,7 @@ from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound, minorant_at
 from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Hinge
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.problems.linear import Problem
 
 #: Rows that get a variable at first, when a start is given: this number, or this fraction of all.
@@ -187,14 +187,6 @@ class LinearProgram(SumMethod):
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 1
-    card: ClassVar[Card] = Card(
-        "linear program",
-        "m; n d while it is solved",
-        "that of HiGHS",
-        "m: one pass, whatever its work",
-        "the hinge loss on an l1 ball or a box, no penalty",
-        "Huangfu, Hall 2018",
-    )
 
     @staticmethod
     def refusal(problem: Problem) -> str:

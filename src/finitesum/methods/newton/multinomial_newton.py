@@ -46,7 +46,7 @@ from finitesum.evaluation.outputs import (
     sum_of_rows,
     weighted_gram,
 )
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.methods.subproblems.positive_definite import solve_spd
@@ -107,14 +107,6 @@ class MultinomialNewton(SumMethod):
     handles: ClassVar[frozenset[str]] = frozenset({"outputs"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25
-    card: ClassVar[Card] = Card(
-        "Newton's method for several outputs",
-        "m K + (K d)^2 or K d^2",
-        "(K d)^2 / 2, and (K d)^3 / 3 a step; K d a product",
-        "m log log 1/eps near the optimum (quadratic), worst case",
-        "several outputs, smooth, strongly convex",
-        "classical",
-    )
 
     @staticmethod
     def refusal(problem: Problem) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.outputs import objective_at, score_changes, scores_at
 from finitesum.evaluation.row_products import line_through, value_along
-from finitesum.methods.base import Card, SumMethod
+from finitesum.methods.base import SumMethod
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
 from finitesum.methods.subproblems.line_search import halved, is_enough
@@ -97,14 +97,6 @@ class Newton(SumMethod):
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "constraint", "components", "outputs"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25
-    card: ClassVar[Card] = Card(
-        "Newton's method",
-        "d^2; m + d^2 as built",
-        "d^2, and d^3 a pass",
-        "m log log 1/eps near the optimum (quadratic), worst case",
-        "smooth, strongly convex, Lipschitz Hessian",
-        "classical",
-    )
 
     @property
     def needs_hessians(self) -> bool:

@@ -41,7 +41,6 @@ from finitesum.core.threads import limited_blas
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, objective
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
-from finitesum.methods.base import Card
 from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch
 from finitesum.methods.newton.subsampling import FIRST_ROWS, LEAST_TOL, End, SampledNewton, found_at, permutation
 from finitesum.methods.parameters import Count, CountOrAuto
@@ -119,14 +118,6 @@ class NewtonCG(SampledNewton):
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
     shortest: ClassVar[float] = 4e-6
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights"})
-    card: ClassVar[Card] = Card(
-        "Newton by conjugate gradients",
-        "m + d",
-        "d a product, sqrt(kappa) products a step",
-        "superlinear near the optimum",
-        "two derivatives",
-        "Byrd et al. 2011",
-    )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> NewtonCGState:
         """Return the state before the first row is read."""

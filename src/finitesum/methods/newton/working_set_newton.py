@@ -26,7 +26,6 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_sums import Vector32
 from finitesum.evaluation.samples import Evaluation, evaluate_on, sample_of
-from finitesum.methods.base import Card
 from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
 from finitesum.methods.newton.subsampling import LEAST_TOL, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
@@ -94,14 +93,6 @@ class WorkingSetNewton(SampledNewton):
     name: ClassVar[str] = "working-set-newton"
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
-    card: ClassVar[Card] = Card(
-        "Newton on working sets",
-        "2 m + |W|^2",
-        "d a pass; |W|^2 a Hessian's row",
-        "superlinear on the last working set",
-        "two derivatives; sparse solutions",
-        "this library",
-    )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> WorkingSetNewtonState:
         """Return the state before the first row is read."""

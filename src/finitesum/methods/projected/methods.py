@@ -21,7 +21,6 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from finitesum.methods.base import Card
 from finitesum.methods.parameters import check_fraction
 from finitesum.methods.projected import options
 from finitesum.methods.projected.base import ProjectedMethod
@@ -45,14 +44,6 @@ class PSG(ProjectedMethod):
     output: options.Output = "last"
 
     name: ClassVar[str] = "psg"
-    card: ClassVar[Card] = Card(
-        "projected subgradient",
-        "d",
-        "d; nnz log d sparse",
-        "log^2(1/eps)/eps^2 last, 1/eps^2 mean",
-        "convex",
-        "Shor 1985",
-    )
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return distance / (sqrt(2) M), over the root of the number of components where the steps are constant."""
@@ -69,9 +60,6 @@ class SGD(PSG):
     """
 
     name: ClassVar[str] = "sgd"
-    card: ClassVar[Card] = Card(
-        "stochastic gradient, projected", "d", "d; nnz log d sparse", "1/eps^2 mean", "convex", "Robbins, Monro 1951"
-    )
 
 
 @dataclass(frozen=True)
@@ -91,9 +79,6 @@ class HB(ProjectedMethod):
     output: options.Output = "last"
 
     name: ClassVar[str] = "hb"
-    card: ClassVar[Card] = Card(
-        "heavy ball, individual convergence", "2 d", "d; nnz log d sparse", "1/eps^2", "convex", "Tao et al. 2021"
-    )
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return distance / (sqrt(2) M), times 1 - beta with constant momentum."""
@@ -115,9 +100,6 @@ class NAG(ProjectedMethod):
     horizon: options.Horizon = None
 
     name: ClassVar[str] = "nag"
-    card: ClassVar[Card] = Card(
-        "Nesterov extrapolation, individual convergence", "2 d", "d", "1/eps^2", "convex", "Tao et al. 2020"
-    )
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return sqrt(2) distance / M."""
@@ -141,9 +123,6 @@ class SGDMomentum(ProjectedMethod):
     horizon: options.Horizon = None
 
     name: ClassVar[str] = "sgd-momentum"
-    card: ClassVar[Card] = Card(
-        "stochastic gradient with momentum, projected", "2 d", "d", "1/eps^2 mean", "convex", "Polyak 1964"
-    )
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return (1-beta) distance / (sqrt(2) M)."""
@@ -170,14 +149,6 @@ class AdaHB(ProjectedMethod):
     output: options.Output = "last"
 
     name: ClassVar[str] = "adahb"
-    card: ClassVar[Card] = Card(
-        "adaptive heavy ball, individual convergence",
-        "3 d",
-        "d; nnz log d sparse",
-        "d/eps^2",
-        "convex",
-        "Tao et al. 2021",
-    )
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return sqrt(gamma / (2 (2-gamma))) times the distance in a coordinate, times 1 - beta with constant momentum."""
@@ -200,9 +171,6 @@ class AdaGrad(ProjectedMethod):
     output: options.Output = "last"
 
     name: ClassVar[str] = "adagrad"
-    card: ClassVar[Card] = Card(
-        "AdaGrad, projected", "2 d", "d; nnz log d sparse", "d/eps^2 mean", "convex", "Duchi et al. 2011"
-    )
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return the distance in a coordinate / sqrt(2)."""
@@ -229,14 +197,6 @@ class RMSProp(ProjectedMethod):
     schedule: options.RootOrConstant = "sqrt"
 
     name: ClassVar[str] = "rmsprop"
-    card: ClassVar[Card] = Card(
-        "RMSProp, projected",
-        "2 d",
-        "d",
-        "none known (torch), d/eps^2 mean (M. and H.)",
-        "convex",
-        "Mukkamala, Hein 2017",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -265,7 +225,6 @@ class Adam(ProjectedMethod):
     schedule: options.RootOrConstant = "sqrt"
 
     name: ClassVar[str] = "adam"
-    card: ClassVar[Card] = Card("Adam, projected", "3 d", "d", "none in general", "convex", "Kingma, Ba 2015")
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return the distance in a coordinate / 2."""
@@ -282,4 +241,3 @@ class AMSGrad(Adam):
     """
 
     name: ClassVar[str] = "amsgrad"
-    card: ClassVar[Card] = Card("AMSGrad, projected", "4 d", "d", "d/eps^2 mean", "convex", "Reddi et al. 2018")
