@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import kernel
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
+from finitesum.evaluation.rounding import gradient_rounding
 from finitesum.evaluation.row_products import gram_diagonal
-from finitesum.evaluation.row_sums import curvatures_at, map_row_blocks
+from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.problems.finite_sum import AnyProblem
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import n_entries
 
 #: What is reported: a factor between columns' sizes, a condition number of the scaled Hessian, and rounding errors
@@ -32,28 +32,7 @@ class Conditioning(NamedTuple):
 
     sizes: float  # largest root mean square of a column by the smallest
     condition: float  # number of the Hessian, scaled to a diagonal of ones; NaN where it was not formed
-    rounding: float  # norm of what rounding errors may put into the gradient
-
-
-@kernel
-def _add_errors(linear_sum: LinearSum, w: Vector, errors: Vector) -> None:
-    """Add the rounding errors of the gradient, by first-order error analysis."""
-    rows = linear_sum.rows
-    for i in range(rows.n_rows):
-        target, weight = linear_sum.targets[i], linear_sum.weights[i]
-        if weight == 0.0:
-            continue
-        prediction = rows.dot(i, w) + linear_sum.offsets[i]
-        slope, curvature = linear_sum.loss.d1_d2(prediction, target)
-        first = rows.first(i)
-        size = abs(prediction)
-        for k in range(first, first + rows.n_stored(i)):
-            size += abs(rows.entry(i, k) * w[rows.column(i, k)])
-        error = weight * (abs(slope) + curvature * size)
-        for k in range(first, first + rows.n_stored(i)):
-            errors[rows.column(i, k)] += error * abs(rows.entry(i, k))
-        for j in range(rows.n_columns, rows.dim()):
-            errors[j] += error
+    rounding: float  # a bound of the norm of the rounding errors in the gradient
 
 
 def _is_within_reach(problem: Problem) -> bool:
@@ -99,16 +78,14 @@ def conditioning_at(problem: Problem, w: Vector) -> Conditioning:
     """
     if problem.n_outputs > 1:
         return _of_outputs(problem, w)
-    curvatures, errors = curvatures_at(problem, w), np.zeros(problem.dim)
-    map_row_blocks(lambda block: _add_errors(block.view, w, errors), problem)
+    curvatures = curvatures_at(problem, w)
     squares = gram_diagonal(problem, np.ones(problem.n_rows))
     used = squares[squares > 0.0]
     sizes = math.sqrt(used.max() / used.min()) if used.size else 1.0
-    rounding = EPSILON * float(np.linalg.norm(errors))
     condition = math.nan
     if _is_within_reach(problem) and np.isfinite(curvatures).all():
         condition = _condition(hessian_of(problem, curvatures))
-    return Conditioning(sizes, condition, rounding)
+    return Conditioning(sizes, condition, gradient_rounding(problem, w))
 
 
 def why_hard(problem: AnyProblem, w: Vector, optimality: float) -> str:
