@@ -67,15 +67,7 @@ def _of_outputs(problem: Problem, w: Vector) -> Conditioning:
 
 
 def conditioning_at(problem: Problem, w: Vector) -> Conditioning:
-    """Return how well conditioned a problem with a smooth loss is at w.
-
-    Examples
-    --------
-    >>> X = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]) * [1.0, 1e4]
-    >>> found = conditioning_at(Problem.linear(X, [1.0, 2.0, 3.0, 4.0], loss="squared"), np.zeros(2))
-    >>> float(found.sizes), round(float(found.condition))
-    (10000.0, 1)
-    """
+    """Return how well conditioned a problem with a smooth loss is at w."""
     if problem.n_outputs > 1:
         return _of_outputs(problem, w)
     curvatures = curvatures_at(problem, w)

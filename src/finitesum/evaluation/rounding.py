@@ -193,25 +193,10 @@ def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
 
 
 def confirmed(problem: AnyProblem, w: Vector, found: Measures, tol: float) -> Measures:
-    """Return the measures of a point whose optimality is at most tol, with a bound of its rounding error.
+    """Return the measures that `evaluate` found at w, where optimality <= tol with a bound of its rounding error.
 
-    Parameters
-    ----------
-    problem : Problem, FiniteSum or SubgradientProblem
-        Bounds are known for linear models with smooth losses; else the measures are returned as they are.
-    w : ndarray of float64, shape (problem.dim,)
-    found : Measures
-        What `evaluate` found at w.
-    tol : float >= 0
-        What is claimed is optimality + rounding <= tol.
-
-    Examples
-    --------
-    >>> from finitesum.evaluation.optimality import evaluate
-    >>> problem = Problem.linear([[1.0], [-1.0]], [1.0, -1.0], loss="squared")
-    >>> found = confirmed(problem, np.ones(1), evaluate(problem, np.ones(1)), 1e-10)
-    >>> found.optimality, 0.0 <= found.rounding < 1e-14
-    (0.0, True)
+    What is claimed is optimality + rounding <= tol. Bounds are known for linear models with smooth losses; for others the
+    measures are returned as they are.
     """
     if not isinstance(problem, Problem) or not problem.loss.is_smooth() or not found.optimality <= tol:
         return found

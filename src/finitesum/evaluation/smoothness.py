@@ -97,12 +97,6 @@ def strong_convexity(problem: Problem) -> float:
 
 
 def momentum_limit(mu: float, step_size: float) -> float:
-    """Return (1 - sqrt(mu step)) / (1 + sqrt(mu step)), the extrapolation of Nesterov's method [1, eq. 31].
-
-    Examples
-    --------
-    >>> momentum_limit(1.0, 0.25)
-    0.3333333333333333
-    """
+    """Return (1 - sqrt(mu step)) / (1 + sqrt(mu step)), the extrapolation of Nesterov's method [1, eq. 31]."""
     root = math.sqrt(min(mu * step_size, 1.0))
     return (1.0 - root) / (1.0 + root)

@@ -206,15 +206,7 @@ def to_matrix(rows: DenseRows | CSRRows) -> Any:
 
 
 def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows | CSRRows:
-    """Return consecutive rows, over the same memory.
-
-    Examples
-    --------
-    >>> from finitesum.problems.row_input import as_rows
-    >>> to_matrix(rows_between(as_rows([[1.0], [2.0], [3.0]]), 1, 3))
-    array([[2.],
-           [3.]])
-    """
+    """Return consecutive rows, over the same memory."""
     if isinstance(rows, DenseRows):
         return rows._replace(values=rows.values[start:stop], n_rows=stop - start)
     return rows._replace(starts=rows.starts[start : stop + 1], n_rows=stop - start)

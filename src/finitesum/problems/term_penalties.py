@@ -29,23 +29,18 @@ class TermPenalty(Protocol):
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
         """Return the penalty of all coefficients, added to start."""
-        ...
 
     def apply_prox(self, coefficients: Vector, step: float) -> None:
         """Apply the prox of the part that is not quadratic to all coefficients, in place."""
-        ...
 
     def ridge(self) -> float:
         """Return the strength of the quadratic part at weight 1."""
-        ...
 
     def lasso(self) -> float:
         """Return the strength of the absolute values at weight 1, 0 where the prox is no threshold."""
-        ...
 
     def has_prox(self) -> bool:
         """Return whether the prox is another map than the identity."""
-        ...
 
 
 @compilable
@@ -186,12 +181,6 @@ def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any
     """Return what kernels take in place of a penalty of n_columns coefficients, or raise what is wrong with it.
 
     The weights, not with groups, are n_columns numbers >= 0 that the penalties of the coefficients are multiplied with.
-
-    Examples
-    --------
-    >>> from finitesum.problems.penalties import MCP
-    >>> as_penalty(MCP(1), 2)
-    Separable(base=MCP(alpha=1.0, gamma=3.0), weights=array([1., 1.]))
     """
     if isinstance(penalty, GroupLasso):
         if penalty_weights is not None:

@@ -281,13 +281,7 @@ Report = Callable[[str, int], None]
 
 @contextmanager
 def steps(label: str, total: int, verbose: int, noun: str = "steps") -> Iterator[Report]:
-    """Yield a function that shows how many of `total` steps are done.
-
-    Examples
-    --------
-    >>> with steps("fig1", 3, 0, "runs") as report:
-    ...     report("the first run", 1)
-    """
+    """Yield a function that shows how many of `total` steps are done."""
     done = 0
     with display(label, verbose, prefix=f"{label}: ") as shown:
 

@@ -98,10 +98,7 @@ class Newton(SumMethod):
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25
 
-    @property
-    def needs_hessians(self) -> bool:
-        """True."""
-        return True
+    needs_hessians = True
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""

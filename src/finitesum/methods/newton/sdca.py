@@ -161,18 +161,7 @@ def _order(problem: Problem, seed: int, k: int) -> Indices:
 
 
 def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tuple[Vector, DualState]:
-    """Return iterate and memory after one more epoch from w, where the last one led to (0 at first).
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> problem = Problem.linear(sp.csr_array([[1.0, 0.0], [0.0, 1.0]]), [0, 1], alpha=0.5)
-    >>> w, memory = np.zeros(2), first_epoch(problem)
-    >>> for _ in range(12):
-    ...     w, memory = next_epoch(problem, w, memory, 0)
-    >>> (w / w[1]).round(6), memory.change < 1e-6
-    (array([-1.,  1.]), True)
-    """
+    """Return iterate and memory after one more epoch from w, where the last one led to (0 at first)."""
     w = w.copy()
     if problem.rows.intercept:
         w[-1] -= memory.slope / memory.hold  # b_0 becomes b, and the slopes stay

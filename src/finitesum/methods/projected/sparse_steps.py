@@ -30,11 +30,9 @@ All of it is rebuilt from the vectors after each pass and each `STEPS_TO_REBUILD
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from finitesum.constraints.projections import BoxProjection, IntervalProjection, L1BallProjection, L2BallProjection
 from finitesum.core.arrays import Indices
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.methods.projected import steps
@@ -300,12 +298,7 @@ def deferred_visits(
 
 # Where projections can be deferred.
 
-KINDS: dict[Any, int] = {
-    IntervalProjection: INTERVALS,
-    BoxProjection: INTERVALS,
-    L1BallProjection: L1_BALL,
-    L2BallProjection: L2_BALL,
-}
+KINDS = {"nothing": FREE, "signs": INTERVALS, "bounds": INTERVALS, "l1-norm": L1_BALL, "l2-norm": L2_BALL}
 
 
 def domain_for(problem: Problem, rule: Rule) -> Domain | None:
@@ -318,12 +311,9 @@ def domain_for(problem: Problem, rule: Rule) -> Domain | None:
     is_plain = rule.form == steps.DISPLACED and rule.momentum == 0.0 and rule.output in (steps.LAST, steps.AVERAGE)
     if not (is_averaged or is_plain):
         return None
-    projection: Any = problem.view.projection
-    n_constrained = problem.rows.n_columns
-    kind = KINDS.get(type(projection)) if problem.is_constrained else FREE
-    if kind is None or (kind == L2_BALL and rule.is_weighted):
+    constraint, n_constrained = problem.constraint, problem.rows.n_columns
+    kind, has_weights = KINDS.get(constraint.boundary), getattr(constraint, "weights", None) is not None
+    if kind is None or has_weights or (kind == L2_BALL and rule.is_weighted):
         return None
-    lower = upper = np.zeros(0)
-    if kind == INTERVALS:
-        lower, upper = (np.broadcast_to(bound, n_constrained).astype(np.float64) for bound in projection)
-    return Domain(kind, n_constrained, getattr(projection, "radius", 0.0), lower, upper)
+    lower, upper = constraint.intervals(n_constrained if kind == INTERVALS else 0)
+    return Domain(kind, n_constrained, getattr(constraint, "radius", 0.0), lower, upper)

@@ -161,17 +161,7 @@ def is_settled(shape: Shape, w: Vector, slope: Vector) -> bool:
 def minimised(shape: Shape, hessian: Matrix, gradient: Vector, y: Vector, start: Vector, tolerance: float) -> Vector:
     """Return the minimiser of gradient'(w - y) + 1/2 (w - y)'H (w - y) + r(w); the best point after too many rounds.
 
-    Parameters
-    ----------
-    shape : Shape
-        Of the term whose r it is.
-    hessian : ndarray of float64, shape (d, d)
-        H >= 0, symmetric.
-    gradient, y : ndarray of float64, shape (d,)
-    start : ndarray of float64, shape (d,)
-        A point of the set, where the search begins.
-    tolerance : float >= 0
-        Bounds what a slope may lack.
+    H >= 0 is symmetric, the start a point of the set; the tolerance bounds what a slope may lack.
     """
     point, n_refined = _begun(shape, start), 0
     scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), np.finfo(np.float64).tiny))

@@ -9,13 +9,7 @@ from finitesum.core.arrays import Matrix, Vector
 
 
 def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
-    """Return H^-1 right for a finite symmetric H >= 0, given by its lower triangle (a shifted H where it is not > 0).
-
-    Examples
-    --------
-    >>> solve_spd(np.array([[2.0, 0.0], [1.0, 2.0]]), np.array([3.0, 3.0]))
-    array([1., 1.])
-    """
+    """Return H^-1 right for a finite symmetric H >= 0, given by its lower triangle (a shifted H where it is not > 0)."""
     factor, _ = raised_factor(np.array(hessian, order="C"), 0.0)
     solution: Matrix = lapack.dpotrs(factor, right, lower=0)[0]
     return solution
