@@ -29,7 +29,7 @@ from finitesum.problems.term import ConvexTerm
 EXTRA_ROUNDS = 50
 
 #: Rounds in which all coordinates that ask for as much as this part of the most are set free at once; then it is one.
-AT_ONCE_ROUNDS, MUCH = 30, 0.3
+AT_ONCE_ROUNDS, MUCH = 30, 0.5
 
 #: Minimisers over the same coordinates that are computed again, because a factor leaves rounding errors.
 MOST_REFINED = 3
@@ -153,9 +153,9 @@ def _wishes(shape: Shape, point: _Point, slope: Vector, multiplier: float) -> tu
 
 
 def is_settled(shape: Shape, w: Vector, slope: Vector) -> bool:
-    """Return whether no coordinate that rests at a bound is asked to leave it; not answered where a sum has a bound."""
-    wishes, _ = _wishes(shape, _begun(shape, w), slope, 0.0)
-    return bool(shape.sizes.size) or not (wishes > 1e-12 * np.abs(slope)).any()
+    """Return whether no coordinate that rests at a bound is asked to leave it; the bound of a sum apart."""
+    wishes, _ = _wishes(shape, _begun(shape, w)._replace(is_tight=False), slope, 0.0)
+    return not (wishes > 1e-12 * np.abs(slope)).any()
 
 
 def minimised(shape: Shape, hessian: Matrix, gradient: Vector, y: Vector, start: Vector, tolerance: float) -> Vector:

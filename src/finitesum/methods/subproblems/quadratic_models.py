@@ -24,7 +24,7 @@ from scipy.sparse.linalg import eigsh
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.subproblems.active_set import is_settled, minimised, shape_of
+from finitesum.methods.subproblems.active_set import Shape, is_settled, minimised, shape_of
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm
 
@@ -158,8 +158,22 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     tolerance = max(tolerance, rounding)
     if (shape := shape_of(term)) is None:
         return _by_prox_gradients(term, hessian, gradient, y, tolerance)
-    w = y
-    if not is_settled(shape, y, gradient):
+    w, thresholds = y, shape.thresholds
+    if shape.sizes.size and not shape.is_equal:  # an l1 ball is a penalty with a multiplier
+        thresholds = shape.sizes * _multiplier(shape, gradient, y)
+    is_started = shape.sizes.size > 0 and not thresholds.any()
+    if not is_started and not is_settled(shape._replace(thresholds=thresholds), y, gradient):
         w, slope = y.copy(), gradient.copy()
-        _descend(hessian, w, slope, shape.thresholds, shape.lower, shape.upper, DESCENT_PASSES)
+        _descend(hessian, w, slope, thresholds, shape.lower, shape.upper, DESCENT_PASSES)
+        size = float(shape.sizes @ np.abs(w)) if shape.sizes.size else 0.0
+        if size > shape.total:
+            w[: term.n_columns] *= shape.total / size
     return minimised(shape, hessian, gradient, y, w, tolerance)
+
+
+def _multiplier(shape: Shape, gradient: Vector, y: Vector) -> float:
+    """Return a guess at the multiplier of a sum of sizes: that which y and its gradient imply; at 0 half of the largest."""
+    if y.any():
+        return max(-float(gradient @ y) / shape.total, 0.0)
+    counted = shape.sizes > 0.0
+    return 0.5 * float(np.max(np.abs(gradient[counted]) / shape.sizes[counted]))
