@@ -48,7 +48,10 @@ def _condition(hessian: Matrix) -> float:
     scale = 1.0 / np.sqrt(diagonal[kept])
     if not (kept.size and np.isfinite(scale).all()):
         return math.nan
-    values = np.linalg.eigvalsh(hessian[np.ix_(kept, kept)] * scale[:, None] * scale)
+    scaled = hessian[np.ix_(kept, kept)] * scale[:, None] * scale
+    if not np.isfinite(scaled).all():
+        return math.nan
+    values = np.linalg.eigvalsh(scaled)
     return float(values[-1] / values[0]) if values[0] > EPSILON * values[-1] else math.inf
 
 

@@ -162,14 +162,17 @@ def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
         predictions = predictions + offsets
         if n_outputs == 1:
             predictions = predictions[:, 0]
-        slopes, of_slope = _slopes(problem, predictions, problem.targets[here])
+        targets = problem.targets[here]
         reach = (sizes @ np.abs(w.reshape(n_outputs, -1)[:, :d]).T).reshape(predictions.shape) + np.abs(predictions)
-        curvature: Any = problem.loss.curvature_bound()
-        if not math.isfinite(curvature):
-            curvature = np.array(
-                [problem.loss.d2(float(u), float(y)) for u, y in zip(predictions, problem.targets[here], strict=True)]
+        slopes, of_slope = _slopes(problem, predictions, targets)
+        if n_outputs == 1:  # a convex loss's slope is monotone
+            below, above = (
+                _slopes(problem, predictions + sign * of_predictions * reach, targets)[0] for sign in (-1, 1)
             )
-        error = (of_sum + of_slope) * np.abs(slopes) + of_predictions * curvature * reach
+            error = np.maximum(above - slopes, slopes - below)
+        else:
+            error = of_predictions * problem.loss.curvature_bound() * reach
+        error = error + (of_sum + of_slope) * np.abs(slopes)
         weights = problem.weights[here]
         slopes, error = (weighted(np.array(v), weights).reshape(-1, n_outputs) for v in (slopes, error))
         error = error.astype(np.float64)
@@ -189,6 +192,7 @@ def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
         bounds = np.maximum(*changes).astype(np.float64)
     unit = UNIT if of_prox > 0.0 else EXTENDED_UNIT
     rounding = float(np.linalg.norm(bounds)) + of_prox + 4.0 * unit * float(np.linalg.norm(smooth.astype(np.float64)))
+    rounding = math.inf if math.isnan(rounding) else rounding  # where slopes overflow
     return found._replace(optimality=float(np.sqrt(mapping @ mapping)), rounding=rounding)
 
 
@@ -203,6 +207,6 @@ def confirmed(problem: AnyProblem, w: Vector, found: Measures, tol: float) -> Me
     with np.errstate(all="ignore"):
         for bound in (_by_norms, _by_rows):
             found = found._replace(rounding=bound(problem, w, found))
-            if found.upper <= tol:
+            if found.optimality + found.rounding <= tol:
                 return found
         return _extended(problem, w, found)

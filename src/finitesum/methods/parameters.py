@@ -10,9 +10,14 @@ import functools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import fields
+from numbers import Real
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 Auto = Literal["auto"]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real)
 
 
 def _is_word(name: str, value: Any, what: str, words: tuple[str, ...] = ("auto",)) -> bool:
@@ -27,13 +32,13 @@ def check_positive(
     name: str, value: Any, advice: str = "Leave it out to use the theory's value.", words: tuple[str, ...] = ("auto",)
 ) -> None:
     """Raise unless a parameter is a finite number > 0, "auto", or one of other words."""
-    if not _is_word(name, value, "a number > 0", words) and not 0.0 < float(value) < math.inf:
+    if not _is_word(name, value, "a number > 0", words) and not (_is_number(value) and 0.0 < value < math.inf):
         raise ValueError(f"{name} must be > 0, got {value}. {advice}")
 
 
-def check_fraction(name: str, value: float | Auto) -> None:
+def check_fraction(name: str, value: Any) -> None:
     """Raise unless a parameter is "auto" or a number in [0, 1)."""
-    if not _is_word(name, value, "a number in [0, 1)") and not 0.0 <= float(value) < 1.0:
+    if not _is_word(name, value, "a number in [0, 1)") and not (_is_number(value) and 0.0 <= value < 1.0):
         raise ValueError(f"{name} must lie in [0, 1), got {value}.")
 
 
@@ -48,7 +53,7 @@ def check_count(name: str, value: Any, least: int = 1, *, or_auto: bool = False)
     """Raise unless a parameter is a whole number >= 1, or another least one, or "auto" where that is allowed."""
     if or_auto and value == "auto":
         return
-    if isinstance(value, str) or not (value >= least and value == int(value)):
+    if not (_is_number(value) and value >= least and value == int(value)):
         what = f'a whole number >= {least} or "auto"' if or_auto else f"a whole number >= {least}"
         raise ValueError(f"{name} must be {what}, got {value!r}.")
 

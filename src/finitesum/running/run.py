@@ -195,6 +195,8 @@ class Run:
             observer.after_pass(PassReport(self.n_passes, self.max_iter, known, loop.start_optimality, self.tol))
         if self._callback_stops(measured, estimate):
             return StopReason.CALLBACK
+        if measured is not None and math.isinf(measured.objective):
+            return StopReason.DIVERGED
         if self._is_verified():
             return StopReason.CONVERGED
         found = measured.optimality if due and measured is not None else estimate
@@ -323,6 +325,8 @@ class Run:
         if reason is StopReason.DIVERGED:
             x, measured, k = self._best_known(measured)
             remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
+        if not math.isfinite(measured.objective):
+            remark += " F overflows at x: scale the columns of X, or give another x0."
         if not problem.term.is_convex:
             remark += " The penalty is not convex: x is near a stationary point, which need not be a minimum."
         if math.isnan(measured.rounding):

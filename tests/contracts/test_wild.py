@@ -1,0 +1,136 @@
+"""Problems as wild as users' data: no false claim, no step up, an end to every run, and refusals in words."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from finitesum import Problem, minimize
+from finitesum.constraints import Box, L1Ball, L2Ball, NonNegative, Simplex
+from finitesum.methods import as_method
+from finitesum.methods.base import is_suited
+from finitesum.methods.subproblems.positive_definite import solve_spd
+
+#: Methods that claim that no pass raises F.
+DESCENDING = ("lazy-newton", "newton", "newton-cg", "working-set-newton", "fg", "auto")
+
+
+def wild(seed, **options):
+    """Return a problem in columns of 1e-6 to 1e6, one of them twice, with weights over six decades, some of them 0."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(6, 30)), int(rng.integers(2, 7))
+    X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-6, 6, d)
+    X[:, 0] = X[:, -1]
+    weights = 10.0 ** rng.uniform(-6, 0, n) * (rng.random(n) < 0.8)
+    weights[:2] = 1e-3
+    y = np.where(rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    y[:2] = 1.0, -1.0
+    return Problem.linear(X, y, sample_weight=weights, **options)
+
+
+TERMS = {
+    "l2": {"alpha": 1e-8},
+    "l1": {"alpha": 1e-6, "l1_ratio": 1.0},
+    "elastic net": {"alpha": 1e-4, "l1_ratio": 0.5},
+    "l1-ball": {"constraint": L1Ball(1.0)},
+    "l2-ball": {"constraint": L2Ball(1.0)},
+    "box": {"constraint": Box(-1.0, 1.0)},
+    "orthant": {"constraint": NonNegative()},
+    "simplex": {"constraint": Simplex(1.0)},
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge", "huber"])
+@pytest.mark.parametrize("method", DESCENDING)
+def test_no_pass_raises_the_objective(method, loss, term, seed):
+    problem = wild(seed, loss=loss, fit_intercept=bool(seed % 2), **TERMS[term])
+    if method != "auto" and not is_suited(as_method(method), problem):
+        pytest.skip("not treated by this method")
+    result = minimize(problem, method=method, tol=1e-8, max_iter=40, measure_every=1, random_state=0)
+    objectives = result.trace.column("objective")
+    objectives = objectives[np.isfinite(objectives)]
+    assert (np.diff(objectives) <= 1e-12 * np.abs(objectives[:-1])).all()
+    assert result.fun <= objectives[0] * (1.0 + 1e-12)
+
+
+def test_a_point_far_out_is_no_minimum():
+    """At w = -1e30 the step w - g is w, and F is 1e30."""
+    for options in ({"alpha": 1e-3, "l1_ratio": 1.0}, {"constraint": L1Ball(1e40)}):
+        problem = Problem.linear([[1.0], [-1.0]], [1, -1], **options)
+        result = minimize(problem, x0=[-1e30])
+        assert result.fun < 0.01
+        assert result.success
+
+
+def test_wide_l1_problems_in_any_units_do_not_end_above_their_start():
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((60, 90)) * 10.0 ** rng.uniform(-6, 6, 90)
+        y = np.where(X[:, 0] > 0.0, 1, -1)
+        y[0] = -y[1]
+        problem = Problem.linear(X, y, alpha=1e-11, l1_ratio=1.0, fit_intercept=True)
+        assert minimize(problem, tol=1e-10, max_iter=60).fun <= np.log(2.0)
+
+
+@pytest.mark.parametrize("matrix", [[[-1e-20]], [[-1.0]], [[0.0]], [[1.0, 0.0], [1.0, 1.0 - 1e-9]]])
+def test_systems_of_any_matrix_are_solved_or_left(matrix):
+    """An indefinite matrix is raised until it is positive definite, by a bounded number of factors."""
+    assert np.isfinite(solve_spd(np.array(matrix), np.ones(len(matrix)))).all()
+
+
+def test_a_few_rows_on_a_simplex_end():
+    X = [
+        [-139045.56135349744, 593801.2778029729],
+        [-162421.78614597785, -104227.77411606697],
+        [431816.35614711395, 221838.85439442247],
+        [183765.35672668248, 151022.11829385167],
+        [-101616.0350707684, -341187.9818772227],
+    ]
+    weights = [8.137395e-04, 2.4152665e-05, 3.4240829e-01, 4.1354140e-05, 1.8826050e-03]
+    problem = Problem.linear(X, [1, 1, -1, -1, 1], sample_weight=weights, fit_intercept=True, constraint=Simplex(1.0))
+    result = minimize(problem, tol=1e-10, max_iter=200)
+    assert result.n_passes <= 201.0
+    assert result.success or result.optimality > 1e-10 or result.rounding > 0.0
+
+
+def test_accelerated_svrg_keeps_a_step_that_rounding_errors_do_not_shrink():
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        problem = Problem.linear(
+            rng.standard_normal((60, 5)), rng.standard_normal(60), loss="huber", constraint=Simplex()
+        )
+        result = minimize(problem, method="acc-svrg", tol=1e-9, max_iter=500, random_state=seed)
+        assert result.success
+        assert result.state.step_size > 1e-6
+
+
+@pytest.mark.parametrize("cap", [5, 20])
+def test_max_iter_is_kept(cap):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.poisson(0.05, (200, 400)).astype(float))
+    y = np.where(X[:, :40].sum(1) - X[:, 40:80].sum(1) + rng.standard_normal(200) > 0.0, 1, -1)
+    result = minimize(Problem.linear(X, y, alpha=1 / 200), method="newton-cg", tol=1e-14, max_iter=cap)
+    assert result.n_passes <= cap + 3.0  # the pass that crosses the limit, and the check at the end
+
+
+@pytest.mark.parametrize("options", [{"n_threads": None}, {"n_threads": "2"}, {"first_rows": [3]}])
+def test_an_option_that_is_no_number_is_named(options):
+    problem = Problem.linear(np.eye(2), [1, -1], alpha=0.1)
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be a whole number"):
+        minimize(problem, method="lazy-newton", options=options)
+
+
+def test_diagnoses_of_huge_columns_do_not_raise():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 3)) * 1e160
+    result = minimize(Problem.linear(X, np.where(X[:, 0] > 0.0, 1, -1), alpha=1e-3), tol=1e-10, max_iter=50)
+    assert isinstance(result.message, str)
+
+
+def test_a_start_where_the_loss_overflows_ends_at_once():
+    problem = Problem.linear([[500.0], [600.0]], [1.0, 2.0], loss="poisson", constraint=Box(10.0, 20.0))
+    result = minimize(problem, method="lazy-newton", max_iter=50)
+    assert not result.success
+    assert result.n_passes <= 3.0
+    assert "overflow" in result.message

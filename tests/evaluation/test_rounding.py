@@ -1,0 +1,107 @@
+"""Bounds of rounding errors against rational arithmetic, and claims of convergence that they confirm."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from finitesum import Problem, minimize
+from finitesum.constraints import Box, L1Ball
+from finitesum.evaluation import rounding
+from finitesum.evaluation.optimality import evaluate
+
+BOUNDS = {"norms": rounding._by_norms, "rows": rounding._by_rows}
+
+
+def wild(seed, loss, spread=6.0, **options):
+    """Return a problem whose columns differ in size by up to 10^(2 spread), and a point where predictions are moderate."""
+    rng = np.random.default_rng(seed)
+    n, d = 12, 4
+    scales = 10.0 ** rng.uniform(-spread, spread, d)
+    X = rng.standard_normal((n, d)) * scales
+    y = np.where(rng.standard_normal(n) > 0.0, 1.0, -1.0) if loss == "squared-hinge" else rng.standard_normal(n)
+    problem = Problem.linear(X, y, loss=loss, sample_weight=rng.random(n) + 0.1, **options)
+    return problem, X, rng.standard_normal(problem.dim) / np.append(scales, np.ones(problem.dim - d))
+
+
+def exact_gradient(problem, X, w):
+    """Return the gradient of the mean loss with the quadratic penalty in rational numbers."""
+    rows = [[Fraction(float(v)) for v in row] + [Fraction(1)] * (w.size - X.shape[1]) for row in X]
+    point, total = [Fraction(float(v)) for v in w], [Fraction(0)] * w.size
+    for row, target, weight in zip(rows, problem.targets, problem.weights, strict=True):
+        u, y, p = sum(a * b for a, b in zip(row, point, strict=True)), Fraction(float(target)), Fraction(float(weight))
+        kind = type(problem.loss).__name__
+        if kind == "Huber":
+            t = Fraction(float(problem.loss.threshold))
+            slope = min(max(u - y, -t), t)
+        else:
+            slope = u - y if kind == "Squared" else -2 * y * max(1 - y * u, 0)
+        total = [a + p * slope * b for a, b in zip(total, row, strict=True)]
+    return [a + Fraction(float(q)) * b for a, q, b in zip(total, problem.term.quadratic, point, strict=True)]
+
+
+def distance(found, exact):
+    return float(sum((Fraction(float(a)) - b) ** 2 for a, b in zip(found, exact, strict=True))) ** 0.5
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("loss", ["squared", "huber", "squared-hinge"])
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_bounds_hold_and_are_of_use(bound, loss, seed):
+    problem, X, w = wild(seed, loss, alpha=1e-3, fit_intercept=bool(seed % 2))
+    found = evaluate(problem, w)
+    error = distance(found.gradient, exact_gradient(problem, X, w))
+    known = BOUNDS[bound](problem, w, found)
+    assert error <= known
+    if bound == "rows":
+        assert known <= 1e4 * np.finfo(float).eps * np.abs(X).max() * (1.0 + np.abs(problem.targets).max())
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("loss", ["squared", "huber", "squared-hinge"])
+def test_extended_precision_is_right_within_its_bound(loss, seed):
+    problem, X, w = wild(seed, loss, alpha=1e-3, fit_intercept=bool(seed % 2))
+    found = rounding._extended(problem, w, evaluate(problem, w))
+    exact = float(sum(g * g for g in exact_gradient(problem, X, w))) ** 0.5
+    assert abs(found.optimality - exact) <= found.rounding + 4.0 * np.finfo(float).eps * exact
+    if np.finfo(np.longdouble).eps < 1e-18:
+        assert found.rounding < 0.01 * rounding._by_rows(problem, w, evaluate(problem, w))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "options",
+    [{"alpha": 1e-6}, {"alpha": 1e-3, "l1_ratio": 1.0}, {"constraint": Box(-1.0, 1.0)}, {"constraint": L1Ball(0.1)}],
+)
+def test_a_claim_holds_in_extended_precision(options, seed):
+    problem, _, _ = wild(seed, "squared", 4.0, **options)
+    result = minimize(problem, tol=1e-9, max_iter=200)
+    exact = rounding._extended(problem, result.x, evaluate(problem, result.x))
+    assert result.success == (result.optimality + result.rounding <= 1e-9)
+    if result.success:
+        assert exact.optimality + exact.rounding <= 1e-9
+
+
+def test_sparse_rows_and_classes_have_bounds():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((30, 6), density=0.3, rng=rng, format="csr") * 1e3
+    for loss, y in (
+        ("logistic", rng.integers(0, 2, 30)),
+        ("multinomial", rng.integers(0, 3, 30)),
+        ("poisson", rng.poisson(1.0, 30)),
+    ):
+        problem = Problem.linear(X, y, loss=loss, alpha=1e-2, fit_intercept=True)
+        found = minimize(problem, tol=1e-9)
+        assert found.success
+        assert 0.0 < found.rounding < 1e-9
+        again = rounding._extended(problem, found.x, evaluate(problem, found.x))
+        assert again.optimality == pytest.approx(found.optimality, abs=found.rounding + again.rounding)
+
+
+def test_measures_have_no_bound_before_they_are_confirmed():
+    problem, _, w = wild(0, "huber")
+    found = evaluate(problem, w)
+    assert np.isnan(found.rounding)
+    assert found.upper == found.optimality
+    assert rounding.confirmed(problem, w, found, 0.5 * found.optimality) is found
