@@ -85,7 +85,7 @@ def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list
         names,
         tol=asked.tol,
         max_iter=asked.max_iter,
-        options=lambda _name: method_options(asked),
+        options=method_options(asked),
         sampling=asked.sampling,
         random_state=asked.seed,
         verbose=console.verbose,

@@ -138,23 +138,11 @@ class Dataset:
             raise DataError(f"{self._called()}: {error}") from None
 
     def targets(self, label_map: LabelMap | None = None) -> npt.NDArray[np.float64] | npt.NDArray[np.int64]:
-        """Return the numbers that methods work with.
+        """Return the numbers that methods work with, shape (n_rows,).
 
-        Parameters
-        ----------
-        label_map
-            The classes of the model; without it, those that occur in this data set. Not used in a regression.
-
-        Returns
-        -------
-        ndarray, shape (n_rows,)
-            For `inferred_task` "regression" the labels as float64; else -1/+1 (float64) for two classes and
-            0, 1, 2, ... (int64) for more.
-
-        Raises
-        ------
-        DataError
-            There are no labels, or they do not suit the task or the map.
+        For `inferred_task` "regression" they are the labels as float64; else -1/+1 (float64) for two classes and
+        0, 1, 2, ... (int64) for more. The classes are those of the map, which a regression does not use; without it, those
+        that occur in this data set. It is a DataError if there are no labels, or if they do not suit the task or the map.
         """
         if label_map is not None and self.task != "regression":
             return label_map.encode(self._labels())

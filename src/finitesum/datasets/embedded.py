@@ -13,7 +13,7 @@ Embedded = Literal["breast_cancer", "digits", "diabetes"]
 
 
 def load_embedded(name: Embedded, *, standardize: bool = False) -> Dataset:
-    """Return a data set that comes with scikit-learn.
+    """Return a data set that comes with scikit-learn, with dense float64 rows; a DataError where there is none.
 
     Parameters
     ----------
@@ -23,16 +23,6 @@ def load_embedded(name: Embedded, *, standardize: bool = False) -> Dataset:
         progression of the disease after a year as target (a regression).
     standardize
         Whether each feature is shifted to mean 0 and scaled to standard deviation 1; a constant one becomes 0.
-
-    Returns
-    -------
-    Dataset
-        Dense float64 rows.
-
-    Raises
-    ------
-    DataError
-        There is no such data set.
 
     Examples
     --------

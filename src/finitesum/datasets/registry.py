@@ -97,17 +97,9 @@ def info(name: str) -> Info:
 def find(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Path | None:
     """Return the file of a data set on this machine, or None where there is none.
 
-    Parameters
-    ----------
-    name
-        A name of the registry, or the name of any file in the folders of data, without its suffixes.
-    data_dir
-        A folder that is searched before those of ``FINITESUM_DATA`` and ``FINITESUM_HOME/data``.
-
-    Returns
-    -------
-    Path or None
-        In each folder a file of the registry's is taken first, then ``NAME.svm`` and its like, plain or compressed.
+    The name is one of the registry, or that of any file in the folders of data, without its suffixes. A folder `data_dir`
+    is searched before those of ``FINITESUM_DATA`` and ``FINITESUM_HOME/data``. In each a file of the registry's is taken
+    first, then ``NAME.svm`` and its like, plain or compressed.
     """
     names = _file_names(name)
     for folder in search_folders(data_dir):

@@ -86,15 +86,7 @@ n_threads, callback, measure_every
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-        sample_weight : array_like, shape (n,), optional
-            Weights >= 0; weight 2 means the same as the row written twice.
-        """
+        """Fit the model to rows X, shape (n, d), targets y, shape (n,), and weights as those of `LinearRegressor.fit`."""
         joint = self._checked_scale()
         X, y, weights = self._checked_fit_data(X, y, sample_weight)
         if joint:

@@ -77,17 +77,10 @@ solver_, cov_params_, standard_errors_
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
-        """Choose C and fit the model.
+        """Choose C and fit the model to data as for `LogisticRegression.fit`.
 
-        Parameters
-        ----------
-        X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-            Labels of any kind.
-        sample_weight : array_like, shape (n,), optional
-            Weights >= 0; weight 2 means the same as the row written twice, in one fold.
-        **params
-            For the splitter and the scorer, by metadata routing.
+        Weight 2 means the same as the row written twice, in one fold. `params` are for the splitter and the scorer, by
+        metadata routing.
         """
         from sklearn.model_selection import check_cv  # which takes a while to load
 

@@ -29,31 +29,6 @@ class ModelError(ValueError):
 class LinearModel:
     """A linear model u = x'coef + intercept, and how it came about.
 
-    Parameters
-    ----------
-    coef : ndarray of float64, shape (n_features,)
-    intercept : float
-        0 where none was fitted.
-    loss : str
-        The name of the loss, as in `finitesum.losses.LOSSES`.
-    alpha, l1_ratio : float
-        The penalty alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2).
-    classes : tuple of two labels, or None
-        The labels behind -1 and +1, as the data had them; None for a regression.
-    feature_names : tuple of str, or None
-    fit_intercept : bool
-    objective, optimality, tol : float
-        The objective and the optimality that were reached, and the optimality that was asked for.
-    n_passes : float
-        Effective passes over the data.
-    method : str
-        The method and its parameters.
-    seed : int
-    n_rows : int
-        The number of rows the model was fitted to.
-    version : str
-        The version of finitesum that wrote the model.
-
     Examples
     --------
     >>> model = LinearModel(np.array([2.0, -1.0]), 0.5, classes=("ham", "spam"))
@@ -63,22 +38,22 @@ class LinearModel:
     array(['spam', 'ham'], dtype='<U4')
     """
 
-    coef: Vector
-    intercept: float = 0.0
-    loss: str = "logistic"
-    alpha: float = 0.0
+    coef: Vector  #: float64, shape (n_features,)
+    intercept: float = 0.0  #: 0 where none was fitted
+    loss: str = "logistic"  #: a name of `finitesum.losses.LOSSES`
+    alpha: float = 0.0  #: of the penalty alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
     l1_ratio: float = 0.0
-    classes: tuple[Any, Any] | None = None
+    classes: tuple[Any, Any] | None = None  #: the labels behind -1 and +1, as the data had them; None for a regression
     feature_names: tuple[str, ...] | None = None
     fit_intercept: bool = False
-    objective: float = float("nan")
-    optimality: float = float("nan")
-    tol: float = float("nan")
-    n_passes: float = float("nan")
-    method: str = ""
+    objective: float = float("nan")  #: that was reached
+    optimality: float = float("nan")  #: that was reached
+    tol: float = float("nan")  #: the optimality that was asked for
+    n_passes: float = float("nan")  #: effective passes over the data
+    method: str = ""  #: with its parameters
     seed: int = 0
-    n_rows: int = 0
-    version: str = ""
+    n_rows: int = 0  #: that the model was fitted to
+    version: str = ""  #: of finitesum, which wrote the model
 
     @property
     def n_features(self) -> int:

@@ -112,11 +112,6 @@ def logistic_path(X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, **
         Those of `LogisticRegression` that say what is solved and how: all but C, warm_start, callback, measure_every and
         standard_errors.
 
-    Returns
-    -------
-    LogisticPath
-        ``Cs, alphas, coefs, intercepts, optimality, n_passes, results``.
-
     Raises
     ------
     ValueError

@@ -106,39 +106,27 @@ def compare(
     *,
     tol: float = 1e-10,
     max_iter: float = 100,
-    options: Callable[[str], dict[str, Any]] | None = None,
-    sampling: str | None = None,
-    random_state: int = 0,
-    verbose: int = 0,
+    options: dict[str, Any] | None = None,
     on_done: Callable[[Outcome], None] | None = None,
+    **settings: Any,
 ) -> list[Outcome]:
     """Run methods, given with parameters or by names, on a problem, one after the other, and return what each did.
 
-    `options` gives the parameters of a method by its name; the other settings are those of
+    `options` are the parameters of methods given by names; the other settings are those of
     `finitesum.running.driver.minimize`. A method that raised an error has no trace, and the error as its message.
     """
-    settings = {
-        "tol": tol,
-        "sampling": sampling,
-        "random_state": random_state,
-        "max_iter": max_iter,
-        "verbose": verbose,
-    }
+    settings |= {"tol": tol, "max_iter": max_iter}
     outcomes = []
     for method in methods:
-        name = method if isinstance(method, str) else method.name
-        given = options(name) if options is not None and isinstance(method, str) else None
-        outcome = _run(problem, name, method, given, settings)
-        outcomes.append(outcome)
+        outcomes.append(_run(problem, method, options if isinstance(method, str) else None, settings))
         if on_done is not None:
-            on_done(outcome)
+            on_done(outcomes[-1])
     return outcomes
 
 
-def _run(
-    problem: Problem, name: str, method: str | Method, options: dict[str, Any] | None, settings: dict[str, Any]
-) -> Outcome:
+def _run(problem: Problem, method: str | Method, options: dict[str, Any] | None, settings: dict[str, Any]) -> Outcome:
     """Return what a method did; an error of any kind is an outcome, too."""
+    name = method if isinstance(method, str) else method.name
     try:
         chosen = as_method(method, options)
         loaded = {**settings, "max_iter": 2, "verbose": 0}
