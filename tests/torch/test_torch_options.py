@@ -10,7 +10,7 @@ pytest.importorskip("torch.optim", reason="torch is not installed")
 import torch
 
 from finitesum.constraints import L2Ball
-from finitesum.torch import HB, AdaHB, options
+from finitesum.torch import HB, AdaHB, heavy_ball
 
 BOTH = pytest.mark.parametrize("optimizer_class", [AdaHB, HB])
 HOW = pytest.mark.parametrize("how", [{}, {"foreach": False}, {"fused": True}, {"capturable": True}], ids=str)
@@ -96,7 +96,7 @@ def test_fused_refuses_what_it_cannot_do(monkeypatch):
 
     with pytest.raises(RuntimeError, match="plain floating-point tensors, got Special"):
         AdaHB([Special(torch.ones(2))], steps_per_epoch=3, fused=True)
-    monkeypatch.setattr(options, "HAS_TRITON", False)
+    monkeypatch.setattr(heavy_ball, "HAS_TRITON", False)
     AdaHB([one_parameter()], steps_per_epoch=3, fused=True)
 
 

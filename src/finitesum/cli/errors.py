@@ -23,12 +23,6 @@ def show_error(message: str) -> None:
     click.echo(f"finitesum: error: {' '.join(message.split())}", err=True)
 
 
-def _usage_message(error: click.UsageError) -> str:
-    """Return a usage error as a sentence, with where help is found."""
-    more = "" if error.ctx is None else f" See '{error.ctx.command_path} --help'."
-    return f"{error.format_message().rstrip('.')}.{more}"
-
-
 class Program(click.Command):
     """A command that turns errors into messages and exit codes."""
 
@@ -47,7 +41,8 @@ class Program(click.Command):
             if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
                 error.show()  # the help itself
             else:
-                show_error(_usage_message(error))
+                help_at = "" if error.ctx is None else f" See '{error.ctx.command_path} --help'."
+                show_error(f"{error.format_message().rstrip('.')}.{help_at}")
         except click.ClickException as error:
             show_error(error.format_message())
         except (ValueError, OSError, MemoryError) as error:

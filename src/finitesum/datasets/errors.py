@@ -6,14 +6,7 @@ from typing import Any
 
 
 class DataError(ValueError):
-    """Data cannot be read or used: the message names the file or argument, what is wrong with it and what to do.
-
-    Examples
-    --------
-    >>> from finitesum.datasets import DataError
-    >>> issubclass(DataError, ValueError)
-    True
-    """
+    """Data cannot be read or used: the message names the file or argument, what is wrong with it and what to do."""
 
 
 def preview(value: Any, width: int = 40) -> str:

@@ -148,15 +148,14 @@ standard_errors_
         for name in ("trace_", "cov_params_", "standard_errors_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if self.standard_errors:
-            self._set_errors(squares)
+            self._set_errors(squares, hessian)
 
-    def _set_errors(self, squares: float) -> None:
+    def _set_errors(self, squares: float, hessian: Matrix) -> None:
         known = self._moments
         if self.fit_intercept:
             inverse, rank = with_intercept(Centred(known.gram / known.total, known.mean, 1.0), float(self.alpha))
         else:
-            gram = known.gram / known.total + np.outer(known.mean, known.mean)
-            inverse, rank = inverse_and_rank(gram + self.alpha * np.eye(known.mean.size))
+            inverse, rank = inverse_and_rank(hessian)
         variance = residual_variance(squares, known.total, rank) if known.total > rank else np.nan
         self.cov_params_ = variance / known.total * inverse
         self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))

@@ -1,7 +1,11 @@
-"""What `AdaHB` and `HB` have in common: groups, states, the choice of the implementation, saving and loading."""
+"""What `AdaHB` and `HB` have in common: groups, states, the choice of the implementation, saving and loading.
+
+The options of a group are checked once, where they come in.
+"""
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, cast, overload
@@ -12,8 +16,7 @@ from torch.optim.optimizer import Optimizer
 
 from finitesum.torch.epochs import Watch
 from finitesum.torch.fused import fused_update_cpu
-from finitesum.torch.fused_cuda import fused_update_cuda
-from finitesum.torch.options import check_group, check_parameter, is_plain
+from finitesum.torch.fused_cuda import HAS_TRITON, fused_update_cuda
 from finitesum.torch.projections import Projector, describe
 from finitesum.torch.schedule import Coefficients, Group, each_of, time_of
 from finitesum.torch.slots import Slot, bucket_coefficients, buckets, new_state, place_t, refuse_sparse, repair, slot_of
@@ -58,21 +61,12 @@ class HeavyBall(Optimizer):
         return max((int(state["step"]) for state in self.state.values() if "step" in state), default=0)
 
     def epoch_end(self) -> int | None:
-        """Check, at the end of an epoch, that it had the length given as ``steps_per_epoch``. Changes nothing.
+        """Check, at the end of an epoch, that it had the length given as ``steps_per_epoch``; return its number of updates.
 
-        A wrong length is a valid schedule, only a worse one, so nothing else can notice it. Call it once and leave it out
-        afterwards, or call it after every epoch.
-
-        Returns
-        -------
-        n_updates : int or None
-            The updates since the last call; None in the first call after loading a state.
-
-        Warns
-        -----
-        EpochLengthWarning
-            The epoch was longer or shorter than ``steps_per_epoch`` by more than one in a hundred (mixed precision skips
-            an update now and then), or t is left to a scheduler that did not move it.
+        It is None in the first call after loading a state. Nothing is changed: a wrong length is a valid schedule, only a
+        worse one, so nothing else can notice it. Call it once and leave it out afterwards, or call it after every epoch. An
+        EpochLengthWarning says that the epoch was longer or shorter by more than one in a hundred (mixed precision skips an
+        update now and then), or that t is left to a scheduler that did not move it.
         """
         return self._watch.epoch_end(self.param_groups, self.n_updates)
 
@@ -84,9 +78,9 @@ class HeavyBall(Optimizer):
         try:
             if own_length:
                 group["t"] = 1.0 if group["steps_per_epoch"] is None else None
-            check_group(group)
+            _check_group(group)
             for param in group["params"]:
-                check_parameter(param, group, self._projector(group))
+                _check_parameter(param, group, self._projector(group))
         except (TypeError, ValueError, RuntimeError):
             self.param_groups.pop()
             raise
@@ -233,7 +227,7 @@ class HeavyBall(Optimizer):
 def _uses_lists(bucket: list[Slot], group: Group) -> bool:
     if group["foreach"] is not None:
         return bool(group["foreach"])
-    return not group["differentiable"] and all(is_plain(slot.owner) for slot in bucket)
+    return not group["differentiable"] and all(_is_plain(slot.owner) for slot in bucket)
 
 
 def _cache_sized(bucket: list[Slot]) -> Iterator[list[Slot]]:
@@ -255,3 +249,73 @@ def _run_fused(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
         return
     for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
         fused_update_cuda(slot, own, rule)
+
+
+# -- options of a group
+
+
+def _check_group(group: Group) -> None:
+    """Raise unless all options of a param group are in their range and allow each other; whole numbers become ints."""
+    _check_length(group)
+    for name in ("lr", "delta", "weight_decay"):
+        if not _value(group.get(name, 0.0)) >= 0:
+            raise ValueError(f"{name} must be >= 0, got {group[name]}.")
+    if isinstance(group["lr"], Tensor) and group["lr"].numel() != 1:
+        raise ValueError(f"lr must be one number, got a tensor of shape {tuple(group['lr'].shape)}.")
+    if "gamma" in group and not 0 < group["gamma"] <= 1:
+        raise ValueError(f"gamma must be in (0, 1], got {group['gamma']}: the metric must not shrink faster than 1/t.")
+    if group["decay"] not in ("sqrt", "none"):
+        raise ValueError(f'decay must be "sqrt" or "none", got {group["decay"]!r}.')
+    if group["foreach"] and group["fused"]:
+        raise ValueError("foreach=True and fused=True exclude each other: give one of them.")
+    if group["differentiable"] and (group["foreach"] or group["fused"]):
+        raise ValueError("differentiable=True has no foreach or fused form: leave foreach and fused out.")
+    if group["fused"] and group["constraint"] is not None:
+        raise ValueError("fused=True has no projections: leave fused out for groups with a constraint.")
+
+
+def _value(number: float | Tensor) -> float:
+    """Return a number; 0 for a tensor of several."""
+    if isinstance(number, Tensor):
+        return float(number.detach()) if number.numel() == 1 else 0.0
+    return number
+
+
+def _check_length(group: Group) -> None:
+    n = group["steps_per_epoch"]
+    if n is None:
+        if group["interpolate"]:
+            raise ValueError("interpolate=True needs steps_per_epoch: with None, t is set by a scheduler.")
+        if not _value(group["t"]) >= 1:
+            raise ValueError(f"t must be >= 1, got {group['t']}.")
+        return
+    if isinstance(n, bool) or not isinstance(n, numbers.Integral):
+        raise TypeError(
+            f"steps_per_epoch must be a whole number or None, got {n!r}. Use len(loader), or 1 for t to count steps."
+        )
+    if n < 1:
+        raise ValueError(f"steps_per_epoch must be >= 1, got {n}.")
+    group["steps_per_epoch"] = int(n)
+
+
+def _check_parameter(param: Tensor, group: Group, projector: Projector | None) -> None:
+    """Raise unless a parameter can be held in the constraint, and updated by the fused loops if these are asked for."""
+    if projector is not None:
+        projector.check(param)
+    if not group["fused"]:
+        return
+    if not _is_plain(param) or not (param.is_floating_point() or param.is_complex()):
+        raise RuntimeError(
+            f"fused=True needs plain floating-point tensors, got {type(param).__name__} of {param.dtype}."
+        )
+    if param.device.type not in ("cpu", "cuda"):
+        raise RuntimeError(
+            f"fused=True works on the CPU and on CUDA, got a parameter on {param.device}. Use foreach=True."
+        )
+    if param.device.type == "cuda" and not HAS_TRITON:
+        raise RuntimeError("fused=True on CUDA needs Triton, which is not installed. Install it, or use foreach=True.")
+
+
+def _is_plain(param: Any) -> bool:
+    """Return whether a parameter is no tensor subclass: these may not know the list operations."""
+    return type(param) in (Tensor, torch.nn.Parameter)

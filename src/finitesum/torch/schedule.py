@@ -1,14 +1,7 @@
 r"""What t is, and the numbers of one update that follow from it.
 
-The theorems count steps, the published networks count epochs, and these are two different optimizers: with t = step the
-gradient is taken near the uniform mean of all past points. So t is always asked for:
-
-==========================  =========================================================
-``steps_per_epoch=n``       t = floor((step - 1) / n) + 1, one unit an epoch
-``... interpolate=True``    t = 1 + (step - 1) / n, continuously
-``steps_per_epoch=1``       t = step, the theorems
-``steps_per_epoch=None``    t is ``group["t"]``, which `EpochT` sets
-==========================  =========================================================
+The theorems count steps, the published networks count epochs, and these are two different optimizers, so that t is always
+asked for: see `AdaHB`.
 """
 
 from __future__ import annotations
@@ -33,7 +26,9 @@ class Coefficients(NamedTuple):
 
 
 def time_of(step: float | Tensor, group: Group) -> float | Tensor:
-    """Return t of an update, given its number (from 1).
+    """Return t of an update, given its number (from 1) and the steps n of an epoch; the group's own t where n is None.
+
+    It is floor((step - 1) / n) + 1, one unit an epoch, or with ``interpolate`` 1 + (step - 1) / n, continuously.
 
     Examples
     --------
