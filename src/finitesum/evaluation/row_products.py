@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -186,16 +187,6 @@ def _slope(view: LinearSum, components: Indices, starts: Vector, changes: Vector
     return total
 
 
-def slope_along(problem: Problem, line: Line, t: float) -> float:
-    """Return the derivative in t of sum_i p_i phi_i on the line."""
-
-    def slope(block: Block) -> float:
-        return _slope(block.view, block.components, line.starts[block.rows], line.changes[block.rows], t)
-
-    with np.errstate(all="ignore"):
-        return float(sum(map_row_blocks(slope, problem, line.components)))
-
-
 @kernel
 def _value(view: LinearSum, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
     total = 0.0
@@ -208,14 +199,22 @@ def _value(view: LinearSum, components: Indices, starts: Vector, changes: Vector
     return total
 
 
-def value_along(problem: Problem, line: Line, t: float) -> float:
-    """Return sum_i p_i phi_i on the line at t."""
-
-    def value(block: Block) -> float:
-        return _value(block.view, block.components, line.starts[block.rows], line.changes[block.rows], t)
+def _sum_along(kernel_of_block: Callable[..., float], problem: Problem, line: Line, t: float) -> float:
+    def part(block: Block) -> float:
+        return kernel_of_block(block.view, block.components, line.starts[block.rows], line.changes[block.rows], t)
 
     with np.errstate(all="ignore"):
-        return float(sum(map_row_blocks(value, problem, line.components)))
+        return float(sum(map_row_blocks(part, problem, line.components)))
+
+
+def slope_along(problem: Problem, line: Line, t: float) -> float:
+    """Return the derivative in t of sum_i p_i phi_i on the line."""
+    return _sum_along(_slope, problem, line, t)
+
+
+def value_along(problem: Problem, line: Line, t: float) -> float:
+    """Return sum_i p_i phi_i on the line at t."""
+    return _sum_along(_value, problem, line, t)
 
 
 def objective(problem: Problem, w: Vector, n_threads: int = 1) -> float:

@@ -97,12 +97,6 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
 
     float32 and float64 are kept; other numbers become float64. Sparse input becomes CSR with indices narrowed to int32
     where they fit; duplicates are summed. An intercept is a column of ones behind the last one, which is not stored.
-
-    Examples
-    --------
-    >>> rows = as_rows([[1.0, 2.0], [3.0, 4.0]], intercept=True)
-    >>> rows.dim(), float(rows.dot(1, np.array([1.0, 1.0, 0.5])))
-    (3, 7.5)
     """
     ones = int(bool(intercept))
     if isinstance(X, DenseRows | CSRRows):

@@ -91,15 +91,7 @@ def _penalty_total(penalty: TermPenalty, coefficients: Vector) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ConvexTerm:
-    """A penalty and a set that act on the first coordinates of an iterate.
-
-    Examples
-    --------
-    >>> term = ConvexTerm(ElasticNet(1.0, 0.5), Unconstrained(), n_columns=2, n_free=1)
-    >>> w = np.array([3.0, -0.5, 7.0])
-    >>> term.value(w), term.prox(w, 1.0), term.quadratic
-    (5.8125, array([2., 0., 7.]), array([0.5, 0.5, 0. ]))
-    """
+    """A penalty and a set that act on the first coordinates of an iterate."""
 
     penalty: Any  # an ElasticNet, WeightedElasticNet, Separable or Groups, as `as_penalty` makes them
     constraint: Constraint  # `Unconstrained` where there is none

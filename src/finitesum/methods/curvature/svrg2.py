@@ -210,16 +210,6 @@ class SVRG2(SumMethod):
     seed : int >= 0
         Of the Gaussian numbers.
 
-    Examples
-    --------
-    With one component there is no variance, and SVRG2 is the gradient method:
-
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [1.0]], [0.0, 2.0], loss="squared", batch_size=2)
-    >>> method = SVRG2(hessian="2D", step_size=0.5)
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(1)).x
-    array([0.5])
-
     References
     ----------
     .. [1] R. M. Gower, N. Le Roux, F. Bach, "Tracking the gradients using the Hessian: a new look at variance reducing

@@ -73,16 +73,6 @@ class Newton(SumMethod):
     step_size : float > 0 or "auto"
         t; "auto" searches along the line.
 
-    Examples
-    --------
-    A quadratic is solved at once:
-
-    >>> from finitesum.problems.linear import Problem
-    >>> problem = Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared")
-    >>> method = Newton()
-    >>> method.run_pass(problem, method.init(problem, np.zeros(1)), np.arange(2)).x
-    array([0.6])
-
     References
     ----------
     .. [1] S. Boyd, L. Vandenberghe, "Convex optimization", 2004, section 9.5.

@@ -92,13 +92,6 @@ class NewtonCG(SampledNewton):
     n_threads : int >= 1
         Threads that share a pass (not an epoch). The result depends on their number by rounding errors.
 
-    Examples
-    --------
-    >>> from finitesum import Problem, minimize
-    >>> problem = Problem.linear([[1.0, 0.0], [3.0, 1.0]], [0.0, 2.0], loss="squared", alpha=0.1)
-    >>> minimize(problem, method="newton-cg", tol=1e-12).success
-    True
-
     References
     ----------
     .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
