@@ -86,12 +86,8 @@ def agrees(value: Value, expected: float) -> bool:
 def record(path: Path, name: str, size: Size, outcome: Outcome) -> None:
     """Write an outcome into a file of recorded values, in place of what it has of this experiment and size.
 
-    Where data is absent, the values of the rest are recorded, and no verdicts, which depend on all cases.
-
-    Raises
-    ------
-    ValueError
-        The cases are not the usual ones, or data is absent of which there are recorded values or verdicts.
+    Where data is absent, the values of the rest are recorded, and no verdicts, which depend on all cases. A ValueError says
+    that the cases are not the usual ones, or that data is absent of which there are recorded values or verdicts.
     """
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     old = known.get(name, {}).get(size, {"verdicts": {}, "values": {}})

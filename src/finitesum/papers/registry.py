@@ -22,13 +22,13 @@ def names() -> tuple[str, ...]:
     return tuple(_described()["experiments"])
 
 
-def experiment(name: str) -> Experiment:
-    """Return the experiment of a name.
+def captions(name: str) -> dict[str, str]:
+    """Return the captions of an experiment's figures and tables, and notes, with the fields that it fills in."""
+    return dict(_described()["experiments"][name]["captions"])
 
-    Raises
-    ------
-    ValueError
-        There is none.
+
+def experiment(name: str) -> Experiment:
+    """Return the experiment of a name; a ValueError says that there is none.
 
     Examples
     --------
@@ -43,8 +43,11 @@ def experiment(name: str) -> Experiment:
         outcome: Outcome = module.run(context)
         return outcome
 
-    entry = _described()["experiments"][name]
-    entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    entry: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in _described()["experiments"][name].items()
+        if key != "captions"
+    }
     return Experiment(name, source=_described()["papers"].get(entry.pop("paper", None), ""), run=run, **entry)
 
 

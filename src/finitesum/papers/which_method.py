@@ -11,21 +11,13 @@ from typing import Any, NamedTuple
 
 from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.fig1 import RUNS
-from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, TOL
+from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, NAMES, TOL
 from finitesum.papers.claims import Finding, Verdict
 from finitesum.papers.experiment import Context, Outcome, Table, Value
 from finitesum.reporting.files import show
 
 #: The commands behind the labels of Table 2.
-_METHODS = {
-    "A-CIAG": "a-ciag",
-    "CIAG": "ciag",
-    "NIM, inexact": "nim",
-    "NIM, exact": 'nim with solver="exact"',
-    "SAG": "sag",
-    "IAG": "iag",
-    "Lazy Newton": "lazy-newton",
-}
+_METHODS = {**NAMES, "NIM, exact": 'nim with solver="exact"'}
 
 
 class Ranking(NamedTuple):

@@ -105,10 +105,7 @@ class HeavyBall(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state. Options of the groups come from it too, except their constraints, which stay as they are.
 
-        Warns
-        -----
-        UserWarning
-            The state was saved under another constraint.
+        A UserWarning says that the state was saved under another constraint.
         """
         constraints = [group["constraint"] for group in self.param_groups]
         given = [state_dict]
@@ -138,10 +135,7 @@ class HeavyBall(Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Make one update; a closure, where given, evaluates the model again and returns the loss.
 
-        Raises
-        ------
-        RuntimeError
-            A gradient is sparse, or a CUDA graph is being captured without ``capturable=True``.
+        A RuntimeError says that a gradient is sparse, or that a CUDA graph is being captured without ``capturable=True``.
         """
         loss = None
         if closure is not None:

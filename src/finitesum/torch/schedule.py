@@ -52,10 +52,10 @@ def coefficients(step: float | Tensor, group: Group) -> Coefficients:
 
     .. math:: \beta_t = \frac{t}{t+2}, \quad \alpha_t = \frac{\alpha}{(t+2)\sqrt t}, \quad \beta_{2t} = 1 - \frac{\gamma}{t}
 
-    [1, eq. 12 with the parameters of theorem 5]. ``gain`` is gamma / t and never 1 - keep, which cancels in float32. A
-    parameter whose first update comes when t is past 1 (set by a scheduler) starts with its squared gradient as the
-    second moment; otherwise its first move would be sqrt(t) times too long. Updates count from 1, as a number or as a
-    tensor of shape () or (n,).
+    Equation 12 with the parameters of theorem 5, in the paper of `AdaHB`. ``gain`` is gamma / t and never 1 - keep, which
+    cancels in float32. A parameter whose first update comes when t is past 1 (set by a scheduler) starts with its squared
+    gradient as the second moment; otherwise its first move would be sqrt(t) times too long. Updates count from 1, as a
+    number or as a tensor of shape () or (n,).
     """
     t = time_of(step, group)
     root = t**0.5

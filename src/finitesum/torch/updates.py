@@ -7,17 +7,12 @@ r"""The update of a parameter: once to be read (`reference_update`) and once for
     m_t &= \tfrac{t}{t+2}\, m_{t-1} + \tfrac{\alpha}{(t+2)\sqrt t}\, g_t / s_t \\
     w_{t+1} &= P_Q^{s_t}(w_t - m_t), \qquad m_t \leftarrow w_t - w_{t+1}
 
-[1, eq. 12 and algorithm 1]; HB [1, theorem 3] has s = 1 and no v. Deviations from the paper:
+Equation 12 and algorithm 1 of the paper of `AdaHB`; HB (theorem 3) has s = 1 and no v. Deviations from the paper:
 
 * the projection is the one in the metric s, which the proofs use, and not the Euclidean one that is printed;
 * m is the true displacement after the projection. Written as ``m += (w - m) - P(w - m)``, so that a projection that does
   nothing changes no bit;
 * where s is zero (delta = 0 and no gradient so far) it is taken as one: the quotient is then 0, as it should be.
-
-References
-----------
-.. [1] Tao, Long, Wu, Tao, "The Role of Momentum Parameters in the Optimal Convergence of Adaptive Polyak's Heavy-ball
-   Methods", ICLR 2021, arXiv 2102.07314.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.papers.claims import Verdict, compared, verdict
 from finitesum.papers.data import load, missing
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
+from finitesum.papers.registry import captions
 from finitesum.papers.runs import slope
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
@@ -30,6 +31,7 @@ from finitesum.reporting.plots import Line, Panel, panels_figure
 from finitesum.running.driver import minimize
 from finitesum.running.sampling import order_of_pass
 
+CAPTIONS = captions("adahb/fig1")
 IN_PAPER = ("a9a", "w8a", "covtype.binary.scale", "ijcnn1", "rcv1", "real-sim")
 QUICK = ("a9a", "ijcnn1")
 N_SEEDS = {"quick": 3, "full": 5}
@@ -85,11 +87,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "NAG": ("nag", {}, False),
     "AdaHB, displacement": ("adahb", {"form": "displacement"}, False),
     "AdaHB, averaging": ("adahb", {"form": "averaging"}, True),
-    "AdaHB, displacement, Euclidean (as printed)": (
-        "adahb",
-        {"form": "displacement", "projection": "euclidean"},
-        False,
-    ),
+    AS_PRINTED: ("adahb", {"form": "displacement", "projection": "euclidean"}, False),
     "AdaHB, averaging, Euclidean": ("adahb", {"form": "averaging", "projection": "euclidean"}, True),
 }
 
@@ -208,13 +206,13 @@ def run(context: Context) -> Outcome:
     for name, kind, label in itertools.product(names, (TUNED_STEPS, AUTOMATIC), RUNS):
         found = [results[f"{name}-{kind}-{label}-{seed}"]["objective"] for seed in range(n_seeds)]
         gaps[name, kind, label] = np.maximum(np.array(found) - results[f"minimum-{name}"]["minimum"], 1e-16)
-    figures = (
-        ("fig1", "Figure 1: F − F* by epochs, steps tuned; means over the repeats.", FIGURE, TUNED_STEPS),
-        ("fig1-more", "The same with more methods and forms; bands: least and largest.", MORE, TUNED_STEPS),
-        ("fig1-automatic", "With automatic steps.", MORE, AUTOMATIC),
-    )
+    figures = {
+        "fig1": _figure(gaps, names, FIGURE, TUNED_STEPS),
+        "fig1-more": _figure(gaps, names, MORE, TUNED_STEPS),
+        "fig1-automatic": _figure(gaps, names, MORE, AUTOMATIC),
+    }
     return Outcome(
-        [Drawing(name, caption, _figure(gaps, names, labels, kind)) for name, caption, labels, kind in figures],
+        [Drawing(name, CAPTIONS[name], figure) for name, figure in figures.items()],
         [_table(gaps, results, names), _curves(gaps)],
         _verdicts(gaps, names),
         {
@@ -258,11 +256,7 @@ def _table(gaps: Mapping[Any, Any], results: Mapping[str, Any], names: Sequence[
                 cells += [show(step), f"{found[:, -1].mean():.2e} ± {found[:, -1].std():.0e}", f"{_rate(found):.2f}"]
             rows.append(cells)
     known = "; ".join(f"{name} {results[f'minimum-{name}']['minimum']:.10f}" for name in names)
-    caption = (
-        "At the last epoch: mean and standard deviation over the repeats, and the slope of log(F − F*) in log(epochs). "
-        f"F* by linear programming: {known}."
-    )
-    return Table("gaps", caption, header, rows)
+    return Table("gaps", CAPTIONS["gaps"].format(known=known), header, rows)
 
 
 def _curves(gaps: Mapping[Any, Any]) -> Table:
@@ -320,8 +314,4 @@ def _note(names: Sequence[str], n_seeds: int) -> str:
     radii = ", ".join(f"{name} {setting_of(name).radius:g}" for name in names)
     more = " rcv1.subset stands for rcv1." if "rcv1.subset" in names else ""
     more += "".join(f" Steps for {name} are those of {LIKE[name]}." for name in names if name in LIKE)
-    return (
-        f"Radius of the ball: {radii}. One row a step, drawn with replacement; {n_seeds} repeats. Steps are the best "
-        f"of a 1-3-10 grid, after two or three epochs of one repeat. AdaHB projects in its own metric, γ = 0.9, δ = "
-        f"1e-8.{more}"
-    )
+    return CAPTIONS["note"].format(radii=radii, n_seeds=n_seeds) + more

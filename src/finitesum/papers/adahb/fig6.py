@@ -14,6 +14,7 @@ from finitesum.core.arrays import Vector
 from finitesum.methods import METHODS
 from finitesum.papers.claims import Finding, Verdict, against, single
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
+from finitesum.papers.registry import captions
 from finitesum.papers.runs import slope
 from finitesum.problems.callables import SubgradientProblem, harvey
 from finitesum.reporting.plots import Line, Panel, panels_figure
@@ -116,19 +117,11 @@ def run(context: Context) -> Outcome:
     lines = [Line(_shown(label), sizes, scaled, style=_STYLES[label]) for label, scaled in grown.items()]
     growth = Panel("growth with T", "T", "f(w_T) √T", lines, x_scale="log", y_scale="linear", y_limits=(0.0, None))
     panels = [*_panels(results, tuple(_STYLES)), growth]
-    drawings = [
-        Drawing(
-            "fig6",
-            "Figure 6: f(w_t) from the minimiser, f* = 0. Dashed, without marks: the lower bound for PSG.",
-            panels_figure(_panels(results, tuple(_STYLES)[:3]), height=3.3),
-        ),
-        Drawing(
-            "fig6-more",
-            "The same with other forms and methods, and f(w_T) √T for other T: a constant means the optimal rate, "
-            "a rising line the extra log T.",
-            panels_figure(panels, n_columns=3, height=3.2, width=3.3),
-        ),
-    ]
+    figures = {
+        "fig6": panels_figure(_panels(results, tuple(_STYLES)[:3]), height=3.3),
+        "fig6-more": panels_figure(panels, n_columns=3, height=3.2, width=3.3),
+    }
+    drawings = [Drawing(name, captions("adahb/fig6")[name], figure) for name, figure in figures.items()]
     return Outcome(drawings, [_table(results), _curves(results)], _verdicts(results, sizes, grown), values)
 
 

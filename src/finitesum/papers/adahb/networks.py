@@ -6,6 +6,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from finitesum.papers.experiment import Context, Outcome
+from finitesum.papers.registry import captions
 
 
 def run(context: Context) -> Outcome:
@@ -23,10 +24,7 @@ def run(context: Context) -> Outcome:
     outcome = experiment.run(context, grids, device=torch.device("cpu") if context.is_quick else None)
     notes = list(outcome.notes)
     if context.is_quick or not has_gpu:
+        form = "quick form" if context.is_quick else "form for a CPU"
         more = "" if has_gpu else " The paper's size needs a GPU."
-        notes.append(
-            f"The {'quick form' if context.is_quick else 'form for a CPU'}: fewer images and epochs, smaller batches, and "
-            "batch normalisation whose statistics move by 0.1 a step instead of the published 0.01, because in so few "
-            f"steps they would stay near their start. It shows tendencies.{more}"
-        )
+        notes.append(captions("adahb/networks")["form"].format(form=form) + more)
     return replace(outcome, notes=notes, is_usual=context.is_quick)

@@ -13,6 +13,7 @@ from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import gram_eigenvalue
 from finitesum.papers.claims import Verdict, compared, no_more, or_inf
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
+from finitesum.papers.registry import captions
 from finitesum.papers.runs import Plan, Runs, Trial, curves_table, find_minimum
 from finitesum.problems.linear import Problem
 from finitesum.reporting.files import show
@@ -45,10 +46,7 @@ NAMES = {
     "Lazy Newton": "lazy-newton",
     "AFG": "afg",
 }
-_FIGURES = (
-    ("fig1", PAPER, "Figure 1 with the constants of the authors' program: F − F* by effective passes."),
-    ("fig1-automatic", OURS, "The same with automatic steps, and four methods more: nothing was tuned."),
-)
+_FIGURES = {"fig1": PAPER, "fig1-automatic": OURS}
 #: Of the table of curves.
 HEADER = ("steps", "m x d", "method", "passes", "seconds", "F - F*")
 LABELS = {PAPER: tuple(NAMES)[:8], OURS: tuple(NAMES)}
@@ -101,8 +99,10 @@ def run(context: Context) -> Outcome:
     for kind, (m, d) in itertools.product(LABELS, PAIRS):
         needed[kind, m, d] = {label: _passes(runs, kind, label, m, d, seeds) for label in LABELS[kind]}
         curves |= {(kind, f"{m}x{d}", label): runs[_title(m, d, 0), kind, label] for label in LABELS[kind]}
+    said = captions("ciag/fig1")
+    over = "One seed" if len(seeds) == 1 else f"Medians over {len(seeds)} seeds"
     return Outcome(
-        drawings=[Drawing(name, caption, _figure(runs, kind, max_passes)) for name, kind, caption in _FIGURES],
+        drawings=[Drawing(name, said[name], _figure(runs, kind, max_passes)) for name, kind in _FIGURES.items()],
         tables=[_table(needed), curves_table("curves", HEADER, curves, "gap")],
         verdicts=_verdicts(needed),
         values={
@@ -110,12 +110,7 @@ def run(context: Context) -> Outcome:
             for (kind, m, d), row in needed.items()
             for label, passes in row.items()
         },
-        notes=[
-            "F − F* is measured after every pass, for CIAG, A-CIAG and NIM ten times a pass from the second one on, "
-            f"and for SVRG2 after every snapshot, for at most {max_passes} passes; F* is "
-            f"that of Newton's method. {'One seed' if len(seeds) == 1 else f'Medians over {len(seeds)} seeds'}; the "
-            "figures show the first.",
-        ],
+        notes=[said["note"].format(max_passes=max_passes, over=over)],
     )
 
 

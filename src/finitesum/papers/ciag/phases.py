@@ -19,12 +19,14 @@ from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import ACIAG, CIAG
 from finitesum.papers.claims import Finding, Verdict, verdict
 from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
+from finitesum.papers.registry import captions
 from finitesum.papers.runs import find_minimum, follow, slope
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
 from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 
+CAPTIONS = captions("ciag/phases")
 M, D, ALPHA, CONDITION = 40, 8, 2e-3, 30.0
 
 #: Distances of the start from the optimum; those of the runs with the step that the theorem's condition allows.
@@ -38,6 +40,8 @@ ROUNDING = 1e-26
 SPARSE = 5
 #: The late phase: V(k) / V(1) below this.
 LATE = 1e-4
+
+_rate = partial(show, spec=".5f")
 
 
 class Constants(NamedTuple):
@@ -165,20 +169,11 @@ def run(context: Context) -> Outcome:
         for name in METHODS
         for distance in STARTS
     }
-    note = (
-        f"A logistic regression with m = {M}, d = {D} and penalty {ALPHA:g}: κ = {constants().kappa:.1f} by the constants "
-        f"that hold everywhere. Components are visited cyclically, so that K = m; memories are filled by a full pass "
-        f"at the start."
-    )
-    phases = (
-        f"The squared distance to the optimum by visits (m = {M}), from starts at several distances. The guide has "
-        f"the slope of the theorem's asymptotic rate."
-    )
-    allowed = "CIAG with the step that the condition of Theorem 1 allows."
     drawings = [
-        Drawing("phases", phases, _figure(results)),
-        Drawing("allowed", allowed, _allowed_figure(results)),
+        Drawing("phases", CAPTIONS["phases"].format(m=M), _figure(results)),
+        Drawing("allowed", CAPTIONS["allowed"], _allowed_figure(results)),
     ]
+    note = CAPTIONS["note"].format(m=M, d=D, alpha=ALPHA, kappa=constants().kappa)
     return Outcome(drawings, [_table(measured)], _verdicts(results, measured), values, [note])
 
 
@@ -222,16 +217,7 @@ def _table(measured: Mapping[str, tuple[float, float]]) -> Table:
         for name, distance, factor, key in runs
     ]
     header = ("method", "start at", "c", "rate, first pass", "rate, late", "of full gradients", "bound of the theorem")
-    caption = (
-        "By how much V(k) shrinks in a visit: measured in the first pass and late, the rate of the full gradient "
-        "method with the same step at the optimum's curvature, and the theorem's bound. A dash: too few visits for a "
-        "late phase."
-    )
-    return Table("rates", caption, header, rows)
-
-
-def _rate(value: float) -> str:
-    return show(value, ".5f")
+    return Table("rates", CAPTIONS["rates"], header, rows)
 
 
 def _verdicts(results: Mapping[str, Any], measured: Mapping[str, tuple[float, float]]) -> list[Verdict]:

@@ -55,10 +55,7 @@ class DataSet(NamedTuple):
     n_features: int
     max_passes: tuple[int, int]  # of a run: methods with curvature, and methods without
     tuned: tuple[tuple[float, ...], ...]
-    program: tuple[float, float] = (
-        1e-4,
-        0.99,
-    )  # kappa_opt, extrapolation: the program's default, or its example on the data
+    program: tuple[float, float] = (1e-4, 0.99)  # kappa_opt, extrapolation: the default, or the example on the data
     is_quick: bool = False  # whether the quick form has it
     quick_rows: int = 0  # in the quick form, of the generated problem that takes its place where it is absent; 0: none
 

@@ -17,12 +17,15 @@ from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import as_method
 from finitesum.papers.claims import Finding, Verdict, single
 from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
+from finitesum.papers.registry import captions
 from finitesum.papers.runs import find_minimum, follow, slope
 from finitesum.problems.linear import Problem
 from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 from finitesum.running.checkpoint import flatten
 from finitesum.running.sampling import order_of_pass
+
+CAPTIONS = captions("ciag/table1")
 
 
 class Formulas(NamedTuple):
@@ -154,9 +157,7 @@ def run(context: Context) -> Outcome:
     values |= {
         f"exponent of kappa, {METHODS[n].label}": Value(_exponent(*grown[n]), absolute=0.1) for n in grown if n != "nim"
     }
-    drawing = Drawing(
-        "kappa", "Visits that bring the squared distance to the optimum to a millionth, near it, by κ.", _figure(grown)
-    )
+    drawing = Drawing("kappa", CAPTIONS["figure"], _figure(grown))
     return Outcome([drawing], [_table(results), _growth_table(grown)], _verdicts(results, grown), values)
 
 
@@ -197,11 +198,7 @@ def _table(results: Mapping[str, Any]) -> Table:
                 "iterations": method.iterations,
             }
         )
-    caption = (
-        "Table 1: formulas (re-derived from the cited papers, for linear models and one row to a component) beside "
-        "what was counted and timed. Storage is the size of the method's state without the data."
-    )
-    return Table("table1", caption, tuple(lines[0]), [list(line.values()) for line in lines])
+    return Table("table1", CAPTIONS["table1"], tuple(lines[0]), [list(line.values()) for line in lines])
 
 
 def _growth_table(grown: Mapping[str, tuple[Any, Any]]) -> Table:
@@ -211,12 +208,7 @@ def _growth_table(grown: Mapping[str, tuple[Any, Any]]) -> Table:
         [METHODS[name].label, *(show(v, ".0f") for v in visits), show(abs(_exponent(kappa, visits)), ".2f")]
         for name, (kappa, visits) in grown.items()
     ]
-    caption = (
-        f"Visits that bring the squared distance to a millionth from a start near the optimum, m = {KAPPA_M}, d = "
-        f"{KAPPA_D}: CIAG and A-CIAG with the steps of the theory and a full start, NIM with step 1, the others with "
-        f"automatic steps."
-    )
-    return Table("kappa", caption, header, rows)
+    return Table("kappa", CAPTIONS["kappa"].format(m=KAPPA_M, d=KAPPA_D), header, rows)
 
 
 def _verdicts(results: Mapping[str, Any], grown: Mapping[str, tuple[Any, Any]]) -> list[Verdict]:

@@ -12,10 +12,12 @@ from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, LAZY, MODERATE, S
 from finitesum.papers.claims import Verdict, compared, or_inf
 from finitesum.papers.data import missing
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
+from finitesum.papers.registry import captions
 from finitesum.papers.runs import Plan, Run, Runs, curves_table
 from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 
+CAPTIONS = captions("ciag/table2")
 _STYLES = {**real_data.NAMES, "NIM, exact": "iqn"}
 
 
@@ -40,12 +42,11 @@ def run(context: Context) -> Outcome:
         tol=TOL,
     ).run(context)
     real_data.problem_of.cache_clear()
-    automatic = "The same with automatic steps: nothing was tuned. IAG begins where it has found L."
     curves = ("data", "steps", "method", "passes", "seconds", "max |dF|")
     return Outcome(
         drawings=[
-            Drawing("fig2", "Figure 2, with tuned steps: the largest gradient entry.", _figure(runs, TUNED_STEPS)),
-            Drawing("fig2-automatic", automatic, _figure(runs, AUTOMATIC)),
+            Drawing(name, CAPTIONS[name], _figure(runs, kind))
+            for name, kind in (("fig2", TUNED_STEPS), ("fig2-automatic", AUTOMATIC))
         ],
         tables=[_table2(runs), _table3(runs, constants, cases), curves_table("fig2", curves, runs, "largest")],
         verdicts=_verdicts(runs, list(cases)),
@@ -97,12 +98,7 @@ def _table2(runs: Runs) -> Table:
         [title, kind, *(_cell(runs.get((title, kind, label))) for label in labels)]
         for title, kind in dict.fromkeys(key[:2] for key in runs)
     ]
-    caption = (
-        f"Table 2: effective passes / seconds to a largest gradient entry of {TOL:.0e}. In brackets: how far a run "
-        f"came that did not get there. Automatic CIAG and A-CIAG visit some components twice in the first pass, and "
-        f"automatic IAG finds L by some twenty products with the data first: both are counted."
-    )
-    return Table("table2", caption, ("data", "steps", *labels), rows)
+    return Table("table2", CAPTIONS["table2"].format(tol=TOL), ("data", "steps", *labels), rows)
 
 
 def _table3(runs: Runs, constants: Mapping[str, Mapping[str, float]], cases: Mapping[str, real_data.DataSet]) -> Table:
@@ -127,12 +123,7 @@ def _table3(runs: Runs, constants: Mapping[str, Mapping[str, float]], cases: Map
             "IAG: tuned": f"{tuned['IAG']} = {iag:g}/(mL)",
         }
         rows.append(list(cells.values()))
-    caption = (
-        "Table 3: step sizes for the mean (and the extrapolation of A-CIAG). The paper's values are not known to us. "
-        "'Tuned' is the best of our grids, 'program' the default of the authors' program, or its example where it has "
-        "one (a9a). NIM has step 1, SAG 1 / (trace bound); automatic steps need no entry."
-    )
-    return Table("table3", caption, tuple(cells), rows)
+    return Table("table3", CAPTIONS["table3"], tuple(cells), rows)
 
 
 def _verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:

@@ -63,13 +63,7 @@ class Images:
         return channels, height, width
 
     def first(self, n_train: int | None, n_test: int | None) -> Images:
-        """Return the first images of each set; None for all.
-
-        Raises
-        ------
-        DataError
-            There are fewer.
-        """
+        """Return the first images of each set, None for all; a DataError where there are fewer."""
         sizes = {"n_train": (n_train, len(self.train_labels)), "n_test": (n_test, len(self.test_labels))}
         for argument, (wanted, there) in sizes.items():
             if wanted is not None and not 1 <= wanted <= there:
@@ -89,20 +83,10 @@ class Images:
 
 
 def load_images(name: str, data_dir: Folder = None) -> Images:
-    """Return a training and a test set of images.
+    """Return a training and a test set of images, by a name of `IMAGES`; the "digits", 8 x 8 pixels, are always there.
 
-    Parameters
-    ----------
-    name
-        "mnist", "cifar10", "cifar100"; "cifar10_subset" or "cifar100_subset", samples of them; or "digits", 8 x 8 pixels,
-        which are always there.
-    data_dir
-        A folder that is searched first.
-
-    Raises
-    ------
-    DataError
-        The name is unknown; or the files are not on this machine, and the message says where to get them; or damaged.
+    A DataError says that the name is unknown, that the files are not on this machine, and where to get them, or that they
+    are damaged.
 
     Examples
     --------
@@ -198,11 +182,6 @@ def read_idx(path: Path) -> Bytes:
 
     Two zero bytes, the type (8: bytes), the number of axes, each axis' length as four bytes with the highest first, then
     the entries.
-
-    Raises
-    ------
-    DataError
-        It is no such file, or not all of it is there.
     """
     try:
         with open_stream(path) as stream:
@@ -224,11 +203,6 @@ def read_cifar(path: Path, names: tuple[str, ...], n_label_bytes: int) -> tuple[
 
     `path` is the archive ``.tar.gz`` as published, which is read without being unpacked, or the folder that holds the
     folder it unpacks to. CIFAR-10 has one byte for a label; CIFAR-100 has two, of which the second, fine one is returned.
-
-    Raises
-    ------
-    DataError
-        A file is absent or damaged.
     """
     length = n_label_bytes + _PIXELS
     blocks = []
@@ -256,8 +230,7 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
     file = archive.extractfile(name)
     if file is None:
         raise KeyError(f"{name} is no file")
-    with file:
-        return file.read()
+    return file.read()
 
 
 #: The loaders by name.

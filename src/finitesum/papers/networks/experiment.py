@@ -20,6 +20,7 @@ from finitesum.papers.networks.claims import Results, Row, band, verdicts
 from finitesum.papers.networks.data import Images, load_images
 from finitesum.papers.networks.settings import DECAYED, METHODS, OURS, RIVALS, Grid, Training
 from finitesum.papers.networks.training import Run, images_for, train
+from finitesum.papers.registry import captions
 from finitesum.reporting.plots import Line, Panel, Style, panels_figure
 
 #: Checkpoints are this far apart: a run of a few seconds needs none.
@@ -162,11 +163,7 @@ def _table(results: Sequence[Results]) -> Table:
     by_accuracy, by_loss = ("alpha by accuracy", "training loss", "test accuracy"), ("alpha by loss", "training loss")
     header = ("images and network", "method", *by_accuracy, *by_loss, "seconds/epoch")
     rows = [line for result in results for method in METHODS if (line := _line(result, method))]
-    caption = (
-        "Last epoch, means over the repeats; alpha chosen for each repeat by final test accuracy, or by final training "
-        "loss. An alpha with * is at an end of the grid: a better one may lie beyond."
-    )
-    return Table("networks", caption, header, rows)
+    return Table("networks", captions("adahb/networks")["networks"], header, rows)
 
 
 def _line(result: Results, method: str) -> list[str]:

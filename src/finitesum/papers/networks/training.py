@@ -85,12 +85,7 @@ def train(
 
     A run whose loss is NaN or infinite ends there: the epochs left are rows of NaN, with the accuracy of the last test. The
     checkpoint is a file that is written after an epoch, with at least `checkpoint_seconds` between two writings, and from
-    which the run continues if it exists.
-
-    Raises
-    ------
-    finitesum.running.checkpoint.CheckpointError
-        The checkpoint is damaged, or one of another run.
+    which the run continues if it exists; a CheckpointError says that it is damaged, or one of another run.
     """
     tensors = _Tensors(*(torch.from_numpy(getattr(images, name)).to(device) for name in _Tensors._fields))
     with _own_randomness(device):
