@@ -12,8 +12,8 @@ import pytest
 
 from finitesum.core.jit import as_python
 
-#: Folders of tests whose kernels are compiled where nothing else is said: users' ways in, and what compiles.
-COMPILED = ("cli", "core", "datasets", "docs", "methods/newton", "papers", "running")
+#: Folders of tests whose kernels are compiled where nothing else is said: what compiles, what users read, large problems.
+COMPILED = ("core", "docs", "methods/newton")
 
 
 @pytest.hookimpl(wrapper=True)

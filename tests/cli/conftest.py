@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from finitesum.cli import main
-from finitesum.core.jit import cache_folder
+from finitesum.core.jit import Kernel, cache_folder
 from finitesum.datasets import make_logistic
 
 
@@ -53,7 +53,11 @@ def spawn():
             stderr=subprocess.PIPE,
             text=True,
             # an interrupt may come between the opening of a file and its `with`: Python then says so on stderr
-            env={**os.environ, "PYTHONWARNINGS": "error,ignore::ResourceWarning"},
+            env={
+                **os.environ,
+                "PYTHONWARNINGS": "error,ignore::ResourceWarning",
+                **({"NUMBA_DISABLE_JIT": "1"} if Kernel.as_python else {}),
+            },
         )
 
     return start

@@ -1,7 +1,6 @@
 """Projections: against the sorting reference, a general solver, and the conditions that make a point the projection."""
 
 import math
-import os
 
 import numpy as np
 import pytest
@@ -21,14 +20,25 @@ from finitesum.constraints import (
     Unconstrained,
 )
 from finitesum.constraints.projections import project_euclidean, project_in_metric
+from finitesum.core.jit import COMPILED, Kernel
 
-pytestmark = pytest.mark.compiled  # up to 100,000 variables
-
-INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 DIMS = (1, 2, 3, 5, 7, 10, 16, 25, 40, 64)
-CASES_PER_DIM = 20 if INTERPRETED else 1000
 EPS = np.finfo(float).eps
 SPREADS = (0.0, 1.0, 5.0)  # powers of ten: the metrics lie in [10^-spread, 10^spread]
+
+
+@pytest.fixture(autouse=True, scope="module", params=["python", pytest.param("compiled", marks=pytest.mark.slow)])
+def kernels(request):
+    """Run each test twice: on few points with kernels as Python, and on many, up to 100,000 variables, compiled."""
+    return request.param
+
+
+def is_interpreted():
+    return Kernel.as_python or not COMPILED
+
+
+def cases_per_dim():
+    return 20 if is_interpreted() else 1000
 
 
 def points(rng, dim, count):
@@ -127,7 +137,7 @@ def draw(name, dim, count, seed):
 def each(name, seed, share=1.0, dims=DIMS):
     """Yield x, s, the set and the reference's projection, one by one."""
     for dim in dims:
-        yield from zip(*draw(name, dim, max(6, int(CASES_PER_DIM * share)), seed), strict=True)
+        yield from zip(*draw(name, dim, max(6, int(cases_per_dim() * share)), seed), strict=True)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -201,7 +211,7 @@ def test_optimality_condition(name):
 def test_optimality_condition_well_outside(make, spread, limit):
     """There x and p do not cancel much, and the condition holds relative to its own terms."""
     rng = np.random.default_rng(6)
-    for _ in range(CASES_PER_DIM):
+    for _ in range(cases_per_dim()):
         x = rng.standard_normal(int(rng.integers(2, 60)))
         s = 10.0 ** (spread * rng.uniform(-1, 1, x.size))
         constraint = make(0.3 * np.linalg.norm(x, 1 if make in (L1Ball, Simplex) else 2))
@@ -219,7 +229,7 @@ def test_extreme_metrics_are_as_exact_as_float64_can_hold(name):
     times that of the exact projection, rounded.
     """
     n_acting = 0
-    for seed in range(30 if INTERPRETED else 3000):
+    for seed in range(30 if is_interpreted() else 3000):
         rng = np.random.default_rng([12, seed])
         x = rng.standard_normal((1, int(rng.integers(2, 60))))
         s = 10.0 ** rng.uniform(-5, 5, x.shape)
@@ -234,7 +244,7 @@ def test_extreme_metrics_are_as_exact_as_float64_can_hold(name):
         (residual, size, terms), (best, best_size, _) = (gap(constraint, x, s, y) for y in (p, exact))
         assert residual <= 4 * EPS * terms
         assert residual / size <= 3 * best / best_size + 1e-7
-    assert n_acting >= (15 if INTERPRETED else 1500)
+    assert n_acting >= (15 if is_interpreted() else 1500)
 
 
 def test_optimality_condition_of_the_half_space():
@@ -287,7 +297,7 @@ def solve(constraint, x, s):
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("orthant", "free")])
 def test_agrees_with_a_general_solver(name):
     n_solved = 0
-    for seed in range(10 if INTERPRETED else 60):
+    for seed in range(10 if is_interpreted() else 60):
         rng = np.random.default_rng([7, seed])
         dim = int(rng.integers(1, 7))
         x, s = rng.standard_normal((1, dim)), rng.uniform(0.2, 5, (1, dim))
@@ -299,7 +309,7 @@ def test_agrees_with_a_general_solver(name):
         p = constraint.project(x[0], s[0])
         assert s[0] @ (p - x[0]) ** 2 <= s[0] @ (found - x[0]) ** 2 + 1e-8
         assert np.allclose(p, found, atol=2e-4)
-    assert n_solved >= (6 if INTERPRETED else 40)
+    assert n_solved >= (6 if is_interpreted() else 40)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -392,18 +402,26 @@ def test_slowest_inputs_known_for_variable_fixing():
     assert np.allclose(Simplex(1.0).project(x), oracle.onto_simplex(x, 1.0), rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("shape", ["normal", "heavy tails", "sparse", "sorted"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "heavy tails",
+        "sparse",
+        pytest.param("normal", marks=pytest.mark.slow),
+        pytest.param("sorted", marks=pytest.mark.slow),
+    ],
+)
 def test_many_variables(shape):
     """So many that the search starts from a sample."""
     rng = np.random.default_rng(3)
-    dim = 17_000 if INTERPRETED else 100_000
+    dim = 17_000 if is_interpreted() else 100_000
     x = rng.standard_cauchy(dim) if shape == "heavy tails" else rng.standard_normal(dim)
     if shape == "sparse":
         x[rng.random(dim) < 0.999] = 0.0
     if shape == "sorted":
         x = np.sort(x)
     s, c = 10.0 ** rng.uniform(-5, 5, dim), 10.0 ** rng.uniform(-1, 1, dim)
-    for fraction in (0.3,) if INTERPRETED else (1e-8, 1e-3, 0.3, 0.999):
+    for fraction in (0.3,) if is_interpreted() else (1e-8, 1e-3, 0.3, 0.999):
         radius = fraction * float(np.abs(x).sum())
         for p, expected in (
             (L1Ball(radius).project(x), oracle.onto_l1_ball(x, radius)),
@@ -430,7 +448,7 @@ def test_what_is_not_finite_is_seen_by_kernels(name):
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 
 
-@settings(max_examples=30 if INTERPRETED else 300, deadline=None, database=None)
+@settings(max_examples=300 if COMPILED else 30, deadline=None, database=None)
 @given(
     st.lists(st.tuples(finite, st.floats(1e-5, 1e5), st.floats(1e-2, 1e2)), min_size=1, max_size=12),
     st.floats(1e-9, 1e9),

@@ -312,22 +312,21 @@ def test_scales_follow_the_data():
     assert scales_at(flat, np.zeros(2)).distance == 1.0
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("name", ["psg", "hb", "nag", "adahb", "adagrad", "rmsprop", "adam", "amsgrad", "sgd-momentum"])
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize(
+    "scale", [pytest.param(1e-3, marks=pytest.mark.slow), 1.0, pytest.param(1e3, marks=pytest.mark.slow)]
+)
 def test_hinge_on_an_l1_ball_needs_no_tuning_at_any_scale(name, scale):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 20))
     y = np.where(X @ rng.standard_normal(20) + rng.standard_normal(300) > 0, 1, -1)
     problem = Problem.linear(scale * X, y, loss="hinge", constraint=L1Ball(2.0 / scale))
     low = reference_optimum(problem).value
-    if not COMPILED and scale != 1.0:
-        pytest.skip("thousands of steps")
     result = minimize(problem, method=name, max_iter=20, tol=0.0, measure_every=0)
     assert result.fun - low <= 0.04 * (1.0 - low)
 
 
-@pytest.mark.compiled
+@pytest.mark.slow
 def test_minibatches_and_the_full_batch_are_the_problems_components():
     for batch_size in (1, 7, N):
         problem = hinge_problem().batched(batch_size)

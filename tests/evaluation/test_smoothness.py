@@ -135,7 +135,7 @@ def test_an_unbounded_curvature_is_refused_with_advice(constant):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("form", ["dense", "csr32"])
+@pytest.mark.parametrize("form", ["dense", pytest.param("csr32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "options"),
     [("fg", {}), ("afg", {}), ("iag", {}), ("ciag", {"step_size": "theory"}), ("a-ciag", {"step_size": "theory"})],

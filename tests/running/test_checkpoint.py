@@ -19,7 +19,7 @@ import scipy.sparse
 from finitesum import METHODS, Problem, StopReason, minimize
 from finitesum.constraints import L1Ball
 from finitesum.core.arrays import Vector
-from finitesum.core.jit import COMPILED
+from finitesum.core.jit import COMPILED, Kernel
 from finitesum.evaluation.smoothness import full_smoothness
 from finitesum.methods import FG
 from finitesum.running import checkpoint as checkpoints
@@ -83,6 +83,7 @@ def start_child(method, path, seconds):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, **({"NUMBA_DISABLE_JIT": "1"} if Kernel.as_python else {})},
     )
 
 

@@ -63,6 +63,7 @@ def test_converges_in_any_order_with_any_batch_and_never_climbs(kind, batch_size
     assert optimality.max() <= 2 * optimality[0]  # the first pass of sorted labels sees one class
 
 
+@pytest.mark.slow
 @needs_speed
 @pytest.mark.parametrize("loss", ["squared", "squared-hinge", "huber", "smoothed-hinge", "poisson"])
 @pytest.mark.parametrize("method", ["a-ciag", "ciag"])
@@ -79,6 +80,7 @@ def test_every_loss_converges_without_a_step_size(loss, method):
     assert result.success, result.message
 
 
+@pytest.mark.slow
 @needs_speed
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_poisson_converges_from_starts_that_predict_far_too_little_or_too_much(scale):
