@@ -146,7 +146,7 @@ COUNTS = {
     "nim": lambda k, m: ((1 + k) * m, (1 + k) * m),
     "iqn": lambda k, m: ((1 + k) * m, 0),
     "newton": lambda k, m: ((1 + k) * m, k * m),
-    "interior-point": lambda k, m: ((1 + 4 * k) * m, k * m),
+    "interior-point": lambda k, m: ((1 + 5 * k) * m, k * m),
     "linear-program": lambda k, m: (k * m, 0),
     **dict.fromkeys(PROJECTED, lambda k, m: (k * m, 0)),
 }

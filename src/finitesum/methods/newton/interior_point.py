@@ -14,12 +14,11 @@ solution suggests [1]; xi, r, a, and 1 - a stay positive. Eliminating all but (w
     / (1 - a_i))
 
 Where there are fewer rows than columns, and no set or l1 penalty, the start is projected onto their span, which holds an
-optimum, and the system is written in an orthonormal basis of it. Coefficients that have come to within a fraction of tol of
-a bound, or of 0 under an l1 penalty, are put there in what is returned. A pass is one step: m component Hessians and four
-component gradients' worth of reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depends on the data
-(6 to 30). Rows of weight 0 are left out. The multipliers a_i make a lower bound of the minimum
-(`finitesum.evaluation.certificates.dual_minorant`), so that the optimality is a duality gap. The references are
-those of `InteriorPoint`.
+optimum, and the system is written in an orthonormal basis of it. Coefficients that belong at a bound, or at 0 under an l1
+penalty, are put there in what is returned. A pass is one step: m component Hessians and five component gradients' worth of
+reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depends on the data (6 to 30). Rows of weight 0
+are left out. The multipliers a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), so
+that the optimality is a duality gap. The references are those of `InteriorPoint`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_sca
 from finitesum.losses import Hinge
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
-from finitesum.methods.newton.interior_systems import System, pulled_back, row_products, span, system_at
+from finitesum.methods.newton.interior_systems import System, margins_at, pulled_back, span, system_at
 from finitesum.problems.linear import Problem
 
 #: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.
@@ -43,10 +42,10 @@ FRACTION_TO_BOUNDARY = 0.995
 
 #: The least sum of the products that a step aims at, relative to tol and to the loss at 0: smaller ones would only make the
 #: equations harder.
-OF_TOL, OF_LOSS = 0.02, 1e-15
+OF_TOL, OF_LOSS = 0.01, 1e-15
 
-#: The least tol by which coefficients are moved to a bound or to 0: what that costs is a fraction of tol.
-LEAST_TOL = 1e-13
+#: What F may rise by, relative to tol, where coefficients are moved to a bound or to 0.
+OF_MOVE = 0.5
 
 #: The strength of a proximal term, relative to a coefficient's size, which keeps steps from going far where nothing but
 #: rounding errors leads them.
@@ -120,11 +119,9 @@ class InteriorPoint(SumMethod):
         if basis.size:
             d = problem.rows.n_columns
             x[:d] = basis @ (basis.T @ x[:d])
-        sides, n = sides_of(problem), problem.n_rows
+        sides = sides_of(problem)
         z, beyond = start_within(problem, sides, x)
-        margins = row_products(problem, sides.rows, z)
-        margins[:n] += problem.targets * problem.offsets - 1.0
-        margins[n:] = beyond
+        margins = np.concatenate([margins_at(problem, z[: problem.dim]) - 1.0, beyond])
         mean = float(sides.costs[sides.used & sides.is_soft].mean())
         units = np.divide(mean, sides.costs, out=np.ones(sides.costs.size), where=sides.used)
         slacks = np.where(sides.is_soft, np.maximum(-margins, 0.0) + np.maximum(units, 1.0), 0.0)
@@ -137,7 +134,7 @@ class InteriorPoint(SumMethod):
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
         """Return the state after one step."""
         m = problem.n_components
-        state = state._replace(n_gradients=state.n_gradients + 4 * m, n_hessians=state.n_hessians + m)
+        state = state._replace(n_gradients=state.n_gradients + 5 * m, n_hessians=state.n_hessians + m)
         system = _system(problem, state)
         if system is None:  # the equations are solved to rounding errors
             return state
@@ -153,9 +150,7 @@ class InteriorPoint(SumMethod):
         slack_target = np.where(sides.is_soft, target + first.multipliers * first.slacks, 0.0)
         second = _direction(problem, state, system, bent, slack_target)
         state = _moved(state, sides, second, _length(state, sides, second, max(FRACTION_TO_BOUNDARY, 1.0 - mu)))
-        most = OF_TOL * max(state.tol, LEAST_TOL) / (hinge_scale(problem) * sides.units.size)
-        w = sides.snapped(state.z, most, problem.n_rows, state[2:6])
-        return state._replace(x=problem.term.project(np.concatenate([w, state.z[w.size : problem.dim]])))
+        return state._replace(x=_reported(problem, sides, state))
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap, with the losses that the slacks and gaps mean."""
@@ -167,6 +162,19 @@ class InteriorPoint(SumMethod):
     def minorant(self, problem: Problem, state: InteriorState) -> Minorant:
         """Return the minorant of the mean loss that the multipliers make."""
         return dual_minorant(problem, np.clip(state.multipliers[: problem.n_rows], 0.0, 1.0), state.x)
+
+
+def _reported(problem: Problem, sides: Sides, state: InteriorState) -> Vector:
+    """Return the point of the set for z, with coefficients at their bounds or 0 where F does not suffer from it."""
+    x = state.z[: problem.dim]
+    snapped = np.concatenate([sides.snapped(state.z, problem.n_rows, state[2:6]), x[sides.units.size :]])
+    points = [problem.term.project(x.copy()), problem.term.project(snapped)]
+    inner, moved = (
+        float(sides.costs[: problem.n_rows] @ np.maximum(1.0 - margins_at(problem, point), 0.0))
+        + problem.term.value(point)
+        for point in points
+    )
+    return points[moved <= inner + OF_MOVE * state.tol]
 
 
 def _mean_product(state: InteriorState, sides: Sides) -> float:

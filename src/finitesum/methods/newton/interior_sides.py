@@ -48,20 +48,19 @@ class Sides(NamedTuple):
             return self.rows
         return scipy.sparse.csr_array(np.where(np.arange(z.size) < self.units.size, -z / self.radius, 0.0)[None, :])
 
-    def snapped(self, z: Vector, most: float, n_rows: int, inner: tuple[Vector, Vector, Vector, Vector]) -> Vector:
-        """Return the coefficients, those that seem to belong at a bound or at 0 put there from within `most` units."""
+    def snapped(self, z: Vector, n_rows: int, inner: tuple[Vector, Vector, Vector, Vector]) -> Vector:
+        """Return the coefficients, those closer to a bound or to 0 than its multiplier is to 0 put there."""
         d, w = self.units.size, z[: self.units.size].copy()
         slacks, gaps, multipliers, complements = (numbers[n_rows:] for numbers in inner)
         forces = multipliers * self.costs[n_rows:] / self.costs[:n_rows].sum()
         first, units = slice(self.bounded.size), self.units[self.bounded]
-        near = gaps[first] < np.minimum(most * units, forces[first] * units**2)
+        near = gaps[first] < forces[first] * units**2
         w[self.bounded[near]] = self.bounds[near]
         if self.on_norm:
             below, above = np.reshape(gaps[: 2 * d], (2, d))
-            enough = np.minimum(most * self.units, np.reshape(forces[: 2 * d], (2, d)).min(axis=0) * self.units**2)
-            w[np.maximum(below, above) < enough] = 0.0
+            w[np.maximum(below, above) < np.reshape(forces[: 2 * d], (2, d)).min(axis=0) * self.units**2] = 0.0
         last = slice(self.limits.size - self.shrunk.size, None)
-        near = (gaps[last] < np.minimum(most, multipliers[last])) & (slacks[last] < np.minimum(most, complements[last]))
+        near = (gaps[last] < multipliers[last]) & (slacks[last] < complements[last])
         w[self.shrunk[near]] = 0.0
         if self.total.size:
             w[int(w.argmax())] += float(z[:d].sum()) - float(w.sum())

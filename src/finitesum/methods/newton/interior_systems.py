@@ -75,6 +75,11 @@ class System(NamedTuple):
         return solved * self.scale
 
 
+def margins_at(problem: Problem, x: Vector) -> Vector:
+    """Return m_i = y_i (x_i'w + b + o_i)."""
+    return np.asarray(problem.targets * (predictions(problem, x) + problem.offsets))
+
+
 def row_products(problem: Problem, rows: Any, z: Vector) -> Vector:
     """Return y_i x_i'w and what the sides make of z."""
     return np.concatenate([problem.targets * predictions(problem, z[: problem.dim]), rows @ z])

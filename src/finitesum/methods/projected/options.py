@@ -38,7 +38,7 @@ Examples
 --------
 >>> from finitesum import Problem, minimize
 >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge")
->>> minimize(problem, method={name}(), max_iter=200).x.round(1)
+>>> minimize(problem, method={name}(), max_iter=250).x.round(1)
 array([0.5])
 
 """
