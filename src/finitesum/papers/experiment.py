@@ -111,7 +111,7 @@ class Context:
         with steps(self.label, len(units), self.verbose, "runs") as report:
             for unit in units:
                 file = self.folder / "units" / unit.file_name
-                known = _read(file)
+                known = read_figures(file)
                 if known is None:
                     report(f"now {unit.name}", 0)
                     text = json.dumps(_figures(unit, report))
@@ -136,7 +136,7 @@ def _figures(unit: Unit, report: Report) -> dict[str, Any]:
             return dict(end.value)
 
 
-def _read(file: Path) -> dict[str, Any] | None:
+def read_figures(file: Path) -> dict[str, Any] | None:
     """Return the figures in a file; None where there is none, or one that was damaged from outside."""
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -13,7 +11,7 @@ from finitesum.papers.adahb import fig6
 from finitesum.papers.adahb.fig1 import RUNS
 from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, MODERATE, NAMES, TOL
 from finitesum.papers.claims import Finding, Verdict
-from finitesum.papers.experiment import Context, Outcome, Table, Value
+from finitesum.papers.experiment import Context, Outcome, Table, Value, read_figures
 from finitesum.reporting.files import show
 
 #: The commands behind the labels of Table 2.
@@ -71,26 +69,18 @@ def run(context: Context) -> Outcome:
     folder, quick, page = context.folder.parent, " --quick" if context.is_quick else "", _Page([], [], [], {})
     absent, is_usual = dict[str, str](), True
     for name, part in parts.items():
-        result = _read(folder / name.replace("/", "-") / "result.json", context.size)
-        if result is None:
+        result = read_figures(folder / name.replace("/", "-") / "result.json")
+        if result is None or result.get("size") != context.size:
+            is_usual = False
             absent[name] = f"'finitesum reproduce {name}{quick} --out {folder}' makes its part of this page."
         else:
             part(result, page)
-        is_usual = is_usual and result is not None and not result["absent"]
+            is_usual = is_usual and not result["absent"]
     if page.rows:
         named = "Names are those of method= and of --solver; every step is automatic where none is named."
         header = ("your problem", "take", "because")
         page.tables.insert(0, Table("which-method", f"The short answer. {named}", header, page.rows))
     return Outcome((), page.tables, page.verdicts, page.values, (), absent, is_usual)
-
-
-def _read(file: Path, size: str) -> dict[str, Any] | None:
-    """Return the results in a file; None where there are none, or those of another size."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    return dict(content) if content.get("size") == size else None
 
 
 def _ranking(entries: Mapping[str, float | None], prefix: str, suffix: str, methods: Sequence[str]) -> Ranking:
