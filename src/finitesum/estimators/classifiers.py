@@ -90,7 +90,7 @@ class LinearClassifier(LinearClassifierMixin):
     >>> from finitesum.constraints import L1Ball
     >>> X = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]]
     >>> model = LinearClassifier(loss="hinge", alpha=0.0, constraint=L1Ball(0.5)).fit(X, ["a", "a", "b", "b"])
-    >>> model.coef_.round(6), model.predict([[2.5, 0.0]])
+    >>> abs(model.coef_).round(6), model.predict([[2.5, 0.0]])
     (array([[0.5, 0. ]]), array(['b'], dtype='<U1'))
     """
 

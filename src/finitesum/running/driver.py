@@ -166,9 +166,10 @@ def minimize(
     Returns
     -------
     Result
-        A `scipy.optimize.OptimizeResult` with ``x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success,
-        status, message, seconds, trace, state, method, choice``. ``success`` says whether the exact optimality at x is
-        at most tol, also where the callback has stopped the run; ``reason`` and ``status`` say what ended it. After a
+        A `scipy.optimize.OptimizeResult` with ``x, fun, jac, optimality, rounding, n_passes, n_hessian_passes, nit,
+        success, status, message, seconds, trace, state, method, choice``. ``rounding`` is at most what rounding errors
+        put into the optimality (NaN where that is not known). ``success`` says whether the exact optimality at x is, with
+        them, at most tol, also where the callback has stopped the run; ``reason`` and ``status`` say what ended it. After a
         divergence x is the best iterate that is known, else the last one.
 
     Raises
