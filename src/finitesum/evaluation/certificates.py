@@ -246,33 +246,3 @@ def dual_minorant(problem: Problem, multipliers: Vector, w: Vector | None = None
         constants[side] = part @ (1.0 - sign * problem.offsets)
         slopes[side] = -sign * combination(problem, part)
     return Minorant(constants, slopes, _radius(problem, np.zeros(problem.dim) if w is None else w))
-
-
-def duality_gap(problem: Problem | SubgradientProblem, w: Vector, multipliers: Vector | None = None) -> float:
-    """Return F(w) less a lower bound of the minimum: at least F(w) - F*, NaN where there is no bound.
-
-    Parameters
-    ----------
-    problem : Problem or SubgradientProblem
-    w : ndarray of float64, shape (problem.dim,)
-    multipliers : array_like, shape (n,), optional
-        Dual variables in [0, 1] for the hinge loss; left out, those of the subgradient at w, which are seldom close.
-
-    Raises
-    ------
-    ValueError
-        The multipliers do not fit.
-
-    Examples
-    --------
-    >>> from finitesum.constraints import L1Ball
-    >>> problem = Problem.linear([[1.0], [2.0]], [-1, 1], loss="hinge", constraint=L1Ball(1.0))
-    >>> duality_gap(problem, np.zeros(1), [1.0, 1.0]), duality_gap(problem, np.zeros(1), [1.0, 0.5])
-    (0.5, 0.25)
-    """
-    loss, minorant = minorant_at(problem, w)
-    if multipliers is not None:
-        assert isinstance(problem, Problem)
-        minorant = dual_minorant(problem, multipliers, w)
-    bound = lower_bound(problem, minorant)
-    return loss + problem.term.value(w) - bound if math.isfinite(bound) else math.nan
