@@ -24,3 +24,10 @@ def pytest_runtest_protocol(item):
         return (yield)
     with as_python():  # its fixtures, too
         return (yield)
+
+
+@pytest.fixture
+def kernels_as_python():
+    """Run kernels as Python in a test of a folder whose kernels are compiled."""
+    with as_python():
+        yield

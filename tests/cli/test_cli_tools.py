@@ -108,7 +108,8 @@ def test_stale_kernels_are_removed(tmp_path):
     assert sorted(folder.name for folder in tmp_path.iterdir()) == ["a" * 16, "c" * 16, "notes"]
 
 
-def test_doctor(run):
+@pytest.mark.parametrize("kernels", ["python", pytest.param("compiled", marks=pytest.mark.slow)])
+def test_doctor(run, kernels):
     result = run("doctor")
     assert result.exit_code == 0, result.output
     assert result.stdout.rstrip().endswith("All is well.")

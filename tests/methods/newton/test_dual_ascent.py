@@ -37,6 +37,7 @@ def orders(n, seed):
         yield [block for block in blocks if block < n_blocks]
 
 
+@pytest.mark.usefixtures("kernels_as_python")
 @pytest.mark.parametrize("loss", ["logistic", "squared", "squared-hinge", "huber", "smoothed-hinge"])
 @pytest.mark.parametrize(
     "more", [{}, {"intercept": True, "weighted": True}, {"form": "csr64", "weighted": True}], ids=["", "b", "64"]

@@ -25,6 +25,7 @@ from finitesum.methods.subproblems.lbfgs import no_pairs, solve, with_pair
 LOSSES = ("logistic", "squared", "squared-hinge", "huber", "poisson", "smoothed-hinge")
 
 
+@pytest.mark.usefixtures("kernels_as_python")
 @pytest.mark.parametrize(
     ("form", "loss", "more"),
     [

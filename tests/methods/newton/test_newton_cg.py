@@ -25,6 +25,7 @@ def step_of(method, problem, state):
             return state
 
 
+@pytest.mark.usefixtures("kernels_as_python")
 @pytest.mark.parametrize(
     ("form", "loss", "more"),
     [
