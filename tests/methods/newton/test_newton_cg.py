@@ -63,6 +63,7 @@ def test_solves_wide_sparse_problems_and_is_taken_for_them(monkeypatch):
     np.testing.assert_allclose(one.x, reference.x, atol=1e-5)
 
 
+@pytest.mark.usefixtures("kernels_as_python")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("loss", ["logistic", "squared", "poisson", "huber"])
 @pytest.mark.parametrize("more", [{}, {"weighted": True, "intercept": True, "form": "csr32"}])

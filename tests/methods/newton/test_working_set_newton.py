@@ -34,6 +34,7 @@ def test_wide_problems_are_solved_to_the_optimum_of_another_method(form, interce
     np.testing.assert_allclose(result.x, reference.x, atol=1e-6)
 
 
+@pytest.mark.usefixtures("kernels_as_python")
 @pytest.mark.parametrize("loss", ["logistic", "squared", "squared-hinge", "poisson", "huber"])
 @pytest.mark.parametrize(
     "more", [{"l1_ratio": 1.0}, {"constraint": "l1-ball"}, {"constraint": "box"}, {"constraint": "l2-ball"}]
