@@ -158,12 +158,13 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     tolerance = max(tolerance, rounding)
     if (shape := shape_of(term)) is None:
         return _by_prox_gradients(term, hessian, gradient, y, tolerance)
-    w, thresholds = y, shape.thresholds
+    w, thresholds = term.project(y), shape.thresholds
+    slope = gradient + hessian @ (w - y)
     if shape.sizes.size and not shape.is_equal:  # an l1 ball is a penalty with a multiplier
-        thresholds = shape.sizes * _multiplier(shape, gradient, y)
-    is_started = shape.sizes.size > 0 and not thresholds.any()
-    if not is_started and not is_settled(shape._replace(thresholds=thresholds), y, gradient):
-        w, slope = y.copy(), gradient.copy()
+        thresholds = shape.sizes * _multiplier(shape, slope, w)
+    has_weights = thresholds.any() or not shape.sizes.size
+    if has_weights and not is_settled(shape._replace(thresholds=thresholds), w, slope):
+        w = w.copy()
         _descend(hessian, w, slope, thresholds, shape.lower, shape.upper, DESCENT_PASSES)
         size = float(shape.sizes @ np.abs(w)) if shape.sizes.size else 0.0
         if size > shape.total:
@@ -171,9 +172,9 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     return minimised(shape, hessian, gradient, y, w, tolerance)
 
 
-def _multiplier(shape: Shape, gradient: Vector, y: Vector) -> float:
-    """Return a guess at the multiplier of a sum of sizes: that which y and its gradient imply; at 0 half of the largest."""
-    if y.any():
-        return max(-float(gradient @ y) / shape.total, 0.0)
+def _multiplier(shape: Shape, slope: Vector, w: Vector) -> float:
+    """Return a guess at the multiplier of a sum of sizes: that which w and the slope imply; at 0 half of the largest."""
+    if w.any():
+        return max(-float(slope @ w) / shape.total, 0.0)
     counted = shape.sizes > 0.0
-    return 0.5 * float(np.max(np.abs(gradient[counted]) / shape.sizes[counted]))
+    return 0.5 * float(np.max(np.abs(slope[counted]) / shape.sizes[counted]))
