@@ -80,7 +80,7 @@ def test_hinge_ends_with_data_of_any_size(penalty):
     X = rng.standard_normal((N, D))
     y = targets("hinge", X @ rng.standard_normal(D) + rng.standard_normal(N), rng)
     X[:, 1], X[:, 2] = X[:, 0], 1.0  # duplicated and constant columns
-    X *= [1e-6, 1e-6, 1.0, 1e6]
+    X *= [1e-3, 1e-3, 1.0, 1e6]
     weights = np.geomspace(1e-6, 1.0, N)
     weights[3:6] = 0.0
     for constraint, intercept in itertools.product(SETS, (False, True)):

@@ -24,7 +24,8 @@ of them until an l1 penalty carries them. The difference of F and the bound is a
 ball the bound is D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
 
 The driver's `optimality` of a problem with a nonsmooth loss is F(w) less the best bound seen for the radius at w (it
-averages the minorants of its checks); it can be far above F(w) - F* but, within the radius, never below but for rounding.
+averages the minorants of its checks); it can be far above F(w) - F* but, within the radius, not below, because rounding
+errors are allowed for.
 Benchmarks that need F* to many digits take `finitesum.methods.newton.linear_program`, an exact linear program.
 
 References
@@ -50,6 +51,9 @@ from finitesum.problems.term import ConvexTerm
 #: a quadratic penalty, and without, where rounding errors of a slope count that many times.
 FAR, NEAR = 1e3, 10.0
 
+#: The unit of rounding.
+UNIT = float(np.finfo(np.float64).eps) / 2
+
 
 class Minorant(NamedTuple):
     """A linear function below the mean loss: that of the slopes <= 0, and that of the slopes > 0; their sum counts."""
@@ -57,6 +61,7 @@ class Minorant(NamedTuple):
     constants: Vector  # (2,)
     slopes: Matrix  # (2, d)
     radius: float = math.inf  # of the points that it is to bound F at, in units of columns
+    error: float = 0.0  # what rounding may make of F where it was taken
 
 
 def column_sizes(problem: Problem) -> Vector:
@@ -75,6 +80,16 @@ def _radius(problem: Problem, w: Vector) -> float:
     return times * 10.0 ** math.ceil(math.log10(largest)) if largest < math.inf else math.inf
 
 
+def _error(problem: Problem, w: Vector) -> float:
+    """Return what rounding errors may make of F at w: a few units of the sums of absolute values."""
+    d = problem.rows.n_columns
+    sizes = float(
+        column_sizes(problem) @ np.abs(w[:d]) + np.abs(w[d:]).sum() + problem.weights @ np.abs(problem.offsets)
+    )
+    scale = problem.loss.scale if isinstance(problem.loss, Hinge) else 1.0
+    return 4.0 * UNIT * (scale * (1.0 + sizes) + abs(problem.term.value(w)))
+
+
 def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float, Minorant]:
     """Return the mean loss at w and its minorant there, by one pass over the data."""
     constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
@@ -84,7 +99,7 @@ def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float
         constants[0] = value - slopes[0] @ w
     else:
         value = minorant_sums(problem, w, constants, slopes)
-        return value, Minorant(constants, slopes, _radius(problem, w))
+        return value, Minorant(constants, slopes, _radius(problem, w), _error(problem, w))
     return value, Minorant(constants, slopes)
 
 
@@ -203,6 +218,7 @@ class Certificate(NamedTuple):
     constants: Vector
     slopes: Matrix
     radius: float = 0.0  # within which the bound holds
+    error: float = 0.0  # by which the last point's F may be wrong: bounds are lowered by it
 
     def joined_by(self, problem: Problem | SubgradientProblem, minorant: Minorant) -> Certificate:
         """Return the certificate after one more minorant."""
@@ -213,12 +229,12 @@ class Certificate(NamedTuple):
             radius,
         )
         known = self.bound if radius == self.radius else -math.inf  # what held for points nearby says nothing of others
-        best = max(known, lower_bound(problem, minorant._replace(radius=radius)), lower_bound(problem, mean))
-        return Certificate(best, self.n_seen + 1, *mean)
+        found = max(lower_bound(problem, minorant._replace(radius=radius)), lower_bound(problem, mean))
+        return Certificate(max(known, found - minorant.error), self.n_seen + 1, *mean[:3], minorant.error)
 
     def raised(self, bound: float) -> Certificate:
         """Return the certificate with another lower bound counted in."""
-        return self._replace(bound=max(self.bound, bound))
+        return self._replace(bound=max(self.bound, bound - self.error))
 
 
 def no_certificate(dim: int) -> Certificate:
