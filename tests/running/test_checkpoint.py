@@ -591,14 +591,17 @@ def test_an_interrupt_while_writing_waits_until_the_file_is_whole(tmp_path, monk
         signal.raise_signal(signal.SIGINT)
         savez(file, **arrays)
 
-    handler = signal.getsignal(signal.SIGINT)
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            save(path, Checkpoint({"seed": 1}, {"state.x": np.ones(3)}))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(np, "savez", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                save(path, Checkpoint({"seed": 1}, {"state.x": np.ones(3)}))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert load(path).header["seed"] == 1
     assert list(tmp_path.iterdir()) == [path]
-    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_folders_are_made(tmp_path):
