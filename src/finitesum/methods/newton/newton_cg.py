@@ -38,8 +38,8 @@ import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.threads import limited_blas
-from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, objective
-from finitesum.evaluation.row_sums import Majorize, Vector32
+from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product
+from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
 from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch
 from finitesum.methods.newton.subsampling import FIRST_ROWS, LEAST_TOL, End, SampledNewton, found_at, permutation
@@ -161,7 +161,8 @@ class NewtonCG(SampledNewton):
         if optimality > tol:
             state = state._replace(n_gradients=state.n_gradients + m)
             start = np.zeros(problem.dim)
-            if not found.value + problem.term.value(w) < objective(problem, start, self.n_threads):
+            at_start = loss_sums(problem, start, n_threads=self.n_threads).value
+            if not found.value + problem.term.value(w) < at_start:  # where no penalty has a value
                 return state._replace(x=start)
         state = found_at(problem, state, w, found)
         return state._replace(first_optimality=optimality, majorize=Majorize.NONE, n_sampled=m)
