@@ -412,16 +412,3 @@ def test_foreign_tuple_classes_are_found_at_any_depth():
         assert compiler._is_ours((1.0, (2.0, 3.0)))
         assert compiler._is_ours((1.0, (2.0, (3.0,))))
         assert not compiler._is_ours((1.0, (2.0, (Own(1.0),))))
-
-
-def test_bits_are_taken_for_numbers_and_back():
-    numba = pytest.importorskip("numba")
-
-    @numba.njit
-    def in_kernels(number):
-        bits = compiler.bits_of(number)
-        return bits, compiler.float_of(bits)
-
-    for number in (1.0, -0.1, 5e-324, np.inf):
-        assert in_kernels(number) == (np.float64(number).view(np.int64), number)
-        assert (compiler.bits_of(number), compiler.float_of(compiler.bits_of(number))) == in_kernels(number)

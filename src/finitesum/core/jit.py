@@ -32,9 +32,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import struct
 import tempfile
-import types as python_types
+import types
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -43,11 +42,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defined]
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 from finitesum.core.kernel_cache import STALE_SECONDS, belongs_to_us, candidates, prune
 
@@ -250,10 +248,10 @@ def as_python() -> Iterator[None]:
         Kernel.as_python = before
 
 
-def _bare(function: Callable[..., Any]) -> python_types.FunctionType:
+def _bare(function: Callable[..., Any]) -> types.FunctionType:
     """Return the function without annotations, which numba would compare between classes."""
-    source = cast(python_types.FunctionType, function)
-    return python_types.FunctionType(
+    source = cast(types.FunctionType, function)
+    return types.FunctionType(
         source.__code__, source.__globals__, source.__name__, source.__defaults__, source.__closure__
     )
 
@@ -302,42 +300,6 @@ def compiled_form(of: Callable[P, R], *, fastmath: Any = False) -> Callable[[Cal
     return decorate
 
 
-def bits_of(number: float) -> int:
-    """Return the bits of a float64 as an int64."""
-    return int(struct.unpack("<q", struct.pack("<d", number))[0])
-
-
-def float_of(bits: int) -> float:
-    """Return the float64 that has the bits of an int64."""
-    return float(struct.unpack("<d", struct.pack("<q", bits))[0])
-
-
-def _bitcast(given: Any, wanted: Any) -> Any:
-    """Return a function, for kernels alone, that takes the bits of a number for another kind of number."""
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def cast_bits(_typing_context: Any, _number: Any) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return builder.bitcast(arguments[0], context.get_value_type(wanted))
-
-        return wanted(given), generate
-
-    return cast_bits
-
-
-_from_float, _from_bits = _bitcast(types.float64, types.int64), _bitcast(types.int64, types.float64)
-
-
-@compiled_form(bits_of)
-def _bits_of(number: float) -> int:
-    return _from_float(number)  # type: ignore[no-any-return]
-
-
-@compiled_form(float_of)
-def _float_of(bits: int) -> float:
-    return _from_bits(bits)  # type: ignore[no-any-return]
-
-
 _VERBS: dict[str, tuple[str, ...]] = {}
 
 
@@ -356,7 +318,7 @@ def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
 
     signature = inspect.Signature([inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in parameters])
     for numba_type in (NamedTuple, NamedUniTuple):
-        copy = python_types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
+        copy = types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
         copy.__signature__ = signature  # type: ignore[attr-defined]
         # What numba.extending.overload_method does, with a template of our own; inlined, so that loops become SIMD code.
         options = {"jit_options": {"_nrt": False, "forceinline": True, **AS_WRITTEN}}

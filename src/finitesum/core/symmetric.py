@@ -52,23 +52,11 @@ def full(matrix: Matrix, dim: int) -> Matrix:
 @reassociated_part
 def _multiply_rows(matrix: Matrix, i: int, n_blocks: int, y: Vector, out: Vector) -> None:
     """Add to out what rows i..i+3 of the lower triangle and their mirror image contribute."""
-    row0 = matrix[i]
-    row1 = matrix[i + 1]
-    row2 = matrix[i + 2]
-    row3 = matrix[i + 3]
-    y0 = y[i]
-    y1 = y[i + 1]
-    y2 = y[i + 2]
-    y3 = y[i + 3]
-    sum0 = 0.0
-    sum1 = 0.0
-    sum2 = 0.0
-    sum3 = 0.0
+    row0, row1, row2, row3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
+    y0, y1, y2, y3 = y[i], y[i + 1], y[i + 2], y[i + 3]
+    sum0 = sum1 = sum2 = sum3 = 0.0
     for j in range(8 * n_blocks):  # the upper triangle holds zeros
-        a = row0[j]
-        b = row1[j]
-        c = row2[j]
-        d = row3[j]
+        a, b, c, d = row0[j], row1[j], row2[j], row3[j]
         factor = y[j]
         sum0 += a * factor
         sum1 += b * factor

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.core.jit import compiled_form, reassociated_part
+from finitesum.core.jit import compiled_form, kernel_part, reassociated_part
 
 
 def dot(a: Vector, b: Vector) -> float:
@@ -37,17 +37,10 @@ def reordered_dot(a: Vector, b: Vector) -> float:
     return total
 
 
+@kernel_part
 def norm(a: Vector) -> float:
     """Return the 2-norm of a."""
-    return math.sqrt(a @ a)
-
-
-@compiled_form(of=norm)
-def _norm(a: Vector) -> float:
-    total = 0.0
-    for j in range(a.size):
-        total += a[j] * a[j]
-    return np.sqrt(total)  # type: ignore[no-any-return]
+    return math.sqrt(dot(a, a))
 
 
 def largest(a: Vector) -> float:

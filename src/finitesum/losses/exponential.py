@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 
-from finitesum.core.jit import bits_of, compiled_form, float_of
+import numpy as np
+
+from finitesum.core.jit import compiled_form
 
 #: exp is 0 below: 2^k would not be a normal number.
 LEAST = -708.0
@@ -46,7 +48,8 @@ def _exp(t: float) -> float:
     tail = tail * square + (_C6 + _C7 * r)
     tail = tail * square + (_C4 + _C5 * r)
     tail = tail * square + (_C2 + _C3 * r)
-    power = (1.0 + (r + square * tail)) * float_of((bits_of(shifted) + 1023) << 52)
+    bits = np.float64(shifted).view(np.int64)
+    power = (1.0 + (r + square * tail)) * np.int64((bits + 1023) << 52).view(np.float64)
     return 0.0 if given < LEAST else power
 
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import bits_of, kernel
+from finitesum.core.jit import kernel
 from finitesum.evaluation.hessian import LEAST_PIVOT, add_gram, is_precise
 from finitesum.evaluation.row_sums import Block, Vector32, map_row_blocks
 from finitesum.evaluation.samples import Sample, others, sample_of
@@ -80,7 +80,8 @@ def _count_by_size(
             weight, curvature = view.weights[i], np.float64(now[i])
             total += weight * curvature
             size = weight * abs(curvature - np.float64(summed[i]))
-            k = min(max(np.int64(1022) - (bits_of(size * by_unit) >> 52), np.int64(0)), last)
+            bits = np.float64(size * by_unit).view(np.int64)
+            k = min(max(np.int64(1022) - (bits >> 52), np.int64(0)), last)
             counts[k] += 1.0
             sizes[k] += size
     return total
