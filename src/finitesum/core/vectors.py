@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.core.arrays import Vector
-from finitesum.core.jit import compiled_form, kernel_part, reassociated_part
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.jit import REASSOCIATE, compiled_form, kernel_part, reassociated_part
 
 
 def dot(a: Vector, b: Vector) -> float:
@@ -120,6 +120,19 @@ def add_products(a: Vector, b: Vector, out: Vector) -> None:
 def _add_products(a: Vector, b: Vector, out: Vector) -> None:
     for j in range(a.size):
         out[j] += a[j] * b[j]
+
+
+def add_square(matrix: Matrix, factor: float, v: Vector) -> None:
+    """Add factor v v' to a square matrix."""
+    matrix += np.outer(factor * v, v)
+
+
+@compiled_form(of=add_square, fastmath=set(REASSOCIATE))
+def _add_square(matrix: Matrix, factor: float, v: Vector) -> None:
+    for j in range(v.size):
+        row, left = matrix[j], factor * v[j]
+        for k in range(v.size):
+            row[k] += left * v[k]
 
 
 def extrapolate(a: Vector, previous: Vector, factor: float, out: Vector) -> None:

@@ -13,10 +13,6 @@ from finitesum.estimators.classification import LabelledData, LinearClassifierMi
 from finitesum.losses import Logistic, Loss, as_loss
 
 
-def _has_probabilities(estimator: Any) -> bool:
-    return isinstance(as_loss(estimator.loss), Logistic)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearClassifier(LinearClassifierMixin):
     """A linear classifier with any loss, penalty and constraint.
@@ -108,7 +104,7 @@ class LinearClassifier(LinearClassifierMixin):
             )
         return self._one_against_the_rest(data, loss, alpha)
 
-    @available_if(_has_probabilities)
+    @available_if(lambda estimator: isinstance(as_loss(estimator.loss), Logistic))
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes for rows X, shape (n, d), as (n, K); with the logistic loss only.
 

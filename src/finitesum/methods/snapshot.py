@@ -130,11 +130,8 @@ def next_snapshot(
 ) -> tuple[Snapshot, float]:
     """Return the snapshot to go on from after visits that led to w, and the next step: by the rule where steps adapt."""
     new = take_snapshot(problem, w)
-    return adapted(problem, last, new, step_size) if adapt else (new, step_size)
-
-
-def adapted(problem: AnySum, last: Snapshot, new: Snapshot, step_size: float) -> tuple[Snapshot, float]:
-    """Return the snapshot to go on from and the next step, by the rule."""
+    if not adapt:
+        return new, step_size
     rounding = problem.n_rows * float(np.finfo(np.float64).eps) * abs(last.objective)
     if not new.objective <= last.objective + rounding:  # NaN and infinity are worse, too
         return last, RETREAT * step_size

@@ -28,7 +28,7 @@ from finitesum.problems.callables import (
 from finitesum.problems.derivatives import DerivativeCheck, check_derivatives
 from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
-from finitesum.problems.linear_components import OutputsComponent, linear_component
+from finitesum.problems.linear_components import ViewedComponent, linear_component
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import described
 
@@ -156,7 +156,7 @@ class FiniteSum:
             )
         n, bound = problem.n_components, problem.loss.curvature_bound()
         parts = [linear_component(problem.one_output, j) for j in range(n)]  # of several outputs, for their size alone
-        components = parts if problem.n_outputs == 1 else [OutputsComponent(problem.view, j) for j in range(n)]
+        components = parts if problem.n_outputs == 1 else [ViewedComponent(problem.view, j) for j in range(n)]
         return cls(
             components,
             problem.dim,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from finitesum.core import symmetric
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.losses import Loss
 from finitesum.problems.linear import LinearSum, Problem
@@ -52,31 +53,31 @@ class LinearComponent:
 
 
 @dataclass(frozen=True, eq=False)
-class OutputsComponent:
-    """A component of a linear model with several outputs, as an object of its own."""
+class ViewedComponent:
+    """A component of several outputs, or a function, as an object of its own made of what kernels see of it."""
 
     view: LinearSum
     number: int
 
-    def _scores(self, w: Vector) -> Any:
+    def scores(self, w: Vector) -> Any:
+        """Return what the loss takes at w: the scores of a block of rows, or the point for a function."""
         return self.view.rows.dot(self.number, w) + self.view.offsets[self.number]
 
     def value(self, w: Vector) -> float:
         """Return the value at w."""
-        return self.view.loss.value(self._scores(w), self.number)
+        return self.view.loss.value(self.scores(w), self.number)
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient at w."""
         out = np.zeros(self.view.rows.dim())
-        self.view.rows.add_to(self.number, self.view.loss.d1(self._scores(w), self.number), out)
+        self.view.rows.add_to(self.number, self.view.loss.d1(self.scores(w), self.number), out)
         return out
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the Hessian at w."""
         lower = np.zeros((self.view.rows.dim(), self.view.rows.dim()))
-        self.view.rows.gram_add(self.number, self.view.loss.d2(self._scores(w), self.number), lower)
-        whole: Matrix = lower + np.tril(lower, -1).T
-        return whole
+        self.view.rows.gram_add(self.number, self.view.loss.d2(self.scores(w), self.number), lower)
+        return symmetric.full(lower, lower.shape[0])
 
 
 def linear_component(problem: Problem, j: int) -> LinearComponent:

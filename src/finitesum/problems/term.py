@@ -84,11 +84,6 @@ def _penalty_of_blocks(term: CompiledTerm, w: Vector) -> float:
     return total
 
 
-@kernel
-def _penalty_total(penalty: TermPenalty, coefficients: Vector) -> float:
-    return penalty.penalty_total(coefficients, 0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class ConvexTerm:
     """A penalty and a set that act on the first coordinates of an iterate."""
@@ -219,10 +214,9 @@ class ConvexTerm:
 
     def value(self, w: Vector) -> float:
         """Return the penalty at w, its quadratic part included; a point outside of the set has no other value."""
-        coefficients = self.coefficients(w)
         if not isinstance(self.penalty, ElasticNet):
-            blocks = w.reshape(self.n_blocks, -1)[:, : self.n_columns]
-            return float(sum(_penalty_total(self.penalty, block) for block in blocks))
+            return float(_penalty_of_blocks(self.compiled, w))
+        coefficients = self.coefficients(w)
         penalty = self.lasso * np.abs(coefficients).sum()
         return float(penalty + 0.5 * self.ridge * (coefficients @ coefficients))
 

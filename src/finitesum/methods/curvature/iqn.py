@@ -29,7 +29,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import REASSOCIATE, compiled_form, kernel, kernel_part
-from finitesum.core.vectors import add_products, axpy, copy, divide, dot, fill, scale
+from finitesum.core.vectors import add_products, add_square, axpy, copy, divide, dot, fill, scale
 from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature.trust import error_estimate
 from finitesum.methods.parameters import Damping, check_positive
@@ -81,20 +81,6 @@ def _compiled_multiply(matrix: Matrix, v: Vector, out: Vector) -> float:
     return square
 
 
-def _add_square(matrix: Matrix, a: float, v: Vector) -> None:
-    """Add a v v' to M."""
-    matrix += np.outer(a * v, v)
-
-
-@compiled_form(of=_add_square, fastmath=set(REASSOCIATE))
-def _compiled_add_square(matrix: Matrix, a: float, v: Vector) -> None:
-    for j in range(v.size):
-        row = matrix[j]
-        left = a * v[j]
-        for k in range(v.size):
-            row[k] += left * v[k]
-
-
 def _add_squares(matrix: Matrix, a: float, v: Vector, b: float, u: Vector) -> None:
     """Add a v v' + b u u' to M."""
     matrix += np.outer(a * v, v) + np.outer(b * u, u)
@@ -130,9 +116,9 @@ def _update(
     _add_squares(matrix, 1.0 / ys, y, -1.0 / sbs, bs)
     _add_squares(mean, 1.0 / (m * ys), y, -1.0 / (m * sbs), bs)
     square = _multiply(inverse, y, scratch)
-    _add_square(inverse, -1.0 / (m * ys + square), scratch)
+    add_square(inverse, -1.0 / (m * ys + square), scratch)
     square = _multiply(inverse, bs, scratch)
-    _add_square(inverse, 1.0 / (m * sbs - square), scratch)
+    add_square(inverse, 1.0 / (m * sbs - square), scratch)
 
 
 @kernel
@@ -150,8 +136,7 @@ def _visits(
     m = linear_sum.n_components
     keep = 1.0 - 1.0 / max(0.1 * m, 1.0)
     step, y, bs, missed = np.empty(w.size), np.empty(w.size), np.empty(w.size), np.empty(w.size)
-    n_visits = 0
-    for component in order:
+    for k, component in enumerate(order):
         _multiply(inverse, gradient, step)
         scale(step, -damping)
         axpy(1.0, step, w)
@@ -163,17 +148,16 @@ def _visits(
         fill(y, 0.0)
         add_products(quadratic, step, y)
         finite = add_gradient_change(linear_sum, component, w, slopes, float(m), True, y)
-        n_visits += 1
         if not finite:
             fill(w, np.nan)
-            break
+            return k + 1
         sbs = _multiply(matrices[component], step, bs)
         _add_residual(y, bs, m, keep, missed, residual, gradient)
         smallest = SMALLEST_CURVATURE * dot(step, step)
         ys = dot(y, step)
         if ys > smallest and sbs > smallest:
             _update(matrices[component], mean, inverse, m, y, ys, bs, sbs, step)
-    return n_visits
+    return order.size
 
 
 @kernel

@@ -13,7 +13,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.core.vectors import axpy, copy, dot, fill, largest, norm, scale
+from finitesum.core.vectors import add_square, axpy, copy, dot, fill, largest, norm, scale
 from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.taylor_model import OpenModel
 from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule, go_back, stepping, trusted_visit
@@ -142,13 +142,6 @@ def _inverse_times_row(linear_sum: LinearSum, inverse: Matrix, i: int, out: Vect
         axpy(1.0, inverse[tail], out)
 
 
-@kernel_part
-def _rank_one(inverse: Matrix, vector: Vector, factor: float) -> None:
-    """Add factor v v' to the inverse."""
-    for j in range(vector.size):
-        axpy(factor * vector[j], vector, inverse[j])
-
-
 @kernel
 def _inverse_visits(
     linear_sum: LinearSum, order: Indices, run: Run, trust: Trust, inverse: Matrix, gradient: Vector, newton: Vector
@@ -172,7 +165,7 @@ def _inverse_visits(
         rise = weight * (model.curvatures[i] - curvature)
         change = weight * (model.slopes[i] - slope - curvature * (model.margins[i] - margin))
         factor = rise / (1.0 + rise * linear_sum.rows.dot(i, vector))
-        _rank_one(inverse, vector, -factor)
+        add_square(inverse, -factor, vector)
         along_newton = factor * dot(vector, gradient)
         along_row = change * (1.0 - factor * linear_sum.rows.dot(i, vector))
         axpy(along_row - along_newton, vector, newton)

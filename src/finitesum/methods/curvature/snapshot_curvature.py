@@ -14,6 +14,7 @@ from finitesum.core.jit import compiled_form, kernel
 from finitesum.methods.snapshot import Snapshot, smooth_hessian
 from finitesum.methods.visits import AnySum
 from finitesum.problems.linear import LinearSum
+from finitesum.problems.linear_components import ViewedComponent
 
 #: The weight of the diagonal in "2Dsec".
 SIGMA = 0.01
@@ -33,24 +34,11 @@ class Curvature(NamedTuple):
     image: Matrix = NO_MATRIX  # CM, AM: Q' = (H R)', (k, d)
 
 
-def _prediction(linear_sum: LinearSum, snapshot: Snapshot, i: int) -> Any:
-    """Return what the loss takes at the snapshot: scores of a block of rows, or the point for a function."""
-    return linear_sum.rows.dot(i, snapshot.point) + linear_sum.offsets[i]
-
-
-def _hessian(linear_sum: LinearSum, snapshot: Snapshot, i: int) -> Matrix:
-    """Return the Hessian at the snapshot, shape (d, d), of a block of rows or a function."""
-    lower = np.zeros((linear_sum.rows.dim(), linear_sum.rows.dim()))
-    linear_sum.rows.gram_add(i, linear_sum.loss.d2(_prediction(linear_sum, snapshot, i), linear_sum.targets[i]), lower)
-    whole: Matrix = lower + np.tril(lower, -1).T
-    return whole
-
-
 def times_curvature(linear_sum: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> Any:
     """Return phi''_i x_i'v at the snapshot; of a function, its Hessian times v, evaluated again."""
     if snapshot.curvatures.size == 0:
         change, loss = linear_sum.rows.dot(i, v), cast(Any, linear_sum.loss)
-        return loss.d2_times(_prediction(linear_sum, snapshot, i), linear_sum.targets[i], change)
+        return loss.d2_times(ViewedComponent(linear_sum, i).scores(snapshot.point), i, change)
     return snapshot.curvatures[i] * linear_sum.rows.dot(i, v)
 
 
@@ -64,7 +52,7 @@ def add_curvature_products(
 ) -> None:
     """Add scale phi''_i (x_i'v) x_i to a row of out for each row v of `vectors`; of a function, scale H_i v."""
     if snapshot.curvatures.size == 0:
-        out += scale * (vectors @ _hessian(linear_sum, snapshot, i))
+        out += scale * (vectors @ ViewedComponent(linear_sum, i).hessian(snapshot.point))
     else:
         _add_curvature_products(linear_sum, snapshot, i, scale, vectors, out)
 
@@ -83,7 +71,7 @@ def add_diagonal(
 ) -> None:
     """Add scale (s * H_i s + sigma diag H_i) / (s * s + sigma) * v to out, H_i = phi''_i x_i x_i': row i's part of A v."""
     if snapshot.curvatures.size == 0:
-        hessian = _hessian(linear_sum, snapshot, i)
+        hessian = ViewedComponent(linear_sum, i).hessian(snapshot.point)
         out += scale * (step * (hessian @ step) + SIGMA * np.diagonal(hessian)) / (step * step + SIGMA) * v
     else:
         _add_diagonal(linear_sum, snapshot, i, scale, step, v, out)

@@ -84,18 +84,16 @@ def _full_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SVRG2S
     """
     snapshot, hessian, step_size = state.snapshot, state.curvature.hessian, state.step_size
     v, direction = np.zeros(hessian.shape[1]), np.zeros(hessian.shape[1])
-    n_visits = 0
-    for component in order:
+    for k, component in enumerate(order):
         copy(w, v)
         axpy(-1.0, snapshot.point, v)
         symmetric.multiply(hessian, v, direction)
         axpy(1.0, gradient, direction)
         finite = _add_error(linear_sum, component, w, v, snapshot, direction)
         descend(linear_sum, w, direction, step_size)
-        n_visits += 1
         if not finite:
-            break
-    return n_visits
+            return k + 1
+    return order.size
 
 
 @kernel
@@ -104,8 +102,7 @@ def _diagonal_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SV
     snapshot, step, diagonal = state.snapshot, state.curvature.step, state.curvature.diagonal
     m, step_size = float(linear_sum.n_components), state.step_size
     v, direction = np.empty(w.size), np.empty(w.size)
-    n_visits = 0
-    for component in order:
+    for k, component in enumerate(order):
         copy(w, v)
         axpy(-1.0, snapshot.point, v)
         copy(snapshot.gradient, direction)
@@ -116,10 +113,9 @@ def _diagonal_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SV
             if linear_sum.weights[i] > 0.0:
                 known.add_diagonal(linear_sum, snapshot, i, -m * linear_sum.weights[i], step, v, direction)
         descend(linear_sum, w, direction, step_size)
-        n_visits += 1
         if not finite:
-            break
-    return n_visits
+            return k + 1
+    return order.size
 
 
 def _products(rows: Matrix, v: Vector, out: Vector) -> None:
@@ -159,8 +155,7 @@ def _sketched_visits(
     parts, products, direction = np.empty((2, w.size)), np.empty((2, w.size)), np.empty(w.size)
     inside, outside = parts[0], parts[1]  # r and v - r
     t, back = np.empty(rank), np.empty(rank)
-    n_visits = 0
-    for component in order:
+    for k, component in enumerate(order):
         copy(w, outside)
         axpy(-1.0, snapshot.point, outside)
         _products(image, outside, t)
@@ -169,25 +164,24 @@ def _sketched_visits(
         axpy(-1.0, inside, outside)
         copy(snapshot.gradient, direction)
         add_products(quadratic, w, direction)
-        for k in range(2):
-            fill(products[k], 0.0)
-            add_products(quadratic, parts[k], products[k])
+        for part in range(2):
+            fill(products[part], 0.0)
+            add_products(quadratic, parts[part], products[part])
         finite = add_gradient_change(linear_sum, component, w, snapshot.slopes, m, False, direction)
         for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
             if linear_sum.weights[i] > 0.0:
                 known.add_curvature_products(linear_sum, snapshot, i, m * linear_sum.weights[i], parts, products)
         _products(sketch, products[1] if matches_action else products[0], back)
-        for k in range(rank):
-            back[k] = t[k] - back[k]
+        for column in range(rank):
+            back[column] = t[column] - back[column]
         _combine(image, back, direction)
         if matches_action:
             axpy(-1.0, products[0], direction)
-        axpy(1.0, direction, directions[n_visits * directions.shape[0] // order.size])
+        axpy(1.0, direction, directions[k * directions.shape[0] // order.size])
         descend(linear_sum, w, direction, step_size)
-        n_visits += 1
         if not finite:
-            break
-    return n_visits
+            return k + 1
+    return order.size
 
 
 @dataclass(frozen=True)

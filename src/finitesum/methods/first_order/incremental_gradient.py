@@ -35,15 +35,13 @@ class IGState(NamedTuple):
 @kernel
 def _visits(linear_sum: LinearSum, order: Indices, w: Vector, step_size: float) -> int:
     gradient = np.zeros(w.size)
-    n_visits = 0
-    for component in order:
+    for k, component in enumerate(order):
         add_component_gradient(linear_sum, component, w, float(linear_sum.n_components), gradient)
         step_along(linear_sum, w, gradient, step_size)
         fill(gradient, 0.0)
-        n_visits += 1
         if not np.isfinite(np.sum(w)):
-            break
-    return n_visits
+            return k + 1
+    return order.size
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,9 @@ class SARAHState(NamedTuple):
 @kernel
 def _visits(linear_sum: LinearSum, order: Indices, w: Vector, previous: Vector, v: Vector, step_size: float) -> int:
     m = float(linear_sum.n_components)
-    for k in range(order.size):
-        finite = add_component_gradient(linear_sum, order[k], w, m, v)
-        add_component_gradient(linear_sum, order[k], previous, -m, v)
+    for k, component in enumerate(order):
+        finite = add_component_gradient(linear_sum, component, w, m, v)
+        add_component_gradient(linear_sum, component, previous, -m, v)
         copy(w, previous)
         step_along(linear_sum, w, v, step_size)
         if not finite:

@@ -56,8 +56,7 @@ def _accelerated_visits(
 ) -> int:
     """Step along the components of `order`, in place; return how many were visited (fewer on divergence)."""
     change, previous = np.zeros(w.size), np.empty(w.size)
-    n_visits = 0
-    for component in order:
+    for k, component in enumerate(order):
         finite = add_gradient_change(
             linear_sum, component, y, snapshot.slopes, float(linear_sum.n_components), False, change
         )
@@ -67,10 +66,9 @@ def _accelerated_visits(
         step_along(linear_sum, w, change, step_size)
         extrapolate(w, previous, momentum, y)
         fill(change, 0.0)
-        n_visits += 1
         if not finite:
-            break
-    return n_visits
+            return k + 1
+    return order.size
 
 
 class _Snapshots(SumMethod):

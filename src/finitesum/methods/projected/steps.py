@@ -118,12 +118,6 @@ def momentum_at(rule: Rule, t: int) -> float:
 
 
 @kernel_part
-def weight_at(rule: Rule, t: int) -> float:
-    """Return c_t, the weight of z in the next iterate of the averaged form."""
-    return 1.0 / (t + 2) if rule.momentum < 0.0 else 1.0 - rule.momentum
-
-
-@kernel_part
 def floor_at(rule: Rule, t: int) -> float:
     """Return what is added to the roots in the metric."""
     return rule.delta / math.sqrt(t) if rule.metric == MEAN_SQUARE else rule.delta
@@ -250,7 +244,7 @@ def advance(rule: Rule, projection: Projection, n_constrained: int, memory: Memo
     if rule.form == AVERAGED:
         w, z = memory.iterate, memory.companion
         _project(rule, projection, n_constrained, z, scratch.metric)
-        weight = weight_at(rule, t)
+        weight = 1.0 / (t + 2) if rule.momentum < 0.0 else 1.0 - rule.momentum  # c_t
         for j in range(w.size):
             w[j] += weight * (z[j] - w[j])
     else:
