@@ -23,10 +23,11 @@ from records import RESULTS, read_rows, run_parts, table_of, write_rows
 from finitesum import METHODS, Problem
 from finitesum.constraints import L1Ball
 from finitesum.datasets import load_dataset
+from finitesum.evaluation.row_products import objective
 from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.methods.projected.base import advanced
 from finitesum.papers.adahb import fig6
-from finitesum.papers.adahb.fig1 import RUNS, SETS, hinge_problem, objective, values
+from finitesum.papers.adahb.fig1 import RUNS, SETS, hinge_problem, values
 from finitesum.papers.adahb.fig1 import minimum as find_minimum
 from finitesum.running.sampling import order_of_pass
 
@@ -56,11 +57,11 @@ def best_step(problem: Problem, label: str, n_passes: int) -> float:
 def hinge() -> None:
     """Run all methods on all data sets."""
     rows = []
-    for name, (_, n_passes, n_tuning, is_wide) in SETS.items():
+    for name, (_, n_passes, n_tuning, is_wide, _) in SETS.items():
         problem = hinge_problem(name)
         minimum(name, problem)
-        for label, (_, _, is_deferred) in RUNS.items():
-            if is_wide and not is_deferred:
+        for label, method in RUNS.items():
+            if is_wide and not method.is_deferred:
                 continue
             start = time.perf_counter()
             for kind, step in (("auto", "auto"), ("best", best_step(problem, label, n_tuning))):
@@ -82,7 +83,7 @@ N_WIDE = 2
 def wide() -> None:
     """Run what cannot defer projections on wide sparse rows, for few passes."""
     problem, rows = hinge_problem("rcv1.subset"), []
-    for label in [label for label, (_, _, is_deferred) in RUNS.items() if not is_deferred]:
+    for label in [label for label, method in RUNS.items() if not method.is_deferred]:
         for seed in range(N_SEEDS):
             start = time.perf_counter()
             objectives, used = values(problem, label, "auto", N_WIDE, seed)
@@ -172,7 +173,7 @@ def deferred() -> None:
     order = order_of_pass("with-replacement", 0, 0, problem.n_components)
     rows = []
     for label in ("PSG, last", "HB, averaging", "AdaHB, averaging"):
-        name, options, _ = RUNS[label]
+        name, options, *_ = RUNS[label]
         method = METHODS[name](**options)
         for is_deferred, n_times in ((True, 5), (False, 1)):
             state = method.init(problem, np.zeros(problem.dim))

@@ -23,10 +23,9 @@ class Ranking(NamedTuple):
 
     numbers: Mapping[str, Mapping[str, float]]  # by data set, then by method; infinite where one did not get there
 
-    def without(self, word: str) -> Ranking:
-        """Return the ranking of the methods whose labels have no such word."""
-        rows = self.numbers.items()
-        return Ranking({data: {m: number for m, number in row.items() if word not in m} for data, row in rows})
+    def of(self, methods: Sequence[str]) -> Ranking:
+        """Return the ranking of some of the methods."""
+        return Ranking({data: {method: row[method] for method in methods} for data, row in self.numbers.items()})
 
     def ratios(self) -> dict[str, float]:
         """Return by method the geometric mean of its number over the best one's; infinite where it failed once."""
@@ -103,13 +102,12 @@ def _smooth(result: Mapping[str, Any], page: _Page) -> None:
     )
     if not passes.numbers:
         return
-    frugal = Ranking({data: {m: row[m] for m in ("SAG", "IAG")} for data, row in moderate.numbers.items()})
     roughly = f"smooth loss, a moderate accuracy ({show(MODERATE)})"
     situations = {
         f"smooth loss, the exact optimum ({TOL:.0e}), in the least time": exact,
         f"{roughly}, in the least time": moderate,
         "smooth loss, the fewest passes over the data (rows on a disk)": passes,
-        f"{roughly}, d² numbers do not fit into the memory": frugal,
+        f"{roughly}, d² numbers do not fit into the memory": moderate.of(("SAG", "IAG")),
     }
     page.rows.extend((situation, _METHODS[r.best()], _reason(r)) for situation, r in situations.items())
     header = ("data", *(f"{label}: passes / s" for label in labels))
@@ -147,7 +145,7 @@ def _nonsmooth(result: Mapping[str, Any], page: _Page) -> None:
     ranking = _ranking(result["values"], "F - F*", AUTOMATIC, labels)
     if not ranking.numbers:
         return
-    anytime = ranking.without("linear decay")
+    anytime = ranking.of([label for label in labels if "linear decay" not in label])
     known = "hinge loss on an l1 ball, the number of passes known in advance"
     page.rows.append((known, _by_label(ranking.best()), _reason(ranking)))
     page.rows.append(("the same, to be stopped at any time", _by_label(anytime.best()), _reason(anytime)))
@@ -157,9 +155,9 @@ def _nonsmooth(result: Mapping[str, Any], page: _Page) -> None:
 
 
 def _by_label(label: str) -> str:
-    name, options, _ = RUNS[label]
-    given = ", ".join(f'{key}="{value}"' for key, value in options.items())
-    return f"{name} with {given}" if given else name
+    method = RUNS[label]
+    given = ", ".join(f'{key}="{value}"' for key, value in method.options.items())
+    return f"{method.name} with {given}" if given else method.name
 
 
 def _worst_case(result: Mapping[str, Any], page: _Page) -> None:

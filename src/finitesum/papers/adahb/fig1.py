@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.constraints import L1Ball
-from finitesum.core.arrays import Vector
 from finitesum.datasets import find
+from finitesum.evaluation.row_products import objective
 from finitesum.methods import METHODS
 from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.papers.claims import Verdict, compared, verdict
@@ -25,7 +25,6 @@ from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, 
 from finitesum.papers.registry import captions
 from finitesum.papers.runs import slope
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import to_matrix
 from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
 from finitesum.running.driver import minimize
@@ -44,18 +43,6 @@ AS_PRINTED = "AdaHB, displacement, Euclidean (as printed)"
 FIGURE = (*LAST, "PSG, last")
 MORE = (*FIGURE, "PSG, linear decay", "HB, averaging", "AdaHB, averaging", AS_PRINTED)
 
-_STYLES = {
-    "AdaHB, displacement": "a-ciag",
-    "HB, displacement": "ciag",
-    "NAG": "saga",
-    "PSG, average": "fg",
-    "PSG, last": "afg",
-    "PSG, linear decay": "iag",
-    "HB, averaging": "ig",
-    "AdaHB, averaging": "sag",
-    AS_PRINTED: "newton",
-}
-
 #: Runs that rounding errors lead elsewhere: momentum on the displacement between two projections is not stable.
 CHAOTIC = ("HB, displacement", "AdaHB, displacement", AS_PRINTED, "NAG")
 
@@ -67,38 +54,40 @@ class Setting(NamedTuple):
     n_passes: int
     n_tuning: int  # passes with which steps were tuned
     is_wide: bool  # the rows are wide and sparse: the benchmark runs only methods with deferred projections
+    # The tuned steps in the order of `RUNS`: the best of a 1-3-10 grid around the automatic one, by seed 0 alone, as found
+    # by `best_step` of benchmarks/heavy_ball.py.
+    steps: tuple[float, ...]
 
 
 SETS = {
-    "a9a": Setting(10.0, 10, 3, False),
-    "w8a": Setting(10.0, 10, 3, False),
-    "ijcnn1": Setting(10.0, 10, 3, False),
-    "covtype.binary.scale": Setting(10.0, 4, 2, False),
-    "rcv1.subset": Setting(100.0, 8, 3, True),
+    "a9a": Setting(10.0, 10, 3, False, (1.0, 1.0, 3.0, 1.0, 0.3, 1.0, 0.3, 0.3, 0.03, 0.03)),
+    "w8a": Setting(10.0, 10, 3, False, (0.3, 0.3, 1.0, 0.3, 0.3, 0.3, 0.03, 0.03, 0.03, 0.03)),
+    "ijcnn1": Setting(10.0, 10, 3, False, (1.0, 1.0, 3.0, 1.0, 3.0, 10.0, 0.3, 0.3, 0.1, 0.1)),
+    "covtype.binary.scale": Setting(10.0, 4, 2, False, (0.3, 0.3, 1.0, 0.3, 0.3, 1.0, 0.1, 0.1, 0.1, 0.1)),
+    "rcv1.subset": Setting(100.0, 8, 3, True, (10.0, 10.0, 30.0, 10.0, 10.0, 10.0, 0.1, 0.1, 0.03, 0.03)),
 }
 
-#: Label: name, options, whether it has deferred projections on the l1 ball.
-RUNS: dict[str, tuple[str, dict[str, Any], bool]] = {
-    "PSG, last": ("psg", {}, True),
-    "PSG, average": ("psg", {"output": "average"}, True),
-    "PSG, linear decay": ("psg", {"schedule": "linear"}, True),
-    "HB, displacement": ("hb", {"form": "displacement"}, False),
-    "HB, averaging": ("hb", {"form": "averaging"}, True),
-    "NAG": ("nag", {}, False),
-    "AdaHB, displacement": ("adahb", {"form": "displacement"}, False),
-    "AdaHB, averaging": ("adahb", {"form": "averaging"}, True),
-    AS_PRINTED: ("adahb", {"form": "displacement", "projection": "euclidean"}, False),
-    "AdaHB, averaging, Euclidean": ("adahb", {"form": "averaging", "projection": "euclidean"}, True),
-}
 
-#: Steps in the order of `RUNS`: the best of a 1-3-10 grid around the automatic one, by seed 0 alone after `n_tuning`
-#: passes, as found by `best_step` of benchmarks/heavy_ball.py.
-_STEPS: dict[str, tuple[float, ...]] = {
-    "a9a": (1.0, 1.0, 3.0, 1.0, 0.3, 1.0, 0.3, 0.3, 0.03, 0.03),
-    "w8a": (0.3, 0.3, 1.0, 0.3, 0.3, 0.3, 0.03, 0.03, 0.03, 0.03),
-    "ijcnn1": (1.0, 1.0, 3.0, 1.0, 3.0, 10.0, 0.3, 0.3, 0.1, 0.1),
-    "covtype.binary.scale": (0.3, 0.3, 1.0, 0.3, 0.3, 1.0, 0.1, 0.1, 0.1, 0.1),
-    "rcv1.subset": (10.0, 10.0, 30.0, 10.0, 10.0, 10.0, 0.1, 0.1, 0.03, 0.03),
+class Method(NamedTuple):
+    """A method with its options, and how its runs are drawn."""
+
+    name: str
+    options: dict[str, Any]
+    is_deferred: bool  # whether it has deferred projections on the l1 ball
+    style: str = ""  # of a method of the other paper; empty where no figure shows it
+
+
+RUNS = {
+    "PSG, last": Method("psg", {}, True, "afg"),
+    "PSG, average": Method("psg", {"output": "average"}, True, "fg"),
+    "PSG, linear decay": Method("psg", {"schedule": "linear"}, True, "iag"),
+    "HB, displacement": Method("hb", {"form": "displacement"}, False, "ciag"),
+    "HB, averaging": Method("hb", {"form": "averaging"}, True, "ig"),
+    "NAG": Method("nag", {}, False, "saga"),
+    "AdaHB, displacement": Method("adahb", {"form": "displacement"}, False, "a-ciag"),
+    "AdaHB, averaging": Method("adahb", {"form": "averaging"}, True, "sag"),
+    AS_PRINTED: Method("adahb", {"form": "displacement", "projection": "euclidean"}, False, "newton"),
+    "AdaHB, averaging, Euclidean": Method("adahb", {"form": "averaging", "projection": "euclidean"}, True),
 }
 
 #: Data that were not there when steps were tuned: radius and steps are those of data of the same kind.
@@ -112,7 +101,7 @@ def setting_of(name: str) -> Setting:
 
 def tuned_steps(name: str) -> dict[str, float]:
     """Return the tuned step of each method on a data set."""
-    return dict(zip(RUNS, _STEPS[LIKE.get(name, name)], strict=True))
+    return dict(zip(RUNS, setting_of(name).steps, strict=True))
 
 
 @lru_cache(maxsize=1)
@@ -123,23 +112,12 @@ def hinge_problem(name: str, data_dir: Path | None = None) -> Problem:
     return Problem.linear(data.rows, data.targets(), loss="hinge", constraint=ball, batch_size=1)
 
 
-@lru_cache(maxsize=1)
-def _matrix(problem: Problem) -> Any:
-    return to_matrix(problem.rows)
-
-
-def objective(problem: Problem, w: Vector) -> float:
-    """Return the mean hinge loss."""
-    return float(problem.weights @ np.maximum(0.0, 1.0 - problem.targets * (_matrix(problem) @ w)))
-
-
 def values(problem: Problem, label: str, step_size: float | str, n_passes: int, seed: int) -> tuple[list[float], float]:
     """Return F after each pass, and the step size that was used."""
-    name, options, _ = RUNS[label]
-    options = {**options, "step_size": step_size}
+    options = {**RUNS[label].options, "step_size": step_size}
     if options.get("schedule") == "linear":
         options["horizon"] = n_passes
-    method = METHODS[name](**options)
+    method = METHODS[RUNS[label].name](**options)
     state = method.init(problem, np.zeros(problem.dim))
     objectives = []
     for k in range(n_passes):
@@ -233,7 +211,7 @@ def _figure(gaps: Mapping[Any, Any], names: Sequence[str], labels: Sequence[str]
             found = gaps[name, kind, label]
             epochs = np.arange(1.0, found.shape[1] + 1.0)
             band = (found.min(axis=0), found.max(axis=0)) if labels == MORE else (None, None)
-            lines.append(Line(label, epochs, found.mean(axis=0), _STYLES[label], *band))
+            lines.append(Line(label, epochs, found.mean(axis=0), RUNS[label].style, *band))
         panels.append(Panel(name.partition(".binary")[0], "epochs", "F − F*", lines))
     return panels_figure(panels, n_columns=2, height=3.1)
 

@@ -22,23 +22,26 @@ from finitesum.reporting.plots import Line, Panel, panels_figure
 #: The paper's constants: c of the function and of PSG's step c / sqrt(t), alpha 8 for HB and 0.08 for AdaHB, gamma 0.9.
 C = 2.0
 
-#: The options of each run by its label, which begins with the name of the method.
-RUNS: dict[str, dict[str, Any]] = {
-    "PSG c/sqrt(t), last": {"step_size": C},
-    "HB alpha=8, displacement": {"step_size": 8.0, "form": "displacement"},
-    "AdaHB alpha=0.08, displacement": {"step_size": 0.08, "form": "displacement"},
-    "AdaHB alpha=0.08, displacement, Euclidean": {"step_size": 0.08, "form": "displacement", "projection": "euclidean"},
-    "HB alpha=8, averaging": {"step_size": 8.0, "form": "averaging"},
-    "AdaHB alpha=0.08, averaging": {"step_size": 0.08, "form": "averaging"},
-    "NAG alpha=8": {"step_size": 8.0},
-    "NAG alpha=16": {"step_size": 16.0},
-    "PSG c/sqrt(t), average": {"step_size": C, "output": "average"},
-    "PSG c/sqrt(t), suffix": {"step_size": C, "output": "suffix"},
-    "PSG 2c/sqrt(T), linear decay": {"step_size": 2.0 * C, "schedule": "linear"},
-    "PSG 1/sqrt(t), last": {"step_size": 1.0},
-}
 PSG, MEAN = "PSG c/sqrt(t), last", "PSG c/sqrt(t), average"
 HB, ADAHB = "HB alpha=8, displacement", "AdaHB alpha=0.08, displacement"
+
+#: By the label, which begins with the name of the method: its options, and the style in the figures, of which the first
+#: three are the paper's; empty where they do not show it.
+RUNS: dict[str, tuple[dict[str, Any], str]] = {
+    PSG: ({"step_size": C}, "fg"),
+    HB: ({"step_size": 8.0, "form": "displacement"}, "ciag"),
+    ADAHB: ({"step_size": 0.08, "form": "displacement"}, "a-ciag"),
+    f"{ADAHB}, Euclidean": ({"step_size": 0.08, "form": "displacement", "projection": "euclidean"}, ""),
+    "HB alpha=8, averaging": ({"step_size": 8.0, "form": "averaging"}, "ig"),
+    "AdaHB alpha=0.08, averaging": ({"step_size": 0.08, "form": "averaging"}, "sag"),
+    "NAG alpha=8": ({"step_size": 8.0}, "saga"),
+    "NAG alpha=16": ({"step_size": 16.0}, ""),
+    MEAN: ({"step_size": C, "output": "average"}, "nim"),
+    "PSG c/sqrt(t), suffix": ({"step_size": C, "output": "suffix"}, ""),
+    "PSG 2c/sqrt(T), linear decay": ({"step_size": 2.0 * C, "schedule": "linear"}, "iag"),
+    "PSG 1/sqrt(t), last": ({"step_size": 1.0}, ""),
+}
+_STYLES = {label: style for label, (_, style) in RUNS.items() if style}
 
 PSG_HAS_A_LOGARITHM = "PSG's last iterate has the extra factor log T, and stays above its lower bound"
 HB_HAS_NO_LOGARITHM = "HB's last iterate has no extra factor log T (f(w_T) √T rises by less than a tenth)"
@@ -48,18 +51,6 @@ GROWING = (PSG, HB, ADAHB, MEAN)
 STEPS = (1000, 5000)
 GROWTH = {"quick": (125, 250, 500, 1000, 2000, 4000), "full": (125, 250, 500, 1000, 2000, 4000, 8000, 16000)}
 N_POINTS = 100
-
-#: The styles of the runs in the figures: the first three are the paper's.
-_STYLES = {
-    PSG: "fg",
-    HB: "ciag",
-    ADAHB: "a-ciag",
-    "HB alpha=8, averaging": "ig",
-    "AdaHB alpha=0.08, averaging": "sag",
-    "NAG alpha=8": "saga",
-    MEAN: "nim",
-    "PSG 2c/sqrt(T), linear decay": "iag",
-}
 
 
 @cache
@@ -71,8 +62,9 @@ def problem_of(n_steps: int) -> SubgradientProblem:
 def trajectory(label: str, n_steps: int, n_points: int) -> dict[str, Any]:
     """Return f(w_t) at `n_points` evenly spread t, the last one T, from w_1 = 0; and f(w_{T+1}) as "after"."""
     problem = problem_of(n_steps)
-    horizon = {"horizon": n_steps} if RUNS[label].get("schedule") == "linear" else {}
-    method = METHODS[label.partition(" ")[0].lower()](**RUNS[label], **horizon)
+    options, _ = RUNS[label]
+    horizon = {"horizon": n_steps} if options.get("schedule") == "linear" else {}
+    method = METHODS[label.partition(" ")[0].lower()](**options, **horizon)
     times = np.unique(np.linspace(n_steps / n_points, n_steps, n_points).round().astype(np.int64))
     state = method.init(problem, np.zeros(n_steps))
     values, t = [], 1
