@@ -106,7 +106,7 @@ def test_a_band_goes_over_the_repeats():
         for seed in (0, 1)
         for epoch in (1, 2)
     ]
-    found = band(rows, "adahb", "train_loss")
-    assert found.epochs.tolist() == [1.0, 2.0]
-    assert (found.low[0], found.mean[0], found.high[0]) == pytest.approx((0.1, 0.6, 1.1))
+    epochs, mean, low, high = band(rows, "adahb", "train_loss")
+    assert epochs.tolist() == [1.0, 2.0]
+    assert (low[0], mean[0], high[0]) == pytest.approx((0.1, 0.6, 1.1))
     assert band(rows, "adam", "train_loss") is None

@@ -78,25 +78,19 @@ def best_rows(rows: Iterable[Row], by: By = "test_accuracy") -> dict[tuple[str, 
     return best
 
 
-class Band(NamedTuple):
-    """One method's figure over the epochs: mean, least and largest over the repeats."""
+def band(rows: Sequence[Row], method: str, column: str) -> tuple[Any, Any, Any, Any] | None:
+    """Return the epochs, and the mean, least and largest of a column over a method's repeats; None where it was not run.
 
-    epochs: Any
-    mean: Any
-    low: Any
-    high: Any
-
-
-def band(rows: Sequence[Row], method: str, column: str) -> Band | None:
-    """Return a column of a method at the alphas with the best final test accuracy; None where it was not run."""
+    Alphas are those with the best final test accuracy.
+    """
     best = best_rows(rows)
     chosen = [row for row in rows if row.method == method and best[method, row.seed].alpha == row.alpha]
     epochs = sorted({row.epoch for row in chosen})
     if not epochs:
         return None
     values = [[getattr(row, column) for row in chosen if row.epoch == epoch] for epoch in epochs]
-    summaries = [np.array([f(entry) for entry in values]) for f in (np.mean, np.min, np.max)]
-    return Band(np.array(epochs, dtype=np.float64), *summaries)
+    mean, low, high = (np.array([f(entry) for entry in values]) for f in (np.mean, np.min, np.max))
+    return np.array(epochs, dtype=np.float64), mean, low, high
 
 
 class Claim(NamedTuple):
@@ -145,16 +139,14 @@ def find(claim: Claim, result: Results) -> Finding | None:
     ]
     if not pairs:
         return None
+    is_loss = claim.measure == "loss"
+    numbers = [[or_inf(row.train_loss) if is_loss else row.test_accuracy for row in pair] for pair in pairs]
+    mine, theirs = map(fmean, zip(*numbers, strict=True))
+    n_wins = sum(our < their if is_loss else our >= their for our, their in numbers)
     holds: bool | None
-    if claim.measure == "loss":
-        losses = [(or_inf(our.train_loss), or_inf(their.train_loss)) for our, their in pairs]
-        mine, theirs = map(fmean, zip(*losses, strict=True))
-        n_wins = sum(our < their for our, their in losses)
+    if is_loss:
         holds = None if 0 < n_wins < len(pairs) else n_wins > 0
     else:
-        accuracies = [(our.test_accuracy, their.test_accuracy) for our, their in pairs]
-        mine, theirs = map(fmean, zip(*accuracies, strict=True))
-        n_wins = sum(our >= their for our, their in accuracies)
         error = math.sqrt((mine * (1 - mine) + theirs * (1 - theirs)) / result.n_test)  # the repeats share one test set
         holds = True if mine >= theirs else False if mine < theirs - 2.0 * error else None
     evidence = f"{mine:.4g} against {theirs:.4g}, {n_wins} of {len(pairs)} repeats"

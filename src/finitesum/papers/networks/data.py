@@ -183,11 +183,8 @@ def read_idx(path: Path) -> Bytes:
     Two zero bytes, the type (8: bytes), the number of axes, each axis' length as four bytes with the highest first, then
     the entries.
     """
-    try:
-        with open_stream(path) as stream:
-            content = stream.read()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}. Is the file complete?") from error
+    with open_stream(path) as stream:
+        content = stream.read()
     n_axes = content[3] if len(content) > 3 else 0
     header = 4 + 4 * n_axes
     if content[:3] != b"\0\0\x08" or n_axes == 0 or len(content) < header:

@@ -143,8 +143,8 @@ def _figure(result: Results, names: Sequence[str], title: str) -> Any:
     for column, label in (("train_loss", "training loss"), ("test_accuracy", "test accuracy")):
         bands = {name: found for name in names if (found := band(result.rows, name, column)) is not None}
         lines = [
-            Line(METHODS[name].label, b.epochs, b.mean, _STYLES[name.removesuffix(DECAYED)], b.low, b.high)
-            for name, b in bands.items()
+            Line(METHODS[name].label, epochs, mean, _STYLES[name.removesuffix(DECAYED)], low, high)
+            for name, (epochs, mean, low, high) in bands.items()
         ]
         panels.append(Panel("", "epoch", label, lines))
     limits = _without_the_start([float(line.y[-1]) for line in lines])
