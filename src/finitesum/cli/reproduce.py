@@ -19,28 +19,21 @@ if TYPE_CHECKING:
 @click.command(short_help="Run the experiments of both papers: list, NAME or all.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--quick", is_flag=True, help="A few minutes for all of them.")
-@click.option("--check", is_flag=True, help="Compare with recorded values; exit with code 1 on a difference.")
+@click.option(
+    "--check", "checked", is_flag=True, help="Compare with recorded values; exit with code 1 on a difference."
+)
 @shown(
     "--out",
     "finitesum-papers",
     "Folder for the page, figures and tables; an interrupted run continues there.",
     type=FOLDER,
 )
-@click.option("--data", type=FOLDER, help="Folder of data, searched first.")
-@click.option("--record", type=FILE, hidden=True, help="Record the outcomes.")
+@click.option("--data", "data_dir", type=FOLDER, help="Folder of data, searched first.")
+@click.option("--record", "record_to", type=FILE, hidden=True, help="Record the outcomes.")
 @console_options
 @click.pass_context
 def reproduce(
-    ctx: click.Context,
-    /,
-    *,
-    console: Console,
-    names: tuple[str, ...],
-    quick: bool,
-    check: bool,
-    out: Path,
-    data: Path | None,
-    record: Path | None,
+    ctx: click.Context, /, *, console: Console, names: tuple[str, ...], quick: bool, out: Path, **options: Any
 ) -> None:
     """Run experiments of both papers and write one page with figures, tables and what became of each claim.
 
@@ -66,19 +59,17 @@ def reproduce(
             experiments,
             out,
             size=size,
-            data_dir=data,
             verbose=console.verbose,
-            checked=check,
-            record_to=record,
             on_done=lambda finished: _report(console, finished),
             command=command,
+            **options,
         )
     except KeyboardInterrupt:
         console.warn(f"interrupted. Give the same command again to continue with what {out} holds.")
         raise
     differs = [d.experiment.name for d in done if d.check is not None and d.check.differences]
     lines = [f"{d.experiment.name:<16} {tally(d.outcome.verdicts) or d.experiment.title}" for d in done]
-    if check:
+    if options["checked"]:
         lines.append(_compared(done, differs))
     content = {"page": str(out / PAGE), "experiments": [_plain(finished) for finished in done], "differences": differs}
     console.result(content, "\n".join([*lines, f"wrote {out / PAGE}"]))

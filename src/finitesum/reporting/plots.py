@@ -147,8 +147,9 @@ def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float 
     n_columns = min(n_columns, len(panels))
     n_rows = -(-len(panels) // n_columns)
     labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
-    names = dict.fromkeys(_style_name(line) for panel in panels for line in panel.lines)
-    styles = {**styles_of([name for name in names if name and name not in GUIDES]), **GUIDES}
+    names = dict.fromkeys(line.style or line.label for panel in panels for line in panel.lines)
+    own = [name for name in names if isinstance(name, str) and name not in GUIDES]
+    styles = {**styles_of(own), **GUIDES}
     with matplotlib.rc_context(LOOKS):
         legend = 0.8 + 0.075 * max((len(label) for label in labels), default=9)
         total, tall = width * n_columns + legend, height * n_rows + 0.1
@@ -175,20 +176,16 @@ def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float 
     return figure
 
 
-def _style_name(line: Line) -> str:
-    """Return the name whose style a line has; none where it brings its own."""
-    return "" if isinstance(line.style, Style) else line.style or line.label
-
-
 def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, Any]) -> None:
     axes.set_yscale(panel.y_scale)
     axes.set_xscale(panel.x_scale)
     for line in panel.lines:
-        style = line.style if isinstance(line.style, Style) else styles[_style_name(line)]
+        name = line.style or line.label
+        style = name if isinstance(name, Style) else styles[name]
         kept = panel.points(line)
         if not kept.any():
             continue
-        guide = _style_name(line) in GUIDES
+        guide = name in GUIDES
         options = {
             "label": line.label,
             "color": style.color,
