@@ -93,13 +93,12 @@ def _error(problem: Problem, w: Vector) -> float:
 def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float, Minorant]:
     """Return the mean loss at w and its minorant there, by one pass over the data."""
     constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
-    if isinstance(problem, SubgradientProblem):
-        value = float(problem.value(w.copy()))
-        slopes[0] = problem.full_subgradient(w)
-        constants[0] = value - slopes[0] @ w
-    else:
+    if isinstance(problem, Problem):
         value = minorant_sums(problem, w, constants, slopes)
         return value, Minorant(constants, slopes, _radius(problem, w), _error(problem, w))
+    value = float(problem.value(w.copy()))
+    slopes[0] = problem.full_subgradient(w)
+    constants[0] = value - slopes[0] @ w
     return value, Minorant(constants, slopes)
 
 

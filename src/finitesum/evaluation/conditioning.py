@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
 from finitesum.evaluation.rounding import gradient_rounding
 from finitesum.evaluation.row_products import gram_diagonal
-from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import n_entries
@@ -32,17 +31,13 @@ class Conditioning(NamedTuple):
 
     sizes: float  # largest root mean square of a column by the smallest
     condition: float  # number of the Hessian, scaled to a diagonal of ones; NaN where it was not formed
-    rounding: float  # a bound of the norm of the rounding errors in the gradient
-
-
-def _is_within_reach(problem: Problem) -> bool:
-    """Return whether the Hessian is affordable: a matrix of d^2 numbers, and for each row the square of its entries."""
-    work = n_entries(problem.rows) ** 2 / problem.n_rows
-    return problem.dim <= MOST_COLUMNS and work <= MOST_WORK
+    rounding: float  # a bound of the norm of the rounding errors in the gradient; NaN with several outputs
 
 
 def _condition(hessian: Matrix) -> float:
-    """Return the condition number of a Hessian that is scaled to a diagonal of ones; NaN where it is 0."""
+    """Return the condition number of a Hessian that is scaled to a diagonal of ones; NaN where it is 0 or not finite."""
+    if not np.isfinite(hessian).all():
+        return math.nan
     diagonal = np.diagonal(hessian)
     kept = np.flatnonzero(diagonal > 0.0)
     scale = 1.0 / np.sqrt(diagonal[kept])
@@ -55,32 +50,24 @@ def _condition(hessian: Matrix) -> float:
     return float(values[-1] / values[0]) if values[0] > EPSILON * values[-1] else math.inf
 
 
-def _of_outputs(problem: Problem, w: Vector) -> Conditioning:
-    """Return how well conditioned a problem with several outputs is; its rounding errors are not estimated.
-
-    Where shifts of all classes change nothing, the Hessian is that in the coefficients of all classes but the last.
-    """
-    one, loss = problem.one_output, loss_of(problem)
-    condition = math.nan
-    if problem.dim <= MOST_COLUMNS and _is_within_reach(one):
-        n_kept = problem.dim - (one.dim if loss.ignores_shifts() else 0)
-        hessian = full_hessian(problem, loss.curvatures(scores_at(problem, w)))
-        condition = _condition(hessian[:n_kept, :n_kept]) if np.isfinite(hessian).all() else math.nan
-    return Conditioning(conditioning_at(one, np.zeros(one.dim)).sizes, condition, math.nan)
+def _hessian(problem: Problem, w: Vector) -> Matrix:
+    """Return the Hessian at w; where shifts of all classes change nothing, in the coefficients of all but the last."""
+    if problem.n_outputs == 1:
+        return hessian_at(problem, w)
+    loss = loss_of(problem)
+    n_kept = problem.dim - (problem.one_output.dim if loss.ignores_shifts() else 0)
+    return full_hessian(problem, loss.curvatures(scores_at(problem, w)))[:n_kept, :n_kept]
 
 
 def conditioning_at(problem: Problem, w: Vector) -> Conditioning:
     """Return how well conditioned a problem with a smooth loss is at w."""
-    if problem.n_outputs > 1:
-        return _of_outputs(problem, w)
-    curvatures = curvatures_at(problem, w)
-    squares = gram_diagonal(problem, np.ones(problem.n_rows))
+    one = problem.one_output
+    squares = gram_diagonal(one, np.ones(problem.n_rows))
     used = squares[squares > 0.0]
     sizes = math.sqrt(used.max() / used.min()) if used.size else 1.0
-    condition = math.nan
-    if _is_within_reach(problem) and np.isfinite(curvatures).all():
-        condition = _condition(hessian_of(problem, curvatures))
-    return Conditioning(sizes, condition, gradient_rounding(problem, w))
+    is_formed = problem.dim <= MOST_COLUMNS and n_entries(one.rows) ** 2 / problem.n_rows <= MOST_WORK
+    condition = _condition(_hessian(problem, w)) if is_formed else math.nan
+    return Conditioning(sizes, condition, gradient_rounding(problem, w) if problem.n_outputs == 1 else math.nan)
 
 
 def why_hard(problem: AnyProblem, w: Vector, optimality: float) -> str:
