@@ -25,6 +25,7 @@ from finitesum.datasets.formats.detect import find_format
 from finitesum.datasets.home import LOGGER, home
 from finitesum.datasets.loading import load
 from finitesum.datasets.registry import Info, find, info, path, where_to_get
+from finitesum.running.checkpoint import write_atomically
 from finitesum.running.observers import DownloadBar
 
 #: Remembers, in the folder of the files, the checksums of files whose publisher states none.
@@ -169,11 +170,9 @@ def _read_record(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _remember(folder: Path, name: str, url: str, checksum: str, size: int) -> None:
-    record = _read_record(folder)
-    record[name] = {"sha256": checksum, "bytes": size, "url": url}
-    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".record-", delete=False, encoding="utf-8") as file:
-        json.dump(record, file, indent=1, sort_keys=True)
-    Path(file.name).replace(folder / RECORD)
+    record = _read_record(folder) | {name: {"sha256": checksum, "bytes": size, "url": url}}
+    text = json.dumps(record, indent=1, sort_keys=True)
+    write_atomically(folder / RECORD, lambda file: file.write(text.encode("utf-8")))
 
 
 def _transfer(url: str, file: Path, bar: DownloadBar | None) -> None:

@@ -287,14 +287,14 @@ def _is_header(first: list[str], rest: list[list[str]], where: str) -> bool:
     are_names = all(cell.isdigit() or not cell for cell in others)
     if are_names and any(first[i].strip().lower() in TARGET_NAMES and not recurs(i) for i in texts):
         return True
-    doubt = None
+    ambiguity = None
     if above_numbers:
-        doubt = f"{preview(first[above_numbers[0]])} stands above numbers, but beside {preview(others[0])}"
+        ambiguity = f"{preview(first[above_numbers[0]])} stands above numbers, but beside {preview(others[0])}"
     elif len(first) > 2 and others == counted and below and not any(cell.strip().isdigit() for cell in below[:-1]):
-        doubt = "it counts the columns, above numbers with fractions"
-    if doubt is not None:
+        ambiguity = "it counts the columns, above numbers with fractions"
+    if ambiguity is not None:
         raise DataError(
-            f"{where}: this may be a header or a row: {doubt}. Name the column of the labels by target= where it is a "
+            f"{where}: this may be a header or a row: {ambiguity}. Name the column of the labels by target= where it is a "
             "header; else correct the row, or put a header above it."
         )
     return False
