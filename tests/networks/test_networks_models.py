@@ -7,7 +7,11 @@ pytest.importorskip("torch.optim")
 import torch
 from torch import nn
 
-from finitesum.papers.networks.models import ResNet20, cnn, kernel_penalty, n_parameters
+from finitesum.papers.networks.models import ResNet20, cnn, kernel_penalty
+
+
+def n_parameters(network):
+    return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
 
 @pytest.mark.parametrize(

@@ -46,13 +46,7 @@ def _combine(view: LinearSum, components: Indices, coefficients: Vector, out: Ve
 
 
 def combination(problem: Problem, coefficients: Vector) -> Vector:
-    """Return sum_i c_i x_i over all rows, shape (dim,).
-
-    Examples
-    --------
-    >>> combination(Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared", fit_intercept=True), np.array([2.0, 1.0]))
-    array([5., 3.])
-    """
+    """Return sum_i c_i x_i over all rows, shape (dim,)."""
     out = np.zeros(problem.dim)
     map_row_blocks(lambda block: _combine(block.view, block.components, coefficients[block.rows], out), problem)
     return out

@@ -28,13 +28,7 @@ def captions(name: str) -> dict[str, str]:
 
 
 def experiment(name: str) -> Experiment:
-    """Return the experiment of a name; a ValueError says that there is none.
-
-    Examples
-    --------
-    >>> experiment("ciag/fig1").section
-    'Section 5.1, Figure 1'
-    """
+    """Return the experiment of a name; a ValueError says that there is none."""
     if name not in names():
         raise ValueError(f"NAME must be list, all or one of {', '.join(names())}, got {name!r}.")
 

@@ -23,13 +23,7 @@ def write_text(path: Path, content: str) -> None:
 
 
 def as_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Return a table as CSV; numbers are written to the last bit.
-
-    Examples
-    --------
-    >>> as_csv(("a", "b"), [(1, 0.5)])
-    'a,b\\n1,0.5\\n'
-    """
+    """Return a table as CSV; numbers are written to the last bit."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

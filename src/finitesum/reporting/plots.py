@@ -124,13 +124,7 @@ class Panel:
 
 
 def styles_of(names: Sequence[str]) -> dict[str, Style]:
-    """Return a style for each name: its own where it has one, else one that no other name of these has.
-
-    Examples
-    --------
-    >>> styles_of(["saga", "my-method"])["saga"] == STYLES["saga"]
-    True
-    """
+    """Return a style for each name: its own where it has one, else one that no other name of these has."""
     spare = iter(_SPARE * (1 + len(names) // len(_SPARE)))
     return {name: STYLES[name] if name in STYLES else next(spare) for name in names}
 

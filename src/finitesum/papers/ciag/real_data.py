@@ -11,7 +11,7 @@ import scipy.sparse
 
 from finitesum.datasets import find, make_logistic
 from finitesum.evaluation.smoothness import component_smoothness, full_smoothness
-from finitesum.papers.data import load
+from finitesum.papers.experiment import load
 from finitesum.papers.runs import Trial
 from finitesum.problems.linear import Problem
 

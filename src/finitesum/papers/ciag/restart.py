@@ -12,8 +12,7 @@ import numpy as np
 from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import full_smoothness, strong_convexity
 from finitesum.papers.claims import Verdict, no_more, or_inf
-from finitesum.papers.data import load, missing
-from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value, load, missing
 from finitesum.papers.runs import Plan, Runs, Trial, find_minimum
 from finitesum.problems.linear import Problem
 from finitesum.reporting.files import show

@@ -36,11 +36,6 @@ def cnn(image_shape: Shape, n_classes: int, bn_momentum: float = BN_MOMENTUM) ->
 
     With fewer than some hundred steps the published weight 0.01 of a new batch leaves the running statistics near their
     start, and test accuracy means nothing; the training itself does not depend on it.
-
-    Examples
-    --------
-    >>> n_parameters(cnn((3, 32, 32), 10)), n_parameters(cnn((3, 32, 32), 100)), n_parameters(cnn((1, 28, 28), 10))
-    (1060586, 1072196, 814250)
     """
     channels, height, width = image_shape
     network = nn.Sequential(
@@ -113,11 +108,6 @@ class ResNet20(nn.Module):
     """What the paper calls ResNet-18: ResNet-20 v1 of the Keras examples, 6 * 3 + 2 layers with 16, 32 and 64 channels.
 
     Convolutions have biases, kernels are He-normal and penalised by `L2`. Height and width of an image are halved twice.
-
-    Examples
-    --------
-    >>> n_parameters(ResNet20((3, 32, 32), 10))
-    273066
     """
 
     def __init__(self, image_shape: Shape, n_classes: int, bn_momentum: float = BN_MOMENTUM) -> None:
@@ -136,11 +126,6 @@ class ResNet20(nn.Module):
 
 #: By name: makes a network from the images' shape, the number of classes and the batch normalisation's momentum.
 MODELS: dict[str, Callable[[Shape, int, float], nn.Module]] = {"cnn": cnn, "resnet20": ResNet20}
-
-
-def n_parameters(network: nn.Module) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
 
 def kernel_penalty(network: nn.Module) -> Tensor | None:
