@@ -169,13 +169,15 @@ def test_comparisons_are_timed_without_compiling_and_leave_the_problem_alone():
 @pytest.mark.parametrize("against", [["n_passes"], ["seconds"], ["n_passes", "seconds"]])
 def test_figures_take_what_runs_give(against):
     steps = np.arange(5.0)
-    curves = [
-        plots.Curve("a-ciag", steps, 0.001 * steps, 10.0 ** -(2 * steps)),
-        plots.Curve("diverges", steps, steps, np.array([1.0, 1e3, 1e30, np.inf, np.nan])),
-        plots.Curve("exact", steps[:2], steps[:2], np.array([1.0, 0.0])),
-        plots.Curve("empty", steps[:0], steps[:0], steps[:0]),
-        plots.Curve("unmeasured", steps, steps, np.full(5, np.nan)),
-    ]
+    runs = {
+        "a-ciag": (steps, 0.001 * steps, 10.0 ** -(2 * steps)),
+        "diverges": (steps, steps, np.array([1.0, 1e3, 1e30, np.inf, np.nan])),
+        "exact": (steps[:2], steps[:2], np.array([1.0, 0.0])),
+        "empty": (steps[:0], steps[:0], steps[:0]),
+        "unmeasured": (steps, steps, np.full(5, np.nan)),
+    }
+    columns = ("n_passes", "seconds", "optimality")
+    curves = [(name, dict(zip(columns, found, strict=True))) for name, found in runs.items()]
     figure = plots.optimality_figure(curves, against, tol=1e-8, title="a title")
     assert len(figure.axes) == len(against)
     assert all(axes.get_yscale() == "log" for axes in figure.axes)

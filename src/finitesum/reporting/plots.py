@@ -9,7 +9,7 @@ import hashlib
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -223,13 +223,8 @@ def _set_ticks(axes: Any, panel: Panel) -> None:
 # -- optimality of methods
 
 
-class Curve(NamedTuple):
-    """One method's optimality over its run."""
-
-    name: str
-    n_passes: Vector
-    seconds: Vector
-    optimality: Vector
+#: The name of a method, and the columns of its trace.
+Curve = tuple[str, Mapping[str, Vector]]
 
 
 def optimality_figure(
@@ -240,7 +235,8 @@ def optimality_figure(
     `tol` is drawn as a thin line where it is given, above 0, and not far below all curves.
     """
     panels = [_optimality_panel(curves, horizontal) for horizontal in against]
-    heights = [y for y in (c.optimality[np.isfinite(c.optimality) & (c.optimality > 0.0)] for c in curves) if y.size]
+    reached = [columns["optimality"] for _, columns in curves]
+    heights = [y for y in (values[np.isfinite(values) & (values > 0.0)] for values in reached) if y.size]
     level = None
     if heights:  # what was reached, and what was asked for unless it is far below; what diverges leaves the picture
         lowest, start = min(float(y.min()) for y in heights), max(float(y[0]) for y in heights)
@@ -259,7 +255,7 @@ def optimality_figure(
 
 
 def _optimality_panel(curves: Sequence[Curve], against: Horizontal) -> Panel:
-    lines = [Line(c.name, c.n_passes if against == "n_passes" else c.seconds, c.optimality) for c in curves]
+    lines = [Line(name, columns[against], columns["optimality"]) for name, columns in curves]
     panel = Panel("", AXIS_NAMES[against], "", lines, x_limits=(0.0, None))
     shown = [x for x in (line.x[panel.points(line)] for line in lines) if x.size]
     ends = [float(x[-1]) for x in shown]

@@ -21,7 +21,7 @@ from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.reporting.files import show, write_bytes, write_csv, write_text
-from finitesum.reporting.plots import Curve, optimality_figure, to_png, to_svg
+from finitesum.reporting.plots import optimality_figure, to_png, to_svg
 from finitesum.running.driver import minimize
 from finitesum.running.observers import Trace, TraceRow
 
@@ -44,11 +44,6 @@ class Outcome:
     seconds: float = math.nan
     batch_size: int = 0
     x: Any = None
-
-    def curve(self) -> Curve:
-        """Return what a figure shows of it."""
-        columns = self.trace.to_dict()
-        return Curve(self.name, columns["n_passes"], columns["seconds"], columns["optimality"])
 
     @property
     def ended(self) -> str:
@@ -197,7 +192,7 @@ def _slug(title: str) -> str:
 
 def _write_section(folder: Path, section: Comparison, prefix: str) -> dict[str, Any]:
     """Write the figures and tables of a section; return what the page shows of it."""
-    curves = [outcome.curve() for outcome in section.ranked() if len(outcome.trace)]
+    curves = [(outcome.name, outcome.trace.to_dict()) for outcome in section.ranked() if len(outcome.trace)]
     title = f"{section.facts.get('data', '').partition(':')[0]}: {section.title}".removeprefix(": ")
     for against, name in (("n_passes", "passes"), ("seconds", "seconds")):
         figure = optimality_figure(curves, [against], tol=section.tol, title=title)  # type: ignore[list-item]
