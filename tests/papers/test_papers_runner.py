@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from finitesum.papers import references, registry
-from finitesum.papers.claims import Finding, Verdict, outcome_of, tally
+from finitesum.papers.claims import Finding, Verdict, against, listed, tally
 from finitesum.papers.experiment import Context, Outcome, Table, Unit, Value
 from finitesum.papers.references import agrees, check, record, recorded
 from finitesum.papers.runner import classes_of
@@ -172,6 +172,17 @@ def test_agreement():
     assert not agrees(Value(math.inf), 1.0)
     assert not agrees(Value(1.0, absolute=5.0), math.nan)
     assert agrees(Value(math.nan), math.nan)
+
+
+def outcome_of(findings):
+    return Verdict("", tuple(Finding(*entry, "") for entry in findings)).outcome
+
+
+def test_numbers_in_words():
+    numbers = {"A-CIAG": 4.1, "NIM, exact": 3.4, "IAG": math.inf}
+    assert listed(numbers, "passes") == "A-CIAG 4.1 passes, NIM exact 3.4, IAG not reached"
+    assert against(4.0, 5.5) == "4 passes against 5.5"
+    assert against(44.0, math.inf) == "44 passes against not reached"
 
 
 def test_outcomes_in_words():

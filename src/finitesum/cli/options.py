@@ -51,13 +51,7 @@ class Settings:
 
 
 def resolve_alpha(text: str, n_rows: int) -> float:
-    """Return the number that an alpha stands for.
-
-    Examples
-    --------
-    >>> resolve_alpha("1e-4", 10), resolve_alpha("1/n", 10)
-    (0.0001, 0.1)
-    """
+    """Return the number that an alpha such as "1e-4" or "1/n" stands for."""
     number, slash, rows = text.partition("/")
     value = _number(number)
     if not 0.0 <= value < math.inf or (slash and rows != "n"):

@@ -31,21 +31,15 @@ class Verdict:
     @property
     def outcome(self) -> str:
         """ "holds", "does not hold", "holds only for ...", or "undecided"."""
-        return outcome_of((finding.case, finding.holds) for finding in self.findings)
-
-
-def outcome_of(findings: Iterable[tuple[str, bool | None]]) -> str:
-    """Return in words what became of a claim, given cases and whether it holds there."""
-    known = list(findings)
-    yes, no, open_ = ([case for case, holds in known if holds is kind] for kind in (True, False, None))
-    if not no and not open_:
-        return "holds" if yes else "undecided"
-    if not yes and not open_:
-        return "does not hold"
-    if not yes:
-        return f"does not hold for {', '.join(no)}, undecided for {', '.join(open_)}" if no else "undecided"
-    rest = "; ".join(f"{word} for {', '.join(cases)}" for word, cases in (("not", no), ("undecided", open_)) if cases)
-    return f"holds only for {', '.join(yes)} ({rest})"
+        yes, no, open_ = ([f.case for f in self.findings if f.holds is kind] for kind in (True, False, None))
+        if not no and not open_:
+            return "holds" if yes else "undecided"
+        if not yes and not open_:
+            return "does not hold"
+        if not yes:
+            return f"does not hold for {', '.join(no)}, undecided for {', '.join(open_)}" if no else "undecided"
+        rest = "; ".join(f"{word} for {', '.join(at)}" for word, at in (("not", no), ("undecided", open_)) if at)
+        return f"holds only for {', '.join(yes)} ({rest})"
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
@@ -110,13 +104,7 @@ def or_inf(value: float) -> float:
 
 
 def listed(numbers: Mapping[str, float], unit: str = "") -> str:
-    """Return labels with their numbers as evidence, the unit behind the first number.
-
-    Examples
-    --------
-    >>> listed({"A-CIAG": 4.1, "NIM, exact": 3.4, "IAG": math.inf}, "passes")
-    'A-CIAG 4.1 passes, NIM exact 3.4, IAG not reached'
-    """
+    """Return labels with their numbers as evidence, the unit behind the first number."""
     parts = []
     for label, number in numbers.items():
         parts.append(f"{label.replace(', ', ' ')} {show(number, missing='not reached')}")
@@ -127,12 +115,6 @@ def listed(numbers: Mapping[str, float], unit: str = "") -> str:
 
 
 def against(mine: float, theirs: float, unit: str = "passes") -> str:
-    """Return two numbers as evidence.
-
-    Examples
-    --------
-    >>> against(4.0, 5.5), against(44.0, math.inf)
-    ('4 passes against 5.5', '44 passes against not reached')
-    """
+    """Return two numbers as evidence."""
     words = [show(number, missing="not reached") for number in (mine, theirs)]
     return f"{words[0]}{f' {unit}' if unit and math.isfinite(mine) else ''} against {words[1]}"
