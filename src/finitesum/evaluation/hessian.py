@@ -64,6 +64,7 @@ def _sum_dense(
 
 def add_gram(
     problem: Problem,
+    picked: Indices,
     scales: Vector,
     sums: Matrix,
     *,
@@ -71,15 +72,16 @@ def add_gram(
     single_precision: bool = False,
     n_threads: int = 1,
 ) -> None:
-    """Add sum_i s_i x_i x_i', s_i of any sign, to the lower triangle of `sums`; rows with s_i = 0 are not read.
+    """Add sum_k s_k x_i x_i', i = picked[k] (increasing), s_k of any sign, to the lower triangle of `sums`.
 
     Dense rows are taken less the `centre`, shape (d,), the intercept's 1 as it is; they may be summed in float32.
     """
-    is_sparse, picked = problem.rows.is_sparse(), np.flatnonzero(scales)
+    is_sparse = problem.rows.is_sparse()
 
     def sum_of(block: Block) -> Matrix:
         rows, some = block.view.rows, block.components
-        s = scales[block.rows][some]
+        first = np.searchsorted(picked, block.rows.start + some[0]) if some.size > 0 else 0
+        s = scales[first : first + some.size]
         if isinstance(rows, DenseRows):
             with np.errstate(all="ignore"):  # what is too large for single precision is seen by its factor
                 return _sum_dense(rows, some, s, centre, single_precision=single_precision)
@@ -115,9 +117,10 @@ def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
 
 
 def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:
-    """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; see `add_gram`."""
+    """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; rows with s_i = 0 are not read."""
     sums = np.zeros((problem.dim, problem.dim))
-    add_gram(problem, scales, sums, centre=centre)
+    picked = np.flatnonzero(scales)
+    add_gram(problem, picked, scales[picked], sums, centre=centre)
     whole: Matrix = np.tril(sums) + np.tril(sums, -1).T
     return whole
 

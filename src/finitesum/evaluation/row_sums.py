@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.
 N_TOGETHER = 128
 
-#: Where the parts of the scratch begin.
+#: Where the parts of the memory for them begin.
 SLOPES, LOSSES = np.uint64(N_TOGETHER), np.uint64(2 * N_TOGETHER)
 
 #: One number per row where single precision is enough.
@@ -57,8 +57,8 @@ class Block(NamedTuple):
 
 
 def _block(problem: Problem, components: Indices) -> Block:
-    """Return the rows from the first of the components to the last."""
-    if components.size in (0, problem.n_components):
+    """Return the rows from the first of the components to the last; all rows where that would leave few out."""
+    if components.size == 0 or 2 * (components[-1] - components[0]) > problem.n_components:
         return Block(problem.view, components, slice(0, problem.n_rows))
     first, size = int(components[0]), problem.view.batch_size
     rows = slice(first * size, min((int(components[-1]) + 1) * size, problem.n_rows))
@@ -106,53 +106,33 @@ def _end_of_run(components: Indices, position: int) -> int:
 
 
 @kernel_part
-def _predict(view: LinearSum, first: int, last: int, w: Vector, out: Vector) -> None:
-    for k in range(np.uint64(last - first)):  # unsigned: no index is tested for whether it counts from behind
-        i: Any = np.uint64(first) + np.uint64(k)
-        out[k] = view.rows.dot(i, w)
-
-
-@kernel_part
-def _majorant(view: LinearSum, i: int, prediction: float, slope: float, curvature: float, majorize: int) -> float:
+def _majorant(loss: Any, target: float, prediction: float, slope: float, curvature: float, majorize: int) -> float:
     """Return the curvature of the loss's majorant where it replaces that of the loss."""
-    bound = view.loss.majorant(prediction, view.targets[i])
+    bound = loss.majorant(prediction, target)
     replaces = (majorize == 2 or slope * prediction > 0.0) and bound < np.inf
     return bound if replaces else curvature
 
 
 @kernel_part
-def _differentiate(view: LinearSum, first: int, last: int, majorize: int, scratch: Vector, curvatures: Any) -> None:
-    """Write phi'_i, p_i phi'_i and p_i phi_i to the scratch, whose first part has the predictions, and write phi''_i.
+def _differentiate(
+    loss: Any, targets: Any, offsets: Vector, weights: Vector, majorize: int, parts: Vector, curvatures: Any
+) -> None:
+    """Write phi'_i, p_i phi'_i and p_i phi_i to the parts, of which the first has the predictions, and write phi''_i.
 
     It is arithmetic alone, which becomes SIMD code as long as few arrays take part that might overlap.
     """
-    for k in range(np.uint64(last - first)):
-        i: Any = np.uint64(first) + np.uint64(k)
-        weight, target = view.weights[i], view.targets[i]
-        prediction = scratch[k] + view.offsets[i]
-        slope, curvature = view.loss.d1_d2(prediction, target)
+    for k in range(np.uint64(targets.size)):
+        weight, target = weights[k], targets[k]
+        prediction = parts[k] + offsets[k]
+        slope, curvature = loss.d1_d2(prediction, target)
         if majorize > 0:
-            curvature = _majorant(view, i, prediction, slope, curvature, majorize)
-        loss = view.loss.value(prediction, target)  # always: what is conditional is a branch
+            curvature = _majorant(loss, target, prediction, slope, curvature, majorize)
+        value = loss.value(prediction, target)  # always: what is conditional is a branch
         counts = weight > 0.0  # with weight 0, what overflows must not show
-        scratch[np.uint64(k) + LOSSES] = weight * loss if counts else 0.0
-        scratch[np.uint64(k) + SLOPES] = weight * slope if counts else 0.0
-        scratch[k] = slope if counts else 0.0
-        curvatures[i] = curvature if counts else 0.0
-
-
-@kernel_part
-def _add_rows(view: LinearSum, first: int, last: int, coefficients: Vector, out: Vector) -> None:
-    for k in range(np.uint64(last - first)):
-        if coefficients[k] != 0.0:
-            i: Any = np.uint64(first) + np.uint64(k)
-            view.rows.add_to(i, coefficients[k], out)
-
-
-@kernel_part
-def _copy(scratch: Vector, first: int, last: int, out: Vector) -> None:
-    for k in range(last - first):
-        out[first + k] = scratch[k]
+        parts[np.uint64(k) + LOSSES] = weight * value if counts else 0.0
+        parts[np.uint64(k) + SLOPES] = weight * slope if counts else 0.0
+        parts[k] = slope if counts else 0.0
+        curvatures[k] = curvature if counts else 0.0
 
 
 @reassociated_part
@@ -171,6 +151,72 @@ def _sum(numbers: Vector, n: int) -> float:
     return total
 
 
+class Scratch(NamedTuple):
+    """Memory for N_TOGETHER rows, which stays in the cache."""
+
+    parts: Vector  # three parts: phi'_i, p_i phi'_i and p_i phi_i
+    rows: Indices  # rows that lie apart, and what belongs to them, gathered for SIMD code
+    targets: Vector
+    offsets: Vector
+    weights: Vector
+    curvatures: Any
+
+
+@kernel_part
+def _sums_of(parts: Vector, n: int) -> tuple[float, float]:
+    """Return sum p_i phi'_i^2 and sum p_i phi_i of n rows."""
+    return _dot(parts[N_TOGETHER:], parts, n), _sum(parts[2 * N_TOGETHER :], n)
+
+
+@kernel_part
+def _add_run(
+    view: LinearSum,
+    first: int,
+    w: Vector,
+    majorize: int,
+    curvatures: Any,
+    slopes: Vector,
+    gradient: Vector,
+    at: Scratch,
+) -> tuple[float, float]:
+    """Do what `_add_losses` does for N_TOGETHER rows that follow each other."""
+    parts, some = at.parts, slice(first, first + N_TOGETHER)
+    for k in range(np.uint64(N_TOGETHER)):  # unsigned: no index is tested for whether it counts from behind
+        i: Any = np.uint64(first) + np.uint64(k)
+        parts[k] = view.rows.dot(i, w)
+    targets, offsets, weights = view.targets[some], view.offsets[some], view.weights[some]
+    _differentiate(view.loss, targets, offsets, weights, majorize, parts, curvatures[some])
+    for k in range(np.uint64(N_TOGETHER)):
+        i, slope = np.uint64(first) + np.uint64(k), parts[np.uint64(k) + SLOPES]
+        if slope != 0.0:
+            view.rows.add_to(i, slope, gradient)
+    if slopes.size > 0:
+        for k in range(N_TOGETHER):
+            slopes[first + k] = parts[k]
+    return _sums_of(parts, N_TOGETHER)
+
+
+@kernel_part
+def _add_scattered(
+    view: LinearSum, n: int, w: Vector, majorize: int, curvatures: Any, slopes: Vector, gradient: Vector, at: Scratch
+) -> tuple[float, float]:
+    """Do the same for the first n of the rows that lie apart."""
+    parts = at.parts
+    for k in range(np.uint64(n)):
+        i: Any = np.uint64(at.rows[k])
+        parts[k] = view.rows.dot(i, w)
+        at.targets[k], at.offsets[k], at.weights[k] = view.targets[i], view.offsets[i], view.weights[i]
+    _differentiate(view.loss, at.targets[:n], at.offsets, at.weights, majorize, parts, at.curvatures)
+    for k in range(np.uint64(n)):
+        i, slope = np.uint64(at.rows[k]), parts[np.uint64(k) + SLOPES]
+        curvatures[i] = at.curvatures[k]
+        if slope != 0.0:
+            view.rows.add_to(i, slope, gradient)
+        if slopes.size > 0:
+            slopes[i] = parts[k]
+    return _sums_of(parts, n)
+
+
 @kernel
 def _add_losses(
     view: LinearSum,
@@ -180,25 +226,24 @@ def _add_losses(
     curvatures: Any,
     slopes: Vector,
     gradient: Vector,
-    scratch: Vector,
+    at: Scratch,
 ) -> tuple[float, float]:
-    """Add to the gradient, write curvatures and slopes (unless they are empty); return sum p_i phi_i, sum p_i phi'_i^2."""
-    first_part, weighted, losses = scratch[:N_TOGETHER], scratch[N_TOGETHER : 2 * N_TOGETHER], scratch[2 * N_TOGETHER :]
-    squares, value, position = 0.0, 0.0, 0
+    """Add to the gradient, write curvatures and slopes (unless they are empty); return sum p_i phi'_i^2, sum p_i phi_i."""
+    squares, value, position, n = 0.0, 0.0, 0, 0
     while position < components.size:
         next_run = _end_of_run(components, position)
         first, end = first_row(view, components[position]), last_row(view, components[next_run - 1])
-        while first < end:
-            last = min(first + N_TOGETHER, end)
-            _predict(view, first, last, w, first_part)
-            _differentiate(view, first, last, majorize, scratch, curvatures)
-            squares += _dot(weighted, first_part, last - first)
-            value += _sum(losses, last - first)
-            _add_rows(view, first, last, weighted, gradient)
-            if slopes.size > 0:
-                _copy(first_part, first, last, slopes)
-            first = last
         position = next_run
+        while end - first >= N_TOGETHER:
+            found = _add_run(view, first, w, majorize, curvatures, slopes, gradient, at)
+            squares, value, first = squares + found[0], value + found[1], first + N_TOGETHER
+        while first < end or (n > 0 and position == components.size):  # what is left at the end is added, too
+            if first < end:
+                at.rows[n] = first
+                n, first = n + 1, first + 1
+            if n == N_TOGETHER or (first == end and position == components.size):
+                found = _add_scattered(view, n, w, majorize, curvatures, slopes, gradient, at)
+                squares, value, n = squares + found[0], value + found[1], 0
     return squares, value
 
 
@@ -238,10 +283,10 @@ def loss_sums(
         gradient, n_rows = np.zeros(problem.dim), block.rows.stop - block.rows.start
         second = np.empty(n_rows, dtype=np.float32) if curvatures is None else curvatures[block.rows]
         first = np.empty(0) if slopes is None else slopes[block.rows]
-        scratch = np.empty(3 * N_TOGETHER)
+        parts, rows, few = np.empty(3 * N_TOGETHER), np.empty(N_TOGETHER, dtype=np.int64), np.empty((3, N_TOGETHER))
+        at = Scratch(parts, rows, few[0], few[1], few[2], np.empty(N_TOGETHER, dtype=second.dtype))
         return LossSums(
-            gradient,
-            *_add_losses(block.view, block.components, w, int(majorize), second, first, gradient, scratch),
+            gradient, *_add_losses(block.view, block.components, w, int(majorize), second, first, gradient, at)
         )
 
     parts = map_row_blocks(sums, problem, components, n_threads)

@@ -100,10 +100,28 @@ def _by_size(
     return counts, sizes, sum(map_row_blocks(count, problem, members))
 
 
+@kernel
+def _sums(view: LinearSum, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
+    total = moved = 0.0
+    for component in members:
+        for i in range(np.uint64(first_row(view, component)), np.uint64(last_row(view, component))):
+            weight, curvature = view.weights[i], np.float64(now[i])
+            total += weight * curvature
+            moved += weight * abs(curvature - np.float64(summed[i]))
+    return total, moved
+
+
+def _total_and_moved(problem: Problem, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
+    """Return sum p_i h_i and sum p_i |h_i - c_i| over the rows of some components."""
+    parts = map_row_blocks(lambda b: _sums(b.view, b.components, now[b.rows], summed[b.rows]), problem, members)
+    total, moved = (sum(column) for column in zip(*parts, strict=True))
+    return total, moved
+
+
 def moved_fraction(problem: Problem, hessian: StaleHessian, now: Vector32) -> float:
     """Return sum_i p_i |h_i - c_i| / sum_i p_i h_i over the rows of the Hessian's sample."""
-    _, moved, total = _by_size(problem, hessian.members, now, hessian.curvatures)
-    return float(moved.sum()) / total if total > 0.0 else 0.0
+    total, moved = _total_and_moved(problem, hessian.members, now, hessian.curvatures)
+    return moved / total if total > 0.0 else 0.0
 
 
 @kernel
@@ -138,14 +156,25 @@ def _cheapest(
 
 
 @kernel
-def _replace(view: LinearSum, members: Indices, now: Vector32, summed: Vector32, least: float, rises: Vector) -> None:
-    """Write p_i (h_i - c_i) of the rows where that is >= least in size, and replace their c_i."""
+def _replace(
+    view: LinearSum,
+    members: Indices,
+    now: Vector32,
+    summed: Vector32,
+    least: float,
+    picked: Indices,
+    rises: Vector,
+) -> int:
+    """Write the rows where p_i (h_i - c_i) is >= least in size, and these rises; replace their c_i; return how many."""
+    n_picked = np.uint64(0)
     for component in members:
-        for i in range(first_row(view, component), last_row(view, component)):
+        for i in range(np.uint64(first_row(view, component)), np.uint64(last_row(view, component))):
             rise = view.weights[i] * (np.float64(now[i]) - np.float64(summed[i]))
-            if rise != 0.0 and abs(rise) >= least:
-                rises[i] = rise
-                summed[i] = now[i]
+            is_picked = rise != 0.0 and abs(rise) >= least
+            picked[n_picked], rises[n_picked] = i, rise  # the next one writes over it if it is not: no branch to guess
+            summed[i] = now[i] if is_picked else summed[i]
+            n_picked += np.uint64(is_picked)
+    return int(n_picked)
 
 
 def refreshed(
@@ -182,18 +211,20 @@ def refreshed(
     if k == 0:
         return hessian, 0
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
-    curvatures, sums, rises = hessian.curvatures.copy(), hessian.sums.copy(), np.zeros(problem.n_rows)
+    curvatures, sums = hessian.curvatures.copy(), hessian.sums.copy()
 
-    def replace(block: Block) -> None:
-        rows = block.rows
-        _replace(block.view, block.components, now[rows], curvatures[rows], least, rises[rows])
+    def replace(block: Block) -> tuple[Indices, Vector]:
+        rows, n = block.rows, block.rows.stop - block.rows.start
+        picked, rises = np.empty(n, dtype=np.int64), np.empty(n)
+        n = _replace(block.view, block.components, now[rows], curvatures[rows], least, picked, rises)
+        return picked[:n] + rows.start, rises[:n]
 
-    map_row_blocks(replace, problem, members)
-    add_gram(problem, rises, sums, single_precision=single_precision, n_threads=n_threads)
+    picked, rises = (np.concatenate(parts) for parts in zip(*map_row_blocks(replace, problem, members), strict=True))
+    add_gram(problem, picked, rises, sums, single_precision=single_precision, n_threads=n_threads)
     largest = hessian.largest_float32
     if single_precision:
         largest = np.maximum(largest, np.maximum(np.diagonal(hessian.sums), np.diagonal(sums)))
-    return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest), int(np.count_nonzero(rises))
+    return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest), picked.size
 
 
 def with_members(problem: Problem, hessian: StaleHessian, order: Indices, n_members: int) -> StaleHessian:
@@ -256,5 +287,5 @@ def is_expensive(problem: Problem, n_components: int, sample: Sample) -> bool:
 
 def noise(problem: Problem, sample: Sample, curvatures: Vector32, squared_slopes: float) -> float:
     """Return what the sample itself puts into Newton's decrement, about."""
-    _, _, total = _by_size(problem, sample.components, curvatures, curvatures)
+    total, _ = _total_and_moved(problem, sample.components, curvatures, curvatures)
     return problem.dim / sample.n_rows(problem) * squared_slopes / max(total, 1e-300)
