@@ -172,5 +172,4 @@ class L2Ball(Ball):
         return bool(np.linalg.norm(self._point("x", x)) <= self.radius * (1.0 + tolerance))
 
     def width(self) -> float:
-        """Return 2 radius."""
         return 2.0 * self.radius

@@ -97,7 +97,6 @@ class Simplex(Constraint):
         return math.sqrt(2.0) * self.total if dim > 1 else 0.0
 
     def width(self) -> float:
-        """Return total."""
         return self.total
 
 
@@ -156,13 +155,7 @@ class HalfSpace(Constraint):
         return HalfSpaceProjection(self.normal, self.offset)
 
     def on_columns(self, columns: Indices) -> Constraint:
-        """Return the set of what some coordinates can be where the others are 0: all of R^k where the normal is 0 there.
-
-        Raises
-        ------
-        ValueError
-            There is none: the normal is 0 on these columns, and the offset < 0.
-        """
+        """Return the set of what some coordinates can be where the others are 0: all of R^k where the normal is 0 there."""
         normal = self.normal[columns]
         if normal.any():
             return HalfSpace(normal, self.offset)
@@ -193,10 +186,8 @@ class HalfSpace(Constraint):
         return bool(np.sum(terms) <= self.offset + slack)
 
     def diameter(self, dim: int) -> float:
-        """Return inf."""
         self.check_dim(dim)
         return math.inf
 
     def width(self) -> float:
-        """Return inf."""
         return math.inf

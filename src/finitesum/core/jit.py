@@ -329,14 +329,9 @@ def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
 
 
 def compilable(cls: T) -> T:
-    """Let kernels call the public methods of a NamedTuple class.
+    """Let kernels call the public methods of a NamedTuple class, and return it.
 
-    A class needs at least one field, and a method name carries the same parameter names in every class.
-
-    Raises
-    ------
-    TypeError
-        The class is no NamedTuple, has no field, or gives a known method name other parameters.
+    It must have at least one field, and a method name carries the same parameter names in every class; else a TypeError.
     """
     fields = getattr(cls, "_fields", None)
     if not fields:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
-from finitesum.problems.linear import MultinomialProblem
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -24,16 +23,7 @@ class LogisticRegressionMixin(LinearClassifierMixin):
                 "a constraint is not treated with several classes. Leave constraint out, or use LinearClassifier, which "
                 "fits each class against the rest."
             )
-        return [
-            MultinomialProblem.linear(
-                data.X,
-                data.codes,
-                alpha=alpha,
-                l1_ratio=self.l1_ratio,
-                fit_intercept=self.fit_intercept,
-                sample_weight=data.weights,
-            )
-        ]
+        return [self._problem(data.X, data.codes, data.weights, "multinomial", alpha)]
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of the classes for rows X, shape (n, d): an array of shape (n, K)."""

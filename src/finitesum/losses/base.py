@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
@@ -27,20 +28,20 @@ class Scaled(NamedTuple):
     scale: float = 1.0
 
 
-class Curved:
+class Curved(ABC):
     """The answers of a smooth loss with at most one bound on its curvature; a class overrides what it knows better."""
 
+    @abstractmethod
     def value(self, prediction: Any, target: Any) -> Any:
         """Return the loss."""
-        raise NotImplementedError
 
+    @abstractmethod
     def d1(self, prediction: Any, target: Any) -> Any:
         """Return the first derivative in the prediction, a subderivative where it jumps."""
-        raise NotImplementedError
 
+    @abstractmethod
     def d2(self, prediction: Any, target: Any) -> Any:
         """Return the second derivative in the prediction."""
-        raise NotImplementedError
 
     def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
         """Return both derivatives."""

@@ -79,7 +79,6 @@ class Multinomial(Scaled, Curved):
         return self.scale * math.sqrt(2.0) / (3.0 * math.sqrt(3.0))
 
     def target_kind(self) -> str:
-        """Return "class"."""
         return "class"
 
     def curvatures(self, prediction: Any) -> Any:
@@ -98,7 +97,6 @@ class Multinomial(Scaled, Curved):
         return product
 
     def ignores_shifts(self) -> bool:
-        """Return True."""
         return True
 
 
@@ -135,11 +133,9 @@ class SquaredTargets(Scaled, Curved):
         return 0.0
 
     def target_kind(self) -> str:
-        """Return "reals"."""
         return "reals"
 
     def curvatures(self, prediction: Any) -> Any:
-        """Return ones."""
         return np.ones_like(prediction)
 
     def curvature_entry(self, curvatures: Any, k: int, other: int) -> Any:
@@ -147,11 +143,9 @@ class SquaredTargets(Scaled, Curved):
         return self.scale * float(k == other) * curvatures[..., k]
 
     def curvature_product(self, curvatures: Any, changes: Any) -> Any:
-        """Return the changes."""
         return self.scale * changes
 
     def ignores_shifts(self) -> bool:
-        """Return False."""
         return False
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -109,6 +109,8 @@ class SubgradientProblem:
     n_components: int = 1
     lower_bound: float | None = None
 
+    batch_size: ClassVar[int] = 1  #: components are what the caller made them
+
     def __post_init__(self) -> None:
         for name in ("dim", "n_components"):
             number = getattr(self, name)
@@ -120,11 +122,6 @@ class SubgradientProblem:
         object.__setattr__(self, "constraint", self.term.constraint)
         if self.lower_bound is not None and not math.isfinite(self.lower_bound):
             raise ValueError(f"lower_bound must be finite, got {self.lower_bound}. Leave it out where none is known.")
-
-    @property
-    def batch_size(self) -> int:
-        """1: components are what the caller made them."""
-        return 1
 
     @property
     def is_constrained(self) -> bool:

@@ -13,7 +13,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -101,6 +101,8 @@ class FiniteSum:
     has_intercept: bool = False
     n_outputs: int = 1
 
+    batch_size: ClassVar[int] = 1  #: components are what the caller made them
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", checked_components(self.components))
         if isinstance(self.dim, bool) or not isinstance(self.dim, int | np.integer) or self.dim < 1:
@@ -178,11 +180,6 @@ class FiniteSum:
     def n_rows(self) -> int:
         """The number of components, as each counts for a row of data."""
         return self.n_components
-
-    @property
-    def batch_size(self) -> int:
-        """1: components are what the caller made them."""
-        return 1
 
     @property
     def slopes_shape(self) -> tuple[int, ...]:

@@ -364,17 +364,7 @@ class MultinomialProblem:
         >>> problem.n_outputs, problem.dim
         (3, 6)
         """
-        return Problem.linear(
-            X,
-            y,
-            loss="multinomial",
-            alpha=alpha,
-            l1_ratio=l1_ratio,
-            fit_intercept=fit_intercept,
-            sample_weight=sample_weight,
-            offset=offset,
-            batch_size=batch_size,
-        )
+        return Problem.linear(loss="multinomial", **locals())
 
 
 #: Larger arrays are fingerprinted by blocks spread over them: reading a memory-mapped terabyte twice would be absurd.

@@ -256,13 +256,7 @@ def L1(alpha: float) -> ElasticNet:
 
 
 def elastic_net(alpha: float, l1_ratio: float = 0.0) -> ElasticNet:
-    """Return alpha (l1_ratio |w_j| + (1 - l1_ratio)/2 w_j^2).
-
-    Raises
-    ------
-    ValueError
-        alpha is negative or not finite, or l1_ratio lies outside [0, 1].
-    """
+    """Return alpha (l1_ratio |w_j| + (1 - l1_ratio)/2 w_j^2), or raise a ValueError that says what is wrong."""
     if not isinstance(alpha, Real) or not 0.0 <= alpha < math.inf:
         raise ValueError(f"alpha must be a number >= 0 and finite, got {alpha!r}. 0 is no penalty.")
     if not isinstance(l1_ratio, Real) or not 0.0 <= l1_ratio <= 1.0:

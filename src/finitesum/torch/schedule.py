@@ -29,12 +29,6 @@ def time_of(step: float | Tensor, group: Group) -> float | Tensor:
     """Return t of an update, given its number (from 1) and the steps n of an epoch; the group's own t where n is None.
 
     It is floor((step - 1) / n) + 1, one unit an epoch, or with ``interpolate`` 1 + (step - 1) / n, continuously.
-
-    Examples
-    --------
-    >>> group = {"steps_per_epoch": 3, "interpolate": False}
-    >>> [time_of(float(step), group) for step in range(1, 8)]
-    [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0]
     """
     n: int | None = group["steps_per_epoch"]
     if n is None:

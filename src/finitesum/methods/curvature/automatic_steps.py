@@ -299,5 +299,5 @@ def controlled_pass(
     visits = with_revisits(order, n_revisits)
     arrays = w, previous, taylor.opened(model)
     trust, eigenvalue, sequence = _controlled_visits(problem.view, visits, *arrays, control, rule)
-    after = control._replace(trust=Trust(*trust), eigenvalue=float(eigenvalue), sequence=float(sequence))
+    after = control._replace(trust=trust, eigenvalue=float(eigenvalue), sequence=float(sequence))
     return after, visits.size

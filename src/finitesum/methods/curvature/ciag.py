@@ -217,7 +217,7 @@ class CIAG(SumMethod):
         )
         before, length = state, self.restart * problem.n_components
         state = state._replace(
-            control=control._replace(trust=Trust(*trust)),
+            control=control._replace(trust=trust),
             schedule=schedule._replace(largest_ratio=float(largest_ratio)),
             n_gradients=state.n_gradients + n_visits,
         )

@@ -90,7 +90,7 @@ def _visit(
 
 
 @kernel
-def _inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
+def inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
     """Visit the components of `order` and solve by conjugate gradients, in place; return the trust and the visits."""
     w, model = run.w, run.model
     padded = model.hessian.shape[1]
@@ -183,23 +183,15 @@ def _inverse_visits(
     return trust, n_visits
 
 
-def inexact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
-    """Run the visits of `order` with conjugate gradients, in place; return the trust and how many visits were made."""
-    done, n_visits = _inexact_visits(problem.view, order, run, trust)
-    return Trust(*done), n_visits
-
-
 def inverse_pass(problem: Problem, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
     """Run visits to single rows with an inverse that is kept up, in place; return the trust and how many were made."""
     n_visits = 0
     while n_visits < order.size and np.isfinite(run.w).all():
-        inverse, gradient = (
-            inverse_of(taylor.full_hessian(run.model), SINGULAR),
-            taylor.model_gradient(run.model, run.w),
-        )
+        inverse = inverse_of(taylor.full_hessian(run.model), SINGULAR)
+        gradient = taylor.model_gradient(run.model, run.w)
         newton = inverse @ gradient
-        done, n_more = _inverse_visits(problem.view, order[n_visits:], run, trust, inverse, gradient, newton)
-        trust, n_visits = Trust(*done), n_visits + n_more
+        trust, n_more = _inverse_visits(problem.view, order[n_visits:], run, trust, inverse, gradient, newton)
+        n_visits += n_more
     return trust, n_visits
 
 
@@ -212,8 +204,7 @@ def exact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust, *, to_ro
     w, model = run.w, run.model
     start = w.copy()
     for n_visits, component in enumerate(order, start=1):
-        done, is_finite = _one_visit(problem.view, component, run, start, trust)
-        trust = Trust(*done)
+        trust, is_finite = _one_visit(problem.view, component, run, start, trust)
         if not is_finite:
             if np.isnan(w[0]):
                 return trust, n_visits

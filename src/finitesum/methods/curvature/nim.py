@@ -37,7 +37,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
-from finitesum.methods.curvature.model_minimisers import Run, exact_pass, inexact_pass, inverse_pass
+from finitesum.methods.curvature.model_minimisers import Run, exact_pass, inexact_visits, inverse_pass
 from finitesum.methods.curvature.taylor_model import TaylorModel
 from finitesum.methods.curvature.trust import (
     Comparison,
@@ -130,7 +130,7 @@ class NIM(SumMethod):
         if self.solver == "inverse":
             trust, n_visits = inverse_pass(cast(Problem, problem), order, run, state.trust)
         elif self.solver == "inexact" and problem.is_smooth:
-            trust, n_visits = inexact_pass(problem, order, run, state.trust)
+            trust, n_visits = inexact_visits(problem.view, order, run, state.trust)
         else:
             trust, n_visits = exact_pass(problem, order, run, state.trust, to_rounding=self.solver == "exact")
         n_hessians = state.n_hessians + taylor.hessians_of_visits(problem, n_visits, state.model, model)

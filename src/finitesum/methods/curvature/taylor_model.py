@@ -32,7 +32,7 @@ from finitesum.core import symmetric
 from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.core.jit import Interpreted, compiled_form, kernel, kernel_part, reassociated_part
 from finitesum.core.symmetric import RANK, add_outer_products, multiply
-from finitesum.core.vectors import axpy, is_finite, norm
+from finitesum.core.vectors import axpy, is_finite, norm, reordered_dot
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
@@ -292,12 +292,9 @@ def hessians_of_visits(problem: AnySum, n_visits: int, before: TaylorModel, afte
 @reassociated_part
 def _add_outer_product(vector: Vector, weight: float, y: Vector, out: Vector) -> None:
     """Add weight v (v'y) to out."""
-    total = 0.0
+    factor = weight * reordered_dot(vector, y)
     for j in range(y.size):
-        total += vector[j] * y[j]
-    total *= weight
-    for j in range(y.size):
-        out[j] += total * vector[j]
+        out[j] += factor * vector[j]
 
 
 @kernel_part

@@ -132,7 +132,6 @@ class InteriorPoint(SumMethod):
         return InteriorState(z[: problem.dim].copy(), z, *inner, basis, coordinates, tol, problem.n_components, 0)
 
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
-        """Return the state after one step."""
         m = problem.n_components
         state = state._replace(n_gradients=state.n_gradients + 5 * m, n_hessians=state.n_hessians + m)
         system = _system(problem, state)

@@ -131,7 +131,6 @@ class LazyNewton(SampledNewton):
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> LazyNewtonState:
-        """Return the state before the first row is read."""
         curvatures = np.zeros(problem.n_rows, dtype=np.float32)
         state = LazyNewtonState(x0.copy(), tol, np.zeros(problem.dim), curvatures)
         return state._replace(hessian=stale.no_hessian(problem), pairs=no_pairs(problem.dim))

@@ -200,11 +200,9 @@ class LinearProgram(SumMethod):
         )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> ProgramState:
-        """Return the state before the step."""
         return ProgramState(x0.copy(), np.zeros(problem.n_rows), 0, 0)
 
     def run_pass(self, problem: Problem, state: ProgramState, order: Indices) -> ProgramState:
-        """Return the state after the step."""
         found = reference_optimum(problem)
         return ProgramState(found.x, found.multipliers, state.n_gradients + problem.n_components, state.n_hessians)
 

@@ -113,7 +113,6 @@ class NewtonCG(SampledNewton):
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights"})
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> NewtonCGState:
-        """Return the state before the first row is read."""
         return NewtonCGState(x0.copy(), tol, np.zeros(problem.dim), np.zeros(problem.n_rows, dtype=np.float32))
 
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:

@@ -95,7 +95,6 @@ class WorkingSetNewton(SampledNewton):
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> WorkingSetNewtonState:
-        """Return the state before the first row is read."""
         curvatures = np.zeros(problem.n_rows, dtype=np.float32)
         return WorkingSetNewtonState(x0.copy(), tol, np.zeros(problem.dim), curvatures)
 

@@ -11,8 +11,7 @@ from finitesum.core.arrays import Matrix, Vector
 def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
     """Return H^-1 right for a finite symmetric H >= 0, given by its lower triangle (a shifted H where it is not > 0)."""
     factor, _ = raised_factor(np.array(hessian, order="C"), 0.0)
-    solution: Matrix = lapack.dpotrs(factor, right, lower=0)[0]
-    return solution
+    return apply_inverse(factor, right)
 
 
 def inverse_of(matrix: Matrix, advice: str) -> Matrix:
