@@ -9,6 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from finitesum.datasets import DataError, Dataset, LabelMap
+from finitesum.datasets.errors import preview
 
 
 def data(labels=(1, 2, 2), **kwargs):
@@ -108,3 +109,8 @@ def test_parts_must_fit():
         data(task="ranking")
     with pytest.raises(DataError, match=r"two axes, got shape \(3,\)"):
         Dataset(np.zeros(3), None)
+
+
+def test_previews_are_short():
+    assert preview("x" * 100, width=10) == "'xxxxxx..."
+    assert preview(b"\xff") == repr("\\xff")

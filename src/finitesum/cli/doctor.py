@@ -134,13 +134,9 @@ def _fit(problems: list[str]) -> dict[str, Any]:
     return {"message": result.message, "error": error, "seconds": time.perf_counter() - started}
 
 
+#: By name, in the order of the report; each adds to a list what is broken.
 _CHECKS: dict[str, Callable[[list[str]], Any]] = {
-    "libraries": _libraries,
-    "extras": _extras,
-    "threads": _threads,
-    "kernels": _kernels,
-    "data": _data,
-    "fit": _fit,
+    check.__name__.strip("_"): check for check in (_libraries, _extras, _threads, _kernels, _data, _fit)
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
@@ -44,10 +44,8 @@ def _find_file(name: str) -> Path | None:
     if path.exists() or path.name != name:
         return path
     found = find(name)
-    if found is not None:
+    if found is not None or name in get_args(Embedded):
         return found
-    if name in Embedded.__args__:  # type: ignore[attr-defined]
-        return None
     try:
         info(name)
     except DataError:

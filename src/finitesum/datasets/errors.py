@@ -10,13 +10,7 @@ class DataError(ValueError):
 
 
 def preview(value: Any, width: int = 40) -> str:
-    """Return the repr of a value, cut to `width` characters, for use in a message.
-
-    Examples
-    --------
-    >>> preview("x" * 100, width=10)
-    "'xxxxxx..."
-    """
+    """Return the repr of a value, cut to `width` characters, for use in a message."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="backslashreplace")
     text = repr(value)

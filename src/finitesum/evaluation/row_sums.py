@@ -265,17 +265,7 @@ def loss_sums(
     majorize: int = Majorize.NONE,  # whose curvatures are those of the majorant
     n_threads: int = 1,
 ) -> LossSums:
-    """Return value and gradient of the mean loss at w, by one pass over the rows of all components, or some (increasing).
-
-    Examples
-    --------
-    >>> problem = Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss="squared")
-    >>> slopes = np.empty(2)
-    >>> loss_sums(problem, np.ones(1), slopes=slopes)
-    LossSums(gradient=array([2.]), squared_slopes=1.0, value=0.5)
-    >>> slopes
-    array([1., 1.])
-    """
+    """Return value and gradient of the mean loss at w, by one pass over the rows of all components, or increasing ones."""
     if majorize == Majorize.MISCLASSIFIED and problem.loss.target_kind() != "sign":
         majorize = Majorize.ALL
 

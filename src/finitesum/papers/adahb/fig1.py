@@ -98,11 +98,6 @@ def setting_of(name: str) -> Setting:
     return SETS[LIKE.get(name, name)]
 
 
-def tuned_steps(name: str) -> dict[str, float]:
-    """Return the tuned step of each method on a data set."""
-    return dict(zip(RUNS, setting_of(name).steps, strict=True))
-
-
 @lru_cache(maxsize=1)
 def hinge_problem(name: str, data_dir: Path | None = None) -> Problem:
     """Return the mean hinge loss on an l1 ball, a component for each row."""
@@ -142,11 +137,11 @@ def minimum(problem: Problem, time_limit: float | None = None) -> dict[str, floa
 def _units(names: Sequence[str], context: Context) -> Iterator[Unit]:
     place = context.data_dir
     for name in names:
-        radius, most, *_ = setting_of(name)
+        radius, most, *_, steps = setting_of(name)
         n_passes = min(most, N_PASSES[context.size])
         yield Unit(f"minimum-{name}", partial(_minimum, name, place, radius))
-        for label in RUNS:
-            for kind, step in ((TUNED_STEPS, tuned_steps(name)[label]), (AUTOMATIC, "auto")):
+        for label, tuned in zip(RUNS, steps, strict=True):
+            for kind, step in ((TUNED_STEPS, tuned), (AUTOMATIC, "auto")):
                 for seed in range(N_SEEDS[context.size]):
                     work = partial(_do, name, place, label, step, n_passes, seed, radius)
                     yield Unit(f"{name}-{kind}-{label}-{seed}", work)

@@ -14,7 +14,7 @@ from finitesum.evaluation.smoothness import gram_eigenvalue
 from finitesum.papers.claims import Verdict, compared, no_more, or_inf
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
 from finitesum.papers.registry import captions
-from finitesum.papers.runs import Plan, Runs, Trial, curves_table, find_minimum
+from finitesum.papers.runs import NAMES, Plan, Runs, Trial, curves_table, find_minimum
 from finitesum.problems.linear import Problem
 from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
@@ -31,21 +31,6 @@ PARTS = 10
 LEVEL = 1e-10
 PAPER, OURS = "the program's steps", "automatic steps"
 
-#: The names of the methods by their labels.
-NAMES = {
-    "A-CIAG": "a-ciag",
-    "CIAG": "ciag",
-    "NIM": "nim",
-    "IQN": "iqn",
-    "SVRG2": "svrg2",
-    "SAG": "sag",
-    "AccSVRG": "acc-svrg",
-    "IAG": "iag",
-    "SAGA": "saga",
-    "Newton": "newton",
-    "Lazy Newton": "lazy-newton",
-    "AFG": "afg",
-}
 _FIGURES = {"fig1": PAPER, "fig1-automatic": OURS}
 #: Of the table of curves.
 HEADER = ("steps", "m x d", "method", "passes", "seconds", "F - F*")

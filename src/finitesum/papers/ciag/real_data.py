@@ -11,6 +11,7 @@ import scipy.sparse
 
 from finitesum.datasets import find, make_logistic
 from finitesum.evaluation.smoothness import component_smoothness, full_smoothness
+from finitesum.papers import runs
 from finitesum.papers.experiment import load
 from finitesum.papers.runs import Trial
 from finitesum.problems.linear import Problem
@@ -27,18 +28,9 @@ TOL, MODERATE = 1e-10, 1e-3
 #: The fraction of labels that is flipped in a stand-in, so that the classes overlap as they do in the originals.
 NOISE = 0.1
 
-#: The names of the methods by their labels; the last one is ours.
-LAZY = "Lazy Newton"
-NAMES = {
-    "A-CIAG": "a-ciag",
-    "CIAG": "ciag",
-    "NIM, inexact": "nim",
-    "NIM, exact": "nim",
-    "SAG": "sag",
-    "IAG": "iag",
-    LAZY: "lazy-newton",
-}
-METHODS = tuple(NAMES)[:-1]
+#: The methods by their labels, and the one that is ours; NIM is run with two solvers.
+METHODS, LAZY = ("A-CIAG", "CIAG", "NIM, inexact", "NIM, exact", "SAG", "IAG"), "Lazy Newton"
+NAMES = {label: runs.NAMES[label.partition(",")[0]] for label in (*METHODS, LAZY)}
 PROGRAM_STEPS, TUNED_STEPS, AUTOMATIC = "the program's step", "tuned", "automatic"
 LABELS = {TUNED_STEPS: METHODS, AUTOMATIC: tuple(NAMES), PROGRAM_STEPS: METHODS[:2]}
 

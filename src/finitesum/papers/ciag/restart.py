@@ -13,7 +13,7 @@ from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import full_smoothness, strong_convexity
 from finitesum.papers.claims import Verdict, no_more, or_inf
 from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value, load, missing
-from finitesum.papers.runs import Plan, Runs, Trial, find_minimum
+from finitesum.papers.runs import NAMES, Plan, Runs, Trial, find_minimum
 from finitesum.problems.linear import Problem
 from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure
@@ -21,7 +21,7 @@ from finitesum.reporting.plots import Line, Panel, panels_figure
 #: What the tables ask for, the part of the theory's step that the schedule begins with, and its length in passes.
 LEVEL, SHORT, LENGTH = 1e-10, 1.0 / 64.0, 1
 MAX_PASSES = {"quick": 60, "full": 300}
-METHODS = {"CIAG": "ciag", "A-CIAG": "a-ciag"}
+METHODS = ("CIAG", "A-CIAG")
 
 
 class Case(NamedTuple):
@@ -71,7 +71,7 @@ def trial_of(_case: Case, problem: Problem, kind: str, label: str) -> Trial:
         options["restart"] = LENGTH
     if kind in (WARM, BOTH):
         options["warm_start_method"] = "sag"
-    return Trial(METHODS[label], options, problem.batch_size, counts_start=False)
+    return Trial(NAMES[label], options, problem.batch_size, counts_start=False)
 
 
 def run(context: Context) -> Outcome:
@@ -80,7 +80,7 @@ def run(context: Context) -> Outcome:
     limit = MAX_PASSES[context.size]
     runs, _ = Plan(
         cases={case.title: case for case in CASES if case.data not in absent},
-        labels=dict.fromkeys(_STYLES, tuple(METHODS)),
+        labels=dict.fromkeys(_STYLES, METHODS),
         problem=lambda case: problem_of(case, context.data_dir),
         trial=trial_of,
         limit=lambda _case, _label: limit,
