@@ -118,12 +118,6 @@ def covariance_at(problem: Problem, x: Vector, total_weight: float, objective: f
 
     phi is the residual variance sum_i s_i r_i^2 / (S - rank) for least squares, which need the objective F(x), and 1 for
     other losses. S, the total weight, is the number of observations.
-
-    Examples
-    --------
-    >>> problem = Problem.linear([[1.0], [2.0], [2.0]], [0.0, 1.0, 0.0], loss="squared")
-    >>> covariance_at(problem, np.zeros(1), 3.0, objective=1.0 / 6.0).round(6)  # the variance is 1 / 2
-    array([[0.055556]])
     """
     free = np.ones(problem.dim, dtype=bool)
     if problem.penalty.lasso() > 0.0:

@@ -46,15 +46,7 @@ def moments_of(X: Any, y: Vector, weights: Vector) -> Moments:
 
 
 def joined(one: Moments, other: Moments) -> Moments:
-    """Return the moments of two sets of rows together.
-
-    Examples
-    --------
-    >>> rows, y = np.array([[0.0], [2.0]]), np.array([0.0, 1.0])
-    >>> parts = [moments_of(rows[[i]], y[[i]], np.ones(1)) for i in (0, 1)]
-    >>> joined(*parts).gram
-    array([[2.]])
-    """
+    """Return the moments of two sets of rows together."""
     total = one.total + other.total
     if total == 0.0:
         return one

@@ -131,8 +131,7 @@ class LazyNewton(SampledNewton):
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> LazyNewtonState:
-        curvatures = np.zeros(problem.n_rows, dtype=np.float32)
-        state = LazyNewtonState(x0.copy(), tol, np.zeros(problem.dim), curvatures)
+        state: LazyNewtonState = super().init(problem, x0, tol)
         return state._replace(hessian=stale.no_hessian(problem), pairs=no_pairs(problem.dim))
 
     def init_at(self, problem: Problem, w: Vector, tol: float, known: Evaluation, order: Indices) -> LazyNewtonState:

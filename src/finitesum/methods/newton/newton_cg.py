@@ -112,9 +112,6 @@ class NewtonCG(SampledNewton):
     shortest: ClassVar[float] = 4e-6
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights"})
 
-    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> NewtonCGState:
-        return NewtonCGState(x0.copy(), tol, np.zeros(problem.dim), np.zeros(problem.n_rows, dtype=np.float32))
-
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
         """Return the state after an epoch, a larger sample, a product of conjugate gradients, or the end of a step."""
         with (

@@ -94,8 +94,9 @@ class End(NamedTuple):
 class SampledNewton(SumMethod):
     """Newton's methods on samples: once all components are sampled, a step ends with the exact gradient at its iterate.
 
-    A method is a dataclass with the field `n_threads`, and counts that may be "auto". Its states have the fields of
-    `Evaluation`, and x, tol, majorize, n_sampled, n_steps, optimality and n_gradients.
+    A method is a dataclass with the field `n_threads`, and counts that may be "auto". Its states begin with x, tol,
+    gradient and curvatures; they have the other fields of `Evaluation`, and majorize, n_sampled, n_steps, optimality and
+    n_gradients.
     """
 
     n_threads: int
@@ -106,6 +107,10 @@ class SampledNewton(SumMethod):
     is_straight: ClassVar[bool] = True
     #: A step is not cut further than to this t.
     shortest: ClassVar[float] = 1e-9
+
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> Any:
+        """Return the state before the first row is read."""
+        return self.state_type(x0.copy(), tol, np.zeros(problem.dim), np.zeros(problem.n_rows, dtype=np.float32))
 
     def estimate(self, problem: Problem, state: Any) -> float:
         """Return the optimality, which is known exactly at the end of a step over all components; NaN elsewhere."""

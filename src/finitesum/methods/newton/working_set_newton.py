@@ -94,10 +94,6 @@ class WorkingSetNewton(SampledNewton):
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
 
-    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> WorkingSetNewtonState:
-        curvatures = np.zeros(problem.n_rows, dtype=np.float32)
-        return WorkingSetNewtonState(x0.copy(), tol, np.zeros(problem.dim), curvatures)
-
     def run_pass(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
         """Return the state after a pass over all columns, or a step on the working set."""
         with np.errstate(all="ignore"):  # a step that is too long shows in its slope

@@ -88,10 +88,6 @@ def check_schedule(schedule: str, horizon: float | None) -> None:
         raise ValueError(f'horizon goes with schedule="horizon" or "linear", got schedule="{schedule}".')
 
 
-def _checked_later(name: str, value: Any) -> None:
-    """Accept anything: what is right depends on another option."""
-
-
 StepSize = Annotated[float | Auto, Option('float > 0 or "auto"', 'alpha; "auto" is AUTO', check_positive)]
 Schedule = Annotated[
     str, choice("The lengths a_t: alpha/sqrt(t), alpha/sqrt(T), alpha/sqrt(T) (1 - (t-1)/T), or alpha.", *SCHEDULES)
@@ -132,7 +128,8 @@ Gamma = Annotated[float, Option("float in (0, 1]", "The weight of the newest squ
 Fraction = Annotated[
     float, Option("float in [0, 1)", "What a mean or a sum keeps of itself in a step.", check_fraction)
 ]
-FractionOrGamma = Annotated[float, Option("float", "rho in [0, 1), or gamma in (0, 1].", _checked_later)]
+#: What is right depends on another option, with which it is checked.
+FractionOrGamma = Annotated[float, Option("float", "rho in [0, 1), or gamma in (0, 1].", lambda name, value: None)]
 Delta = Annotated[
     float | Auto,
     Option(
