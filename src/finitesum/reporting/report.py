@@ -130,19 +130,11 @@ def _run(problem: Problem, method: str | Method, options: dict[str, Any] | None,
     except Exception as error:
         message = f"Failed: {error}" if isinstance(error, ValueError) else f"Failed: {type(error).__name__}: {error}"
         return Outcome(name, str(method), Trace(), False, message)
-    return Outcome(
-        name,
-        repr(result.method),
-        result.trace,
-        bool(result.success),
-        result.message,
-        optimality=float(result.optimality),
-        objective=float(result.fun),
-        n_passes=float(result.n_passes),
-        seconds=float(result.seconds),
-        batch_size=int(result.batch_size),
-        x=result.x,
-    )
+    alike = {
+        key: result[key]
+        for key in ("trace", "success", "message", "optimality", "n_passes", "seconds", "batch_size", "x")
+    }
+    return Outcome(name, repr(result.method), objective=result.fun, **alike)
 
 
 def small_like(problem: Problem) -> Problem:
