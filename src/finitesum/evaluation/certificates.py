@@ -165,7 +165,7 @@ def _least(term: ConvexTerm, slope: Vector, reach: Vector) -> float:
     elif not is_known or constraint.width() <= 2.0 * reach.min():
         return -constraint.support(-slope)
     by, kinks = _multiplied(constraint, slope, ridge)
-    best, first, last = -math.inf, 0, kinks.size - 1
+    first, last = 0, kinks.size - 1
     while last - first > 1:  # the concave function of kappa is largest where its derivative changes sign
         middle = (first + last) // 2
         first, last = (middle, last) if at(kinks[middle], by)[1] > 0.0 else (first, middle)

@@ -268,10 +268,10 @@ def _optimality_panel(curves: Sequence[Curve], against: Horizontal) -> Panel:
 # -- files
 
 
-def to_png(figure: Figure, dpi: int = 150) -> bytes:
+def to_png(figure: Figure) -> bytes:
     """Return a figure as a PNG file."""
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
+    figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
     return file.getvalue()
 
 

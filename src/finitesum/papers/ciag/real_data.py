@@ -112,16 +112,14 @@ def smoothness_of(problem: Problem) -> dict[str, float]:
     return {"tight": full_smoothness(problem), "trace": trace}
 
 
-def tuned_trial(problem: Problem, label: str, multiple: float, extrapolation: float | None = None) -> Trial:
+def tuned_trial(problem: Problem, label: str, multiple: float, *extrapolation: float) -> Trial:
     """Return A-CIAG, CIAG or IAG with a multiple of 1 / L (for IAG of 1 / (m L)) as its step."""
     m = problem.batched(BATCH).n_components if label == "IAG" else 1
-    return _with_step(label, multiple / (smoothness_of(problem)["tight"] * m), extrapolation)
+    return _with_step(label, multiple / (smoothness_of(problem)["tight"] * m), *extrapolation)
 
 
-def _with_step(label: str, step_size: float, extrapolation: float | None) -> Trial:
-    options = {"step_size": step_size}
-    if extrapolation is not None:
-        options["extrapolation"] = extrapolation
+def _with_step(label: str, *numbers: float) -> Trial:
+    options = dict(zip(("step_size", "extrapolation"), numbers, strict=False))
     return Trial(NAMES[label], options, BATCH, "cyclic", _parts(label))
 
 
@@ -141,6 +139,6 @@ def trial_of(entry: DataSet, problem: Problem, kind: str, label: str) -> Trial:
         return Trial(name, {"step_size": 1.0 / smoothness_of(problem)["trace"]}, BATCH, "with-replacement")
     if kind == TUNED_STEPS:
         return tuned_trial(problem, label, *entry.tuned[("A-CIAG", "CIAG", "IAG").index(label)])
-    kappa, extrapolation = entry.program
+    kappa, *extrapolation = entry.program
     step_size = problem.n_rows * kappa / smoothness_of(problem)["trace"]
-    return _with_step(label, step_size, extrapolation if label == "A-CIAG" else None)
+    return _with_step(label, step_size, *(extrapolation if label == "A-CIAG" else ()))
