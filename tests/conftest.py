@@ -1,4 +1,4 @@
-"""How kernels run in a test: compiled, or as Python.
+"""How kernels run in a test: compiled, or as Python. And one thread for BLAS, whose threads would wait for each other.
 
 A kernel is compiled for every combination of rows, loss, penalty and set that it meets, which takes longer than most tests.
 Most tests solve one small problem with each of many combinations: their kernels run as Python. Compiled are the tests of
@@ -6,14 +6,17 @@ the folders named here, slow ones, and those marked `compiled`, which compare co
 components.
 """
 
+import os
 from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read as NumPy is imported: pytest has a process for each core already
+
 from finitesum.core.jit import as_python
 
-#: Folders of tests whose kernels are compiled where nothing else is said: what compiles, what users read, large problems.
-COMPILED = ("core", "docs", "methods/newton")
+#: Folders of tests whose kernels are compiled where nothing else is said: what compiles, large problems.
+COMPILED = ("core", "methods/newton")
 
 
 @pytest.hookimpl(wrapper=True)

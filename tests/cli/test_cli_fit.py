@@ -101,7 +101,7 @@ def test_a_fit_that_has_not_converged(run, svm, tmp_path):
     assert json.loads(run(*slow, "--strict", "--json").stdout)["success"] is False
 
 
-@pytest.mark.compiled  # NumPy warns of what is infinite
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # NumPy's of what is infinite
 def test_json_of_a_diverged_fit_has_no_nan(run, svm):
     result = run("fit", svm, "--solver", "ig", "--step-size", "1e300", "--json")
     report = json.loads(result.stdout, parse_constant=pytest.fail)

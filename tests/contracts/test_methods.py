@@ -205,21 +205,24 @@ SETTINGS = [
     ("csr32", {"loss": "hinge", "intercept": True, "weighted": True, "batch_size": 4}),
 ]
 
-#: (format, type, problem) beside the plain one: each method is compiled for one of those that it treats, in turn.
+#: (format, type, problem) beside the plain one: the methods of a module, which share kernels, are compiled for one of those
+#: that they treat, in turn.
 COMPILED = [
-    ("csr64", np.float64, {"batch_size": 4, "intercept": True, "weighted": True}),
-    ("csr32", np.float32, {"l1_ratio": 0.7, "alpha": 0.1, "intercept": True}),
-    ("dense", np.float32, {"constraint": "l1-ball", "intercept": True, "batch_size": 2}),
-    ("csr32", np.float64, {"loss": "hinge", "constraint": "l2-ball", "batch_size": 23}),
+    ("csr32", np.float64, {"batch_size": 4, "intercept": True, "weighted": True}),
+    ("csr64", np.float32, {"l1_ratio": 0.7, "alpha": 0.1, "intercept": True}),
+    ("dense", np.float32, {"constraint": "l2-ball", "intercept": True, "batch_size": 2}),
+    ("csr32", np.float64, {"loss": "hinge", "constraint": "l1-ball", "batch_size": 23}),
 ]
+MODULES = sorted({METHODS[name].__module__ for name in ALL})
 
 
 def covering():
     """Return a small set of (method, format, type, problem) in which every value of each is compiled."""
-    for k, name in enumerate(ALL):
+    for name in ALL:
         yield name, "dense", np.float64, OWN.get(name, {})
-        in_turn = [*COMPILED[k % len(COMPILED) :], *COMPILED[: k % len(COMPILED)]]
-        yield from ((name, *row) for row in [row for row in in_turn if not refused(name, row[2])][:1])
+        k = MODULES.index(METHODS[name].__module__) % len(COMPILED)
+        others = [row for row in [*COMPILED[k:], *COMPILED[:k]] if not (name in OWN or refused(name, row[2]))]
+        yield from ((name, *row) for row in others[:1])
 
 
 def setting_id(value):

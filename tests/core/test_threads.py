@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from finitesum.core import threads as finitesum_threads
 from finitesum.core.threads import NUMBERS_OF_A_THREAD, limited_blas, map_blocks, map_tasks
@@ -84,21 +84,22 @@ def test_the_least_that_is_asked_of_blas_holds_until_nobody_asks():
     def threads():
         return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
-    before = threads()
-    if max(before, default=1) < 2:
-        pytest.skip("the linear algebra library has one thread")
-    try:
-        # of two threads, say, which leave in the order of their coming
-        first, second = limited_blas(1), limited_blas(2)
-        first.__enter__()
-        assert set(threads()) == {1}
-        second.__enter__()
-        assert set(threads()) == {1}
-        first.__exit__(None, None, None)
-        assert set(threads()) == {2}
-    finally:
-        second.__exit__(None, None, None)
-    assert threads() == before
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        if max(before, default=1) < 2:
+            pytest.skip("the linear algebra library has one thread")
+        try:
+            # of two threads, say, which leave in the order of their coming
+            first, second = limited_blas(1), limited_blas(2)
+            first.__enter__()
+            assert set(threads()) == {1}
+            second.__enter__()
+            assert set(threads()) == {1}
+            first.__exit__(None, None, None)
+            assert set(threads()) == {2}
+        finally:
+            second.__exit__(None, None, None)
+        assert threads() == before
 
 
 def test_a_forked_child_has_as_many_threads_as_there_were():

@@ -16,6 +16,8 @@ from finitesum.papers.registry import names
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+pytestmark = pytest.mark.compiled  # what is added to the library is to be compiled as it says
+
 BUILDERS = ("sphinx", "numpydoc", "pydata_sphinx_theme", "myst_parser", "torch")
 
 

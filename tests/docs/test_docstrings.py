@@ -36,8 +36,9 @@ def test_all_modules_are_found():
     assert {"finitesum.core.jit", "finitesum.running.driver", "finitesum.methods.curvature.ciag"} <= set(MODULES)
 
 
+@pytest.mark.parametrize("kernels", ["python", pytest.param("compiled", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_of(name, tmp_path, monkeypatch):
+def test_examples_of(name, kernels, tmp_path, monkeypatch):
     if package := missing_package(name):
         pytest.skip(f"{package} is not installed")
     module = importlib.import_module(name)

@@ -8,7 +8,7 @@ from oracles import projections
 from oracles.sums import Sum
 
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex, Unconstrained
-from finitesum.core.jit import COMPILED, Kernel
+from finitesum.core.jit import COMPILED
 from finitesum.methods import HB, NAG, PSG, SGD, AdaGrad, AdaHB, Adam, AMSGrad, RMSProp, SGDMomentum
 from finitesum.methods.projected import base
 from finitesum.methods.projected.base import advanced
@@ -142,21 +142,9 @@ SETTINGS = [
 ]
 
 
-#: The settings whose kernels the contract table needs, too; the others run as Python.
-COMPILED_SETTINGS = (1, 5)
-
-
-def interpret(monkeypatch):
-    """Let the kernels run as Python: a compiled form for each set and kind of rows costs ten seconds."""
-    monkeypatch.setattr(Kernel, "as_python", True)
-
-
-@pytest.mark.parametrize("index", range(len(SETTINGS)), ids=lambda i: "-".join(map(str, SETTINGS[i].values())))
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: "-".join(map(str, setting.values())))
 @pytest.mark.parametrize("name", CASES)
-def test_equals_its_equations_step_by_step(name, index, monkeypatch):
-    setting = SETTINGS[index]
-    if index not in COMPILED_SETTINGS:
-        interpret(monkeypatch)
+def test_equals_its_equations_step_by_step(name, setting):
     problem, g, project = pair(**setting)
     method, recursion = CASES[name]
     order = orders(problem.n_components)
@@ -186,8 +174,7 @@ def test_outputs_are_the_means_of_the_points_where_subgradients_were_taken(make,
 
 
 @pytest.mark.parametrize("schedule", ["horizon", "linear", "constant"])
-def test_schedules(schedule, monkeypatch):
-    interpret(monkeypatch)
+def test_schedules(schedule):
     problem, g, project = pair("l2-ball")
     order = orders(problem.n_components, 24)
     horizon = None if schedule == "constant" else 2
@@ -207,8 +194,7 @@ def test_schedules(schedule, monkeypatch):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_start_outside_of_the_set_is_projected_and_all_iterates_are_feasible(name, monkeypatch):
-    interpret(monkeypatch)
+def test_a_start_outside_of_the_set_is_projected_and_all_iterates_are_feasible(name):
     problem, _, _ = pair("l1-ball", intercept=True)
     method, _ = CASES[name]
     state = method.init(problem, 5.0 * np.ones(D + 1))
@@ -246,14 +232,13 @@ def wide_problem(constraint, batch_size=1, intercept=False, n=40, d=100, seed=1)
     return Problem.linear(X, y, loss="hinge", constraint=constraint, batch_size=batch_size, fit_intercept=intercept)
 
 
-@pytest.mark.compiled
-@pytest.mark.parametrize("which", DEFERRED_SETS)
+@pytest.mark.parametrize(
+    "which", [pytest.param(which, marks=[pytest.mark.compiled] * (which == "l1-ball")) for which in DEFERRED_SETS]
+)
 @pytest.mark.parametrize("name", DEFERRED_METHODS)
 def test_deferred_projections_equal_those_of_each_step(name, which, monkeypatch):
     monkeypatch.setattr(base, "STEPS_TO_REBUILD", 1)
     compiled = COMPILED and which == "l1-ball"
-    if not compiled:
-        interpret(monkeypatch)
     method = DEFERRED_METHODS[name]
     for batch_size, intercept in ((1, False), (3, True)):
         problem = wide_problem(DEFERRED_SETS[which], batch_size, intercept, d=300 if compiled else 100)
@@ -275,8 +260,7 @@ def test_deferred_projections_equal_those_of_each_step(name, which, monkeypatch)
         assert np.abs(plain.x).max() > 1e-3  # something happened
 
 
-def test_the_scale_of_the_deferred_l2_ball_may_fall_by_any_factor(monkeypatch):
-    interpret(monkeypatch)
+def test_the_scale_of_the_deferred_l2_ball_may_fall_by_any_factor():
     problem = wide_problem(L2Ball(1e-8))
     order = order_of_pass("with-replacement", 0, 0, 400) % problem.n_components
     state = {}
