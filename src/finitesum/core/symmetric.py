@@ -44,9 +44,12 @@ def copy(matrix: Matrix, dim: int) -> Matrix:
 
 def full(matrix: Matrix, dim: int) -> Matrix:
     """Return the plain symmetric matrix, shape (dim, dim)."""
-    lower = np.tril(matrix[:dim, :dim])
-    whole: Matrix = lower + np.tril(lower, -1).T
-    return whole
+    return mirrored(matrix[:dim, :dim])
+
+
+def mirrored(matrix: Matrix) -> Matrix:
+    """Return the symmetric matrix with this one's lower triangle."""
+    return np.where(np.tri(matrix.shape[0], dtype=bool), matrix, matrix.T)
 
 
 @reassociated_part

@@ -8,6 +8,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.row_sums import Block, curvatures_at, map_row_blocks
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, to_matrix
@@ -121,8 +122,7 @@ def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matr
     sums = np.zeros((problem.dim, problem.dim))
     picked = np.flatnonzero(scales)
     add_gram(problem, picked, scales[picked], sums, centre=centre)
-    whole: Matrix = np.tril(sums) + np.tril(sums, -1).T
-    return whole
+    return mirrored(sums)
 
 
 def hessian_of(problem: Problem, curvatures: Vector) -> Matrix:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
-from finitesum.core.arrays import Indices, Vector
+from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.core.jit import compiled_form, kernel
 from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
 from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet, as_penalty
@@ -82,6 +82,18 @@ def _penalty_of_blocks(term: CompiledTerm, w: Vector) -> float:
     for start in range(0, w.size, w.size // term.n_blocks):
         total = term.penalty.penalty_total(w[start : start + term.n_penalised], total)
     return total
+
+
+class Intervals(NamedTuple):
+    """A term in one block as intervals and thresholds, and a bound on a weighted sum of the sizes of coefficients."""
+
+    lower: Vector
+    upper: Vector
+    thresholds: Vector  # of the l1 penalty
+    has_sign: Flags  # coordinates whose size counts: their interval is that of their sign
+    sizes: Vector  # weights of the sum; empty where it has no bound
+    total: float  # its bound
+    is_equal: bool  # whether the sum is always at its bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +280,23 @@ class ConvexTerm:
         mapping = self.mapping(w, gradient)
         with np.errstate(over="ignore"):
             return math.sqrt(mapping @ mapping)
+
+    @cached_property
+    def intervals(self) -> Intervals | None:
+        """The term in one block as intervals, None where its penalty or set is of another kind."""
+        d, constraint = self.n_columns, cast(Any, self.constraint)
+        if not self.is_elastic_net or constraint.boundary not in ("nothing", "bounds", "signs", "l1-norm", "sum"):
+            return None
+        lower, upper, sizes = np.full(self.dim, -np.inf), np.full(self.dim, np.inf), np.zeros(0)
+        lower[:d], upper[:d] = constraint.intervals(d)
+        total, has_sign = np.inf, self.thresholds > 0.0
+        if constraint.boundary == "l1-norm":
+            has_sign, sizes, total = np.arange(self.dim) < d, np.zeros(self.dim), constraint.radius
+            sizes[:d] = 1.0 if constraint.weights is None else constraint.weights
+        elif constraint.boundary == "sum":
+            sizes, total = np.zeros(self.dim), constraint.total
+            sizes[:d] = 1.0
+        return Intervals(lower, upper, self.thresholds, has_sign, sizes, total, constraint.boundary == "sum")
 
     @cached_property
     def in_one_block(self) -> tuple[ConvexTerm, Indices]:

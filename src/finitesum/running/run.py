@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -56,6 +56,7 @@ class Run:
         self.state: Any = None
         self.best: Best
         self.exact: tuple[Vector, Measures] | None = None  # the last exact measures and where
+        self._known: tuple[Any, Measures | None] = (None, None)  # the last state that was asked for its own, and these
         self._start = ""  # a digest of the start
         self._kept: Kept
         self._before = Before()
@@ -226,8 +227,10 @@ class Run:
 
     def _known_to_method(self) -> Measures | None:
         """Return what the method's last pass was: an exact pass at its iterate, which is charged already."""
-        exact = getattr(self.method, "exact_measures", None)
-        return None if exact is None else cast(Measures | None, exact(self.problem, self.state))
+        if self._known[0] is not self.state:
+            exact = getattr(self.method, "exact_measures", None)
+            self._known = (self.state, None if exact is None else exact(self.problem, self.state))
+        return self._known[1]
 
     def _is_verified(self) -> bool:
         """Return whether a check has found the iterate to be as good as was asked for."""

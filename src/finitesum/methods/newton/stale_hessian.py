@@ -27,6 +27,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel
+from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.hessian import LEAST_PIVOT, add_gram, is_precise
 from finitesum.evaluation.row_sums import Block, Vector32, map_row_blocks
 from finitesum.evaluation.samples import Sample, others, sample_of
@@ -253,7 +254,7 @@ def enlarged(
 
 def model_of(problem: Problem, hessian: StaleHessian, ridge: float, shift: float) -> Matrix:
     """Return A / weight + shift diag + ridge I, symmetric."""
-    matrix: Matrix = np.tril(hessian.sums) + np.tril(hessian.sums, -1).T
+    matrix = mirrored(hessian.sums)
     matrix /= hessian.weight or 1.0
     diagonal = np.arange(problem.dim)
     matrix[diagonal, diagonal] *= 1.0 + shift

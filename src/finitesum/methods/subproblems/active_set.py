@@ -17,13 +17,13 @@ References
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.methods.subproblems.positive_definite import solve_spd
-from finitesum.problems.term import ConvexTerm
+from finitesum.problems.term import Intervals
 
 #: Rounds beside those that set each coordinate free once and fix it once.
 EXTRA_ROUNDS = 50
@@ -35,35 +35,6 @@ AT_ONCE_ROUNDS, MUCH = 30, 0.5
 MOST_REFINED = 3
 
 
-class Shape(NamedTuple):
-    """What a term is to a model: intervals, and the weights of a sum of sizes that has a bound."""
-
-    lower: Vector
-    upper: Vector
-    thresholds: Vector  # of the l1 penalty
-    has_sign: Flags  # coordinates whose size counts: their interval is that of their sign
-    sizes: Vector  # weights of the sum; empty where it has no bound
-    total: float  # its bound
-    is_equal: bool  # whether the sum is always at its bound
-
-
-def shape_of(term: ConvexTerm) -> Shape | None:
-    """Return the intervals of a term in one block, None where its penalty or set is of another kind."""
-    d, constraint = term.n_columns, cast(Any, term.constraint)
-    if not term.is_elastic_net or constraint.boundary not in ("nothing", "bounds", "signs", "l1-norm", "sum"):
-        return None
-    lower, upper, sizes = np.full(term.dim, -np.inf), np.full(term.dim, np.inf), np.zeros(0)
-    lower[:d], upper[:d] = constraint.intervals(d)
-    total, has_sign = np.inf, term.thresholds > 0.0
-    if constraint.boundary == "l1-norm":
-        has_sign, sizes, total = np.arange(term.dim) < d, np.zeros(term.dim), constraint.radius
-        sizes[:d] = 1.0 if constraint.weights is None else constraint.weights
-    elif constraint.boundary == "sum":
-        sizes, total = np.zeros(term.dim), constraint.total
-        sizes[:d] = 1.0
-    return Shape(lower, upper, term.thresholds, has_sign, sizes, total, constraint.boundary == "sum")
-
-
 class _Point(NamedTuple):
     w: Vector
     free: Flags
@@ -71,33 +42,33 @@ class _Point(NamedTuple):
     is_tight: bool  # whether the sum is held at its bound
 
 
-def _begun(shape: Shape, w: Vector) -> _Point:
-    signs = np.where(shape.has_sign, np.sign(w), 0.0)
-    free = np.where(shape.has_sign, w != 0.0, (w > shape.lower) & (w < shape.upper))
-    is_tight = shape.is_equal
-    if shape.sizes.size and not is_tight:
-        is_tight = bool(shape.sizes @ np.abs(w) >= shape.total * (1.0 - 1e-12))
+def _begun(intervals: Intervals, w: Vector) -> _Point:
+    signs = np.where(intervals.has_sign, np.sign(w), 0.0)
+    free = np.where(intervals.has_sign, w != 0.0, (w > intervals.lower) & (w < intervals.upper))
+    is_tight = intervals.is_equal
+    if intervals.sizes.size and not is_tight:
+        is_tight = bool(intervals.sizes @ np.abs(w) >= intervals.total * (1.0 - 1e-12))
     return _Point(w, free, signs, is_tight)
 
 
-def _normal(shape: Shape, point: _Point) -> Vector:
+def _normal(intervals: Intervals, point: _Point) -> Vector:
     """Return the gradient of the sum of sizes on the face."""
-    return shape.sizes * np.where(shape.has_sign, point.signs, 1.0)
+    return intervals.sizes * np.where(intervals.has_sign, point.signs, 1.0)
 
 
-def _face_step(shape: Shape, hessian: Matrix, point: _Point, slope: Vector) -> tuple[Vector, float]:
+def _face_step(intervals: Intervals, hessian: Matrix, point: _Point, slope: Vector) -> tuple[Vector, float]:
     """Return the step to the minimiser over the free coordinates, and the multiplier of the sum."""
     free, step = np.flatnonzero(point.free), np.zeros(slope.size)
     if free.size == 0:
         return step, 0.0
     matrix = hessian[np.ix_(free, free)]
-    right = -(slope + shape.thresholds * point.signs)[free]
-    normal = _normal(shape, point)[free] if point.is_tight else np.zeros(0)
+    right = -(slope + intervals.thresholds * point.signs)[free]
+    normal = _normal(intervals, point)[free] if point.is_tight else np.zeros(0)
     if not normal.any():
         step[free] = solve_spd(matrix, right)
         return step, 0.0
-    lacking = shape.total - float(normal @ point.w[free])
-    lacking = 0.0 if abs(lacking) <= 1e-15 * shape.total else lacking
+    lacking = intervals.total - float(normal @ point.w[free])
+    lacking = 0.0 if abs(lacking) <= 1e-15 * intervals.total else lacking
     step[free], multiplier = _on_plane(matrix, right, normal, lacking)
     return step, multiplier
 
@@ -120,63 +91,65 @@ def _on_plane(matrix: Matrix, right: Vector, normal: Vector, lacking: float) -> 
     return step, float(right[k] - matrix[k] @ step) / float(normal[k])
 
 
-def _reach(shape: Shape, point: _Point, step: Vector) -> tuple[float, int]:
+def _reach(intervals: Intervals, point: _Point, step: Vector) -> tuple[float, int]:
     """Return how long the step may be, and the coordinate that then comes to its bound (-1: the sum does, -2: nothing)."""
     w = point.w
-    low = np.where(point.signs > 0.0, 0.0, shape.lower)
-    high = np.where(point.signs < 0.0, 0.0, shape.upper)
+    low = np.where(point.signs > 0.0, 0.0, intervals.lower)
+    high = np.where(point.signs < 0.0, 0.0, intervals.upper)
     lengths = np.full(w.size, np.inf)
     falling, rising = point.free & (step < 0.0), point.free & (step > 0.0)
     lengths[falling] = (low[falling] - w[falling]) / step[falling]
     lengths[rising] = (high[rising] - w[rising]) / step[rising]
     first = int(lengths.argmin())
     length, which = float(lengths[first]), first if lengths[first] < np.inf else -2
-    if shape.sizes.size and not point.is_tight:
-        normal = _normal(shape, point)
+    if intervals.sizes.size and not point.is_tight:
+        normal = _normal(intervals, point)
         growth = float(normal @ step)
-        if growth > 0.0 and (until := max(shape.total - float(normal @ w), 0.0) / growth) < length:
+        if growth > 0.0 and (until := max(intervals.total - float(normal @ w), 0.0) / growth) < length:
             return until, -1
     return max(length, 0.0), which
 
 
-def _wishes(shape: Shape, point: _Point, slope: Vector, multiplier: float) -> tuple[Vector, Vector]:
+def _wishes(intervals: Intervals, point: _Point, slope: Vector, multiplier: float) -> tuple[Vector, Vector]:
     """Return by how much the slope of each fixed coordinate asks for a step, and the sign of that step."""
-    fixed, force = ~point.free, multiplier * shape.sizes if point.is_tight else np.zeros(slope.size)
-    at_zero = fixed & shape.has_sign
+    fixed, force = ~point.free, multiplier * intervals.sizes if point.is_tight else np.zeros(slope.size)
+    at_zero = fixed & intervals.has_sign
     pull = slope + force
-    at_lower = fixed & ~shape.has_sign & (point.w <= shape.lower) & (pull < 0.0)
-    at_upper = fixed & ~shape.has_sign & (point.w >= shape.upper) & (pull > 0.0)
+    at_lower = fixed & ~intervals.has_sign & (point.w <= intervals.lower) & (pull < 0.0)
+    at_upper = fixed & ~intervals.has_sign & (point.w >= intervals.upper) & (pull > 0.0)
     wishes = np.where(at_lower | at_upper, np.abs(pull), 0.0)
-    wishes[shape.lower == shape.upper] = 0.0
-    wishes[at_zero] = (np.abs(slope) - shape.thresholds - force)[at_zero]
+    wishes[intervals.lower == intervals.upper] = 0.0
+    wishes[at_zero] = (np.abs(slope) - intervals.thresholds - force)[at_zero]
     return wishes, np.where(at_zero, -np.sign(slope), np.where(at_lower, 1.0, -1.0))
 
 
-def is_settled(shape: Shape, w: Vector, slope: Vector) -> bool:
+def is_settled(intervals: Intervals, w: Vector, slope: Vector) -> bool:
     """Return whether no coordinate that rests at a bound is asked to leave it; the bound of a sum apart."""
-    wishes, _ = _wishes(shape, _begun(shape, w)._replace(is_tight=False), slope, 0.0)
+    wishes, _ = _wishes(intervals, _begun(intervals, w)._replace(is_tight=False), slope, 0.0)
     return not (wishes > 1e-12 * np.abs(slope)).any()
 
 
-def minimised(shape: Shape, hessian: Matrix, gradient: Vector, y: Vector, start: Vector, tolerance: float) -> Vector:
+def minimised(
+    intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector, start: Vector, tolerance: float
+) -> Vector:
     """Return the minimiser of gradient'(w - y) + 1/2 (w - y)'H (w - y) + r(w); the best point after too many rounds.
 
     H >= 0 is symmetric, the start a point of the set; the tolerance bounds what a slope may lack.
     """
-    point, n_refined = _begun(shape, start), 0
+    point, n_refined = _begun(intervals, start), 0
     scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), np.finfo(np.float64).tiny))
     for k in range(EXTRA_ROUNDS + 4 * start.size):
         slope = gradient + hessian @ (point.w - y)
-        step, multiplier = _face_step(shape, hessian, point, slope)
-        length, which = _reach(shape, point, step)
-        falls = float((slope + shape.thresholds * point.signs) @ step)
+        step, multiplier = _face_step(intervals, hessian, point, slope)
+        length, which = _reach(intervals, point, step)
+        falls = float((slope + intervals.thresholds * point.signs) @ step)
         is_linear = -falls > tolerance * float(np.abs(step).sum()) and float(step @ (hessian @ step)) < -1e-8 * falls
         if length > 1.0 and not (is_linear and which != -2):
             length, which = 1.0, -2
         w = point.w + length * step
         if which >= 0:
-            at = shape.lower if step[which] < 0.0 else shape.upper
-            w[which] = 0.0 if shape.has_sign[which] else at[which]
+            at = intervals.lower if step[which] < 0.0 else intervals.upper
+            w[which] = 0.0 if intervals.has_sign[which] else at[which]
             free, signs = point.free.copy(), point.signs.copy()
             free[which], signs[which] = False, 0.0
             point, n_refined = point._replace(w=w, free=free, signs=signs), 0
@@ -186,21 +159,23 @@ def minimised(shape: Shape, hessian: Matrix, gradient: Vector, y: Vector, start:
             continue
         point = point._replace(w=w)
         slope = gradient + hessian @ (w - y)
-        residual = slope + shape.thresholds * point.signs
+        residual = slope + intervals.thresholds * point.signs
         if point.is_tight:
-            residual += multiplier * _normal(shape, point)
+            residual += multiplier * _normal(intervals, point)
         if np.abs(residual[point.free]).max(initial=0.0) > tolerance and n_refined < MOST_REFINED:
             n_refined += 1
             continue
-        if point.is_tight and not shape.is_equal and multiplier < 0.0:
+        if point.is_tight and not intervals.is_equal and multiplier < 0.0:
             point, n_refined = point._replace(is_tight=False), 0
             continue
-        wishes, signs = _wishes(shape, point, slope, multiplier)
+        wishes, signs = _wishes(intervals, point, slope, multiplier)
         gain = np.where(wishes > tolerance, wishes * scale, 0.0)
         most = float(gain.max(initial=0.0))
         if not most > 0.0:
             return w
         joining = gain >= (MUCH * most if k < AT_ONCE_ROUNDS else most)
-        point = point._replace(free=point.free | joining, signs=np.where(joining & shape.has_sign, signs, point.signs))
+        point = point._replace(
+            free=point.free | joining, signs=np.where(joining & intervals.has_sign, signs, point.signs)
+        )
         n_refined = 0
     return point.w

@@ -24,9 +24,9 @@ from scipy.sparse.linalg import eigsh
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.subproblems.active_set import Shape, is_settled, minimised, shape_of
+from finitesum.methods.subproblems.active_set import is_settled, minimised
 from finitesum.methods.subproblems.positive_definite import solve_spd
-from finitesum.problems.term import ConvexTerm
+from finitesum.problems.term import ConvexTerm, Intervals
 
 #: Passes of coordinate descent that find most of the active set.
 DESCENT_PASSES = 20
@@ -156,25 +156,25 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         return closed_form(term, term.constraint, hessian, gradient, y)
     rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
     tolerance = max(tolerance, rounding)
-    if (shape := shape_of(term)) is None:
+    if (intervals := term.intervals) is None:
         return _by_prox_gradients(term, hessian, gradient, y, tolerance)
-    w, thresholds = term.project(y), shape.thresholds
+    w, thresholds = term.project(y), intervals.thresholds
     slope = gradient + hessian @ (w - y)
-    if shape.sizes.size and not shape.is_equal:  # an l1 ball is a penalty with a multiplier
-        thresholds = shape.sizes * _multiplier(shape, slope, w)
-    has_weights = thresholds.any() or not shape.sizes.size
-    if has_weights and not is_settled(shape._replace(thresholds=thresholds), w, slope):
+    if intervals.sizes.size and not intervals.is_equal:  # an l1 ball is a penalty with a multiplier
+        thresholds = intervals.sizes * _multiplier(intervals, slope, w)
+    has_weights = thresholds.any() or not intervals.sizes.size
+    if has_weights and not is_settled(intervals._replace(thresholds=thresholds), w, slope):
         w = w.copy()
-        _descend(hessian, w, slope, thresholds, shape.lower, shape.upper, DESCENT_PASSES)
-        size = float(shape.sizes @ np.abs(w)) if shape.sizes.size else 0.0
-        if size > shape.total:
-            w[: term.n_columns] *= shape.total / size
-    return minimised(shape, hessian, gradient, y, w, tolerance)
+        _descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, DESCENT_PASSES)
+        size = float(intervals.sizes @ np.abs(w)) if intervals.sizes.size else 0.0
+        if size > intervals.total:
+            w[: term.n_columns] *= intervals.total / size
+    return minimised(intervals, hessian, gradient, y, w, tolerance)
 
 
-def _multiplier(shape: Shape, slope: Vector, w: Vector) -> float:
+def _multiplier(intervals: Intervals, slope: Vector, w: Vector) -> float:
     """Return a guess at the multiplier of a sum of sizes: that which w and the slope imply; at 0 half of the largest."""
     if w.any():
-        return max(-float(slope @ w) / shape.total, 0.0)
-    counted = shape.sizes > 0.0
-    return 0.5 * float(np.max(np.abs(slope[counted]) / shape.sizes[counted]))
+        return max(-float(slope @ w) / intervals.total, 0.0)
+    counted = intervals.sizes > 0.0
+    return 0.5 * float(np.max(np.abs(slope[counted]) / intervals.sizes[counted]))
