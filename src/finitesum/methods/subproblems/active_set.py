@@ -96,10 +96,8 @@ def _reach(intervals: Intervals, point: _Point, step: Vector) -> tuple[float, in
     w = point.w
     low = np.where(point.signs > 0.0, 0.0, intervals.lower)
     high = np.where(point.signs < 0.0, 0.0, intervals.upper)
-    lengths = np.full(w.size, np.inf)
-    falling, rising = point.free & (step < 0.0), point.free & (step > 0.0)
-    lengths[falling] = (low[falling] - w[falling]) / step[falling]
-    lengths[rising] = (high[rising] - w[rising]) / step[rising]
+    ahead = np.where(step < 0.0, low, high) - w
+    lengths = np.divide(ahead, step, out=np.full(w.size, np.inf), where=point.free & (step != 0.0))
     first = int(lengths.argmin())
     length, which = float(lengths[first]), first if lengths[first] < np.inf else -2
     if intervals.sizes.size and not point.is_tight:
@@ -113,14 +111,10 @@ def _reach(intervals: Intervals, point: _Point, step: Vector) -> tuple[float, in
 def _wishes(intervals: Intervals, point: _Point, slope: Vector, multiplier: float) -> tuple[Vector, Vector]:
     """Return by how much the slope of each fixed coordinate asks for a step, and the sign of that step."""
     fixed, force = ~point.free, multiplier * intervals.sizes if point.is_tight else np.zeros(slope.size)
-    at_zero = fixed & intervals.has_sign
     pull = slope + force
-    at_lower = fixed & ~intervals.has_sign & (point.w <= intervals.lower) & (pull < 0.0)
-    at_upper = fixed & ~intervals.has_sign & (point.w >= intervals.upper) & (pull > 0.0)
-    wishes = np.where(at_lower | at_upper, np.abs(pull), 0.0)
-    wishes[intervals.lower == intervals.upper] = 0.0
-    wishes[at_zero] = (np.abs(slope) - intervals.thresholds - force)[at_zero]
-    return wishes, np.where(at_zero, -np.sign(slope), np.where(at_lower, 1.0, -1.0))
+    has_room = np.where(pull < 0.0, point.w < intervals.upper, point.w > intervals.lower)
+    at_bound, at_zero = np.where(has_room, np.abs(pull), 0.0), np.abs(slope) - intervals.thresholds - force
+    return np.where(fixed, np.where(intervals.has_sign, at_zero, at_bound), 0.0), -np.sign(slope)
 
 
 def is_settled(intervals: Intervals, w: Vector, slope: Vector) -> bool:

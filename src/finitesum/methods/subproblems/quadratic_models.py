@@ -28,8 +28,8 @@ from finitesum.methods.subproblems.active_set import is_settled, minimised
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm, Intervals
 
-#: Passes of coordinate descent that find most of the active set.
-DESCENT_PASSES = 20
+#: Passes of coordinate descent that find most of the active set, at most, and without a change of it.
+DESCENT_PASSES, SETTLED_PASSES = 100, 5
 
 #: Fewer variables than this have their eigenvalues computed exactly.
 FEW = 200
@@ -42,13 +42,15 @@ MOST_ROOT_STEPS = 60
 
 
 @kernel_part
-def _move(hessian: Matrix, w: Vector, gradient: Vector, j: int, target: float) -> None:
-    step = target - w[j]
+def _move(hessian: Matrix, w: Vector, gradient: Vector, j: int, target: float) -> bool:
+    """Move a coordinate; return whether its sign is another then."""
+    before, step = w[j], target - w[j]
     if step != 0.0:
         w[j] = target
         row = hessian[j]
         for k in range(w.size):
             gradient[k] += step * row[k]
+    return bool(before > 0.0) != (target > 0.0) or bool(before < 0.0) != (target < 0.0)
 
 
 @kernel
@@ -59,16 +61,21 @@ def _descend(
 
     gradient = g + H (w - y) is updated along with w.
     """
+    n_settled = 0
     for _ in range(n_passes):
+        changes = False
         for j in range(w.size):
             curvature = hessian[j, j]
             if curvature > 0.0:
                 target = w[j] - gradient[j] / curvature
                 threshold = thresholds[j] / curvature
                 target = max(target - threshold, 0.0) + min(target + threshold, 0.0)
-                _move(hessian, w, gradient, j, min(max(target, lower[j]), upper[j]))
+                changes |= _move(hessian, w, gradient, j, min(max(target, lower[j]), upper[j]))
             elif abs(gradient[j]) < thresholds[j]:  # linear on both sides of 0
-                _move(hessian, w, gradient, j, min(max(0.0, lower[j]), upper[j]))
+                changes |= _move(hessian, w, gradient, j, min(max(0.0, lower[j]), upper[j]))
+        n_settled = 0 if changes else n_settled + 1
+        if n_settled == SETTLED_PASSES:
+            return
 
 
 def _largest_eigenvalue(hessian: Matrix) -> float:
