@@ -73,6 +73,7 @@ def test_working_sets_have_all_coefficients_and_the_worst_violations():
     assert working_set(problem, x, gradient, 9).tolist() == [0, 1, 2, 4]  # column 3 keeps its 0
 
 
+@pytest.mark.usefixtures("kernels_as_python")
 def test_problems_on_columns_are_those_with_the_other_coefficients_0():
     rng = np.random.default_rng(2)
     weights = rng.random(6) + 0.5
@@ -111,6 +112,7 @@ def test_a_half_space_without_a_point_on_the_columns_is_refused():
         HalfSpace([0.0, 2.0, 0.0], -1.0).on_columns(np.array([0, 2]))
 
 
+@pytest.mark.usefixtures("kernels_as_python")
 @pytest.mark.parametrize("offset", [-0.5, 0.0, 0.5])
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_half_spaces_that_confine_few_columns_are_no_obstacle(loss, offset):
@@ -128,6 +130,7 @@ def test_half_spaces_that_confine_few_columns_are_no_obstacle(loss, offset):
     np.testing.assert_allclose(result.x, reference.x, atol=1e-7)
 
 
+@pytest.mark.usefixtures("kernels_as_python")
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize(
     "more",
