@@ -219,10 +219,12 @@ def test_threads_run_kernels_to_the_same_bits():
     for loss in ("squared", "logistic", "squared", "logistic"):
         X = rng.standard_normal((40, 4))
         y = X @ rng.standard_normal(4) + rng.standard_normal(40)
-        problems.append(Problem.linear(X, y if loss == "squared" else y > 0, loss=loss, alpha=0.05))
+        problem = Problem.linear(X, y if loss == "squared" else y > 0, loss=loss, alpha=0.05)
+        problems.append((problem, "fg" if loss == "squared" else "saga"))
 
-    def run(problem):
-        return minimize(problem, method="saga", tol=1e-8).x.tobytes()
+    def run(problem_and_method):
+        problem, method = problem_and_method
+        return minimize(problem, method=method, tol=1e-8).x.tobytes()
 
     serial = [run(problem) for problem in problems]
     with ThreadPoolExecutor(4) as pool:

@@ -2,6 +2,7 @@
 
 import importlib.util
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -438,11 +439,12 @@ def test_callbacks_orders_and_traces_work_as_for_linear_models():
 # -- the example
 
 
-def test_the_conditional_logit_example(capsys):
+def test_the_conditional_logit_example(capsys, monkeypatch):
     path = Path(__file__).parents[2] / "examples" / "conditional_logit.py"
     spec = importlib.util.spec_from_file_location("conditional_logit", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "travellers", partial(module.travellers, 100))
     results, expected = module.main()
     assert all(result.success for result in results.values())
     for result in results.values():
