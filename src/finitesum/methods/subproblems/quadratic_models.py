@@ -31,6 +31,9 @@ from finitesum.problems.term import ConvexTerm, Intervals
 #: Passes of coordinate descent that find most of the active set, at most, and without a change of it.
 DESCENT_PASSES, SETTLED_PASSES = 100, 5
 
+#: Multipliers of an l1 ball that are tried, at most, and what they differ by, relatively, where they are the same.
+MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
+
 #: Fewer variables than this have their eigenvalues computed exactly.
 FEW = 200
 
@@ -165,18 +168,48 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     tolerance = max(tolerance, rounding)
     if (intervals := term.intervals) is None:
         return _by_prox_gradients(term, hessian, gradient, y, tolerance)
-    w, thresholds = term.project(y), intervals.thresholds
+    start = _started(intervals, hessian, gradient, y, term.project(y))
+    return minimised(intervals, hessian, gradient, y, start, tolerance)
+
+
+def _started(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector, w: Vector) -> Vector:
+    """Return a point of the set with most of the minimiser's active set, by coordinate descent from one, w."""
     slope = gradient + hessian @ (w - y)
-    if intervals.sizes.size and not intervals.is_equal:  # an l1 ball is a penalty with a multiplier
-        thresholds = intervals.sizes * _multiplier(intervals, slope, w)
-    has_weights = thresholds.any() or not intervals.sizes.size
-    if has_weights and not is_settled(intervals._replace(thresholds=thresholds), w, slope):
+    if intervals.sizes.size and not intervals.is_equal:
+        return _started_in_ball(intervals, hessian, gradient, y, w.copy(), slope)
+    if not intervals.is_equal and not is_settled(intervals, w, slope):
         w = w.copy()
+        _descend(hessian, w, slope, intervals.thresholds, intervals.lower, intervals.upper, DESCENT_PASSES)
+    return w
+
+
+def _started_in_ball(
+    intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector, w: Vector, slope: Vector
+) -> Vector:
+    """Do the same in an l1 ball: a penalty with a multiplier.
+
+    The multiplier is found by turns: with that at which the sum of sizes is at its bound on the face of the point,
+    coordinates descend to the next face. Where it is 0 the ball may be too large to matter.
+    """
+    sizes, multiplier = intervals.sizes, _multiplier(intervals, slope, w)
+    is_inside = w.any() and float(sizes @ np.abs(w)) < (1.0 - 1e-9) * intervals.total
+    on_face, is_tried = 0.0 if is_inside else multiplier, False
+    for k in range(MOST_MULTIPLIERS):
+        if on_face == 0.0 and not is_tried and not intervals.thresholds.any():
+            is_tried, free = True, y - solve_spd(hessian, gradient)
+            if sizes @ np.abs(free) <= intervals.total:
+                return free
+        thresholds = intervals.thresholds + multiplier * sizes
+        if k == 0 and is_settled(intervals._replace(thresholds=thresholds), w, slope):
+            return w
         _descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, DESCENT_PASSES)
-        size = float(intervals.sizes @ np.abs(w)) if intervals.sizes.size else 0.0
-        if size > intervals.total:
-            w[: term.n_columns] *= intervals.total / size
-    return minimised(intervals, hessian, gradient, y, w, tolerance)
+        before, on_face = multiplier, _multiplier_on_face(intervals, hessian, slope, w)
+        multiplier = min(max(on_face, 0.3 * before), 3.0 * before)
+        if abs(multiplier - before) <= SAME_MULTIPLIER * before:
+            break
+    size = float(sizes @ np.abs(w))
+    is_near = 0.9 * intervals.total < size  # where the multiplier is that of the minimiser, the sum is at its bound
+    return np.where(sizes > 0.0, w * (intervals.total / size), w) if is_near else w
 
 
 def _multiplier(intervals: Intervals, slope: Vector, w: Vector) -> float:
@@ -185,3 +218,15 @@ def _multiplier(intervals: Intervals, slope: Vector, w: Vector) -> float:
         return max(-float(slope @ w) / intervals.total, 0.0)
     counted = intervals.sizes > 0.0
     return 0.5 * float(np.max(np.abs(slope[counted]) / intervals.sizes[counted]))
+
+
+def _multiplier_on_face(intervals: Intervals, hessian: Matrix, slope: Vector, w: Vector) -> float:
+    """Return the multiplier at which the minimiser over the face of w has the sum of sizes at its bound, at least 0."""
+    free = np.flatnonzero((w != 0.0) | (intervals.sizes == 0.0))
+    signs = np.sign(w[free])
+    normal, right = intervals.sizes[free] * signs, slope[free] + intervals.thresholds[free] * signs
+    if not normal.any():
+        return 0.0
+    solutions = solve_spd(hessian[np.ix_(free, free)], np.column_stack([right, normal]))
+    excess = float(normal @ (w[free] - solutions[:, 0])) - intervals.total
+    return max(excess / float(normal @ solutions[:, 1]), 0.0)
