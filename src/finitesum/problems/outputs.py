@@ -137,14 +137,7 @@ class BlockLoss(Interpreted, OfComponents):
 
 
 def in_blocks(values: Any, batch_size: int) -> Any:
-    """Return an array whose first axis is the rows as one of blocks of rows, the last block filled up with zeros.
-
-    Examples
-    --------
-    >>> in_blocks(np.array([1.0, 2.0, 3.0]), 2)
-    array([[1., 2.],
-           [3., 0.]])
-    """
+    """Return an array whose first axis is the rows as one of blocks of rows, the last block filled up with zeros."""
     n_blocks = -(-values.shape[0] // batch_size)
     missing = n_blocks * batch_size - values.shape[0]
     if missing:

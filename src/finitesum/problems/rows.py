@@ -213,15 +213,7 @@ def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows 
 
 
 def columns_of(rows: DenseRows | CSRRows, columns: Indices) -> DenseRows | CSRRows:
-    """Return the rows with some of the columns only, which are given in increasing order; a copy.
-
-    Examples
-    --------
-    >>> from finitesum.problems.row_input import as_rows
-    >>> to_matrix(columns_of(as_rows([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([0, 2])))
-    array([[1., 3.],
-           [4., 6.]])
-    """
+    """Return the rows with some of the columns only, which are given in increasing order; a copy."""
     chosen = to_matrix(rows)[:, columns]
     if isinstance(rows, DenseRows):
         return rows._replace(values=np.ascontiguousarray(chosen), n_columns=columns.size)

@@ -43,13 +43,6 @@ def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
 
 
 def apply_inverse(factor: Matrix, right: Vector) -> Vector:
-    """Return the solution of H v = right by the factor of H.
-
-    Examples
-    --------
-    >>> factor, shift = raised_factor(np.array([[2.0, 0.0], [1.0, 2.0]]), 0.0)
-    >>> apply_inverse(factor, np.array([3.0, 3.0])).round(12), shift
-    (array([1., 1.]), 0.0)
-    """
+    """Return the solution of H v = right by the factor of H."""
     solution: Vector = lapack.dpotrs(factor, right, lower=0)[0]
     return solution
