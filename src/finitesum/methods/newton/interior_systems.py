@@ -108,14 +108,14 @@ def span(problem: Problem) -> tuple[Matrix, Matrix]:
 def system_at(
     problem: Problem, sides: Sides, rows: Any, theta: Vector, quadratic: Vector, span: tuple[Matrix, Matrix]
 ) -> System | None:
-    """Return the system of a step, or None where numbers have left the range of floats."""
+    """Return the system of a step, or None where numbers have left the range of floats or lost their sign."""
     basis, coordinates = span
     n, loads, diagonal, free = problem.n_rows, sides.costs * theta, quadratic, sides.free
     if basis.size:
         last = problem.rows.intercept
         diagonal = np.concatenate([np.full(n, problem.term.ridge), np.zeros(last)])
         free = np.ones(n + last, dtype=bool)
-    if not (np.isfinite(loads).all() and np.isfinite(diagonal).all()):
+    if not (np.isfinite(loads).all() and loads.min(initial=0.0) >= 0.0 and np.isfinite(diagonal).all()):
         return None
     others = [np.sqrt(loads[n:])[:, None] * rows.toarray()] if rows.shape[0] else []
     if sides.total.size:  # leaves steps in the plane as they are
