@@ -5,6 +5,8 @@ import pytest
 import scipy.sparse
 
 from finitesum.core.jit import COMPILED, kernel
+from finitesum.estimators import LogisticRegression
+from finitesum.estimators.model import LinearModel
 from finitesum.problems.row_input import as_rows
 from finitesum.problems.rows import CSRRows, DenseRows, rows_between, to_matrix
 
@@ -301,3 +303,76 @@ def test_consecutive_rows_are_a_matrix_of_their_own():
         rows = make_rows(form, X)
         part = to_matrix(rows_between(rows, 2, 5))
         np.testing.assert_array_equal(part if form == "dense" else part.toarray(), X[2:5])
+
+
+def broken(form, **arrays):
+    """Return a matrix of 4 x 3 with arrays in the place of its own, which SciPy does not look at."""
+    X = scipy.sparse.coo_array(np.arange(1.0, 13.0).reshape(4, 3)).asformat(form)
+    for name, array in arrays.items():
+        setattr(X, name, array)
+    return X
+
+
+def cached_and_changed(change, form="csr"):
+    X = broken(form)
+    assert form != "csr" or X.has_canonical_format  # a flag that SciPy keeps
+    change(X)
+    return X
+
+
+def swapped(X):
+    X.indices[:2] = X.indices[1::-1].copy()
+    X.data[:2] = X.data[1::-1].copy()
+
+
+WHOLE = np.arange(12, dtype=np.int32)
+BROKEN = {
+    "column of csr": (broken("csr", indices=WHOLE), "X must have column indices from 0 to 2, got 0 to 11"),
+    "negative column": (broken("csr", indices=WHOLE % 3 - 1), "X must have column indices from 0 to 2, got -1 to 1"),
+    "row of csc": (broken("csc", indices=WHOLE), "X must have row indices from 0 to 3, got 0 to 11"),
+    "row of coo": (broken("coo", coords=(WHOLE, WHOLE % 3)), "X must have row indices from 0 to 3, got 0 to 11"),
+    "column of coo": (broken("coo", coords=(WHOLE % 4, WHOLE)), "X must have column indices from 0 to 2, got 0 to 11"),
+    "coo is short": (broken("coo", data=np.ones(3)), "X must have as many indices as entries, got 12 and 3"),
+    "block of bsr": (broken("bsr", indices=WHOLE[-4:]), "X must have an indptr of|X must have column indices"),
+    "fractions": (broken("csr", indices=WHOLE % 3 + 0.5), "X must have whole numbers as column indices, got float64"),
+    "indptr falls": (broken("csc", indptr=np.array([0, 9, 8, 12])), "X must have an indptr that does not decrease"),
+    "indptr begins late": (broken("csr", indptr=np.array([3, 3, 6, 9, 12])), r"X must have an indptr of 5 .*\[3, 12\]"),
+    "indptr is short": (broken("csr", indptr=np.array([0, 3, 6])), "X must have an indptr of 5 numbers"),
+    "indptr is empty": (broken("csr", indptr=np.zeros(0, dtype=np.int32)), "X must have an indptr of 5 numbers"),
+    "arrays are short": (
+        cached_and_changed(lambda X: vars(X).update(data=X.data[:5], indices=X.indices[:5])),
+        r"X must have an indptr of 5 numbers .*\[0, 12\] for 5 indices and 5 values",
+    ),
+    "lil": (broken("lil", data=np.array([[1.0] * 50, [], [], []], dtype=object)), "X must have as many indices as ent"),
+    "column of lil": (
+        cached_and_changed(lambda X: X.rows[0].__setitem__(2, 99), "lil"),
+        "X must have column indices from 0 to 2, got 0 to 99",
+    ),
+    "dia": (broken("dia", data=np.ones((1, 3))), "X must have a diagonal for each offset, got 1 for 6"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_indices_that_do_not_fit_are_refused_before_anything_reads_them(case):
+    X, message = BROKEN[case]
+    with pytest.raises(ValueError, match=f"^({message})"):
+        as_rows(X)
+
+
+@pytest.mark.parametrize("case", [case for case in BROKEN if case != "column of lil"])
+def test_so_do_estimators_and_models(case):
+    X, message = BROKEN[case]
+    y = np.array([0, 1, 0, 1])
+    fitted = LogisticRegression().fit(np.arange(12.0).reshape(4, 3), y)
+    model = LinearModel(np.ones(3))
+    for read in (fitted.predict, lambda X: LogisticRegression().fit(X, y), model.predict):
+        with pytest.raises(ValueError, match=f"({message})"):
+            read(X)
+
+
+def test_rows_that_were_sorted_once_are_looked_at_again():
+    X = cached_and_changed(swapped)
+    np.testing.assert_array_equal(to_matrix(as_rows(X)).toarray(), broken("csr").toarray())
+    np.testing.assert_array_equal(as_rows(X).columns[:3], [0, 1, 2])
+    X = cached_and_changed(lambda X: X.indices.fill(1))
+    np.testing.assert_array_equal(to_matrix(as_rows(X)).toarray()[0], [0.0, 6.0, 0.0])

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Vector
+from finitesum.core.indices import require_indices
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
 from finitesum.estimators.solvers import as_solver
@@ -86,6 +87,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
         self._check_parameters()
+        require_indices(X)
         return validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)  # type: ignore[no-any-return]
 
     def __sklearn_tags__(self) -> Any:
@@ -242,6 +244,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _decision(self, X: Any) -> Any:
         check_is_fitted(self)
+        require_indices(X)
         return np.asarray(validate_data(self, X, reset=False, **X_CHECKS) @ self.coef_.T + self.intercept_)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from finitesum.core.arrays import Vector
+from finitesum.core.indices import require_indices
 from finitesum.running.checkpoint import read_npz, write_npz
 
 FORMAT = "finitesum-model-1"
@@ -70,6 +71,7 @@ class LinearModel:
 
         Sparse rows may have fewer columns, the missing ones are zero; any other number of columns is a ModelError.
         """
+        require_indices(rows)
         n_columns = int(rows.shape[1])
         sparse = not isinstance(rows, np.ndarray)
         if n_columns > self.n_features or (n_columns < self.n_features and not sparse):

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Data
+from finitesum.core.indices import increase_in_rows, require_indices
 from finitesum.problems.rows import CSRRows, DenseRows
 
 
@@ -60,31 +61,23 @@ def _refuse_entry(value: float, i: int, j: int) -> None:
     )
 
 
-def _require_csr(matrix: Any) -> None:
-    """Raise unless all indices lie in the matrix: scipy takes them on trust, and kernels would read foreign memory."""
-    starts, columns = matrix.indptr, matrix.indices
-    if (starts[1:] < starts[:-1]).any():
-        raise ValueError("X must have an indptr that does not decrease. Call X.check_format() to see what is wrong.")
-    columns = columns[: matrix.nnz]
-    if columns.size and not (columns.min() >= 0 and columns.max() < matrix.shape[1]):
-        raise ValueError(
-            f"X must have column indices from 0 to {matrix.shape[1] - 1}, got {columns.min()} to {columns.max()}."
-        )
-
-
 def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
-    matrix = matrix.tocsr()
-    _require_csr(matrix)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
+    require_indices(matrix)
+    if matrix.format != "csr":
+        matrix = matrix.tocsr()
+        require_indices(matrix)  # of some formats they are known only now
     n_rows, n_columns = matrix.shape
-    n_stored = int(matrix.nnz)  # the arrays may be longer
-    values = _floating(matrix.data[:n_stored])
+    n_stored = int(matrix.indptr[-1])  # the arrays may be longer
+    values, columns, starts = matrix.data[:n_stored], matrix.indices[:n_stored], matrix.indptr
+    if not increase_in_rows(columns, starts):
+        matrix = scipy.sparse.csr_array((values, columns, starts), shape=matrix.shape, copy=True)
+        matrix.sum_duplicates()
+        values, columns, starts, n_stored = matrix.data, matrix.indices, matrix.indptr, int(matrix.nnz)
+    values = _floating(values)
     fits = max(n_columns, n_stored) <= np.iinfo(np.int32).max
     width = np.int32 if fits else np.int64
-    columns = np.ascontiguousarray(matrix.indices[:n_stored].astype(width, copy=False))
-    starts = np.ascontiguousarray(matrix.indptr.astype(width, copy=False))
+    columns = np.ascontiguousarray(columns.astype(width, copy=False))
+    starts = np.ascontiguousarray(starts.astype(width, copy=False))
     if (k := _first_not_finite(values)) is not None:
         _refuse_entry(values[k], int(np.searchsorted(starts, k, side="right")) - 1, int(columns[k]))
     return CSRRows(

@@ -58,7 +58,7 @@ def flatten(state: Any, prefix: str = "state") -> dict[str, Any]:
 
 
 def unflatten(state_type: type[Any], arrays: dict[str, Any], prefix: str = "state") -> Any:
-    """Return the NamedTuple that `flatten` took apart, or raise a CheckpointError that names the missing field."""
+    """Return the NamedTuple that `flatten` took apart, or raise a CheckpointError that names the field that is missing."""
     values = []
     for name, kind in get_type_hints(state_type).items():
         key = f"{prefix}.{name}"
@@ -67,8 +67,33 @@ def unflatten(state_type: type[Any], arrays: dict[str, Any], prefix: str = "stat
             continue
         if key not in arrays:
             raise CheckpointError(f"the checkpoint lacks {key}. It was written by another version; start again.")
-        values.append(kind(arrays[key].item()) if kind in (int, float, bool) else arrays[key])
+        values.append(_number(kind, arrays[key], key) if kind in (int, float, bool) else arrays[key])
     return state_type(*values)
+
+
+def _number(kind: type[Any], array: Any, key: str) -> Any:
+    is_number = array.ndim == 0 and array.dtype.kind in "biuf"
+    if not is_number or not (kind is float or (np.isfinite(array) and kind(array) == array)):
+        raise CheckpointError(
+            f"the checkpoint has no {kind.__name__} as {key}. It is damaged: delete it and start again."
+        )
+    return kind(array)
+
+
+def require_shapes(state: Any, template: Any, prefix: str = "state") -> None:
+    """Raise a CheckpointError where an array in a state has another type or shape than there is in the template.
+
+    Kernels read and write as far as the problem says, whatever an array holds.
+    """
+    for name, value, model in zip(state._fields, state, template, strict=True):
+        key = f"{prefix}.{name}"
+        if isinstance(model, tuple):
+            require_shapes(value, model, key)
+        elif isinstance(model, np.ndarray) and (value.shape, value.dtype) != (model.shape, model.dtype):
+            raise CheckpointError(
+                f"the checkpoint has {key} of shape {value.shape} and type {value.dtype}, this method on this problem "
+                f"{model.shape} and {model.dtype}. It is damaged or of another version: delete it and start again."
+            )
 
 
 @contextmanager

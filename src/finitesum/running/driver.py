@@ -223,7 +223,7 @@ def minimize(
         print_line(f"{chosen.name}: {choice}")
     with progress(chosen.name, verbose) as observer:
         if goes_on:
-            run.resume(None if x0 is None else start)
+            run.resume(start, is_given=x0 is not None)
         elif earlier is not None:
             run.go_on(earlier)
         else:

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,23 +96,34 @@ class Run:
         self._record(measured, math.nan, spent)
         self._keep()
 
-    def resume(self, x0: Vector | None) -> None:
+    def resume(self, x0: Vector, *, is_given: bool) -> None:
         """Take state, loop and trace from the checkpoint; a given start must be the one that the run had."""
         assert self.checkpoint is not None
         held = checkpoints.load(self.checkpoint)
         header = held.header
         if self.random_state is None and isinstance(header.get("seed"), int):
             self.seed = header["seed"]
-        self._start = header.get("start", "") if x0 is None else checkpoints.digest(x0)
+        self._start = checkpoints.digest(x0) if is_given else header.get("start", "")
         checkpoints.require_match(self.checkpoint, header, self._identity())
-        state_type, has_bounds = self.method.state_type, self.certificate is not None
-        kept, self.trace = kept_in(self.checkpoint, held, state_type, has_bounds=has_bounds)
+        empty = Kept(None, self.loop, 0, self.certificate, Best(x0, x0))
+        kept, self.trace = kept_in(self.checkpoint, held, self.method.state_type, partial(self._template, x0), empty)
         state, self.loop, _, self.certificate, self.best = kept
         self.state, x = self._with_tol(state), state.x
         if self.loop.checked_k == self.loop.k:  # again, and not charged again; the bounds have it already
             measured = self._with_gap(self._known_to_method() or evaluate(self.problem, x), self.certificate)
             self.exact = (x, confirmed(self.problem, x, measured, self.tol))
         self._keep()
+
+    def _template(self, x0: Vector, state: Any) -> Any:
+        """Return a state of the shapes that one read from a file must have: those of the first, or as the method says."""
+        own = getattr(self.method, "template", None)
+        first = self.method.init(self.problem, x0, self.tol)
+        try:
+            return first if own is None else own(self.problem, first, state)
+        except ValueError as error:
+            raise checkpoints.CheckpointError(
+                f"{self.checkpoint} is damaged: {error}. Delete it and start again."
+            ) from None
 
     def _with_tol(self, state: Any) -> Any:
         """Return a state with this run's tol, where the method's choices depend on it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.certificates import Certificate
-from finitesum.running.checkpoint import Checkpoint, CheckpointError, flatten, unflatten
+from finitesum.running.checkpoint import Checkpoint, CheckpointError, flatten, require_shapes, unflatten
 from finitesum.running.observers import Trace, TraceRow
 from finitesum.running.results import StopReason
 
@@ -93,16 +94,31 @@ def as_checkpoint(kept: Kept, trace: Trace, identity: dict[str, Any]) -> Checkpo
     return Checkpoint({**identity, "loop": asdict(kept.loop)}, arrays)
 
 
-def kept_in(path: Path, held: Checkpoint, state_type: type[Any], *, has_bounds: bool) -> tuple[Kept, Trace]:
-    """Return what a file held, with the trace; `has_bounds` of problems whose optimality is a duality gap."""
+def kept_in(
+    path: Path, held: Checkpoint, state_type: type[Any], template: Callable[[Any], Any], empty: Kept
+) -> tuple[Kept, Trace]:
+    """Return what a file held, with the trace; raise where that is not shaped as what is kept before the first pass.
+
+    `template` returns a state of the shapes that a state must have.
+    """
     header, arrays = held
-    state = unflatten(state_type, arrays)
-    certificate = unflatten(Certificate, arrays, "certificate") if has_bounds else None
+    state, best = unflatten(state_type, arrays), unflatten(Best, arrays, "best")
+    certificate = None if empty.certificate is None else unflatten(Certificate, arrays, "certificate")
+    require_shapes(best, empty.best, "best")
+    if certificate is not None:
+        require_shapes(certificate, empty.certificate, "certificate")
+    require_shapes(state, template(state))
     try:
-        trace = Trace([TraceRow(*row) for row in arrays["trace"].tolist()])
-        kept = Kept(state, Loop(**header["loop"]), len(trace), certificate, unflatten(Best, arrays, "best"))
+        trace = Trace([TraceRow(*row) for row in arrays["trace"].astype(np.float64, casting="equiv").tolist()])
+        loop = Loop(**header["loop"])
     except (KeyError, TypeError) as error:
         raise CheckpointError(
             f"{path} lacks a part ({error}). It was written by another version; start again."
         ) from error
-    return kept, trace
+    for name, value in vars(loop).items():
+        kind = type(getattr(Loop, name))
+        if type(value) not in (kind, int) or (kind is int and value < -1):
+            raise CheckpointError(f"{path} is damaged: {name} is {value!r}. Delete it and start again.")
+    if not np.isfinite(state.x).all():
+        raise CheckpointError(f"{path} is damaged: its iterate is not finite. Delete it and start again.")
+    return Kept(state, loop, len(trace), certificate, best), trace

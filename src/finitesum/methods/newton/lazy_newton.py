@@ -55,9 +55,18 @@ from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
 from finitesum.methods.cost_model import hessian_sample
 from finitesum.methods.newton import stale_hessian as stale
-from finitesum.methods.newton.subsampling import LEAST_TOL, End, SampledNewton, first_rows, found_at, permutation
+from finitesum.methods.newton.subsampling import (
+    LEAST_TOL,
+    End,
+    SampledNewton,
+    first_rows,
+    found_at,
+    order_like,
+    permutation,
+    require_members,
+)
 from finitesum.methods.parameters import Count, CountOrAuto
-from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
+from finitesum.methods.subproblems.lbfgs import MEMORY, Pairs, no_pairs, solve, with_pair
 from finitesum.methods.subproblems.positive_definite import apply_inverse
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.linear import Problem
@@ -139,6 +148,22 @@ class LazyNewton(SampledNewton):
         order = permutation(order, problem.n_components)
         state: LazyNewtonState = found_at(problem, self.init(problem, w, tol), w.copy(), known)
         return state._replace(order=order, n_sampled=order.size, hessian=self._joined(problem, state.hessian, order))
+
+    def template(self, problem: Problem, first: LazyNewtonState, state: LazyNewtonState) -> LazyNewtonState:
+        """Return a state of the shapes that one from a file must have: see `Method`."""
+        members, factor = state.hessian.members, first.factor
+        require_members("hessian.members", members, problem.n_components, is_sorted=True)
+        if state.n_sampled > 0 and members.size == 0:
+            raise ValueError("hessian.members is empty")
+        if state.factor.size > 0:
+            factor = np.eye(problem.dim if problem.is_smooth else 1)
+        n_pairs = min(len(state.pairs.steps), MEMORY)
+        return first._replace(
+            hessian=first.hessian._replace(members=members),
+            factor=factor,
+            pairs=Pairs(*np.zeros((2, n_pairs, problem.dim))),
+            order=order_like(problem, state),
+        )
 
     def run_pass(self, problem: Problem, state: LazyNewtonState, order: Indices) -> LazyNewtonState:
         """Return the state after one step on the sample; on the next larger sample, where this one is minimised."""

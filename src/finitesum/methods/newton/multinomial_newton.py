@@ -119,6 +119,19 @@ class MultinomialNewton(SumMethod):
         """Return the state before the first step: scores and gradient at the start."""
         return _state_at(problem, x0.copy(), problem.n_components, 0)
 
+    def template(self, problem: Problem, first: MultinomialState, state: MultinomialState) -> MultinomialState:
+        """Return a state of the shapes that one from a file must have: see `Method`."""
+        if state.cg.residual.size == 0:
+            return first
+        point, dim = first.x, problem.rows.dim()
+        factored = (problem.n_outputs, dim, dim)[: max(state.preconditioner.ndim, 2)]
+        return first._replace(
+            curvatures=first.scores,
+            preconditioner=np.zeros(factored),
+            direction=point,
+            cg=ConjugateGradients(point, point, point),
+        )
+
     def run_pass(self, problem: Problem, state: MultinomialState, order: Indices) -> MultinomialState:
         """Return the state after a step; by conjugate gradients, after a product or the end of a step."""
         if self.solver == "exact" or (self.solver == "auto" and problem.dim <= EXACT_UP_TO):

@@ -42,7 +42,15 @@ from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diag
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
 from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch
-from finitesum.methods.newton.subsampling import FIRST_ROWS, LEAST_TOL, End, SampledNewton, found_at, permutation
+from finitesum.methods.newton.subsampling import (
+    FIRST_ROWS,
+    LEAST_TOL,
+    End,
+    SampledNewton,
+    found_at,
+    order_like,
+    permutation,
+)
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.problems.linear import Problem
@@ -111,6 +119,16 @@ class NewtonCG(SampledNewton):
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
     shortest: ClassVar[float] = 4e-6
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights"})
+
+    def template(self, problem: Problem, first: NewtonCGState, state: NewtonCGState) -> NewtonCGState:
+        """Return a state of the shapes that one from a file must have: see `Method`."""
+        point, rows, order = np.zeros(problem.dim), np.zeros(problem.n_rows), order_like(problem, state)
+        return first._replace(
+            diagonal=point if state.diagonal.size else first.diagonal,
+            dual=DualState(rows, rows, rows) if state.dual.slopes.size and order.size else first.dual,
+            cg=ConjugateGradients(point, point, point) if state.cg.residual.size else first.cg,
+            order=order,
+        )
 
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
         """Return the state after an epoch, a larger sample, a product of conjugate gradients, or the end of a step."""

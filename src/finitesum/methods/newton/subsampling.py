@@ -42,6 +42,25 @@ def permutation(order: Indices, m: int) -> Indices:
     return np.concatenate([order[np.sort(first)], np.setdiff1d(np.arange(m), visited)])
 
 
+def require_members(name: str, members: Indices, size: int, *, is_sorted: bool) -> None:
+    """Raise unless an array of a state that was read from a file holds different numbers from 0 to below a size."""
+    is_whole = members.ndim == 1 and members.dtype == np.int64
+    ordered = members if is_sorted else np.sort(members)
+    is_within = is_whole and (members.size == 0 or (ordered[0] >= 0 and ordered[-1] < size))
+    if not (is_within and (ordered[1:] > ordered[:-1]).all()):
+        kind = "increasing" if is_sorted else "different"
+        raise ValueError(f"{name} must hold {kind} whole numbers from 0 to {size - 1}")
+
+
+def order_like(problem: Problem, state: Any) -> Indices:
+    """Return an order as that of a state that was read from a file must be, or raise."""
+    m = problem.n_components if state.order.size else 0
+    require_members("order", state.order, m, is_sorted=False)
+    if not 0 <= state.n_sampled <= m:
+        raise ValueError(f"n_sampled must be from 0 to {m}, got {state.n_sampled}")
+    return np.arange(m)
+
+
 def first_rows(problem: Problem) -> int:
     """Return the rows of the first sample: all of few; with few columns, of a size that leaves room for a second one."""
     n, dim = problem.n_rows, problem.dim

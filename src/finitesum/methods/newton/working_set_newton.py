@@ -27,7 +27,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_sums import Vector32
 from finitesum.evaluation.samples import Evaluation, evaluate_on, sample_of
 from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
-from finitesum.methods.newton.subsampling import LEAST_TOL, SampledNewton, found_at
+from finitesum.methods.newton.subsampling import LEAST_TOL, SampledNewton, found_at, require_members
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import columns_of, n_entries
@@ -93,6 +93,17 @@ class WorkingSetNewton(SampledNewton):
     name: ClassVar[str] = "working-set-newton"
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
+
+    def template(
+        self, problem: Problem, first: WorkingSetNewtonState, state: WorkingSetNewtonState
+    ) -> WorkingSetNewtonState:
+        """Return a state of the shapes that one from a file must have: see `Method`."""
+        if state.inner.x.size == 0:
+            return first
+        require_members("columns", state.columns, problem.rows.n_columns, is_sorted=True)
+        part, method = _part(problem, state.columns), LazyNewton(n_threads=self.n_threads)
+        inner = method.template(part, method.init(part, np.zeros(part.dim)), state.inner)
+        return first._replace(columns=state.columns, inner=inner)
 
     def run_pass(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
         """Return the state after a pass over all columns, or a step on the working set."""
