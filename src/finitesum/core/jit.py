@@ -47,7 +47,8 @@ from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defi
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
 from numba.extending import overload
 
-from finitesum.core.kernel_cache import STALE_SECONDS, belongs_to_us, candidates, prune
+from finitesum.core.files import make_folders, unsafe_part
+from finitesum.core.kernel_cache import STALE_SECONDS, candidates, prune
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,15 +83,20 @@ def source_stamp() -> str:
 
 @functools.cache
 def cache_folder() -> Path | None:
-    """Return the folder that keeps compiled kernels, or None where no folder is writable (warned of once)."""
+    """Return the folder that keeps compiled kernels, or None where no folder is writable (warned of once).
+
+    One whose machine code another user could replace is passed over: it would run as this user.
+    """
+    unsafe = ""
     for candidate in candidates():
         folder = candidate / source_stamp()
         try:
             is_new = not folder.exists()
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            in_temp = candidate.parent == Path(tempfile.gettempdir())  # where everybody may make a folder
-            if not belongs_to_us(folder) or (in_temp and not belongs_to_us(candidate)):
-                continue  # somebody else's folder: its machine code is not to be trusted
+            make_folders(folder)
+            if (place := unsafe_part(folder)) is not None:
+                unsafe += f" {candidate} is not used, because other users may write to {place}."
+                continue
+            folder = folder.resolve()
             with tempfile.TemporaryFile(dir=folder):
                 pass
             if is_new:
@@ -100,7 +106,7 @@ def cache_folder() -> Path | None:
             continue
     warnings.warn(
         "No folder is writable for compiled kernels, so each process compiles them again (seconds). "
-        "Set NUMBA_CACHE_DIR to a writable folder.",
+        f"Set NUMBA_CACHE_DIR to a writable folder.{unsafe}",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -154,6 +160,20 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
             filename_base=self._impl.filename_base,
             source_stamp=self._impl.locator.get_source_stamp(),
         )
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # machine code is unpickled: whoever can write it can run anything
+        return None if unsafe_part(Path(self._cache_path)) else super().load_overload(sig, target_context)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:  # a full disk
+            warnings.warn(
+                f"Compiled kernels cannot be kept in {self._cache_path} ({error.strerror}).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 class Interpreted:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from finitesum.core.files import unsafe_part
+
 #: Kernels of other versions are removed when a new version makes its own, if nothing was written to them for this time.
 STALE_SECONDS = 30 * 86_400.0
 
@@ -45,7 +47,7 @@ def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
             if other == folder or not re.fullmatch(r"[0-9a-f]{16}", other.name):
                 continue
             with contextlib.suppress(OSError):  # another process removes it as well, or it must not be removed
-                if other.is_symlink() or not other.is_dir() or not belongs_to_us(other):
+                if other.is_symlink() or not other.is_dir() or unsafe_part(other) is not None:
                     continue
                 if time.time() - other.stat().st_mtime < stale_seconds:
                     continue
@@ -53,11 +55,6 @@ def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
                 shutil.rmtree(other)
                 removed, freed = removed + 1, freed + size
     return removed, freed
-
-
-def belongs_to_us(folder: Path) -> bool:
-    """Return whether a folder's owner is the user of this process, as far as the system knows owners."""
-    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 
 def _user() -> str:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
+from finitesum.core.files import remove_leftovers, writer_mark
 from finitesum.datasets.dataset import Dataset
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import Part
@@ -164,9 +165,10 @@ def _recorded_checksum(folder: Path, name: str) -> str | None:
 def _read_record(folder: Path) -> dict[str, dict[str, Any]]:
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return record if isinstance(record, dict) else {}
+    entries = record.items() if isinstance(record, dict) else ()
+    return {name: entry for name, entry in entries if isinstance(entry, dict)}
 
 
 def _remember(folder: Path, name: str, url: str, checksum: str, size: int) -> None:
@@ -196,7 +198,9 @@ def _download(
     """Return the path of a file in the folder after fetching it from the first address that gives the right one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        work = tempfile.TemporaryDirectory(prefix=".download-", dir=folder, ignore_cleanup_errors=True)
+        for prefix in (".download-", f".{RECORD}-"):  # of killed processes
+            remove_leftovers(folder, prefix)
+        work = tempfile.TemporaryDirectory(prefix=f".download{writer_mark()}-", dir=folder, ignore_cleanup_errors=True)
     except OSError as error:
         raise DataError(
             f"{name} cannot be stored in {folder}: {error}. Set FINITESUM_HOME to a folder that can be written to."

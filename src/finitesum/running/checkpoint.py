@@ -14,17 +14,17 @@ import errno
 import hashlib
 import json
 import os
-import secrets
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
 from finitesum.core.arrays import Vector
+from finitesum.core.files import remove_leftovers, writer_mark
 
 FORMAT = "finitesum-checkpoint-2"
 
@@ -113,10 +113,14 @@ def _interrupts_wait() -> Iterator[None]:
             handler(*waiting[0])
 
 
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}{writer_mark()}.tmp")  # tempfile's would be the owner's alone
+
+
 def write_atomically(path: Path, write: Any) -> None:
     """Call write(file) on a new file beside `path`, and rename it to `path` once it lies on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")  # tempfile's would be the owner's alone
+    temporary = _temporary(path)
     with _interrupts_wait():
         try:
             with temporary.open("xb") as file:
@@ -124,23 +128,27 @@ def write_atomically(path: Path, write: Any) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
+        except BaseException as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.filename is None:  # a full disk does not say where
+                error.filename = os.fspath(path)
             raise
 
 
 def prepare(path: Path, *, resume: bool) -> bool:
     """Return whether a run goes on from the file at `path`; raise where it cannot be written, or a run would be lost.
 
-    Missing folders are made.
+    Missing folders are made, and what killed runs were writing is removed.
     """
-    trial = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
+    trial = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         trial.open("xb").close()
         trial.unlink()
+        remove_leftovers(path.parent, f".{path.name}-")
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be written ({error.strerror}). Give a checkpoint file in a folder that may be written to."

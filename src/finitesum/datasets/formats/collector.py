@@ -32,6 +32,7 @@ class Contents:
     n_features: int
     feature_names: tuple[str, ...] | None = None
     target_name: str | None = None
+    n_skipped: int = 0  # lines of text that hold no row: empty ones and comments
 
 
 class _Growing:
@@ -50,8 +51,8 @@ class _Growing:
         if self._path is None:
             self._parts.append(array)
             return
-        with _storage():
-            self._parts.append(self._path.with_suffix(f".{len(self._parts)}.npy"))
+        self._parts.append(self._path.with_suffix(f".{len(self._parts)}.npy"))
+        with _storage(self._parts[-1]):
             np.save(self._parts[-1], array)
 
     def finish(self, dtype: npt.DTypeLike | None = None) -> Array:
@@ -61,7 +62,7 @@ class _Growing:
             self._parts = []
             return np.ascontiguousarray(whole, dtype=wanted)
         descr, shape = np.lib.format.dtype_to_descr(wanted), (self._length, *self._tail)
-        with _storage():
+        with _storage(self._path):
             with self._path.open("wb") as file:
                 header = {"descr": descr, "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
@@ -72,19 +73,20 @@ class _Growing:
 
 
 @contextmanager
-def _storage() -> Iterator[None]:
-    """Raise StorageError where the disk fails."""
+def _storage(path: Path) -> Iterator[None]:
+    """Raise StorageError, which names the file, where the disk fails."""
     try:
         yield
     except OSError as error:
-        raise StorageError(str(error)) from error
+        raise StorageError(f"{path}: {error.strerror or error}") from error
 
 
 class RowCollector:
     """Takes rows block by block and returns them as one data set.
 
     Entries are written to `folder` as they come, so that a file larger than the memory can be read; None keeps all in
-    memory. Labels and the lengths of the rows are kept in memory in any case.
+    memory. Labels and the lengths of the rows are kept in memory in any case. Readers count lines without a row in
+    `n_skipped`.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -98,7 +100,7 @@ class RowCollector:
         self._growing: dict[str, _Growing] = {}
         self._labels: list[Labels] = []
         self._lengths: list[Array] = []
-        self._n_rows = self._n_features = 0
+        self._n_rows = self._n_features = self.n_skipped = 0
 
     def add_dense(self, rows: Array, labels: Labels | None) -> None:
         """Add rows of shape (k, n_features), float32 or float64, with their labels."""
@@ -129,7 +131,7 @@ class RowCollector:
         if self._labels:
             # Text of two widths is joined at the wider one; numbers of two kinds become float64.
             arrays["labels"] = self._saved("labels", np.concatenate(self._labels))
-        return Contents(arrays, self._n_features, feature_names, target_name)
+        return Contents(arrays, self._n_features, feature_names, target_name, self.n_skipped)
 
     def _sparse_arrays(self) -> dict[str, Array]:
         indptr = np.zeros(self._n_rows + 1, dtype=np.int64)
@@ -157,6 +159,7 @@ class RowCollector:
 
     def _saved(self, name: str, array: Array) -> Array:
         if self.folder is not None:
-            with _storage():
-                np.save(self.folder / f"{name}.npy", array)
+            file = self.folder / f"{name}.npy"
+            with _storage(file):
+                np.save(file, array)
         return array
