@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -73,14 +73,25 @@ class RunFolder:
         content = read_json(self.settings)
         if content.get("written_by") != FORMAT or not isinstance(content.get("settings"), dict):
             raise _damaged(self.settings, "it was written by another version")
+        kinds = get_type_hints(Settings) | {"solver": str}
+        for name, value in content["settings"].items():
+            if name in kinds and not isinstance(value, kinds[name] | int if kinds[name] is float else kinds[name]):
+                raise _damaged(self.settings, f"{name} is {value!r}")
         return dict(content["settings"])
+
+    def read_result(self) -> dict[str, Any]:
+        """Return how the fit ended."""
+        content = read_json(self.result)
+        if not isinstance(content.get("message"), str):
+            raise _damaged(self.result, "it has no message")
+        return content
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the content of a file that `write_json` wrote."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise _damaged(path, error) from error
 
 
@@ -139,7 +150,7 @@ def fit(
 
     plan = _plan(ctx, options, force)
     if plan.goes_on and plan.folder is not None and plan.folder.is_finished:
-        report = read_json(plan.folder.result)
+        report = plan.folder.read_result()
         console.note(f"The fit in {plan.folder.path} is finished: there is nothing to continue.")
         console.result(report, f"{report['message']}\n{plan.folder.model}")
         return

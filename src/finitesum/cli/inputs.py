@@ -32,7 +32,10 @@ def read_data(settings: Settings, console: Console, *, task: str | None = None, 
             target = int(target)
         names = ("format", "n_features", "zero_based", "memmap")
         options: dict[str, Any] = {name: getattr(settings, name) for name in names}
-        return datasets.load(file, target=target, task=task, **options)  # type: ignore[arg-type]
+        data = datasets.load(file, target=target, task=task, **options)  # type: ignore[arg-type]
+    if data.n_skipped:
+        console.note(f"{data.name}: {data.n_rows} rows read, {data.n_skipped} empty lines or comments skipped")
+    return data
 
 
 def _find_file(name: str) -> Path | None:

@@ -39,6 +39,8 @@ class Dataset:
         The name of the column of labels, or None.
     task
         What the labels are for, or None where that is not given (see `inferred_task`).
+    n_skipped
+        Lines of the file that hold no row: empty ones and comments.
 
     Raises
     ------
@@ -64,6 +66,7 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     target_name: str | None = None
     task: Task | None = None
+    n_skipped: int = 0
 
     def __post_init__(self) -> None:
         if getattr(self.rows, "ndim", 0) != 2:
@@ -155,7 +158,7 @@ class Dataset:
     def take(self, which: Any) -> Dataset:
         """Return the data set of some rows, in the order asked for: by numbers, a slice or a mask, as NumPy takes them."""
         labels = None if self.labels is None else self.labels[which]
-        return replace(self, rows=self.rows[which], labels=labels)
+        return replace(self, rows=self.rows[which], labels=labels, n_skipped=0)
 
     def to_dense(self) -> Dataset:
         """Return the data set with its rows as an ndarray in C order."""
@@ -182,6 +185,7 @@ class Dataset:
             "name": self.name,
             "source": None if self.source is None else str(self.source),
             "n_rows": self.n_rows,
+            "n_skipped": self.n_skipped,
             "n_features": self.n_features,
             "nnz": self.nnz,
             "density": self.density,
@@ -199,7 +203,8 @@ class Dataset:
     def __repr__(self) -> str:
         kind = f"sparse {self.rows.dtype}, {self.nnz} entries" if self.is_sparse else f"dense {self.rows.dtype}"
         task = "no labels" if self.labels is None else self.inferred_task
-        return f"Dataset({self.name!r}: {self.n_rows} rows, {self.n_features} features, {kind}, {task})"
+        skipped = f", {self.n_skipped} lines skipped" if self.n_skipped else ""
+        return f"Dataset({self.name!r}: {self.n_rows} rows, {self.n_features} features, {kind}, {task}{skipped})"
 
     def _called(self) -> str:
         return str(self.source) if self.source is not None else (self.name or "the data set")

@@ -12,7 +12,7 @@ from finitesum.datasets.cache import cached
 from finitesum.datasets.dataset import Dataset, Task
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import Part, read_npy, read_npz
-from finitesum.datasets.formats.collector import Array, Contents, RowCollector
+from finitesum.datasets.formats.collector import Array, Contents, RowCollector, StorageError
 from finitesum.datasets.formats.columns import Target
 from finitesum.datasets.formats.csv import read_csv
 from finitesum.datasets.formats.detect import Format, find_format, plain_name
@@ -92,7 +92,7 @@ def load(
         Whether a parsed copy is kept and used. Of npz and Parquet, which are read fast, one is kept only for `memmap`.
     memmap
         Whether the rows stay on disk, to be read as they are used, so that they may exceed the memory. They are mapped
-        copy-on-write: writing to them changes no file. The entries of a mapped ``.npy`` file are not checked.
+        read-only, which counts as no memory of the process. The entries of a mapped ``.npy`` file are not checked.
 
     Returns
     -------
@@ -146,6 +146,10 @@ def load(
             if str(file) in str(error):
                 raise
             raise DataError(f"{file}: {error}") from None
+        except (StorageError, OSError, MemoryError):
+            raise
+        except Exception as error:  # of a file that no test has thought of
+            raise DataError(f"{file} cannot be read as {found}: {type(error).__name__}: {error}.") from error
 
     contents = None
     if cache and (memmap or found in _TEXT):
@@ -173,6 +177,7 @@ def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task 
         feature_names=contents.feature_names,
         target_name=contents.target_name,
         task=task,
+        n_skipped=contents.n_skipped,
     )
 
 

@@ -17,6 +17,7 @@ from scipy.special import expit
 
 from finitesum.core.arrays import Vector
 from finitesum.core.indices import require_indices
+from finitesum.datasets.labels import label_array
 from finitesum.running.checkpoint import read_npz, write_npz
 
 FORMAT = "finitesum-model-1"
@@ -124,8 +125,17 @@ def load_model(path: str | os.PathLike[str]) -> LinearModel:
 
 def _from_header(header: dict[str, Any], coef: Any) -> LinearModel:
     known = {field.name: header[field.name] for field in fields(LinearModel) if field.name != "coef"}
-    for name in ("classes", "feature_names"):
-        known[name] = None if known[name] is None else tuple(known[name])
+    for name, value in known.items():
+        kind = type(getattr(LinearModel, name))
+        if kind is type(None):
+            known[name] = None if value is None else tuple(value)
+        elif type(value) is not kind and not (kind is float and type(value) is int):
+            raise ValueError(f"{name} is {value!r}")
+    classes, names = known["classes"], known["feature_names"]
+    if classes is not None and (len(classes) != 2 or label_array(np.array(classes, dtype=object)).size != 2):
+        raise ValueError(f"classes are {classes!r}")
+    if names is not None and not (len(names) == coef.size and all(isinstance(name, str) for name in names)):
+        raise ValueError(f"{len(names)} names of features do not fit {coef.size} coefficients")
     if coef.ndim != 1 or coef.dtype != np.float64:
         raise ValueError(f"coef has shape {coef.shape} and type {coef.dtype}")
     if not (np.isfinite(coef).all() and math.isfinite(known["intercept"])):

@@ -28,6 +28,9 @@ from finitesum.core.files import remove_leftovers, writer_mark
 
 FORMAT = "finitesum-checkpoint-2"
 
+#: Bytes that a file unpacks to by those that it has: ours are not compressed.
+MAX_EXPANSION = 1000
+
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used: damaged, or of another problem or method."""
@@ -170,6 +173,8 @@ def write_npz(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict
 def read_npz(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the header and the arrays of a file; damaged bytes raise a dozen kinds of errors, out of four libraries."""
     with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:  # NumPy leaves it open on errors
+        if sum(member.file_size for member in file.zip.infolist()) > MAX_EXPANSION * Path(path).stat().st_size:
+            raise ValueError("it unpacks to too much")
         arrays = {name: file[name] for name in file.files}
     return json.loads(str(arrays.pop("header"))), arrays
 

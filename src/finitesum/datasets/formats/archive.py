@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from finitesum.core.indices import require_indices
 from finitesum.datasets.errors import DataError, preview
-from finitesum.datasets.formats.collector import Array, Contents, RowCollector
+from finitesum.datasets.formats.collector import Array, Contents, RowCollector, StorageError
 from finitesum.datasets.formats.columns import Target
-from finitesum.datasets.formats.streams import line_blocks, open_stream, text_lines, to_number
+from finitesum.datasets.formats.streams import line_blocks, open_stream, require_expansion, text_lines, to_number
 from finitesum.datasets.labels import Labels, label_array
 
 Part = Literal["train", "test"]
@@ -23,9 +21,6 @@ Part = Literal["train", "test"]
 _LABEL_NAMES = ("y", "target", "targets", "label", "labels")
 _ROW_NAMES = ("x", "rows", "features")
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
-
-#: What NumPy and SciPy raise where a file is damaged.
-_DAMAGE = (OSError, EOFError, ValueError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 
 
 def read_npz(path: Path, collector: RowCollector, *, target: Target = None, part: Part = "train") -> Contents:
@@ -46,12 +41,19 @@ def read_npz(path: Path, collector: RowCollector, *, target: Target = None, part
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise DataError(f"{path} is one array. Use format='npy'.")
+            require_expansion(path, sum(member.file_size for member in archive.zip.infolist()))
             return _read_arrays(archive, path, collector, target, part)
-    except DataError:
+    except (DataError, StorageError):
         raise
-    except _DAMAGE as error:
+    except Exception as error:  # of damaged bytes NumPy, SciPy, zipfile and what unpacks them raise a dozen kinds
         hint = "It holds Python objects, which are not read." if "pickle" in str(error) else "Is the file complete?"
-        raise DataError(f"{path} cannot be read as an .npz archive: {preview(str(error), 120)}. {hint}") from error
+        raise DataError(f"{path} cannot be read as an .npz archive: {_reason(error)}. {hint}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error says, with its kind where that says more."""
+    kind = "" if isinstance(error, ValueError | OSError | MemoryError) and str(error) else f"{type(error).__name__}: "
+    return kind + preview(" ".join(str(error).split()), 120)
 
 
 def _read_arrays(archive: Any, path: Path, collector: RowCollector, target: Target, part: Part) -> Contents:
@@ -101,9 +103,9 @@ def _add_sparse(archive: Any, path: Path, labels: Labels | None, collector: RowC
         stored = load_npz(path)
     else:
         stored = csr_array((archive["data"], archive["indices"], archive["indptr"]), shape=tuple(archive["shape"]))
-    if hasattr(stored, "check_format"):  # before SciPy converts what it does not check itself
-        stored.check_format(full_check=True)
+    require_indices(stored)
     rows = csr_array(stored)
+    rows.has_canonical_format = rows.has_sorted_indices = False  # SciPy may have kept what the file says
     rows.sum_duplicates()
     data = as_floats(rows.data, f"{path}, array 'data'")
     require_finite(data, f"{path}, array 'data'")
@@ -148,7 +150,7 @@ def read_npy(path: Path, *, target: Target = None, memmap: bool = False) -> Cont
     """Return the rows of an ``.npy`` file of shape (n_rows, n_features), with labels from a second file.
 
     `target` is the path of the labels, an ``.npy`` file or text with one label a line; None or False for no labels. Rows
-    that stay on disk (`memmap`, copy-on-write) are not checked, and must need no conversion.
+    that stay on disk (`memmap`, read-only) are not checked, and must need no conversion.
     """
     rows = _load_npy(path, memmap)
     if rows.ndim != 2:
@@ -175,9 +177,9 @@ def read_npy(path: Path, *, target: Target = None, memmap: bool = False) -> Cont
 def _load_npy(path: Path, memmap: bool = False) -> Array:
     try:
         with path.open("rb") as file:
-            array = np.load(path if memmap else file, mmap_mode="c" if memmap else None, allow_pickle=False)
-    except _DAMAGE as error:
-        raise DataError(f"{path} cannot be read as an .npy array: {preview(str(error), 120)}.") from error
+            array = np.load(path if memmap else file, mmap_mode="r" if memmap else None, allow_pickle=False)
+    except Exception as error:
+        raise DataError(f"{path} cannot be read as an .npy array: {_reason(error)}.") from error
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path} is an archive of several arrays. Use format='npz'.")
     return array

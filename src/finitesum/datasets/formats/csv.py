@@ -11,8 +11,8 @@
 - Empty lines and lines that begin with ``#`` are skipped.
 - A missing value or text among the features is an error that names the line and the column.
 
-NumPy's parser reads blocks without quotes. From the first block on that has some, or that it refuses, cells are read one by
-one, which is slower and names what is wrong.
+Blocks without quotes are read by pyarrow's parser where it is installed and they are large, or else by NumPy's. From the
+first block on that has quotes, or that these refuse, cells are read one by one, which is slower and names what is wrong.
 """
 
 from __future__ import annotations
@@ -47,8 +47,11 @@ N_SAMPLE_ROWS = 20
 #: Bytes that are read at a time to find the layout.
 HEAD_BYTES = 1 << 16
 
-#: Rows that are collected at a time where cells are read one by one.
-N_STRICT_ROWS = 4096
+#: Rows that are collected at a time where cells are read one by one, and the cells that they have at most.
+N_STRICT_ROWS, N_STRICT_CELLS = 4096, 1 << 22
+
+#: The least bytes of a block that are worth the import of pyarrow, and the most columns.
+ARROW_BYTES, ARROW_COLUMNS = 1 << 22, 10_000
 
 
 class _LabelIsText(DataError):
@@ -81,7 +84,11 @@ def _read(path: Path, collector: RowCollector, layout: Layout) -> None:
             table = _plain_table(decoded(block, path), block.first_line, layout)
             if table is None:
                 _read_strictly(itertools.chain([block], blocks), block.first_line, path, collector, layout)
-            elif len(table[0]):
+                return
+            n_lines = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
+            n_below = n_lines - min(max(0, layout.n_header_lines + 1 - block.first_line), n_lines)
+            collector.n_skipped += n_below - len(table[0])
+            if len(table[0]):
                 collector.add_dense(*table)
 
 
@@ -96,8 +103,10 @@ def _plain_table(text: str, first_line: int, layout: Layout) -> tuple[Array, Lab
     if {line.count(layout.delimiter) for line in lines} != {layout.n_columns - 1}:
         return None
     numeric = layout.features if layout.text_labels or layout.target is None else (*layout.features, layout.target)
+    table = _by_arrow(lines, numeric, layout) if len(text) >= ARROW_BYTES else None
     try:
-        table: Array = np.loadtxt(lines, delimiter=layout.delimiter, usecols=numeric, comments=None, ndmin=2)
+        if table is None:
+            table = np.loadtxt(lines, delimiter=layout.delimiter, usecols=numeric, comments=None, ndmin=2)
     except ValueError:
         return None
     if not np.isfinite(table).all():
@@ -110,13 +119,49 @@ def _plain_table(text: str, first_line: int, layout: Layout) -> tuple[Array, Lab
     return None if any(label.lower() in MISSING_LABELS for label in set(labels)) else (table, np.array(labels))
 
 
+def _by_arrow(lines: list[str], columns: tuple[int, ...], layout: Layout) -> Array | None:
+    """Return columns of numbers by pyarrow's parser, or None where there is none or it refuses a cell."""
+    try:
+        import pyarrow as pa
+        from pyarrow import csv as parser
+    except ImportError:
+        return None
+    if not columns or layout.n_columns > ARROW_COLUMNS:
+        return None
+    names, data = [f"f{i}" for i in columns], "\n".join(lines).encode()
+    try:
+        table = parser.read_csv(
+            pa.py_buffer(data),
+            parser.ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=len(data) + 1),
+            parser.ParseOptions(delimiter=layout.delimiter, quote_char=False, newlines_in_values=False),
+            parser.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.float64()), include_columns=names, null_values=[]
+            ),
+        )
+    except pa.ArrowException:
+        return None
+    if table.num_rows != len(lines):  # it ends lines at a CR, too
+        return None
+    return np.column_stack([column.to_numpy() for column in table.columns])
+
+
 def _read_strictly(
     blocks: Iterable[Block], first_line: int, path: Path, collector: RowCollector, layout: Layout
 ) -> None:
     """Add the rows of all blocks cell by cell."""
     rows = rows_of(text_lines(blocks, path), layout.delimiter, path, first_line)
-    parsed = (_parsed(*row, path, layout) for row in rows if row[0] > layout.n_header_lines)
-    while batch := list(itertools.islice(parsed, N_STRICT_ROWS)):
+    below = (row for row in rows if row[0] > layout.n_header_lines)
+
+    def full() -> Iterator[tuple[int, list[str]]]:
+        for row in below:
+            if row[1]:
+                yield row
+            else:
+                collector.n_skipped += 1
+
+    parsed = (_parsed(*row, path, layout) for row in full())
+    n_rows = max(1, min(N_STRICT_ROWS, N_STRICT_CELLS // layout.n_columns))
+    while batch := list(itertools.islice(parsed, n_rows)):
         features, labels = zip(*batch, strict=True)
         collector.add_dense(np.array(features), None if layout.target is None else np.array(labels))
 
@@ -197,7 +242,7 @@ class Layout:
 def rows_of(lines: Iterable[str], delimiter: str, path: Path, first_line: int = 1) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each row, with the number of the line where the row ends.
 
-    Empty lines, and lines between rows that begin with ``#``, are left out.
+    Empty lines, and lines between rows that begin with ``#``, have none.
     """
     begins = True
 
@@ -212,8 +257,7 @@ def rows_of(lines: Iterable[str], delimiter: str, path: Path, first_line: int = 
     try:
         for cells in reader:
             begins, last = True, first_line - 1 + reader.line_num
-            if cells and not (len(cells) == 1 and not cells[0].strip()):
-                yield last, cells
+            yield last, cells if len(cells) > 1 or any(cell.strip() for cell in cells) else []
     except csv.Error as error:
         raise DataError(
             f"{path}, line {last + 1}: the row that begins here cannot be cut into cells: {error}. Close each quote "
@@ -231,7 +275,8 @@ def find_layout(lines: Iterator[str], target: Target, path: Path) -> Layout:
     else:
         raise DataError(f"{path} {'holds no rows' if before else 'is empty'}. Is it the right file?")
     delimiter = _delimiter(before[-1], target, path)
-    sample = list(itertools.islice(rows_of(itertools.chain(before, lines), delimiter, path), N_SAMPLE_ROWS))
+    rows = (row for row in rows_of(itertools.chain(before, lines), delimiter, path) if row[1])
+    sample = list(itertools.islice(rows, N_SAMPLE_ROWS))
     (first_line, first), rest = sample[0], [cells for _, cells in sample[1:]]
     n_columns = len(first)
     names = tuple(cell.strip() for cell in first)
@@ -239,7 +284,7 @@ def find_layout(lines: Iterator[str], target: Target, path: Path) -> Layout:
     column = target_column(names if has_header else None, n_columns, target, path)
     # pandas writes its index first, under no name: it is no feature.
     dropped = {column} | ({0} if has_header and not names[0] and n_columns > 2 else set())
-    rows = [cells for cells in ([] if has_header else [first]) + rest if len(cells) == n_columns]
+    full = [cells for cells in ([] if has_header else [first]) + rest if len(cells) == n_columns]
     return Layout(
         delimiter=delimiter,
         names=names if has_header else None,
@@ -247,7 +292,7 @@ def find_layout(lines: Iterator[str], target: Target, path: Path) -> Layout:
         n_columns=n_columns,
         features=tuple(i for i in range(n_columns) if i not in dropped),
         target=column,
-        text_labels=column is not None and any(_is_text(cells[column]) for cells in rows),
+        text_labels=column is not None and any(_is_text(cells[column]) for cells in full),
     )
 
 

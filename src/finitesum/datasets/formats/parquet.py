@@ -12,6 +12,7 @@ from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import require_finite
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector
 from finitesum.datasets.formats.columns import Target, target_column
+from finitesum.datasets.formats.streams import require_expansion
 from finitesum.datasets.labels import Labels
 
 #: How many rows are read at a time.
@@ -33,6 +34,9 @@ def read_parquet(path: Path, collector: RowCollector, *, target: Target = None) 
         ) from None
     try:
         with pq.ParquetFile(path) as table:
+            known = table.metadata
+            groups = [known.row_group(i) for i in range(known.num_row_groups)]
+            require_expansion(path, 8 * sum(g.column(j).num_values for g in groups for j in range(known.num_columns)))
             return _read_table(table, path, collector, target)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {preview(str(error), 120)}.") from error

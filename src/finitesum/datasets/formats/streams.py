@@ -1,10 +1,16 @@
-"""Files as streams of bytes: decompressed by their first bytes, whatever they are called, and cut into whole lines."""
+"""Files as streams of bytes: decompressed by their first bytes, whatever they are called, and cut into whole lines.
+
+A line may have at most 32 MiB, and a file may unpack to at most 256 MiB or a thousand times its size: a damaged or hostile
+file would else take all memory, or all of the disk that parsed copies lie on. The environment variables
+``FINITESUM_MAX_LINE_BYTES`` and ``FINITESUM_MAX_EXPANSION`` set other limits.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import io
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +28,12 @@ with contextlib.suppress(ImportError):  # a Python that was built without it
 
 #: What a block of lines takes in memory, about; parsing takes a few times that.
 BLOCK_BYTES = 1 << 25
+
+#: Bytes of a line, and the bytes that a file unpacks to by those that it has, at most, unless the environment has others.
+LIMITS = {"FINITESUM_MAX_LINE_BYTES": 1 << 25, "FINITESUM_MAX_EXPANSION": 1000}
+
+#: Bytes that any file may unpack to.
+ALWAYS_BYTES = 1 << 28
 
 #: The suffixes that name a compression, which is found by the first bytes of a file.
 COMPRESSION_SUFFIXES = (".xz", ".gz", ".bz2")
@@ -74,14 +86,51 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{path} cannot be read: {reason}. Is the file complete and readable?") from error
 
 
+def limit(name: str) -> int:
+    """Return one of `LIMITS`, as the environment sets it."""
+    text = os.environ.get(name, str(LIMITS[name]))
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise DataError(f"{name} must be a whole number > 0, got {preview(text)}. Unset it for {LIMITS[name]}.")
+    return int(text)
+
+
+def require_expansion(path: Path, n_bytes: int) -> None:
+    """Raise where a file unpacks to more than the limit allows."""
+    if n_bytes > ALWAYS_BYTES and n_bytes > limit("FINITESUM_MAX_EXPANSION") * path.stat().st_size:
+        raise DataError(
+            f"{path} unpacks to more than {limit('FINITESUM_MAX_EXPANSION')} times its {path.stat().st_size} bytes. "
+            "Set FINITESUM_MAX_EXPANSION to a larger number if that is right."
+        )
+
+
+def chunks(stream: BinaryIO, path: Path, size: int | None = None) -> Iterator[bytes]:
+    """Yield a stream as parts of `size` bytes, as far as the file may expand."""
+    n_bytes = 0
+    while chunk := stream.read(BLOCK_BYTES if size is None else size):
+        n_bytes += len(chunk)
+        require_expansion(path, n_bytes)
+        yield chunk
+
+
 def line_blocks(stream: BinaryIO, path: Path, size: int | None = None) -> Iterator[Block]:
     """Yield a stream as blocks of whole lines, of about `size` bytes each, without a byte order mark."""
     rest: list[bytes] = []
     line = 1
     first = True
-    while chunk := stream.read(BLOCK_BYTES if size is None else size):
+    longest = limit("FINITESUM_MAX_LINE_BYTES")
+    for chunk in chunks(stream, path, size):
         if first:
             chunk, first = without_mark(chunk, path), False
+        end = chunk.find(b"\n")
+        lengths = [sum(map(len, rest)) + (len(chunk) if end < 0 else end)]
+        if len(chunk) > longest:
+            lengths += [len(part) for part in chunk.split(b"\n")[1:]]
+        if max(lengths) > longest:
+            number = line + next(k for k, length in enumerate(lengths) if length > longest)
+            raise DataError(
+                f"{path}, line {number}: the line has more than {longest} bytes. Is it the right file? "
+                "Set FINITESUM_MAX_LINE_BYTES to a larger number if that is right."
+            )
         cut = chunk.rfind(b"\n") + 1
         if cut == 0:
             rest.append(chunk)

@@ -34,7 +34,9 @@ def read_svmlight(path: Path, collector: RowCollector, *, zero_based: bool = Fal
     """Return the rows of an svmlight file, gathered by a collector; `zero_based` indices count from 0."""
     with open_stream(path) as stream:
         for block in line_blocks(stream, path):
-            collector.add_sparse(*(_parse_fast(block.data, zero_based) or _parse_lines(block, path, zero_based)))
+            rows = _parse_fast(block.data, zero_based) or _parse_lines(block, path, zero_based)
+            collector.add_sparse(*rows)
+            collector.n_skipped += block.data.count(b"\n") + (not block.data.endswith(b"\n")) - len(rows[3])
     return collector.finish()
 
 

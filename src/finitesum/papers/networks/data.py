@@ -21,7 +21,7 @@ import numpy as np
 
 from finitesum.datasets import DataError, find, load, path
 from finitesum.datasets.formats.archive import Part
-from finitesum.datasets.formats.streams import open_stream
+from finitesum.datasets.formats.streams import chunks, open_stream, require_expansion
 from finitesum.datasets.home import search_folders
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -184,10 +184,10 @@ def read_idx(path: Path) -> Bytes:
     the entries.
     """
     with open_stream(path) as stream:
-        content = stream.read()
+        content = b"".join(chunks(stream, path))
     n_axes = content[3] if len(content) > 3 else 0
     header = 4 + 4 * n_axes
-    if content[:3] != b"\0\0\x08" or n_axes == 0 or len(content) < header:
+    if content[:3] != b"\0\0\x08" or not 1 <= n_axes <= 32 or len(content) < header:
         raise DataError(f"{path} is no idx file of bytes: it begins with {content[:4].hex(' ') or 'nothing'}.")
     shape = tuple(int(n) for n in np.frombuffer(content, ">u4", n_axes, offset=4))
     if len(content) != header + math.prod(shape):
@@ -218,15 +218,16 @@ def _contents(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
         if path.is_dir():
             return {name: (path / name).read_bytes() for name in names}
         with tarfile.open(path) as archive:
-            return {name: _member(archive, name) for name in names}
+            return {name: _member(path, archive, name) for name in names}
     except (OSError, EOFError, KeyError, zlib.error, tarfile.TarError) as error:
         raise DataError(f"{path} cannot be read: {error}. Is it complete?") from error
 
 
-def _member(archive: tarfile.TarFile, name: str) -> bytes:
+def _member(path: Path, archive: tarfile.TarFile, name: str) -> bytes:
     file = archive.extractfile(name)
     if file is None:
         raise KeyError(f"{name} is no file")
+    require_expansion(path, archive.getmember(name).size)
     return file.read()
 
 
