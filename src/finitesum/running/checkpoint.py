@@ -175,7 +175,7 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, An
     with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:  # NumPy leaves it open on errors
         if sum(member.file_size for member in file.zip.infolist()) > MAX_EXPANSION * Path(path).stat().st_size:
             raise ValueError("it unpacks to too much")
-        arrays = {name: file[name] for name in file.files}
+        arrays = {name: np.asarray(file[name]) for name in file.files}  # other bytes as they are
     return json.loads(str(arrays.pop("header"))), arrays
 
 

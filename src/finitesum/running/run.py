@@ -120,7 +120,7 @@ class Run:
         first = self.method.init(self.problem, x0, self.tol)
         try:
             return first if own is None else own(self.problem, first, state)
-        except ValueError as error:
+        except Exception as error:  # of what is no state
             raise checkpoints.CheckpointError(
                 f"{self.checkpoint} is damaged: {error}. Delete it and start again."
             ) from None

@@ -124,7 +124,7 @@ class NewtonCG(SampledNewton):
         """Return a state of the shapes that one from a file must have: see `Method`."""
         point, rows, order = np.zeros(problem.dim), np.zeros(problem.n_rows), order_like(problem, state)
         return first._replace(
-            diagonal=point if state.diagonal.size else first.diagonal,
+            diagonal=point if state.diagonal.size or state.cg.residual.size else first.diagonal,
             dual=DualState(rows, rows, rows) if state.dual.slopes.size and order.size else first.dual,
             cg=ConjugateGradients(point, point, point) if state.cg.residual.size else first.cg,
             order=order,
