@@ -107,3 +107,15 @@ def test_what_is_refused_is_never_what_a_run_has_written(name, tmp_path):
             arguments = {"method": name, "options": options, "tol": 1e-9, "checkpoint": path, "resume": True}
             for passes in range(1, 9):
                 minimize(problem, max_iter=passes, **arguments)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_resumed_at_its_end_has_the_same_bits(name, tmp_path):
+    problem, arguments = run_of(name)
+    for passes in (2, 7):
+        path = tmp_path / f"{passes}.npz"
+        whole, again = (
+            minimize(problem, **arguments | {"max_iter": passes}, checkpoint=path, resume=True) for _ in range(2)
+        )
+        for field in ("x", "fun", "jac", "optimality", "rounding", "n_passes"):
+            np.testing.assert_array_equal(whole[field], again[field], err_msg=field)

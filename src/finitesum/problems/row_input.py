@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Data
-from finitesum.core.indices import increase_in_rows, require_indices
+from finitesum.core.indices import require_indices
 from finitesum.problems.rows import CSRRows, DenseRows
 
 
@@ -62,14 +62,14 @@ def _refuse_entry(value: float, i: int, j: int) -> None:
 
 
 def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
-    require_indices(matrix)
+    increase = require_indices(matrix)
     if matrix.format != "csr":
         matrix = matrix.tocsr()
-        require_indices(matrix)  # of some formats they are known only now
+        increase = require_indices(matrix)  # of some formats they are known only now
     n_rows, n_columns = matrix.shape
     n_stored = int(matrix.indptr[-1])  # the arrays may be longer
     values, columns, starts = matrix.data[:n_stored], matrix.indices[:n_stored], matrix.indptr
-    if not increase_in_rows(columns, starts):
+    if not increase:
         matrix = scipy.sparse.csr_array((values, columns, starts), shape=matrix.shape, copy=True)
         matrix.sum_duplicates()
         values, columns, starts, n_stored = matrix.data, matrix.indices, matrix.indptr, int(matrix.nnz)
