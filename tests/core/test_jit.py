@@ -110,6 +110,17 @@ def test_machine_code_in_somebody_elses_folder_is_not_trusted(choose_folder, mon
         assert choose_folder() is None
 
 
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="modes are those of Unix")
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "FINITESUM_HOME"])
+def test_a_folder_below_one_that_anybody_may_write_to_is_passed_over(choose_folder, monkeypatch, tmp_path, variable):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv(variable, str(tmp_path / "open" / "deep" / "down"))
+    assert tmp_path / "open" not in choose_folder().parents
+    (tmp_path / "open").chmod(0o1777)
+    assert tmp_path / "open" in choose_folder().parents
+
+
 def test_a_home_that_is_unknown_makes_no_folder_here(choose_folder, monkeypatch, tmp_path):
     import pooch
 
@@ -386,6 +397,38 @@ def test_tuples_of_others_keep_fields_that_are_named_like_a_method_of_ours():
         return observation.value + observation.dim + observation.first + uniform.value + uniform.dot
 
     assert read(Observation(1.0, 2, 3.0), Uniform(10.0, 20.0)) == 36.0
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="modes are those of Unix")
+def test_machine_code_is_not_loaded_once_others_may_write_to_its_folder(tmp_path):
+    first = fit_elsewhere(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
+    assert first["hits"] == 0
+    Path(first["folder"]).chmod(0o777)
+    (tmp_path / "user").mkdir()
+    second = fit_elsewhere(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"), XDG_CACHE_HOME=str(tmp_path / "user"))
+    assert second["hits"] == 0
+    assert second["x"] == first["x"]
+    cache = compiler._KernelCache(compiler_of_a_part)
+    Path(cache._cache_path).chmod(0o777)
+    try:
+        assert cache.load_overload(None, None) is None
+    finally:
+        Path(cache._cache_path).chmod(0o700)
+
+
+def compiler_of_a_part(x):
+    return x
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of Linux")
+def test_a_full_disk_costs_the_machine_code_and_not_the_fit(tmp_path):
+    code = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    code += "from finitesum import Problem, minimize\nresource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+    code += "print(minimize(Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss='squared'), method='fg').success)"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+    assert f"Compiled kernels cannot be kept in {tmp_path}" in done.stderr
 
 
 def test_a_tuple_without_the_method_is_an_error_of_types_not_a_wrong_answer():

@@ -19,6 +19,7 @@ import scipy.sparse
 from finitesum import METHODS, Problem, StopReason, minimize
 from finitesum.constraints import L1Ball
 from finitesum.core.arrays import Vector
+from finitesum.core.files import writer_mark
 from finitesum.core.jit import COMPILED, Kernel
 from finitesum.evaluation.smoothness import full_smoothness
 from finitesum.methods import FG
@@ -580,6 +581,27 @@ def test_a_crash_while_writing_leaves_the_old_file(place, error, tmp_path, monke
     assert list(tmp_path.iterdir()) == [path]
     save(path, Checkpoint({"seed": 2}, {"state.x": np.zeros(3)}))
     assert load(path).header["seed"] == 2
+
+
+def test_a_full_disk_is_reported_with_the_name_of_the_file(tmp_path, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*s\.npz'"):
+        save(tmp_path / "s.npz", Checkpoint({"seed": 1}, {}))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="other systems tell by age alone")
+def test_what_killed_runs_were_writing_is_removed_by_the_next_one(tmp_path):
+    problem, settings = the_case()
+    code = "from finitesum.core.files import writer_mark; print(writer_mark())"
+    dead = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    for name in (f".run.npz{dead}.tmp", f".run.npz{writer_mark()}.tmp", f".other.npz{dead}.tmp"):
+        (tmp_path / name).touch()
+    minimize(problem, method="fg", checkpoint=tmp_path / "run.npz", **settings)
+    assert sorted(path.name.split("-")[0] for path in tmp_path.iterdir()) == [".other.npz", ".run.npz", "run.npz"]
 
 
 def test_an_interrupt_while_writing_waits_until_the_file_is_whole(tmp_path, monkeypatch):
