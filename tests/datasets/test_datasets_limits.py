@@ -223,6 +223,16 @@ def test_skipped_lines_are_counted(tmp_path, name, text, n_rows, n_skipped, use_
     assert data.take([0]).n_skipped == 0
 
 
+@pytest.mark.parametrize("before", ["", '"3"\t4\t0\n'])
+def test_a_row_of_empty_cells_is_no_empty_line(tmp_path, before):
+    file = tmp_path / "t.tsv"
+    file.write_text(f"a\tb\ty\n1\t2\t1\n{before}\t\t\n \n")
+    with pytest.raises(DataError, match=r"column 'a' \(column 1\): the value is missing"):
+        load(file, cache=False)
+    file.write_text("a\tb\ty\n1\t2\t1\n \n")
+    assert load(file, cache=False).n_skipped == 1
+
+
 def test_the_reader_of_pyarrow_gives_the_same_numbers(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow", reason="it is the reader of large CSV files where it is installed")
     rows = np.random.default_rng(0).standard_normal((300, 4)) * 10.0 ** np.arange(-300, 100, 100)

@@ -59,6 +59,8 @@ class Kind:
 
 def numbers_of(data: Any) -> Any:
     """Return all that was read; rows must be such as kernels take."""
+    if data.n_features == 0:  # rows of labels alone
+        return np.zeros(data.rows.shape), data.labels, data.feature_names
     rows = to_matrix(as_rows(data.rows))
     matrix = rows if isinstance(rows, np.ndarray) else rows.toarray() if rows.shape[1] < 10_000 else rows.sum(axis=1)
     float(np.asarray(data.rows[:2] @ np.ones(data.n_features)).sum()) if data.n_features < 10**7 else None
@@ -131,12 +133,10 @@ def other_csv(path: Path, found: Any) -> Any:
     text, (_, labels, names) = plain(path).decode("utf-8"), found
     lines = list(io.StringIO(text, newline="\n"))
     first = next(line for line in lines if line.strip() and not line.startswith("#"))
+    if any(line.count('"') % 2 for line in lines):  # what is a comment then depends on where quotes begin
+        return found
     delimiter = max(",;\t|", key=re.sub('"[^"]*("|$)', "", first).count)
-    kept, inside = [], False
-    for line in lines:  # a comment within quotes is none
-        if inside or not line.startswith("#"):
-            kept.append(line)
-            inside ^= line.count('"') % 2 == 1
+    kept = [line for line in lines if not line.startswith("#")]
     rows = [r for r in csv.reader(kept, delimiter=delimiter, strict=True) if len(r) > 1 or any(c.strip() for c in r)]
     rows = rows[names is not None :]
     skipped = 1 if names is not None and len(rows[0]) == len(names) + 2 else 0  # an index without a name

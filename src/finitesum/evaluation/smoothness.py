@@ -46,11 +46,13 @@ def _counted_eigenvalue(problem: Problem) -> tuple[float, int]:
         n_products += 1
         return gram_product(problem, ones, np.ascontiguousarray(v, dtype=np.float64).reshape(-1))
 
-    if dim <= 2:
-        gram = np.stack([product(unit) for unit in np.eye(dim)])
-        return float(np.linalg.eigvalsh(gram)[-1]), n_products
     start = np.ones(dim) + 0.1 * np.cos(np.arange(dim))  # fixed, and orthogonal to nothing of note
-    if not product(start).any():
+    first = np.stack([product(unit) for unit in np.eye(dim)]) if dim <= 2 else product(start)
+    if not np.isfinite(first).all():
+        raise ValueError("The squares of X's entries overflow. Scale the columns of X, or give step_size.")
+    if dim <= 2:
+        return float(np.linalg.eigvalsh(first)[-1]), n_products
+    if not first.any():
         return 0.0, n_products
     operator = LinearOperator((dim, dim), matvec=product, dtype=np.float64)
     largest = eigsh(operator, k=1, which="LA", tol=1e-3, v0=start, return_eigenvectors=False, ncv=min(dim, 20))

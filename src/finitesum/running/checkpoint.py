@@ -92,6 +92,8 @@ def require_shapes(state: Any, template: Any, prefix: str = "state") -> None:
         key = f"{prefix}.{name}"
         if isinstance(model, tuple):
             require_shapes(value, model, key)
+        elif type(model) is int and value < min(model, 0):
+            raise CheckpointError(f"the checkpoint has {key} = {value}. It is damaged: delete it and start again.")
         elif isinstance(model, np.ndarray) and (value.shape, value.dtype) != (model.shape, model.dtype):
             raise CheckpointError(
                 f"the checkpoint has {key} of shape {value.shape} and type {value.dtype}, this method on this problem "

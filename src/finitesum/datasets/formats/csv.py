@@ -97,7 +97,7 @@ def _plain_table(text: str, first_line: int, layout: Layout) -> tuple[Array, Lab
     if '"' in text:
         return None
     lines = text.split("\n")[max(0, layout.n_header_lines + 1 - first_line) :]
-    lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    lines = [line for line in lines if (line.strip() or layout.delimiter in line) and not line.startswith("#")]
     if not lines:
         return np.empty((0, 0)), None
     if {line.count(layout.delimiter) for line in lines} != {layout.n_columns - 1}:
