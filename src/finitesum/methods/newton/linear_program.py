@@ -203,7 +203,10 @@ class LinearProgram(SumMethod):
         return ProgramState(x0.copy(), np.zeros(problem.n_rows), 0, 0)
 
     def run_pass(self, problem: Problem, state: ProgramState, order: Indices) -> ProgramState:
-        found = reference_optimum(problem)
+        try:
+            found = reference_optimum(problem)
+        except RuntimeError as error:
+            raise ValueError(f"{error} Scale the columns of X, or choose another method.") from error
         return ProgramState(found.x, found.multipliers, state.n_gradients + problem.n_components, state.n_hessians)
 
     def estimate(self, problem: Problem, state: ProgramState) -> float:
