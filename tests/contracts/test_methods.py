@@ -16,6 +16,7 @@ from finitesum import METHODS, Problem, minimize
 from finitesum.core.jit import as_python
 from finitesum.evaluation.certificates import lower_bound
 from finitesum.evaluation.optimality import evaluate
+from finitesum.methods.base import is_suited
 from finitesum.running.checkpoint import flatten, unflatten
 from finitesum.running.sampling import order_of_pass
 
@@ -308,6 +309,44 @@ def test_goes_on_from_a_stored_state_to_the_same_bits(name, form):
             state = method.run_pass(problem, state, order)
         assert state.x.tobytes() == whole[-1].x.tobytes()
         assert state.n_gradients == whole[-1].n_gradients
+
+
+def known(result):
+    """All that a result says, but for the seconds."""
+    numbers = (result.fun, result.optimality, result.rounding, result.n_passes, result.n_hessian_passes)
+    counts = (result.nit, result.nfev, result.njev, result.nhev, result.reason, result.message)
+    trace = {name: column.tobytes() for name, column in result.trace.to_dict().items() if name != "seconds"}
+    return result.x.tobytes(), result.jac.tobytes(), np.array(numbers).tobytes(), counts, trace
+
+
+#: Problems that between them every method treats, two of several outputs among them, and what a run may ask for.
+RESUMED = [
+    ({}, {"tol": 1e-12, "max_iter": 6, "measure_every": 0}),
+    ({"intercept": True}, {"tol": 1e-2, "max_iter": 12, "measure_every": 1}),
+    ({"l1_ratio": 0.7, "alpha": 0.1}, {"tol": 1e-12, "max_iter": 6, "measure_every": 3}),
+    ({"constraint": "l1-ball"}, {"tol": 1e-12, "max_iter": 6, "measure_every": 1}),
+    ({"loss": "hinge", "alpha": 0.05}, {"tol": 1e-3, "max_iter": 12, "measure_every": 3}),
+    ({"loss": "hinge", "alpha": 0.0, "constraint": "l1-ball"}, {"tol": 1e-3, "max_iter": 12, "measure_every": 0}),
+    ("multinomial", {"tol": 1e-12, "max_iter": 5, "measure_every": 3}),
+]
+
+
+@pytest.mark.parametrize(("setting", "asked"), RESUMED, ids=str)
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_resumed_run_has_the_bits_of_a_whole_one(name, setting, asked, tmp_path):
+    """From any pass and from the very end, twice: objective, gradient, optimality, rounding, counts and trace."""
+    problem, _ = make_pair(**({} if setting == "multinomial" else setting))
+    if setting == "multinomial":
+        problem = Problem.linear(problem.rows, np.arange(problem.n_rows) % 3, loss="multinomial", alpha=0.05)
+    if not is_suited(METHODS[name], problem):
+        pytest.skip("cannot treat it")
+    asked = {"method": name, **asked}
+    whole = known(minimize(problem, **asked))
+    for stop in sorted({1, 2, 4, asked["max_iter"]}):
+        arguments = asked | {"checkpoint": tmp_path / f"{stop}.npz"}
+        minimize(problem, **(arguments | {"max_iter": stop}))
+        for _ in range(2):
+            assert known(minimize(problem, resume=True, **arguments)) == whole
 
 
 @pytest.mark.parametrize("name", sorted(COUNTS))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from finitesum import Problem, minimize
+from finitesum import METHODS, Problem, minimize
 from finitesum.constraints import Box, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.evaluation.optimality import evaluate
 from finitesum.methods import as_method
@@ -110,13 +110,32 @@ def test_accelerated_svrg_keeps_a_step_that_rounding_errors_do_not_shrink():
         assert result.state.step_size > 1e-6
 
 
-@pytest.mark.parametrize("cap", [5, 20])
-def test_max_iter_is_kept(cap):
+def texts(n, d, **kind):
+    """Counts of few words in many columns, as those of short texts."""
     rng = np.random.default_rng(0)
-    X = sp.csr_array(rng.poisson(0.05, (200, 400)).astype(float))
-    y = np.where(X[:, :40].sum(1) - X[:, 40:80].sum(1) + rng.standard_normal(200) > 0.0, 1, -1)
-    result = minimize(Problem.linear(X, y, alpha=1 / 200), method="newton-cg", tol=1e-14, max_iter=cap)
-    assert result.n_passes <= cap + 3.0  # the pass that crosses the limit, and the check at the end
+    X, part = sp.csr_array(rng.poisson(min(0.05, 160.0 / d), (n, d)).astype(float)), d // 10
+    y = np.where(X[:, :part].sum(1) - X[:, part : 2 * part].sum(1) + rng.standard_normal(n) > 0.0, 1, -1)
+    return Problem.linear(X, y, **kind)
+
+
+@pytest.mark.parametrize(
+    "size", [(40, 80), pytest.param((1993, 7862), marks=[pytest.mark.slow, pytest.mark.compiled])], ids=str
+)
+@pytest.mark.parametrize("cap", [3, 10])
+@pytest.mark.parametrize("kind", [{"alpha": 1e-3}, {"loss": "hinge", "alpha": 1e-2}, {"loss": "multinomial"}], ids=str)
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+def test_max_iter_is_charged_and_kept(method, kind, cap, size):
+    """No pass begins once max_iter is spent, and none costs more than a few: with the check of the result that is all."""
+    problem = texts(*size, **kind)
+    if method in METHODS and not is_suited(METHODS[method], problem):
+        pytest.skip("cannot treat it")
+    result = minimize(problem, method=method, tol=1e-14, max_iter=cap)
+    charged = result.trace.column("n_passes")
+    most = float(np.diff(charged).max())
+    assert 0.0 < most <= 6.0
+    assert charged.size == 2 or charged[-2] < cap
+    assert charged[-1] <= result.n_passes <= charged[-1] + 1.0
+    assert result.njev == pytest.approx(result.n_passes * problem.batched(result.batch_size).n_components)
 
 
 @pytest.mark.parametrize("options", [{"n_threads": None}, {"n_threads": "2"}, {"first_rows": [3]}])
@@ -126,11 +145,36 @@ def test_an_option_that_is_no_number_is_named(options):
         minimize(problem, method="lazy-newton", options=options)
 
 
-def test_diagnoses_of_huge_columns_do_not_raise():
+#: Methods whose step size, or whose solver, says at once that columns are too large.
+REFUSE_HUGE = ("fg", "afg", "iag", "linear-program")
+
+#: Beyond what can be squared: kinds of problem that between them every method treats.
+KINDS = {
+    "l2": {"alpha": 1e-3},
+    "l1": {"alpha": 1e-3, "l1_ratio": 1.0, "fit_intercept": True},
+    "squared": {"loss": "squared"},
+    "hinge": {"loss": "hinge", "alpha": 1e-3},
+    "ball": {"loss": "hinge", "constraint": L1Ball(1.0)},
+    "multinomial": {"loss": "multinomial", "alpha": 1e-3},
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+def test_huge_columns_end_in_a_message(method, kind):
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((30, 3)) * 1e160
-    result = minimize(Problem.linear(X, np.where(X[:, 0] > 0.0, 1, -1), alpha=1e-3), tol=1e-10, max_iter=50)
-    assert isinstance(result.message, str)
+    X = rng.standard_normal((12, 3))
+    problem = Problem.linear(X * 1e160, np.where(X[:, 0] > 0.0, 1, -1), **KINDS[kind])
+    if method in METHODS and not is_suited(METHODS[method], problem):
+        pytest.skip("cannot treat it")
+    if method in REFUSE_HUGE:
+        with pytest.raises((RuntimeError, ValueError), match=r"Scale the columns of X|columns of X are .* scale them"):
+            minimize(problem, method=method)
+        return
+    result = minimize(problem, method=method, tol=1e-10, max_iter=101)  # runs of 100 passes are told why
+    assert result.message
+    assert not result.success or np.isfinite(result.fun)
 
 
 def test_a_start_where_the_loss_overflows_ends_at_once():

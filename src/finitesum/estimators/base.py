@@ -25,6 +25,7 @@ from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.losses import Loss
 from finitesum.methods.base import Method, identity_of
 from finitesum.problems.linear import Problem
+from finitesum.problems.targets import checked_numbers
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 
 #: What X may be: float32 is kept, CSR may have int64 indices.
@@ -113,13 +114,16 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         )
 
     def _run(
-        self, problems: list[Any], data: tuple[Any, Any, Any], starts: list[Vector | None] | None = None
+        self, problems: list[Any], data: tuple[Any, Any, dict[str, Any]], starts: list[Vector | None] | None = None
     ) -> list[Result]:
-        """Solve the problems, set what is known of the runs, and warn of those that did not converge."""
-        X, y, sample_weight = data
+        """Solve the problems, set what is known of the runs, and warn of those that did not converge.
+
+        The data are X, y and what the fit was given beside them, by name.
+        """
+        X, y, metadata = data
         if self.standard_errors:
             require_covariance(problems[0])
-        tasks = FitTasks(self, X, y, sample_weight, len(problems))
+        tasks = FitTasks(self, X, y, metadata, len(problems))
         n_inside = self.n_threads if len(problems) == 1 else None
         methods = [
             as_solver(self.solver, self.step_size, problem, tol=self.tol, n_threads=n_inside) for problem in problems
@@ -191,16 +195,20 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         self.trace_ = results[0].trace if len(results) == 1 else [result.trace for result in results]
         self.solver_ = results[0].method.name
 
-    def _note_errors(self, problem: Problem, result: Result, total_weight: float) -> None:
+    def _note_errors(self, problems: list[Any], results: list[Result], total_weight: float) -> None:
         """Set the covariance matrix and the standard errors where they are asked for; those of an earlier fit go."""
         for name in ("cov_params_", "standard_errors_"):
             self.__dict__.pop(name, None)
         if self.standard_errors:
-            self.cov_params_ = covariance_at(problem, result.x, total_weight, float(result.fun))
-            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_))
+            found = [
+                covariance_at(problem, result.x, total_weight, float(result.fun))
+                for problem, result in zip(problems, results, strict=True)
+            ]
+            self.cov_params_ = np.stack(found) if len(found) > 1 else found[0]
+            self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_, axis1=-2, axis2=-1))
 
     def _n_iter(self, counts: list[int]) -> Any:
-        return counts[0]
+        return counts[0] if len(counts) == 1 else np.array(counts, dtype=np.int32)
 
     def _warn(self, result: Result) -> None:
         if not result.success and result.reason is not StopReason.CALLBACK:
@@ -242,10 +250,16 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- prediction
 
-    def _decision(self, X: Any) -> Any:
+    def _decision(self, X: Any, offset: Any = None) -> Any:
+        """Return x'w + b + o of each row: a column for each of several outputs, a vector for one."""
         check_is_fitted(self)
         require_indices(X)
-        return np.asarray(validate_data(self, X, reset=False, **X_CHECKS) @ self.coef_.T + self.intercept_)
+        scores = np.asarray(validate_data(self, X, reset=False, **X_CHECKS) @ self.coef_.T + self.intercept_)
+        if scores.ndim == 2 and scores.shape[1] == 1:
+            scores = scores[:, 0]
+        return (
+            scores if offset is None else scores + checked_numbers(offset, scores.shape, "offset").astype(scores.dtype)
+        )
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Vector | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, Multinomial
 from finitesum.problems.linear import Problem
 from finitesum.problems.row_input import as_rows
+from finitesum.problems.targets import checked_numbers
 
 
 def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vector) -> Vector:
@@ -69,6 +71,7 @@ class LabelledData:
         if not factors.all():
             raise ValueError("class_weight must be > 0 for the classes of the data. Drop the rows of a class instead.")
         self.weights: Vector = base * factors[self.codes]
+        self.offset: Any = None  # (n,) of two classes, (n, K) of several
 
     @property
     def total_weight(self) -> float:
@@ -91,7 +94,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         return alpha_of_C(self.C, data.total_weight)
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
         """Fit the model.
 
         Parameters
@@ -101,25 +104,34 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
             Labels of any kind.
         sample_weight : array_like, shape (n,), optional
             Weights >= 0; weight 2 means the same as the row written twice.
+        offset : array_like, shape (n,), or (n, K) for K > 2 classes, optional
+            Added to each decision x'w + b; give those of the rows in question when you predict, too.
         """
-        data = self._labelled(X, y, sample_weight)
+        data = self._labelled(X, y, sample_weight, offset)
         problems = self._problems(data, self._alpha(data))
-        results = self._run(problems, (data.X, y, sample_weight))
+        results = self._run(problems, (data.X, y, {"sample_weight": sample_weight, "offset": offset}))
         self._warn_if_separated(data, problems[0])
-        self._note_errors(problems[0], results[0], data.total_weight)
+        self._note_errors(problems, results, data.total_weight)
         return self
 
-    def _labelled(self, X: Any, y: Any, sample_weight: Any) -> LabelledData:
+    def _labelled(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> LabelledData:
         X, y = self._checked_data(X, y)
         data = LabelledData(self, X, y, sample_weight)
         self.classes_ = data.classes
+        if offset is not None:
+            shape = (X.shape[0],) if self._n_outputs() == 1 else (X.shape[0], self._n_outputs())
+            data.offset = checked_numbers(offset, shape, "offset")
         return data
 
     def _one_against_the_rest(self, data: LabelledData, loss: str | Loss, alpha: float) -> list[Any]:
         """Return the problem of the second class, or one for each of several."""
         rows, n_classes = as_rows(data.X), len(data.classes)
-        signs = (np.where(data.codes == k, 1.0, -1.0) for k in ([1] if n_classes == 2 else range(n_classes)))
-        return [self._problem(rows, y, data.weights, loss, alpha) for y in signs]
+        problems = []
+        for k in [1] if n_classes == 2 else range(n_classes):
+            offset = data.offset if data.offset is None or n_classes == 2 else data.offset[:, k]
+            signs = np.where(data.codes == k, 1.0, -1.0)
+            problems.append(self._problem(rows, signs, data.weights, loss, alpha, offset))
+        return problems
 
     def _warn_if_separated(self, data: LabelledData, problem: Problem) -> None:
         """Warn where a logistic model classifies all rows correctly and is not penalised: larger ones are better still."""
@@ -160,19 +172,33 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
     def _n_iter(self, counts: list[int]) -> Any:
         return np.array(counts, dtype=np.int32)
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: Any, offset: Any = None) -> Any:
         """Return the decisions of rows X, shape (n, d): for K classes a column each, shape (n, K).
 
-        For two classes they are x'w + b, shape (n,), positive for the second.
+        For two classes they are x'w + b, shape (n,), positive for the second. Offsets, of the same shape, are added.
         """
-        scores = self._decision(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return self._decision(X, offset)
 
-    def predict(self, X: Any) -> Any:
-        """Return the label of each row of X, shape (n, d): that of the largest decision."""
-        scores = self.decision_function(X)
+    def predict(self, X: Any, offset: Any = None) -> Any:
+        """Return the label of each row of X, shape (n, d): that of the largest decision, offsets included."""
+        scores = self.decision_function(X, offset)
         codes = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[codes]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return the accuracy, by weight, on data as for `fit`."""
+        from sklearn.metrics import accuracy_score  # which takes a while to load
+
+        return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
+
+
+def with_offset(model: Any, offset: Any) -> Any:
+    """Return a model that adds these offsets to its decisions of the rows they belong to, for scorers, which know none."""
+    if offset is None:
+        return model
+    bound = copy(model)
+    bound.decision_function = lambda X, _=None: model.decision_function(X, offset)
+    return bound
 
 
 def log_probabilities(scores: Any) -> Any:

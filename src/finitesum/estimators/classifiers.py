@@ -17,10 +17,10 @@ from finitesum.losses import Logistic, Loss, as_loss
 class LinearClassifier(LinearClassifierMixin):
     """A linear classifier with any loss, penalty and constraint.
 
-    F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)   over w in the set
+    F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
 
-    with y_i = +-1 and S the sum of the weights s_i. The intercept b is neither penalised nor constrained. Of more than two
-    classes each is fitted against the rest.
+    over w in the set, with y_i = +-1, S the sum of the weights s_i and o_i known offsets. The intercept b is neither
+    penalised nor constrained. Of more than two classes each is fitted against the rest.
 
     Parameters
     ----------
@@ -105,12 +105,13 @@ class LinearClassifier(LinearClassifierMixin):
         return self._one_against_the_rest(data, loss, alpha)
 
     @available_if(lambda estimator: isinstance(as_loss(estimator.loss), Logistic))
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, offset: Any = None) -> Any:
         """Return the probabilities of the classes for rows X, shape (n, d), as (n, K); with the logistic loss only.
 
-        Of several classes each was fitted against the rest: their probabilities are scaled to sum to 1.
+        Of several classes each was fitted against the rest: their probabilities are scaled to sum to 1. Offsets are as
+        in `decision_function`.
         """
-        scores = self.decision_function(X)
+        scores = self.decision_function(X, offset)
         return np.exp(log_probabilities(scores if scores.ndim == 1 else log_expit(scores)))
 
 
@@ -118,12 +119,11 @@ class LinearClassifier(LinearClassifierMixin):
 class LinearSVC(LinearClassifierMixin):
     """A linear support vector machine.
 
-    F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b) + 1/(C S) (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)   over w in
-    the set
+    F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + 1/(C S) (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
 
-    with loss(y, u) = max(0, 1 - y u)^2 ("squared-hinge") or max(0, 1 - y u) ("hinge"), y_i = +-1, S the sum of the weights.
-    That is C sum_i s_i loss_i + ||w||^2/2 divided by C S. Unlike scikit-learn's, the intercept b is not penalised. Of
-    more than two classes each is fitted against the rest.
+    over w in the set, with known offsets o_i, loss(y, u) = max(0, 1 - y u)^2 ("squared-hinge") or max(0, 1 - y u)
+    ("hinge"), y_i = +-1, S the sum of the weights. That is C sum_i s_i loss_i + ||w||^2/2 divided by C S. Unlike
+    scikit-learn's, the intercept b is not penalised. Of more than two classes each is fitted against the rest.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from finitesum.core.arrays import Vector
-from finitesum.estimators.regressors import LinearRegressorMixin
+from finitesum.estimators.regressors import LinearRegressorMixin, without_offset
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import FitTasks, with_callbacks
 from finitesum.losses import Huber
@@ -41,10 +41,11 @@ MOST_SCALES, SMALLEST_SCALE = 60, 1e-6
 class HuberRegressor(LinearRegressorMixin):
     """Linear regression that outliers cannot pull far.
 
-    F(w, b) = (1/S) sum_i s_i h(r_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),   r_i = x_i'w + b - y_i
+    F(w, b) = (1/S) sum_i s_i h(r_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),   r_i = x_i'w + b + o_i - y_i
 
-    over w in the set, with h(r) = r^2/2 for |r| <= delta and delta (|r| - delta/2) beyond, delta = epsilon scale, and S
-    the sum of the weights s_i. With scale="joint" the scale is estimated, too, as scikit-learn's HuberRegressor does:
+    over w in the set, with h(r) = r^2/2 for |r| <= delta and delta (|r| - delta/2) beyond, delta = epsilon scale, S the
+    sum of the weights s_i and o_i known offsets. With scale="joint" the scale is estimated, too, as scikit-learn's
+    HuberRegressor does:
 
     G(w, b, sigma) = (1/S) sum_i s_i (sigma + sigma H(r_i / sigma)) + alpha/2 ||w||^2,   H(t) = t^2 or 2 epsilon |t| -
     epsilon^2
@@ -85,16 +86,18 @@ n_threads, callback, measure_every
     scale: float | str = 1.0
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Fit the model to rows X, shape (n, d), targets y, shape (n,), and weights as those of `LinearRegressor.fit`."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+        """Fit the model to rows X, shape (n, d), and targets y, shape (n,); the rest is as for `LinearRegressor.fit`."""
         joint = self._checked_scale()
         X, y, weights = self._checked_fit_data(X, y, sample_weight)
+        data = X, y, {"sample_weight": sample_weight, "offset": offset}
+        y = without_offset(y, offset)
         if joint:
-            self._fit_jointly(X, np.asarray(y, dtype=np.float64), weights)
+            self._fit_jointly(y, weights, data)
         else:
             self.scale_ = float(self.scale)
             problem = self._problem(X, y, weights, Huber(float(self.epsilon * self.scale_)), self.alpha)
-            self._run([problem], (X, y, sample_weight))
+            self._run([problem], data)
         residuals = X @ self.coef_ + self.intercept_ - y
         self.outliers_ = np.abs(residuals) > self.epsilon * self.scale_
         return self
@@ -116,13 +119,14 @@ n_threads, callback, measure_every
 
     # -- the joint estimate
 
-    def _fit_jointly(self, X: Any, y: Vector, weights: Vector | None) -> None:
+    def _fit_jointly(self, y: Vector, weights: Vector | None, data: tuple[Any, Any, dict[str, Any]]) -> None:
+        X = data[0]
         fractions = np.full(y.size, 1.0 / y.size) if weights is None else weights / weights.sum()
         known = self._packed(X.shape[1], 1) if self.warm_start and hasattr(self, "coef_") else None
         start = None if known is None else known[0]
         spread = math.sqrt(float(fractions @ (y - float(fractions @ y)) ** 2)) or 1.0
         search = _ScaleSearch(spread, first=spread if start is None else self.scale_)
-        tasks = FitTasks(self, X, y, weights, 1)
+        tasks = FitTasks(self, *data, 1)
         callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
         tried: list[Result] = []
         while True:

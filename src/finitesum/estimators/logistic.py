@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from finitesum.core.arrays import Vector
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
 
 
@@ -23,26 +24,35 @@ class LogisticRegressionMixin(LinearClassifierMixin):
                 "a constraint is not treated with several classes. Leave constraint out, or use LinearClassifier, which "
                 "fits each class against the rest."
             )
-        return [self._problem(data.X, data.codes, data.weights, "multinomial", alpha)]
+        return [self._problem(data.X, data.codes, data.weights, "multinomial", alpha, data.offset)]
 
-    def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of the classes for rows X, shape (n, d): an array of shape (n, K)."""
-        return np.exp(self.predict_log_proba(X))
+    def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
+        """Of several classes return those that sum to 0: what is added to all of them changes no probability."""
+        coef, intercept = super()._unpacked(points)
+        if len(coef) > 1:
+            intercept = intercept - intercept.mean()
+            coef = coef if self.l1_ratio else coef - coef.mean(axis=0)
+        return coef, intercept
 
-    def predict_log_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, offset: Any = None) -> Any:
+        """Return the probabilities of the classes, (n, K), for rows X, (n, d), with offsets as for `decision_function`."""
+        return np.exp(self.predict_log_proba(X, offset))
+
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Any:
         """Return the logarithms of the probabilities that `predict_proba` gives, without underflow."""
-        return log_probabilities(self.decision_function(X))
+        return log_probabilities(self.decision_function(X, offset))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(LogisticRegressionMixin):
     """Logistic regression, binary or multinomial, to a verified optimum.
 
-    F(w, b) = (1/S) sum_i s_i log(1 + exp(-y_i (x_i'w + b))) + 1/(C S) (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
+    F(w, b) = (1/S) sum_i s_i log(1 + exp(-y_i (x_i'w + b + o_i))) + 1/(C S) (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
 
-    over w in the set, with y_i = +-1 and S the sum of the weights s_i: what scikit-learn minimises, divided by C S.
-    With K > 2 classes the losses are logsumexp_k(x_i'w_k + b_k) - (x_i'w_{y_i} + b_{y_i}), the penalty is the sum over the
-    classes, and there is no constraint. The intercepts are never penalised nor constrained.
+    over w in the set, with y_i = +-1, S the sum of the weights s_i and o_i known offsets: what scikit-learn minimises,
+    divided by C S. With K > 2 classes the losses are logsumexp_k(u_ik) - u_{i, y_i} with u_ik = x_i'w_k + b_k + o_ik, the
+    penalty is the sum over the classes, and there is no constraint. The intercepts are never penalised nor constrained.
+    Where adding numbers to all classes changes nothing (intercepts; coefficients without a penalty), they sum to 0.
 
     Parameters
     ----------

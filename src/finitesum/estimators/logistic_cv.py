@@ -15,7 +15,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from finitesum.core.arrays import Vector
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.base import alpha_of_C
-from finitesum.estimators.classification import LabelledData
+from finitesum.estimators.classification import LabelledData, with_offset
 from finitesum.estimators.covariance import require_covariance
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.path import as_Cs, solve_path, with_alpha
@@ -76,16 +76,16 @@ solver_, cov_params_, standard_errors_
     standard_errors: bool = False
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, **params: Any) -> Any:
         """Choose C and fit the model to data as for `LogisticRegression.fit`.
 
-        Weight 2 means the same as the row written twice, in one fold. `params` are for the splitter and the scorer, by
-        metadata routing.
+        Weight 2 means the same as the row written twice, in one fold; test rows are scored with their offsets, too.
+        `params` are for the splitter and the scorer, by metadata routing.
         """
         from sklearn.model_selection import check_cv  # which takes a while to load
 
         self.Cs_ = as_Cs(self.Cs)
-        data = self._labelled(X, y, sample_weight)
+        data = self._labelled(X, y, sample_weight, offset)
         (problem,) = self._problems(data, alpha_of_C(float(self.Cs_[0]), data.total_weight))
         if self.standard_errors:
             require_covariance(problem)  # before the folds are solved
@@ -108,15 +108,15 @@ solver_, cov_params_, standard_errors_
             for result in results:
                 self._warn(result)
         problem = with_alpha(problem, alpha_of_C(self.C_, data.total_weight), self.l1_ratio)
-        (final,) = self._run([problem], (data.X, y, sample_weight))
+        results = self._run([problem], (data.X, y, {"sample_weight": sample_weight, "offset": offset}))
         self._warn_if_separated(data, problem)
-        self._note_errors(problem, final, data.total_weight)
+        self._note_errors([problem], results, data.total_weight)
         return self
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, **params: Any) -> float:
         """Return the score of `scoring` on data as for `fit`; `params` are for the scorer, by metadata routing."""
         _, score_params = self._routed("score", sample_weight, params)
-        return float(self._scorer()(self, X, y, **score_params))
+        return float(self._scorer()(with_offset(self, offset), X, y, **score_params))
 
     def get_metadata_routing(self) -> Any:
         """Return who receives which metadata: this estimator, the splitter, the scorer."""
@@ -158,15 +158,17 @@ solver_, cov_params_, standard_errors_
         if len(part.classes) != len(data.classes):
             missing = sorted(set(data.classes.tolist()) - set(part.classes.tolist()), key=str)
             raise ValueError(f"a fold's training rows lack the classes {missing}. Use fewer folds, or stratified ones.")
+        offset = None if data.offset is None else data.offset[test]
+        part.offset = None if data.offset is None else data.offset[train]
         results = solve_path(self, part, self.Cs_)
-        model = LogisticRegression(fit_intercept=self.fit_intercept)
+        model = LogisticRegression(l1_ratio=self.l1_ratio, fit_intercept=self.fit_intercept)
         model.classes_, model.n_features_in_ = data.classes, data.X.shape[1]
         here = {name: _rows_of(value, test, data.X.shape[0]) for name, value in score_params.items()}
         scorer = clone(self._scorer(), safe=False)
         scores = []
         for result in results:
             model.coef_, model.intercept_ = model._unpacked([result.x])
-            scores.append(float(scorer(model, data.X[test], data.y[test], **here)))
+            scores.append(float(scorer(with_offset(model, offset), data.X[test], data.y[test], **here)))
         return results, np.array(scores)
 
 

@@ -95,7 +95,9 @@ def with_alpha(problem: Problem, alpha: float, l1_ratio: float) -> Any:
     return replace(problem, penalty=elastic_net(alpha, l1_ratio))
 
 
-def logistic_path(X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, **parameters: Any) -> LogisticPath:
+def logistic_path(
+    X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, offset: Any = None, **parameters: Any
+) -> LogisticPath:
     """Return the solutions of logistic regression for several strengths of the penalty.
 
     Each is found from the last one, from strong to weak penalties, to the same optimality as a fit of its own.
@@ -108,6 +110,8 @@ def logistic_path(X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, **
     Cs : int or array_like
         Inverse strengths, or how many between 1e-4 and 1e4.
     sample_weight : array_like, shape (n,), optional
+    offset : array_like, shape (n,), or (n, K) for K > 2 classes, optional
+        Added to each decision x'w + b.
     **parameters
         Those of `LogisticRegression` that say what is solved and how: all but C, warm_start, callback, measure_every and
         standard_errors.
@@ -132,7 +136,7 @@ def logistic_path(X: Any, y: Any, *, Cs: Any = 10, sample_weight: Any = None, **
         )
     estimator = LogisticRegression(**parameters)
     inverse = as_Cs(Cs)
-    data = estimator._labelled(X, y, sample_weight)
+    data = estimator._labelled(X, y, sample_weight, offset)
     with limited_blas(estimator.n_threads):
         results = solve_path(estimator, data, inverse, estimator.n_threads)
     for result in results:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import xlogy
@@ -15,34 +15,46 @@ from finitesum.core.arrays import Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Loss, Poisson, as_loss
+from finitesum.problems.row_input import as_rows
 from finitesum.problems.targets import checked_numbers
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegressorMixin(RegressorMixin, LinearEstimator):
-    """A linear model u = x'w + b of numbers."""
+    """A linear model u = x'w + b of numbers, or one for each column of several targets."""
 
     alpha: float = 1e-4
 
-    def _checked_fit_data(
-        self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True
-    ) -> tuple[Any, Any, Vector | None]:
-        X, y = self._checked_data(X, y, reset=reset, y_numeric=True)
+    def _checked_fit_data(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, Any, Vector | None]:
+        X, y = self._checked_data(X, y, y_numeric=True, **checks)
         return X, y, checked_weights(sample_weight, X)
 
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
-        point = points[0]
-        return (point[:-1], float(point[-1])) if self.fit_intercept else (point, 0.0)
+        table = np.stack(points)
+        coef, intercept = (table[:, :-1], table[:, -1]) if self.fit_intercept else (table, np.zeros(len(points)))
+        return (coef, intercept) if len(points) > 1 else (coef[0], float(intercept[0]))
 
     def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
-        if np.shape(self.coef_) != (n_columns,):
+        if np.shape(self.coef_) != ((n_columns,) if n_points == 1 else (n_points, n_columns)):
             return None
-        point = np.asarray(self.coef_, dtype=np.float64)
-        return [np.append(point, self.intercept_) if self.fit_intercept else point]
+        table = np.asarray(self.coef_, dtype=np.float64).reshape(n_points, n_columns)
+        return list(np.column_stack([table, np.reshape(self.intercept_, n_points)]) if self.fit_intercept else table)
 
-    def predict(self, X: Any) -> Any:
-        """Return x'w + b for each row of X, shape (n, d)."""
-        return self._decision(X)
+    def predict(self, X: Any, offset: Any = None) -> Any:
+        """Return x'w + b + o for each row of X, shape (n, d), with offsets o of the shape of what is returned."""
+        return self._decision(X, offset)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return R^2 = 1 - sum_i s_i (y_i - prediction_i)^2 / sum_i s_i (y_i - mean)^2 of data as for `fit`: 1 is best."""
+        from sklearn.metrics import r2_score  # which takes a while to load
+
+        return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
+
+
+def without_offset(y: Any, offset: Any) -> Vector:
+    """Return y - o, which a loss of the residual x'w + b + o - y is fitted to."""
+    numbers: Vector = np.asarray(y, dtype=np.float64)
+    return numbers if offset is None else numbers - checked_numbers(offset, numbers.shape, "offset")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,7 +64,7 @@ class LinearRegressor(LinearRegressorMixin):
     F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
 
     over w in the set, with S the sum of the weights s_i and o_i known offsets. The intercept b is neither penalised nor
-    constrained. With the Poisson loss the prediction is exp(x'w + b + o).
+    constrained. With the Poisson loss the prediction is exp(x'w + b + o). Each of several targets has its own w and b.
 
     Parameters
     ----------
@@ -69,9 +81,9 @@ callback, measure_every
 
     Attributes
     ----------
-    coef_ : ndarray, shape (d,)
-    intercept_ : float
-    n_iter_ : int
+    coef_ : ndarray, shape (d,), or (K, d) for K > 1 targets
+    intercept_ : float, or ndarray, shape (K,)
+    n_iter_ : int, or ndarray of int, shape (K,)
     n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_
         As in `LinearClassifier`.
     cov_params_, standard_errors_ : ndarray
@@ -88,6 +100,17 @@ callback, measure_every
     loss: str | Loss = field(default="squared", kw_only=False)
     standard_errors: bool = False
 
+    _takes_several_targets: ClassVar[bool] = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._takes_several_targets
+        return tags
+
+    def _alphas(self, n_targets: int, total_weight: float) -> list[float]:
+        """Return the strength of each target's penalty, against the weighted mean of the losses."""
+        return [self.alpha] * n_targets
+
     def _loss(self) -> Loss:
         known = as_loss(self.loss)
         if known.target_kind() in ("sign", "class"):
@@ -101,34 +124,41 @@ callback, measure_every
         Parameters
         ----------
         X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
+        y : array_like, shape (n,), or (n, K) for K targets
+            PoissonRegressor takes one target.
         sample_weight : array_like, shape (n,), optional
             Weights >= 0; weight 2 means the same as the row written twice.
-        offset : array_like, shape (n,), optional
-            Added to each x'w + b.
+        offset : array_like, of the shape of y, optional
+            Added to each x'w + b; give those of the rows in question when you predict, too.
         """
         loss = self._loss()
-        X, y, weights = self._checked_fit_data(X, y, sample_weight)
-        problem = self._problem(X, y, weights, loss, self.alpha, offset)
+        X, y, weights = self._checked_fit_data(X, y, sample_weight, multi_output=self._takes_several_targets)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        total = float(X.shape[0] if weights is None else weights.sum())
+        targets = np.atleast_2d(y.T)
+        offsets = (
+            [offset] * len(targets) if offset is None or y.ndim == 1 else checked_numbers(offset, y.shape, "offset").T
+        )
+        rows, alphas = as_rows(X), self._alphas(len(targets), total)
+        problems = [
+            self._problem(rows, target, weights, loss, alpha, shift)
+            for target, alpha, shift in zip(targets, alphas, offsets, strict=True)
+        ]
         starts: list[Vector | None] | None = None
         if isinstance(loss, Poisson) and self.fit_intercept and not (self.warm_start and hasattr(self, "coef_")):
-            starts = [poisson_start(problem.targets, problem.weights, problem.offsets, problem.dim)]
-        (result,) = self._run([problem], (X, y, sample_weight), starts)
-        self._note_errors(problem, result, float(X.shape[0] if weights is None else weights.sum()))
+            starts = [poisson_start(one.targets, one.weights, one.offsets, one.dim) for one in problems]
+        results = self._run(problems, (X, y, {"sample_weight": sample_weight, "offset": offset}), starts)
+        self._note_errors(problems, results, total)
         return self
 
     def predict(self, X: Any, offset: Any = None) -> Any:
-        """Return x'w + b + o for each row of X, shape (n, d), with offsets o, shape (n,); its exponential for "poisson"."""
-        linear = self._decision(X)
-        if offset is not None:
-            linear = linear + checked_numbers(offset, linear.shape, "offset").astype(linear.dtype)
+        """Return x'w + b + o for each row of X, shape (n, d), with offsets o of the shape of what is returned.
+
+        Its exponential for "poisson".
+        """
+        linear = super().predict(X, offset)
         return np.exp(linear) if isinstance(self._loss(), Poisson) else linear
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return R^2 = 1 - sum_i s_i (y_i - prediction_i)^2 / sum_i s_i (y_i - mean)^2 of data as for `fit`: 1 is best."""
-        from sklearn.metrics import r2_score  # which takes a while to load
-
-        return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
 
 
 def poisson_start(targets: Vector, weights: Vector, offsets: Vector, dim: int) -> Vector:
@@ -174,6 +204,8 @@ standard_errors_
     """
 
     loss: str = field(default="poisson", init=False)
+
+    _takes_several_targets: ClassVar[bool] = False
     alpha: float = 1.0
 
     def __sklearn_tags__(self) -> Any:

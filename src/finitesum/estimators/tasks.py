@@ -32,9 +32,9 @@ __all__ = ["HAS_CALLBACKS", "CallbackSupportMixin", "FitTasks", "with_callbacks"
 class FitTasks:
     """The tasks of one fit."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any, n_problems: int) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, metadata: dict[str, Any], n_problems: int) -> None:
         self._estimator, self._X, self._y = estimator, X, y
-        self._metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        self._metadata = {name: value for name, value in metadata.items() if value is not None} or None
         self._root: Any = None
         if HAS_CALLBACKS:
             several = n_problems > 1

@@ -109,9 +109,7 @@ class Run:
         kept, self.trace = kept_in(self.checkpoint, held, self.method.state_type, partial(self._template, x0), empty)
         state, self.loop, _, self.certificate, self.best = kept
         self.state, x = self._with_tol(state), state.x
-        if self.loop.checked_k == self.loop.k:  # again, and not charged again; the bounds have it already
-            measured = self._with_gap(self._known_to_method() or evaluate(self.problem, x), self.certificate)
-            self.exact = (x, confirmed(self.problem, x, measured, self.tol))
+        self._measure_again(x)
         self._keep()
 
     def _template(self, x0: Vector, state: Any) -> Any:
@@ -124,6 +122,15 @@ class Run:
             raise checkpoints.CheckpointError(
                 f"{self.checkpoint} is damaged: {error}. Delete it and start again."
             ) from None
+
+    def _measure_again(self, x: Vector) -> None:
+        """Measure the iterate of a checkpoint as it was before: not charged again, and the bounds have it already."""
+        rows, k = self.trace.rows, self.loop.checked_k
+        if k >= 0 and len({(row.objective, row.optimality) for row in rows[k:]}) == 1:  # x is where the check was
+            measured = self._known_to_method() or self._with_gap(evaluate(self.problem, x), self.certificate)
+            self.exact = (x, confirmed(self.problem, x, measured, self.tol))
+        elif rows and not math.isnan(rows[-1].objective):
+            self._measure(x)
 
     def _with_tol(self, state: Any) -> Any:
         """Return a state with this run's tol, where the method's choices depend on it."""
@@ -308,13 +315,13 @@ class Run:
         self.trace.append(TraceRow(*spent, *figures, estimate))
 
     def _charged(self) -> Measures:
-        """Return exact measures of the last iterate; charged even where the trace has them: the same for all."""
+        """Return exact measures of the last iterate, of the same bits and charge whether the trace has them or not."""
         known = self._exact_here()
-        if known is None or self.loop.checked_k != self.loop.k:
+        if self.loop.checked_k != self.loop.k:
             own = self._known_to_method()
-            self.loop.n_checks += self.loop.checked_k != self.loop.k and own is None
+            self.loop.n_checks += own is None
             self.loop.checked_k = self.loop.k
-            known = known or own
+            known = own or known
         return known or self._measure(self.state.x, is_check=True)
 
     def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:

@@ -98,7 +98,9 @@ def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: f
         options={} if limit is None else {"time_limit": limit},
     )
     if found.x is None or found.status != 0:
-        raise RuntimeError(f"HiGHS found no optimum: {found.message}")
+        raise RuntimeError(
+            f"HiGHS found no optimum: {found.message} Where columns of X are large or small, scale them."
+        )
     x = found.x[: found.x.size - n]
     if ball is not None:
         x = np.concatenate([x[:d] - x[d : 2 * d], x[2 * d :]])
