@@ -1,6 +1,6 @@
 """Small problems as wild as users' data can be, drawn at random, and every claim of convergence judged in 50 digits.
 
-    python benchmarks/wild.py [--n 3000] [--first 0] [--method auto] [--out benchmarks/results]
+    python benchmarks/wild.py [--n 3000] [--first 0] [--method auto] [--log wild.jsonl] [--out benchmarks/results]
 
 A problem has 5 to 600 rows and up to 90 columns whose sizes differ by up to twelve orders of magnitude, any loss, penalty
 and set that the library has, weights over six decades with zeros among them, duplicated and constant columns, separable
@@ -14,11 +14,16 @@ The table counts problems by their end:
 - false claim: success, though the optimality in 50 digits is above tol;
 - slow: more than 2 seconds, the second of two runs where kernels were compiled in the first;
 - error: an exception, apart from a refusal in words (ValueError, TypeError) before the first pass.
+
+Small problems come first. Each verdict is a line of the log; a campaign that is started again with the same log goes on
+where it was left, and `--out` writes the page from all that the log holds.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import time
 import traceback
 import warnings
@@ -31,6 +36,8 @@ import numpy as np
 
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative, Simplex
+from finitesum.methods import as_method
+from finitesum.methods.base import is_suited
 
 getcontext().prec = 50
 getcontext().Emax, getcontext().Emin = 10**9, -(10**9)
@@ -250,8 +257,9 @@ def verdict(wild: Wild, method: str) -> Verdict:
             break
     value, optimality = judged(wild, result.x)
     if wild.words.split(",")[0] == "hinge":
-        other = minimize(wild.problem, method="adahb", tol=wild.tol, max_iter=200, random_state=0)
-        optimality = value - min(value, judged(wild, other.x)[0])
+        others = [m for m in ("psg", "interior-point", "linear-program") if is_suited(as_method(m), wild.problem)]
+        found = [minimize(wild.problem, method=m, tol=wild.tol, max_iter=100, random_state=0).x for m in others]
+        optimality = value - min(value, *(judged(wild, x)[0] for x in found))
     start, _ = judged(wild, wild.problem.term.project(np.zeros(wild.problem.dim)))
     text = f"{result.method.name}: claims {result.optimality:.2e}, is {optimality:.2e}, "
     text += f"F {value:.6g} from {start:.6g}; {result.message}"
@@ -262,6 +270,48 @@ def verdict(wild: Wild, method: str) -> Verdict:
     return Verdict("short of tol", seconds, text)
 
 
+def _cause(text: str) -> str:
+    """Return what a message says without its numbers."""
+    message = text.partition("; ")[2].partition(": ")
+    return re.sub(r"\d[\d.e+-]*", "#", f"{message[0]}: {message[2].partition('passes')[2].lstrip('.; ') or message[2]}")
+
+
+def page(found: list[dict[str, Any]], command: str, n_asked: int) -> str:
+    """Return the page of results."""
+    kinds = Counter(f["kind"] for f in found)
+    judged_ones = [f for f in found if f["kind"] != "refused"]
+    slow = [f for f in found if f["seconds"] > MOST_SECONDS]
+    causes = Counter(_cause(f["text"]) for f in found if f["kind"] in ("short of tol", "rose"))
+    share = kinds["at tol"] / max(len(judged_ones), 1)
+    sizes = [f["n"] * f["d"] for f in found]
+    lines = [
+        "# Wild problems",
+        "",
+        f"`{command}`: {len(found)} of {n_asked} problems were run, the smallest first (up to {max(sizes)} entries of X). "
+        "What is drawn, and how a claim is judged, says the head of the script.",
+        "",
+        "| | problems |",
+        "|---|---|",
+        *(f"| {k} | {kinds[k]} |" for k in ("at tol", "short of tol", "rose", "false claim", "error", "refused")),
+        f"| over {MOST_SECONDS:g} s | {len(slow)} |",
+        "",
+        f"At tol: {100 * share:.2f} % of those not refused in words.",
+        "",
+        "What the others say, without their numbers:",
+        "",
+        "| problems | message |",
+        "|---|---|",
+        *(f"| {count} | {cause} |" for cause, count in causes.most_common()),
+        "",
+        "All that are not at tol, or slow:",
+        "",
+    ]
+    rest = [f for f in found if f["kind"] not in ("at tol", "refused") or f["seconds"] > MOST_SECONDS]
+    for f in rest:
+        lines.append(f"- {f['seed']}, {f['words']}, tol {f['tol']:g}: {f['kind']}, {f['seconds']:.2f} s, {f['text']}")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=3000)
@@ -270,23 +320,30 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=90)
     parser.add_argument("--loss", help="only this one")
     parser.add_argument("--method", default="auto")
+    parser.add_argument("--log", type=Path, default=Path("wild.jsonl"))
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    counts: Counter[str] = Counter()
-    slow: list[str] = []
-    for seed in range(args.first, args.first + args.n):
-        wild = draw(seed, args.rows, args.columns)
-        if args.loss and not wild.words.startswith(args.loss):
-            continue
-        found = verdict(wild, args.method)
-        counts[found.kind] += 1
-        line = f"{seed} {found.kind} {found.seconds:.2f} s: {wild.words}, tol {wild.tol:g}: {found.text}"
-        if found.seconds > MOST_SECONDS:
-            slow.append(line)
-        if found.kind != "at tol" or found.seconds > MOST_SECONDS:
-            print(line, flush=True)
-    print({**counts, "slow": len(slow)})
+    drawn = ((seed, draw(seed, args.rows, args.columns)) for seed in range(args.first, args.first + args.n))
+    order = sorted((wild.X.size, seed) for seed, wild in drawn if wild.words.startswith(args.loss or ""))
+    found = [json.loads(line) for line in args.log.read_text().splitlines()] if args.log.exists() else []
+    done = {f["seed"] for f in found}
+    try:
+        for _, seed in order:
+            if seed in done:
+                continue
+            wild = draw(seed, args.rows, args.columns)
+            n, d = wild.X.shape
+            end = verdict(wild, args.method)
+            found.append({"seed": seed, "words": wild.words, "tol": wild.tol, "n": n, "d": d, **end._asdict()})
+            with args.log.open("a") as log:
+                print(json.dumps(found[-1]), file=log)
+            if end.kind != "at tol" or end.seconds > MOST_SECONDS:
+                print(*found[-1].values(), flush=True)
+    finally:
+        if args.out:
+            command = f"python benchmarks/wild.py --n {args.n} --method {args.method}"
+            (args.out / "wild.md").write_text(page(found, command, len(order)))
 
 
 if __name__ == "__main__":

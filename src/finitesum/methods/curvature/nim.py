@@ -18,7 +18,8 @@ inverse    smooth, one row to a component: B = H^-1 is kept up, O(d^2) a visit: 
 ========== ====================================================================================================
 
 Step "auto": damping 1, majorants or shorter steps where models are not trusted
-(`finitesum.methods.curvature.trust`), beginning with them. A number is the damping, with second derivatives throughout, as
+(`finitesum.methods.curvature.trust`), beginning with them; passes that lead too far are undone
+(`finitesum.methods.curvature.guard`). A number is the damping, with second derivatives throughout, as
 in the paper, which converges locally. b and H are summed again every 50 passes, and when H has shrunk to a tenth, because
 sums keep the rounding errors of their largest terms.
 
@@ -37,6 +38,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
+from finitesum.methods.curvature.guard import Guard, guarded, new_guard
 from finitesum.methods.curvature.model_minimisers import Run, exact_pass, inexact_visits, inverse_pass
 from finitesum.methods.curvature.taylor_model import TaylorModel
 from finitesum.methods.curvature.trust import (
@@ -60,6 +62,7 @@ class NIMState(NamedTuple):
     model: TaylorModel
     comparison: Comparison
     trust: Trust
+    guard: Guard
     peak: float  # the largest diagonal entry of H since b and H were summed again
     n_gradients: int
     n_hessians: int
@@ -121,7 +124,8 @@ class NIM(SumMethod):
         model = taylor.full_model(problem, x0) if is_full else taylor.empty_model(problem)
         trust = new_trust(problem, x0, self._rule(problem))
         n_visits = problem.n_components if is_full else 0
-        return NIMState(x0.copy(), model, no_comparison(problem), trust, 0.0, n_visits, n_visits)
+        guard = new_guard(problem, model, x0)
+        return NIMState(x0.copy(), model, no_comparison(problem), trust, guard, 0.0, n_visits, n_visits)
 
     def run_pass(self, problem: AnySum, state: NIMState, order: Indices) -> NIMState:
         model, comparison = taylor.copy_model(state.model), copied(state.comparison)
@@ -135,7 +139,15 @@ class NIM(SumMethod):
             trust, n_visits = exact_pass(problem, order, run, state.trust, to_rounding=self.solver == "exact")
         n_hessians = state.n_hessians + taylor.hessians_of_visits(problem, n_visits, state.model, model)
         n_gradients = state.n_gradients + n_visits
-        return self._finished(problem, NIMState(run.w, model, comparison, trust, state.peak, n_gradients, n_hessians))
+        guard, back, n_more = guarded(problem, state.guard, state.x, run.w, model, trust, rule)
+        n_gradients += n_more * problem.n_components
+        after = NIMState(run.w, model, comparison, trust, guard, state.peak, n_gradients, n_hessians)
+        if back is None:
+            return self._finished(problem, after)
+        w, model, comparison, trust = back
+        n_hessians += problem.n_components
+        peak = float(np.diagonal(model.hessian).max())
+        return NIMState(w, model, comparison, trust, guard, peak, n_gradients, n_hessians)
 
     def _finished(self, problem: AnySum, state: NIMState) -> NIMState:
         """Return the state after a pass, b and H summed again where they need it."""
