@@ -56,6 +56,17 @@ from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 
+#: The factor between entries of H's diagonal from which on those of the model gradient say nothing of how far the minimiser
+#: is: columns of sizes 1 : 1000. "auto" then takes "exact" up to this many variables, for what d steps cost.
+DIFFERENT, MOST_FACTORED = 1e6, 100
+
+
+def _sizes_differ(model: TaylorModel) -> bool:
+    """Return whether conjugate gradients would end by a tolerance that has no meaning, and a factor costs no more."""
+    diagonal = np.diagonal(model.hessian)[: model.linear.size]
+    used = diagonal[diagonal > 0.0]
+    return used.size > 0 and diagonal.size <= MOST_FACTORED and bool(used.max() > DIFFERENT * used.min())
+
 
 class NIMState(NamedTuple):
     x: Vector  # iterate
@@ -133,7 +144,7 @@ class NIM(SumMethod):
         run = Run(state.x.copy(), taylor.opened(model), comparison, rule, damping)
         if self.solver == "inverse":
             trust, n_visits = inverse_pass(cast(Problem, problem), order, run, state.trust)
-        elif self.solver == "inexact" and problem.is_smooth:
+        elif self.solver == "inexact" and problem.is_smooth and not (rule.acts and _sizes_differ(state.model)):
             trust, n_visits = inexact_visits(problem.view, order, run, state.trust)
         else:
             trust, n_visits = exact_pass(problem, order, run, state.trust, to_rounding=self.solver == "exact")
