@@ -70,8 +70,11 @@ def conditioning_at(problem: Problem, w: Vector) -> Conditioning:
     return Conditioning(sizes, condition, gradient_rounding(problem, w) if problem.n_outputs == 1 else math.nan)
 
 
-def why_hard(problem: AnyProblem, w: Vector, optimality: float) -> str:
-    """Return what keeps a run from coming closer to the minimum than this, "" where the problem is not to blame."""
+def why_hard(problem: AnyProblem, w: Vector, optimality: float, rounding: float = math.nan) -> str:
+    """Return what keeps a run from coming closer to the minimum than this, "" where the problem is not to blame.
+
+    `rounding` bounds what rounding errors put into the optimality, where that is known already.
+    """
     if not isinstance(problem, Problem) or not problem.loss.is_smooth() or not np.isfinite(w).all():
         return ""
     with np.errstate(all="ignore"):
@@ -82,8 +85,9 @@ def why_hard(problem: AnyProblem, w: Vector, optimality: float) -> str:
     if found.condition > CONDITION:
         number = "beyond 1e15" if found.condition > 1e15 else f"about {found.condition:.0e}"
         facts.append(f"the Hessian's condition number is {number} with columns scaled to one size")
-    if found.rounding > ROUNDING * optimality:
-        facts.append(f"rounding errors alone may be {found.rounding:.0e}")
+    rounding = rounding if math.isnan(found.rounding) else found.rounding
+    if rounding > ROUNDING * optimality:
+        facts.append(f"rounding errors alone may be {rounding:.0e}")
     if not facts:
         return ""
     return (

@@ -117,7 +117,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     without = 1e-9 * n * costs.gradient * OTHER_PASSES
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
-    if problem.is_smooth and isinstance(problem.loss, SquaredHinge) and with_hessian <= NEVER_MIND:
+    if isinstance(problem.loss, SquaredHinge) and with_hessian <= NEVER_MIND:
         reason = f"{shape}: the squared hinge has quadratic pieces, of which Newton's method finds the last"
         return Choice(as_method("newton"), reason)
     pays = with_hessian <= max(without, NEVER_MIND)

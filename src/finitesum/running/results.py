@@ -10,6 +10,9 @@ from scipy.optimize import OptimizeResult
 
 from finitesum.methods.base import Method
 
+#: What is left of the optimality at the start where rounding errors alone hardly keep it: about 1e10 units of rounding.
+MORE_THAN_ROUNDING = 1e-6
+
 
 class StopReason(enum.Enum):
     """Why a run ended; the value is the `status` of the result."""
@@ -20,8 +23,19 @@ class StopReason(enum.Enum):
     STALLED = 3
     CALLBACK = 4
 
-    def message(self, tol: float, reached: float, n_passes: float, method: Method | None = None, why: str = "") -> str:
-        """Return a sentence with the asked and the reached value and, short of convergence, why, or what to do."""
+    def message(
+        self,
+        tol: float,
+        reached: float,
+        n_passes: float,
+        method: Method | None = None,
+        why: str = "",
+        left: float = 0.0,
+    ) -> str:
+        """Return a sentence with the asked and the reached value and, short of convergence, why, or what to do.
+
+        `left` is the optimality reached by that at the start: where it is large, rounding errors are not the reason.
+        """
         figures = f"optimality {reached:.3g} (asked: {tol:.3g}) after {n_passes:.4g} effective passes"
         if math.isnan(reached):
             figures = f"{n_passes:.4g} effective passes, no certificate of optimality is known for this problem"
@@ -32,7 +46,7 @@ class StopReason(enum.Enum):
             StopReason.CONVERGED: f"Converged: {figures}.",
             StopReason.MAX_ITER: f"Stopped at max_iter: {figures}. {faster}",
             StopReason.DIVERGED: f"Diverged: {figures}. {_against_divergence(method)}",
-            StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. {why or _against_a_stall(method)}",
+            StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. {why or _against_a_stall(method, left)}",
             StopReason.CALLBACK: f"Stopped by the callback: {figures}.",
         }[self]
 
@@ -49,12 +63,14 @@ def _against_divergence(method: Method | None) -> str:
     return f"Scale the columns of X, {smaller}or use another method."
 
 
-def _against_a_stall(method: Method | None) -> str:
+def _against_a_stall(method: Method | None, left: float) -> str:
     """Return what to do where nothing is gained: a method whose own nature it is says so by `stall_advice`."""
     own = getattr(method, "stall_advice", "")
     if own:
         return str(own)
     rounding = "tol may lie below the rounding errors of this problem: scale the columns of X, or loosen tol."
+    if left > MORE_THAN_ROUNDING:
+        rounding = "That is more than rounding errors leave: the method gains nothing more here, use another one."
     if not _has_own_step(method):
         return rounding
     return f'{rounding} Or the step size is too long to come closer: leave step_size at "auto" or give a smaller one.'

@@ -356,7 +356,8 @@ class Run:
         if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.upper <= self.tol:
             reason = StopReason.CONVERGED
         if reason is StopReason.STALLED or (reason is StopReason.MAX_ITER and self.n_passes >= MANY_PASSES):
-            why = why_hard(problem, x, measured.optimality)
+            why = why_hard(problem, x, measured.optimality, measured.rounding)
+        left = measured.optimality / max(self.loop.start_optimality, 1e-300)
         return Result(
             x=x,
             fun=measured.objective,
@@ -373,7 +374,7 @@ class Run:
             success=bool(measured.upper <= self.tol),
             status=reason.value,
             reason=reason,
-            message=reason.message(self.tol, measured.optimality, self.n_passes, self.method, why) + remark,
+            message=reason.message(self.tol, measured.optimality, self.n_passes, self.method, why, left) + remark,
             seconds=self.loop.seconds,
             trace=self.trace,
             method=self.method,
