@@ -86,6 +86,26 @@ def test_trust_equals_its_rule(scale, setting):
         assert (state.trust.majorize == ALL) == majorizes
 
 
+@pytest.mark.parametrize("solver", ["inexact", "exact", "inverse"])
+def test_a_pass_that_raised_f_is_undone(solver):
+    """The second derivatives of smoothed hinges at 0 lead far up, where all are there from the start."""
+    problem, F = make_pair(loss="smoothed-hinge", alpha=1e-2)
+    method = NIM(solver=solver, warm_start_method="full")
+    _, states = passes_of(method, problem, np.zeros(problem.dim), n_passes=6, sampling="shuffled")
+    objectives = np.array([F.objective(state.x) for state in states])
+    assert (np.diff(objectives) <= 1e-12).all()
+    is_on = np.isfinite([state.guard.objective for state in states])
+    assert is_on.any()
+    np.testing.assert_allclose([s.guard.objective for s in states if np.isfinite(s.guard.objective)], objectives[is_on])
+
+
+def test_the_guard_rests_where_models_are_good():
+    problem, _ = make_pair(weighted=True)
+    _, states = passes_of(NIM(), problem, np.zeros(problem.dim), n_passes=4, sampling="shuffled-once")
+    assert np.isnan([state.guard.objective for state in states]).all()
+    assert [state.n_gradients for state in states] == [problem.n_components * k for k in (1, 2, 3, 4)]
+
+
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("setting", SETTINGS + L1, ids=ident)
 @pytest.mark.parametrize("scale", [0.3, 5.0])

@@ -297,6 +297,7 @@ def test_auto_says_what_and_why(capsys):
     assert "60 rows x 6 columns" in result.choice
     assert result.choice in capsys.readouterr().err
     assert choose(make_pair(loss="squared-hinge")[0]).method.name == "newton"
+    assert choose(make_pair(loss="squared-hinge", constraint="l1-ball")[0]).method.name == "newton"
     hinge, _ = make_pair(loss="hinge", constraint="l1-ball")
     assert choose(hinge).method.name != "lazy-newton"
     with pytest.raises(TypeError, match="auto has n_threads alone"):
