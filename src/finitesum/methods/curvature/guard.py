@@ -82,8 +82,10 @@ def _objective(problem: Problem, w: Vector) -> float:
 
 def new_guard(problem: AnySum, model: TaylorModel, x0: Vector) -> Guard:
     """Return the guard at the start; from other points than 0 an empty model knows no loss there."""
-    is_known = isinstance(problem, Problem) and (bool(model.visited.all()) or not x0.any())
-    return Guard(x0.copy(), _at_anchors(problem, model, x0) if is_known else math.inf, math.nan)
+    least = math.inf
+    if isinstance(problem, Problem) and (model.visited.all() or not x0.any()):
+        least = _at_anchors(problem, model, x0)
+    return Guard(x0.copy(), least, math.nan)
 
 
 def guarded(
