@@ -102,20 +102,17 @@ def test_what_is_refused_is_never_what_a_run_has_written(name, tmp_path):
     for name_of_problem, problem in PROBLEMS.items():
         if not is_suited(METHODS[name], problem):
             continue
-        for options in ({}, OPTIONS.get(name, ({}, 0))[0]):
+        for options in ({}, OPTIONS[name][0]) if OPTIONS.get(name, ({},))[0] else ({},):
             path = tmp_path / f"{name_of_problem}{len(options)}.npz"
             arguments = {"method": name, "options": options, "tol": 1e-9, "checkpoint": path, "resume": True}
-            for passes in range(1, 9):
+            for passes in (1, 2, 3, 5, 8):
                 minimize(problem, max_iter=passes, **arguments)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_run_resumed_at_its_end_has_the_same_bits(name, tmp_path):
     problem, arguments = run_of(name)
-    for passes in (2, 7):
-        path = tmp_path / f"{passes}.npz"
-        whole, again = (
-            minimize(problem, **arguments | {"max_iter": passes}, checkpoint=path, resume=True) for _ in range(2)
-        )
-        for field in ("x", "fun", "jac", "optimality", "rounding", "n_passes"):
-            np.testing.assert_array_equal(whole[field], again[field], err_msg=field)
+    arguments |= {"max_iter": 7, "checkpoint": tmp_path / "run.npz", "resume": True}
+    whole, again = (minimize(problem, **arguments) for _ in range(2))
+    for field in ("x", "fun", "jac", "optimality", "rounding", "n_passes"):
+        np.testing.assert_array_equal(whole[field], again[field], err_msg=field)
