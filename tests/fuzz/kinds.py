@@ -100,7 +100,8 @@ def plain(path: Path) -> bytes:
 
 
 def other_svmlight(path: Path, found: Any) -> Any:
-    rows, labels, width = [], [], found[0].shape[1]
+    rows, labels = [], []
+    width = found[0].shape[1] if found[0].ndim == 2 else 10_000  # of more columns the sums are compared
     for line in plain(path).split(b"\n"):
         tokens = line.split(b"#")[0].split()
         if not tokens:
