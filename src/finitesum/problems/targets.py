@@ -111,6 +111,10 @@ def _labels(labels: Any) -> tuple[Any, Any]:
             raise ValueError(
                 f"y must not lack labels, got {labels[i]} at position {i}. Drop rows without a label first."
             )
+    if kind in "biuf" and labels.size and labels.min() < labels.max():  # two numbers need no sorting
+        low, high = labels.min(), labels.max()
+        if ((is_high := labels == high) | (labels == low)).all():
+            return np.array([low, high]), is_high.astype(np.int64)
     try:
         return np.unique(labels, return_inverse=True)
     except TypeError as error:
@@ -126,9 +130,9 @@ def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
         raise ValueError(
             f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column.{more}"
         )
-    for code in (0, 1):
-        if not (weights[codes == code] > 0.0).any():
-            raise ValueError(f"y holds one class only: every row of class {classes[code]!r} has weight 0.")
+    totals = np.bincount(codes, weights=weights, minlength=2)
+    if not totals.all():
+        raise ValueError(f"y holds one class only: every row of class {classes[totals.argmin()]!r} has weight 0.")
     return np.where(codes == 1, 1.0, -1.0), classes
 
 
