@@ -1,0 +1,52 @@
+"""Sums over rows against NumPy: over all of them, runs of them, and rows that lie apart."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from finitesum import Problem
+from finitesum.evaluation.row_sums import Majorize, loss_sums
+
+N = 700
+
+
+@pytest.fixture(scope="module", params=["dense", "csr"])
+def rows(request):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((N, 5)) * (rng.random((N, 5)) < 0.6)
+    weights = rng.uniform(0.0, 2.0, N)
+    weights[::7] = 0.0
+    stored = sp.csr_array(X) if request.param == "csr" else X
+    return X, stored, np.sign(rng.standard_normal(N)), weights, rng.standard_normal(N), rng.standard_normal(5)
+
+
+CHOICES = {
+    "all": lambda m, rng: np.arange(m),
+    "a run": lambda m, rng: np.arange(m // 5, m // 2),
+    "apart": lambda m, rng: np.flatnonzero(rng.random(m) < 0.4),
+    "nearly all": lambda m, rng: np.delete(np.arange(m), [0, m // 2, m - 2]),
+    "one": lambda m, rng: np.array([m - 1]),
+    "none": lambda m, rng: np.zeros(0, dtype=np.int64),
+}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("batch_size", [1, 3, 200])
+@pytest.mark.parametrize("choice", CHOICES)
+def test_sums_over_some_components_are_numpys(rows, choice, batch_size):
+    X, stored, y, weights, offsets, w = rows
+    problem = Problem.linear(stored, y, sample_weight=weights, offset=offsets, batch_size=batch_size)
+    components = CHOICES[choice](problem.n_components, np.random.default_rng(0))
+    chosen = np.isin(np.arange(N) // batch_size, components)
+    p, margins = weights / weights.sum(), y * (X @ w + offsets)
+    slope, curvature = -y / (1.0 + np.exp(margins)), 1.0 / (2.0 + np.exp(margins) + np.exp(-margins))
+    slopes, curvatures = np.full(N, np.nan), np.full(N, np.nan)
+    found = loss_sums(problem, w, components, slopes=slopes, curvatures=curvatures, majorize=Majorize.NONE)
+    here = chosen & (weights > 0.0)
+    np.testing.assert_allclose(found.gradient, X[here].T @ (p * slope)[here], rtol=1e-12, atol=1e-15)
+    assert found.value == pytest.approx((p * np.log1p(np.exp(-margins)))[here].sum(), rel=1e-12)
+    assert found.squared_slopes == pytest.approx((p * slope**2)[here].sum(), rel=1e-12)
+    np.testing.assert_allclose(slopes[chosen], np.where(weights > 0.0, slope, 0.0)[chosen], rtol=1e-12)
+    np.testing.assert_allclose(curvatures[chosen], np.where(weights > 0.0, curvature, 0.0)[chosen], rtol=1e-12)
+    assert np.isnan(slopes[~chosen]).all()
+    assert np.isnan(curvatures[~chosen]).all()
