@@ -321,8 +321,9 @@ def known(result):
 
 #: Problems that between them every method treats, two of several outputs among them, and what a run may ask for.
 RESUMED = [
-    ({}, {"tol": 1e-12, "max_iter": 6, "measure_every": 0}),
-    ({"intercept": True}, {"tol": 1e-2, "max_iter": 12, "measure_every": 1}),
+    ({}, {"tol": 1e-14, "max_iter": 6, "measure_every": 1}),
+    ({"loss": "huber"}, {"tol": 1e-14, "max_iter": 8, "measure_every": 1}),
+    ({"batch_size": 2}, {"tol": 1e-2, "max_iter": 12, "measure_every": 0}),
     ({"l1_ratio": 0.7, "alpha": 0.1}, {"tol": 1e-12, "max_iter": 6, "measure_every": 3}),
     ({"constraint": "l1-ball"}, {"tol": 1e-12, "max_iter": 6, "measure_every": 1}),
     ({"loss": "hinge", "alpha": 0.05}, {"tol": 1e-3, "max_iter": 12, "measure_every": 3}),

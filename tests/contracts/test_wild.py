@@ -142,7 +142,9 @@ def texts(n, d, **kind):
     "size", [(40, 80), pytest.param((1993, 7862), marks=[pytest.mark.slow, pytest.mark.compiled])], ids=str
 )
 @pytest.mark.parametrize("cap", [3, 10])
-@pytest.mark.parametrize("kind", [{"alpha": 1e-3}, {"loss": "hinge", "alpha": 1e-2}, {"loss": "multinomial"}], ids=str)
+@pytest.mark.parametrize(
+    "kind", [{"alpha": 1e-3}, {"loss": "hinge", "alpha": 1e-2}, {"loss": "multinomial", "alpha": 0.1}], ids=str
+)
 @pytest.mark.parametrize("method", ["auto", *METHODS])
 def test_max_iter_is_charged_and_kept(method, kind, cap, size):
     """No pass begins once max_iter is spent, and none costs more than a few: with the check of the result that is all."""
