@@ -38,7 +38,10 @@ class StopReason(enum.Enum):
         """
         figures = f"optimality {reached:.3g} (asked: {tol:.3g}) after {n_passes:.4g} effective passes"
         if math.isnan(reached):
-            figures = f"{n_passes:.4g} effective passes, no certificate of optimality is known for this problem"
+            unknown = "no certificate of optimality is known for this problem"
+            if self is StopReason.DIVERGED:
+                unknown = "the optimality is no number there"
+            figures = f"{n_passes:.4g} effective passes, {unknown}"
             if self is StopReason.MAX_ITER:
                 return f"Ran to max_iter: {figures}."
         faster = why or "Raise max_iter, loosen tol, or use a faster method."
