@@ -303,12 +303,13 @@ def page(found: list[dict[str, Any]], command: str, n_asked: int) -> str:
         "|---|---|",
         *(f"| {count} | {cause} |" for cause, count in causes.most_common()),
         "",
-        "All that are not at tol, or slow:",
+        "All that are not at tol, or slow, by seed:",
         "",
     ]
     rest = [f for f in found if f["kind"] not in ("at tol", "refused") or f["seconds"] > MOST_SECONDS]
     for f in rest:
-        lines.append(f"- {f['seed']}, {f['words']}, tol {f['tol']:g}: {f['kind']}, {f['seconds']:.2f} s, {f['text']}")
+        figures = f["text"].partition("; ")[0]
+        lines.append(f"- {f['seed']} ({f['words']}; tol {f['tol']:g}): {f['kind']}, {f['seconds']:.1f} s, {figures}")
     return "\n".join(lines) + "\n"
 
 
