@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Data, Indices, Matrix, Vector
-from finitesum.core.jit import compilable, kernel_part, reassociated_part
+from finitesum.core.jit import compilable, kernel, kernel_part, reassociated_part
 
 
 @reassociated_part
@@ -212,20 +212,35 @@ def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows 
     return rows._replace(starts=rows.starts[start : stop + 1], n_rows=stop - start)
 
 
+@kernel
+def _count_entries(rows: CSRRows, places: Any, counts: Any) -> None:
+    for i in range(rows.n_rows):
+        n = 0
+        for k in range(np.uint64(rows.starts[i]), np.uint64(rows.starts[i + 1])):
+            n += places[np.uint64(rows.columns[k])] >= 0
+        counts[i + 1] = n
+
+
+@kernel
+def _copy_entries(rows: CSRRows, places: Any, columns: Any, values: Any) -> None:
+    n = np.uint64(0)
+    for k in range(np.uint64(rows.starts[0]), np.uint64(rows.starts[rows.n_rows])):
+        place = places[np.uint64(rows.columns[k])]
+        columns[n], values[n] = place, rows.values[k]  # the next one writes over what is not kept
+        n += np.uint64(place >= 0)
+
+
 def columns_of(rows: DenseRows | CSRRows, columns: Indices) -> DenseRows | CSRRows:
     """Return the rows with some of the columns only, which are given in increasing order; a copy."""
-    chosen = to_matrix(rows)[:, columns]
     if isinstance(rows, DenseRows):
-        return rows._replace(values=np.ascontiguousarray(chosen), n_columns=columns.size)
-    width = rows.columns.dtype
-    return CSRRows(
-        chosen.data,
-        chosen.indices.astype(width, copy=False),
-        chosen.indptr.astype(width, copy=False),
-        rows.n_rows,
-        columns.size,
-        rows.intercept,
-    )
+        return rows._replace(values=np.ascontiguousarray(rows.values[:, columns]), n_columns=columns.size)
+    places, starts = np.full(rows.n_columns, -1, dtype=rows.columns.dtype), np.zeros_like(rows.starts)
+    places[columns] = np.arange(columns.size)
+    _count_entries(rows, places, starts)
+    np.cumsum(starts, out=starts)
+    kept, values = np.empty(starts[-1] + 1, dtype=places.dtype), np.empty(starts[-1] + 1, dtype=rows.values.dtype)
+    _copy_entries(rows, places, kept, values)
+    return CSRRows(values[:-1], kept[:-1], starts, rows.n_rows, columns.size, rows.intercept)
 
 
 def n_entries(rows: DenseRows | CSRRows) -> int:
