@@ -29,9 +29,6 @@ T = TypeVar("T")
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.
 N_TOGETHER = 128
 
-#: Rows that follow each other, from which on they are read where they lie.
-LEAST_RUN = 16
-
 #: Where the parts of the memory for them begin.
 SLOPES, LOSSES = np.uint64(N_TOGETHER), np.uint64(2 * N_TOGETHER)
 
@@ -175,7 +172,6 @@ def _sums_of(parts: Vector, n: int) -> tuple[float, float]:
 def _add_run(
     view: LinearSum,
     first: int,
-    n: int,
     w: Vector,
     majorize: int,
     curvatures: Any,
@@ -183,21 +179,21 @@ def _add_run(
     gradient: Vector,
     at: Scratch,
 ) -> tuple[float, float]:
-    """Do what `_add_losses` does for n rows that follow each other, at most N_TOGETHER."""
-    parts, some = at.parts, slice(first, first + n)
-    for k in range(np.uint64(n)):  # unsigned: no index is tested for whether it counts from behind
+    """Do what `_add_losses` does for N_TOGETHER rows that follow each other."""
+    parts, some = at.parts, slice(first, first + N_TOGETHER)
+    for k in range(np.uint64(N_TOGETHER)):  # unsigned: no index is tested for whether it counts from behind
         i: Any = np.uint64(first) + np.uint64(k)
         parts[k] = view.rows.dot(i, w)
     targets, offsets, weights = view.targets[some], view.offsets[some], view.weights[some]
     _differentiate(view.loss, targets, offsets, weights, majorize, parts, curvatures[some])
-    for k in range(np.uint64(n)):
+    for k in range(np.uint64(N_TOGETHER)):
         i, slope = np.uint64(first) + np.uint64(k), parts[np.uint64(k) + SLOPES]
         if slope != 0.0:
             view.rows.add_to(i, slope, gradient)
     if slopes.size > 0:
-        for k in range(n):
+        for k in range(N_TOGETHER):
             slopes[first + k] = parts[k]
-    return _sums_of(parts, n)
+    return _sums_of(parts, N_TOGETHER)
 
 
 @kernel_part
@@ -238,10 +234,9 @@ def _add_losses(
         next_run = _end_of_run(components, position)
         first, end = first_row(view, components[position]), last_row(view, components[next_run - 1])
         position = next_run
-        while end - first >= LEAST_RUN:
-            n_run = min(N_TOGETHER, end - first)
-            found = _add_run(view, first, n_run, w, majorize, curvatures, slopes, gradient, at)
-            squares, value, first = squares + found[0], value + found[1], first + n_run
+        while end - first >= N_TOGETHER:
+            found = _add_run(view, first, w, majorize, curvatures, slopes, gradient, at)
+            squares, value, first = squares + found[0], value + found[1], first + N_TOGETHER
         while first < end or (n > 0 and position == components.size):  # what is left at the end is added, too
             if first < end:
                 at.rows[n] = first
