@@ -138,17 +138,24 @@ def texts(n, d, **kind):
     return Problem.linear(X, y, **kind)
 
 
-@pytest.mark.parametrize(
-    "size", [(40, 80), pytest.param((1993, 7862), marks=[pytest.mark.slow, pytest.mark.compiled])], ids=str
-)
 @pytest.mark.parametrize("cap", [3, 10])
 @pytest.mark.parametrize(
     "kind", [{"alpha": 1e-3}, {"loss": "hinge", "alpha": 1e-2}, {"loss": "multinomial", "alpha": 0.1}], ids=str
 )
 @pytest.mark.parametrize("method", ["auto", *METHODS])
-def test_max_iter_is_charged_and_kept(method, kind, cap, size):
+def test_max_iter_is_charged_and_kept(method, kind, cap):
     """No pass begins once max_iter is spent, and none costs more than a few: with the check of the result that is all."""
-    problem = texts(*size, **kind)
+    require_max_iter(method, texts(40, 80, **kind), cap)
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.parametrize("cap", [50, 200])
+def test_max_iter_is_charged_and_kept_where_rows_are_many_and_wide(cap):
+    require_max_iter("auto", texts(1993, 7862, alpha=1 / 1993), cap)
+
+
+def require_max_iter(method, problem, cap):
     if method in METHODS and not is_suited(METHODS[method], problem):
         pytest.skip("cannot treat it")
     result = minimize(problem, method=method, tol=1e-14, max_iter=cap)
