@@ -229,4 +229,5 @@ def _multiplier_on_face(intervals: Intervals, hessian: Matrix, slope: Vector, w:
         return 0.0
     solutions = solve_spd(hessian[np.ix_(free, free)], np.column_stack([right, normal]))
     excess = float(normal @ (w[free] - solutions[:, 0])) - intervals.total
-    return max(excess / float(normal @ solutions[:, 1]), 0.0)
+    multiplier = excess / float(normal @ solutions[:, 1])
+    return multiplier if multiplier > 0.0 else 0.0  # NaN, too
