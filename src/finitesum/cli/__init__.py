@@ -7,8 +7,6 @@ Modules that take long to import (NumPy, numba, SciPy, scikit-learn, matplotlib)
 ``finitesum --help`` answers at once.
 """
 
-from __future__ import annotations
-
 import click
 
 from finitesum import __version__

@@ -1,7 +1,5 @@
 """Output of commands: data on stdout, notes and progress on stderr."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """``finitesum data``: the registry of public data sets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """``finitesum doctor``: what this installation is made of, and whether it works."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -3,8 +3,6 @@
 Setting the environment variable ``FINITESUM_DEBUG`` shows the traceback after all.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

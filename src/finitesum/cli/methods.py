@@ -1,7 +1,5 @@
 """``finitesum methods``: the table of all methods."""
 
-from __future__ import annotations
-
 import click
 
 from finitesum.cli.console import Console, console_options, text_table

@@ -1,7 +1,5 @@
 """Options of several commands, as plain values that a file can hold."""
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The sets are classes that users make and that check what they are given; kernels take their ``compiled`` tuple.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from finitesum.constraints.balls import L1Ball, L2Ball

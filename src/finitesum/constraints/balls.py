@@ -1,7 +1,5 @@
 """The l1 ball and the l2 ball."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 Their projection clips every coordinate, and is the same in every diagonal metric, to the last bit.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The sets cut out by a linear equation or inequality: simplex and half-space."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Whom folders belong to, and files that are being written: their names, and what killed processes leave of them."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

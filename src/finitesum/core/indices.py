@@ -3,8 +3,6 @@
 SciPy takes them on trust, and its compiled functions, like kernels, would read and write foreign memory.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

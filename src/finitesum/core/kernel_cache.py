@@ -1,7 +1,5 @@
 """Where compiled kernels are kept between processes: folders that may be written to, and the removal of stale ones."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

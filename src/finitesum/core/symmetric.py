@@ -5,8 +5,6 @@ at a time then run over whole vector registers, without remainders. That makes t
 ``dsymv``, and eight outer products at once cost little more than one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector

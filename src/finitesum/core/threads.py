@@ -1,7 +1,5 @@
 """Threads: of the linear algebra library, for blocks of one sum, for tasks of their own."""
 
-from __future__ import annotations
-
 import functools
 import os
 import threading

@@ -4,8 +4,6 @@ A recursion that is written with these costs microseconds a visit where it runs 
 functions, and is compiled to plain loops everywhere else. Sums of the compiled forms run in order, entry by entry.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -11,8 +11,6 @@ write the same one at the same time. A copy whose arrays are not those that ``me
 made again. Where nothing can be written, data are read without a copy, and the logger ``finitesum`` gets a warning.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

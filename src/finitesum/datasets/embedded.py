@@ -1,7 +1,5 @@
 """Data sets that need no network: those that scikit-learn ships."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 import numpy as np

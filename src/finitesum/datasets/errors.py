@@ -1,7 +1,5 @@
 """The one exception of this package, and how it shows what was received."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -3,8 +3,6 @@
 A file is checked by its SHA-256 where that is known; where it is not, the one of the first download is remembered.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Where data lies on this machine: the user's folders of data files and the folder of parsed copies."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loads a data set from a file of any format, by its reader or from its parsed copy."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, get_args

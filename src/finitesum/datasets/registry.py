@@ -1,7 +1,5 @@
 """Public data sets by name: what they are, where they lie on this machine, and where to get them."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import os

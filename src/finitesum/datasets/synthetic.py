@@ -1,7 +1,5 @@
 """Generated problems of any size and conditioning."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

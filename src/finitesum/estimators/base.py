@@ -1,7 +1,5 @@
 """What all estimators do alike: checks of the input, the runs, what is known of them afterwards, prediction."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from abc import ABC, abstractmethod

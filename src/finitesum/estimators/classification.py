@@ -1,7 +1,5 @@
 """What the classifiers do alike: labels, class weights, one class against the rest, decisions."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Linear classifiers with any loss, and linear support vector machines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

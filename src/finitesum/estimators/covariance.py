@@ -6,8 +6,6 @@ maximum likelihood estimate; with a penalty it is that of the posterior's normal
 penalty holds at 0 are not free: their rows and columns are NaN.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

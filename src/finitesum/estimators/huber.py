@@ -14,8 +14,6 @@ References
 .. [1] A. B. Owen, "A robust hybrid of lasso and ridge regression", Contemporary Mathematics 443 (2007).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

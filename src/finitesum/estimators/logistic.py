@@ -1,7 +1,5 @@
 """Logistic regression for two and more classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Logistic regression with its penalty chosen by cross-validation."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from dataclasses import dataclass, field

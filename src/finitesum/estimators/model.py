@@ -4,8 +4,6 @@ The file is an .npz of plain arrays and one line of JSON, never pickle, and it i
 whole of it or nothing.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import asdict, dataclass, fields

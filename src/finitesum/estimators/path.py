@@ -5,8 +5,6 @@ curvatures and their sum: with the new penalty on the diagonal a factor makes th
 that its first step reads no data for a Hessian.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from numbers import Integral

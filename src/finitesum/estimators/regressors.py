@@ -1,7 +1,5 @@
 """Linear regression with any loss, and Poisson regression."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Ridge regression, exact by the normal equations, also from parts of the data one after the other."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 

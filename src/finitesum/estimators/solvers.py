@@ -6,8 +6,6 @@ A solver is offered where it reaches the optimum to high accuracy. The projected
 sqrt(t), are offered for nonsmooth losses alone; `ig`, which settles near it, is not offered.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from finitesum.methods import METHODS

@@ -4,8 +4,6 @@ A fit is a task; where several problems are solved, each is one below it; each p
 callback that answers True after a pass ends the run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

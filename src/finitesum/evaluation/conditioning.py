@@ -1,7 +1,5 @@
 """What makes a problem hard: columns of different size, collinear ones, rounding errors. Said where runs end above tol."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Gram matrices of the rows, weighted with curvatures: Hessians of linear models."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

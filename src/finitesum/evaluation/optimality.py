@@ -7,8 +7,6 @@ Where the loss is nonsmooth, or components are callables, no gradient vanishes a
 gap F(w) - lower bound of `finitesum.evaluation.certificates`, and NaN where there is no bound.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

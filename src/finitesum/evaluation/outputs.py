@@ -4,8 +4,6 @@ An iterate is a table of shape (K, dim), row by row in one vector; scores are u_
 blocks of rows through matrix products: float32 rows are widened a block at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 

@@ -16,8 +16,6 @@ References
 .. [1] N. J. Higham, T. Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (2019).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

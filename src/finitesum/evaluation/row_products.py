@@ -1,7 +1,5 @@
 """Products with the rows: predictions, gram products and their diagonal, the objective along a line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -9,8 +9,6 @@ Products with the rows (predictions, gram products and diagonals, lines) are in 
 matrices in `finitesum.evaluation.hessian`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar

@@ -7,8 +7,6 @@ On a sample A, whose rows have the weight P_A = sum_{i in A} p_i, F is replaced 
 the l2 penalty has the weight in the sum that it has in F's, so that few rows do not overfit.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

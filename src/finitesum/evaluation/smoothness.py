@@ -15,8 +15,6 @@ References
    curvature information", Comput. Optim. Appl. 76 (2020).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

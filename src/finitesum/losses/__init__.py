@@ -19,8 +19,6 @@ Every loss of one prediction is a NamedTuple whose methods kernels call:
 `d1` and the first of `d1_d2`, so that a divergence is seen.
 """
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 from typing import Any, cast

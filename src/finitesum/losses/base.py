@@ -1,7 +1,5 @@
 """What a loss is: the table in `finitesum.losses` as a protocol, and what most of ours answer alike."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol, runtime_checkable

@@ -12,8 +12,6 @@ shape (..., K, K). It is made of fewer numbers, the `curvatures` of shape (..., 
 =====================  ===================================================================
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -6,8 +6,6 @@ With k = round(t / log 2) and r = t - k log 2, |r| <= log(2)/2, exp(t) = 2^k exp
 inverse hyperbolic tangent, to 2 units in the last place for 0 <= s <= 1. Python calls `math`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

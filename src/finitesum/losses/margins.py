@@ -1,7 +1,5 @@
 """Losses of a margin y u, for targets -1 and +1: logistic, hinge and its smooth kin."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

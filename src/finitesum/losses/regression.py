@@ -1,7 +1,5 @@
 """Losses of a prediction and a number: squared, Huber, Poisson."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -15,8 +15,6 @@ losses, and functions that give subgradients, to the adaptive heavy ball, or to 
 or a half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

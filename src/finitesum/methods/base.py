@@ -1,7 +1,5 @@
 """What a method is: hyperparameters, and two functions that make and advance a state."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from dataclasses import fields, is_dataclass

@@ -9,8 +9,6 @@ only, so that methods with a table raise them when a visit sees the gradient cha
     L_j <- max(L_j, ||nabla f_j(w) - nabla f_j(z)|| / ||w - z||),    z the point of the last visit
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ over, the curvatures that are refreshed) depends on their ratios, which vary lit
 changes what a run converges to. No clock is read, so that a run can be repeated to the bit.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

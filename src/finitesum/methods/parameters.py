@@ -4,8 +4,6 @@ A field that is annotated `StepSize`, `Fraction`, `Count`, `CountOrAuto`, `Seed`
 when a method is made.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Hashable

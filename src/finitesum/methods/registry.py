@@ -1,7 +1,5 @@
 """The methods by name: their classes, and the method of a name with its options."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields

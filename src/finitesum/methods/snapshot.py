@@ -19,8 +19,6 @@ Where rounding errors hide these slopes as well, nothing is known of the step, a
 the optimum is reached to rounding errors: the gradient does not vanish there, and projections round the points.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

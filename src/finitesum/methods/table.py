@@ -1,7 +1,5 @@
 """The table of methods: name, class and card of each. A method is loaded when it is first asked for: a fit needs one."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

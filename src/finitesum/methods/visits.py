@@ -4,8 +4,6 @@ A component f_j is the mean of its rows' losses, m sum_{i in B_j} p_i loss_i, or
 nothing: what overflows there must not show.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from finitesum.core.arrays import Vector

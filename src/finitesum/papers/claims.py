@@ -1,7 +1,5 @@
 """Claims as measured statements: what became of each, case by case, and the numbers behind it, in words."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ distance at which another machine may find it: rounding errors differ between pr
 where a run ends near a threshold.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The experiments by name, as ``experiments.toml`` describes them; the module of each is loaded when it is run."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import tomllib

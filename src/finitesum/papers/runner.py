@@ -1,7 +1,5 @@
 """Runs experiments one after the other and writes what came out: figures, tables, and one page for all of them."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

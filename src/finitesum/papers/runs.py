@@ -4,8 +4,6 @@ Passes are component gradients evaluated by components. Measuring is neither cou
 no pass is charged for confirming the end: `finitesum.minimize` does that.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

@@ -6,8 +6,6 @@ a constraint set; the methods of `finitesum.methods` that treat "callables" acce
 which the projected subgradient method's last iterate is provably worse than an average by a factor log T.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The components of a linear model as objects of their own, each with value, gradient and Hessian."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

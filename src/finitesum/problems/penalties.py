@@ -17,8 +17,6 @@ all that a method with proximal steps needs. One that is not convex says so by a
 Kernels take what `finitesum.problems.term_penalties.as_penalty` makes of them.
 """
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 from typing import Any, NamedTuple, Protocol, runtime_checkable

@@ -1,7 +1,5 @@
 """Rows made of what users give: any table or sparse matrix of numbers, checked once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ This is the only module that knows how a matrix lies in memory. Everything else 
 ``dot``, ``add_to``, ``gram_add``. The values stay float32 where they were given so; sums run in float64.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

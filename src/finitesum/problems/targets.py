@@ -1,7 +1,5 @@
 """Checks of what stands beside the rows of a linear model: targets, labels, offsets and weights."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

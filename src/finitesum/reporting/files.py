@@ -1,7 +1,5 @@
 """Files of reports and experiments, written whole or not at all, and numbers as they show them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -3,8 +3,6 @@
 `compare` runs methods on one problem. A method that fails is a line of the table, with its message, and no crash.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -8,8 +8,6 @@ To the last bit means: on the same kind of processor, with the same versions of 
 same number of BLAS threads. Elsewhere sums are taken in another order: a run goes on there, too, and differs by rounding.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

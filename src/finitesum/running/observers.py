@@ -3,8 +3,6 @@
 A bar (rich) is drawn on a terminal; elsewhere, and under ``NO_COLOR``, a line is written every ten seconds.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import os

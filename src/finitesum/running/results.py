@@ -1,7 +1,5 @@
 """How a run ends: the reason why, in a sentence with advice, and what was found."""
 
-from __future__ import annotations
-
 import enum
 import math
 from numbers import Real

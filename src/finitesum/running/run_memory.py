@@ -1,7 +1,5 @@
 """What a run remembers beside the method's state; with that and the seed it is all that a checkpoint holds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

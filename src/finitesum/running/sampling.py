@@ -4,8 +4,6 @@ The order of pass k is a pure function of (seed, k): nothing is remembered, so a
 what the uninterrupted run saw.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Sets and checks t: the scheduler `EpochT`, and the warnings for an epoch length that does not match."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, cast
 

@@ -5,8 +5,6 @@ which is what counts as soon as a parameter no longer fits the cache. Large para
 torch's threads; the result does not depend on their number.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import pairwise

@@ -3,8 +3,6 @@
 The options of a group are checked once, where they come in.
 """
 
-from __future__ import annotations
-
 import numbers
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`AdaHB` and `HB`: the heavy-ball methods whose last iterate is optimal, as optimizers of torch."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from torch import Tensor

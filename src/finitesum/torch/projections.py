@@ -8,8 +8,6 @@ device, except that the l2 ball stops early on the CPU.
 Sums are taken in float64 wherever the device has it, because the metric of a network spans ten orders of magnitude.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The theorems count steps, the published networks count epochs, and these are two
 asked for: see `AdaHB`.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

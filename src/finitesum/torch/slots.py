@@ -1,7 +1,5 @@
 """States of parameters: made, loaded without loss, and gathered with the parameters as the tensors of one update."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, cast
 
 import torch

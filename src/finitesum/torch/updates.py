@@ -15,8 +15,6 @@ Equation 12 and algorithm 1 of the paper of `AdaHB`; HB (theorem 3) has s = 1 an
 * where s is zero (delta = 0 and no gradient so far) it is taken as one: the quotient is then 0, as it should be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 

@@ -1,7 +1,5 @@
 """Reads NumPy's own files: ``.npz`` archives of sparse rows, dense rows or images, and ``.npy`` arrays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from pathlib import Path

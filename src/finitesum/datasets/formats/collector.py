@@ -1,7 +1,5 @@
 """Gathers what readers find, block by block: in memory, or in files that are mapped into memory afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

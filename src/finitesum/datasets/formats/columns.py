@@ -1,7 +1,5 @@
 """Which column of a table holds the labels."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from pathlib import Path

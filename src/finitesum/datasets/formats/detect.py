@@ -1,7 +1,5 @@
 """Finds the format of a file by its name, or else by its first bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, get_args
 

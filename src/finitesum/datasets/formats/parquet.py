@@ -1,7 +1,5 @@
 """Reads Parquet tables through pyarrow: columns of numbers, or one list of indices and one of values in each row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

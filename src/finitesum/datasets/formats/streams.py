@@ -5,8 +5,6 @@ file would else take all memory, or all of the disk that parsed copies lie on. T
 ``FINITESUM_MAX_LINE_BYTES`` and ``FINITESUM_MAX_EXPANSION`` set other limits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -10,8 +10,6 @@ scikit-learn's parser does the work. It raises without saying where, so that a b
 token, which is slow and names the line.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -17,8 +17,6 @@ well (n d numbers more), and a visit that sees a gradient change faster than its
 step.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ of the curvature along the gradient at the start. Each trial is a full gradient,
 that is taken for the next step, so that a pass without halving costs what it costs with a known L; AFG pays two.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

@@ -12,8 +12,6 @@ same affine map again and again; those steps are lagged (`finitesum.methods.firs
 costs the row's stored entries only.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

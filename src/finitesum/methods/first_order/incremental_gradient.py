@@ -7,8 +7,6 @@ optimum, with the decreasing one it slows down. It is here because every other m
 Sparse rows: the visit is O(d), because the penalty moves every coordinate.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 

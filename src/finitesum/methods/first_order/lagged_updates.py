@@ -6,8 +6,6 @@ form, so that a visit costs its rows' stored entries, not d. IAG, SAG, SAGA and 
 (`finitesum.methods.first_order.gradient_table`).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from finitesum.core.arrays import Indices, Vector

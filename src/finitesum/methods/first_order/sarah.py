@@ -15,8 +15,6 @@ References
 .. [2] N. Pham et al., "ProxSARAH: an efficient framework for stochastic composite nonconvex optimization", 2020.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

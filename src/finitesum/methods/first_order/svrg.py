@@ -19,8 +19,6 @@ Deviations from the papers: components come in the given order (a permutation by
 penalty is no part of the components; AccSVRG's mini-batches are fixed sets of rows.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

@@ -6,8 +6,6 @@
 * a Python loop around `steps.projected_step`, for components given as callables.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ References
 .. [1] M. Zamani, F. Glineur, "Exact convergence rate of the last iterate in subgradient methods", 2023.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

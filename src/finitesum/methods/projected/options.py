@@ -1,7 +1,5 @@
 """The options of the projected methods: the annotation of a field says how it is checked and described."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

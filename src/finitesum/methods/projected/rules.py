@@ -39,8 +39,6 @@ metric; gamma < 1 does not favour recent subgradients: V_t weighs g_k^2 like k^(
 `finitesum.methods.projected.methods`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from finitesum.methods.projected import steps

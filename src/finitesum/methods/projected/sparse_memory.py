@@ -3,8 +3,6 @@
 See `finitesum.methods.projected.sparse_steps` for the laws.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from finitesum.core.arrays import Indices, Vector

@@ -27,8 +27,6 @@ negligible for a coordinate that ever had a subgradient.
 All of it is rebuilt from the vectors after each pass and each `STEPS_TO_REBUILD` steps, which takes back rounding errors.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -21,8 +21,6 @@ the solution is far shorter than the set is wide. Scale the columns, or give ste
 has all figures.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

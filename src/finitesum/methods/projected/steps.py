@@ -13,8 +13,6 @@ A `Rule` says which by numbers, so that one compiled loop serves all methods: co
 Everything here is O(d) a step; `finitesum.methods.projected.sparse_steps` is the form for sparse rows.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

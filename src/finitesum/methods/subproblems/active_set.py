@@ -15,8 +15,6 @@ References
 .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

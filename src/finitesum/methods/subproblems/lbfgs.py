@@ -9,8 +9,6 @@ References
 .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006, section 7.2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -5,8 +5,6 @@ References
 .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

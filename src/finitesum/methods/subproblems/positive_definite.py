@@ -1,7 +1,5 @@
 """Solutions of H v = b for symmetric H >= 0: by Cholesky's factor, with a diagonal that is raised where there is none."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack
 

@@ -12,8 +12,6 @@ A matrix H that is not positive definite to working accuracy (no l2 penalty and 
 is shifted by the smallest 1e-12, 1e-10, ... of its largest diagonal entry that makes it so.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 The data sets, the methods and their steps; then the runs, and the page.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

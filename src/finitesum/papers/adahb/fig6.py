@@ -1,7 +1,5 @@
 """Figure 6 of the heavy-ball paper: the function on which the subgradient method's last iterate is worst."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

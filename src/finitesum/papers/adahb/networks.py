@@ -1,7 +1,5 @@
 """Figures 2 to 5 of the heavy-ball paper: networks, by `finitesum.papers.networks`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """Figure 1 of the curvature paper: eight methods on generated logistic regressions, F - F* by effective passes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

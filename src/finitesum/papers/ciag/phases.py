@@ -3,8 +3,6 @@
 What they say of a small logistic regression whose classes overlap (allowed steps, rates, bounds), beside measured runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """The seven problems of Table 2 of the curvature paper, and the steps with which methods are run on them."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple

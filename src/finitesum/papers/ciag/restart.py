@@ -1,7 +1,5 @@
 """The curvature paper's two remedies for a start far from the optimum: restarts with a longer step, and a warm start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path

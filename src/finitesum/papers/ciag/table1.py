@@ -1,7 +1,5 @@
 """Table 1 of the curvature paper: what methods store, what a visit costs, how the visits grow with the condition number."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

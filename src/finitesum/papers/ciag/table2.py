@@ -1,7 +1,5 @@
 """Tables 2 and 3 and Figure 2 of the curvature paper: logistic regressions on real data, passes and seconds to 1e-10."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -5,8 +5,6 @@ entry of 1e-10; where none gets there, the smallest entry at the end. What it pr
 Stand-ins are tuned in their quick size, for both sizes: multiples of 1 / L do not depend on it much.
 """
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

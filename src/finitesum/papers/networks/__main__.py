@@ -1,7 +1,5 @@
 """``python -m finitesum.papers.networks``: adahb/networks with grids, methods and a device of one's choice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -11,8 +11,6 @@ A claim is decided for each set of images by itself:
 Every method has the alpha that suits it best, chosen for each repeat.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Runs the grids of networks: a unit of work for each run, a figure, a table and rows for each grid, and the claims."""
 
-from __future__ import annotations
-
 import itertools
 import platform
 from collections.abc import Generator, Iterator, Sequence

@@ -9,8 +9,6 @@ What Keras' defaults mean in torch:
 What differs: torch flattens channels first, which permutes the inputs of the dense layer and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ AdaHB's step falls like :math:`1/\sqrt{epoch}` by itself while the paper's other
 the paper lacks gives the same decay to all, which separates the method's merit from the schedule's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

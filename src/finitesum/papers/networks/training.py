@@ -5,8 +5,6 @@ The order of the images and the dropout of an epoch are functions of (seed, epoc
 numbers.
 """
 
-from __future__ import annotations
-
 import math
 import pickle
 import time
