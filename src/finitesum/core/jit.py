@@ -202,10 +202,8 @@ def _holds_a_tuple(value: object) -> bool:
     return isinstance(value, tuple) and any(isinstance(member, tuple) for member in value)
 
 
-def _is_ours(value: object) -> bool:
+def _is_ours(value: tuple[Any, ...]) -> bool:
     """Return whether no foreign tuple class is found in an argument. A fit asks hundreds of times."""
-    if not isinstance(value, tuple):
-        return True
     classes = (type(value), *map(type, value))
     if classes in _OURS:
         return True
@@ -233,7 +231,10 @@ class Kernel:
     def __call__(self, *args: Any) -> Any:
         if Kernel.as_python:
             return self.function(*args)
-        if all(map(_is_ours, args)):
+        for value in args:
+            if isinstance(value, tuple) and not _is_ours(value):
+                break
+        else:
             return self._cached(*args)
         if any(map(_is_interpreted, args)):
             return self.function(*args)

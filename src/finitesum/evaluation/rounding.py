@@ -81,7 +81,8 @@ def _by_norms(problem: Problem, w: Vector, found: Measures) -> float:
     frobenius = math.sqrt(float(problem.weights.max()) * sum_of_squares(problem))
     slopes = math.sqrt(2.0 * bound * max(found.objective - problem.term.value(w), 0.0))  # phi'^2 <= 2 bound phi
     of_predictions = _of_sum(_most_entries(problem)) * frobenius * float(np.linalg.norm(w))
-    of_predictions += UNIT * float(np.abs(problem.offsets).max(initial=0.0))
+    if problem.has_offsets:
+        of_predictions += UNIT * float(np.abs(problem.offsets).max())
     error = (_of_sum(problem.n_rows) + OF_SLOPE * UNIT) * slopes + bound * of_predictions
     return frobenius * error + _of_term(problem, w, found.gradient)
 

@@ -84,6 +84,8 @@ def map_row_blocks(
     """
     m = problem.n_components
     chosen = np.arange(m) if components is None else components
+    if n_threads == 1:
+        return [sums(_block(problem, chosen))]
     n_numbers = n_entries(problem.rows) if numbers_a_row is None else problem.n_rows * numbers_a_row
     return map_blocks(lambda some: sums(_block(problem, some)), chosen, n_numbers * chosen.size / m, n_threads)
 

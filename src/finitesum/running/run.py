@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from finitesum.core.arrays import Vector
+from finitesum.core.threads import limited_blas
 from finitesum.evaluation.certificates import Certificate, has_certificate, lower_bound, no_certificate
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
@@ -142,7 +143,8 @@ class Run:
         Only a pass that is over is kept, for an interrupt may come at any line. One that ended the run is kept where the
         run has converged, and is then not run again; other runs are ended again, by the same pass, when they are resumed.
         """
-        self._kept = Kept(self.state, replace(self.loop), len(self.trace), self.certificate, self.best)
+        if self.checkpoint is not None:
+            self._kept = Kept(self.state, replace(self.loop), len(self.trace), self.certificate, self.best)
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -165,6 +167,11 @@ class Run:
         """Run passes until a reason to stop."""
         if self._is_verified():
             return StopReason.CONVERGED
+        blas_threads = getattr(self.method, "blas_threads", None)
+        with limited_blas(None if blas_threads is None else blas_threads(self.problem)):
+            return self._passes(observer)
+
+    def _passes(self, observer: Display | None) -> StopReason:
         while True:
             # what was spent at the start leaves room for a pass
             if self.n_passes >= self.max_iter and self.loop.k > self._before.k:

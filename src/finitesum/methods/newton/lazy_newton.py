@@ -49,7 +49,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.threads import limited_blas
 from finitesum.evaluation.hessian import MOST_SHARED, may_be_single
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
@@ -165,11 +164,13 @@ class LazyNewton(SampledNewton):
             order=order_like(problem, state),
         )
 
+    def blas_threads(self, problem: Problem) -> int | None:
+        is_sparse = problem.rows.is_sparse()
+        return 1 if (problem.dim <= SMALL if is_sparse else self.n_threads > 1 and problem.dim <= MOST_SHARED) else None
+
     def run_pass(self, problem: Problem, state: LazyNewtonState, order: Indices) -> LazyNewtonState:
         """Return the state after one step on the sample; on the next larger sample, where this one is minimised."""
-        is_sparse = problem.rows.is_sparse()
-        one_thread = problem.dim <= SMALL if is_sparse else self.n_threads > 1 and problem.dim <= MOST_SHARED
-        with np.errstate(all="ignore"), limited_blas(1 if one_thread else None):  # long steps show in their slope
+        with np.errstate(all="ignore"):  # long steps show in their slope
             if state.n_sampled == 0:
                 return self._grown(problem, state._replace(order=permutation(order, problem.n_components)))
             sample = sample_of(problem, state.order[: state.n_sampled])

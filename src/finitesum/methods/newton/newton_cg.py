@@ -37,7 +37,6 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.threads import limited_blas
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
@@ -130,12 +129,12 @@ class NewtonCG(SampledNewton):
             order=order,
         )
 
+    def blas_threads(self, problem: Problem) -> int | None:
+        return 1  # products of vectors are not worth several
+
     def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
         """Return the state after an epoch, a larger sample, a product of conjugate gradients, or the end of a step."""
-        with (
-            np.errstate(all="ignore"),  # a step that is too long shows in its slope
-            limited_blas(1),  # products of vectors are not worth several threads
-        ):
+        with np.errstate(all="ignore"):  # a step that is too long shows in its slope
             if state.order.size == 0:
                 may_begin = self.first_rows == "auto" and not state.x.any()
                 dual = first_epoch(problem) if may_begin else DualState()

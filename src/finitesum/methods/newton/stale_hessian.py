@@ -207,7 +207,7 @@ def refreshed(
     expenses = (costs.hessian, costs.factor, n_read * costs.gradient)
     k, moved = _cheapest(*_by_size(problem, members, now, hessian.curvatures, unit), expenses, error, caution, digits)
     is_to_blame = error == 0.0 and (n_slow_steps >= 4 or (n_slow_steps >= 2 and moved > 1e-3))
-    if is_to_blame or not hessian.sums.any():  # without a Hessian there is no step
+    if is_to_blame or not np.diagonal(hessian.sums).any():  # without a Hessian there is no step
         k = N_THRESHOLDS
     if k == 0:
         return hessian, 0
