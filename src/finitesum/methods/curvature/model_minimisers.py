@@ -198,8 +198,7 @@ def inverse_pass(problem: Problem, order: Indices, run: Run, trust: Trust) -> tu
 def exact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust, *, to_rounding: bool) -> tuple[Trust, int]:
     """Run the visits of `order` with the solvers of `quadratic_models`, in place; return the trust and how many were made.
 
-    Minimisers that are found by iteration are so to rounding errors, or to min(1, sqrt(G)) G with G the model's optimality
-    (to 1 while components are missing).
+    Minimisers that are found by iteration are so to rounding errors, or to min(1, sqrt(G)) G with G the model's optimality.
     """
     w, model = run.w, run.model
     start = w.copy()
@@ -211,9 +210,7 @@ def exact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust, *, to_ro
             continue
         gradient = taylor.model_gradient(model, w)
         size = problem.term.optimality(w, gradient)
-        tolerance = min(1.0, math.sqrt(size)) * size if model.visited.all() else 1.0
-        if to_rounding:
-            tolerance = 0.0
+        tolerance = 0.0 if to_rounding else min(1.0, math.sqrt(size)) * size
         step = minimise_model(problem.term, taylor.full_hessian(model), gradient, w, tolerance) - w
         length = float(np.linalg.norm(step))
         start[:] = w
