@@ -10,6 +10,7 @@ from finitesum import Problem, minimize
 from finitesum.constraints import Box, L1Ball
 from finitesum.evaluation import rounding
 from finitesum.evaluation.optimality import evaluate
+from finitesum.losses import Multinomial
 
 BOUNDS = {"norms": rounding._by_norms, "rows": rounding._by_rows}
 
@@ -105,3 +106,38 @@ def test_measures_have_no_bound_before_they_are_confirmed():
     assert np.isnan(found.rounding)
     assert found.upper == found.optimality
     assert rounding.confirmed(problem, w, found, 0.5 * found.optimality) is found
+
+
+def test_changes_of_scores_change_the_slopes_of_classes_by_no_more_than_their_bound():
+    loss, rng = Multinomial(2.0), np.random.default_rng(0)
+    scores, targets = rng.standard_normal((400, 3)) * 10.0 ** rng.uniform(-1, 2, (400, 1)), rng.integers(0, 3, 400)
+    for size in (1e-6, 1e-2, 0.4, 3.0):
+        slopes, reach = loss.d1(scores, targets), size * rng.random((400, 3))
+        moved = np.max(
+            [np.abs(loss.d1(scores + s * reach, targets) - slopes) for s in rng.choice([-1.0, 1.0], (50, 1, 3))], 0
+        )
+        bound = loss.most_change(slopes, reach)
+        assert (moved <= bound * (1.0 + 1e-9) + 1e-15).all()
+        assert (bound <= 2.0).all()
+
+
+def test_what_rows_of_a_certain_class_lose_keeps_its_digits():
+    scores, target = np.array([[50.0, 0.0, -1.0]]), np.array([0])
+    small = np.exp(-50.0) + np.exp(-51.0)
+    np.testing.assert_allclose(Multinomial().value(scores, target), small, rtol=1e-14)
+    np.testing.assert_allclose(Multinomial().d1(scores, target)[0, 0], -small, rtol=1e-14)
+
+
+def test_an_optimality_that_is_above_tol_by_rounding_errors_alone_is_measured_again():
+    n_lower = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((30, 3)) * [1e4, 1.0, 1e-2]
+        y = X @ rng.standard_normal(3) + rng.standard_normal(30)
+        problem, w = Problem.linear(X, y, loss="squared"), np.linalg.lstsq(X, y, rcond=None)[0]
+        found = evaluate(problem, w)
+        tol = 0.99 * found.optimality
+        is_lower = rounding._extended(problem, w, found).upper <= tol
+        assert (rounding.confirmed(problem, w, found, tol).upper <= tol) == is_lower
+        n_lower += is_lower
+    assert n_lower > 0

@@ -29,7 +29,7 @@ from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import map_row_blocks, row_blocks
 from finitesum.losses import LOSSES, Huber, Logistic, Poisson, SmoothedHinge, Squared, SquaredHinge
-from finitesum.losses.classes import weighted
+from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import LinearSum, Problem
 from finitesum.problems.rows import CSRRows, to_matrix
@@ -39,6 +39,9 @@ UNIT, EXTENDED_UNIT = float(np.finfo(np.float64).eps) / 2, float(np.finfo(np.lon
 
 #: Errors of a loss's derivative in units of rounding, and of a projection relative to the sum of the sizes.
 OF_SLOPE, OF_PROJECTION = 8.0, 8.0
+
+#: An optimality this many times above tol is not there by rounding errors of its own sum alone.
+NEAR = 100.0
 
 #: Numbers of the rows that are held in extended precision at a time.
 BLOCK_SIZE = 1 << 18
@@ -147,8 +150,8 @@ def _slopes(problem: Problem, predictions: Any, targets: Any) -> tuple[Any, floa
     return np.array(slopes, dtype=np.longdouble), OF_SLOPE * UNIT
 
 
-def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
-    """Return the measures with the optimality computed in extended precision, and a bound of its error."""
+def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
+    """Return the gradient of the smooth part of F at w, summed in extended precision, and bounds of its entries' errors."""
     n, d, n_outputs = problem.n_rows, problem.rows.n_columns, problem.n_outputs
     table = w.reshape(n_outputs, -1).astype(np.longdouble)
     gradient, errors = np.zeros_like(table), np.zeros(table.shape)
@@ -169,6 +172,8 @@ def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
                 _slopes(problem, predictions + sign * of_predictions * reach, targets)[0] for sign in (-1, 1)
             )
             error = np.maximum(above - slopes, slopes - below)
+        elif isinstance(problem.loss, Multinomial):
+            error = problem.loss.most_change(slopes, of_predictions * reach)
         else:
             error = of_predictions * problem.loss.curvature_bound() * reach
         error = error + (of_sum + of_slope) * np.abs(slopes)
@@ -180,12 +185,17 @@ def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
         if problem.has_intercept:
             gradient[:, d] += slopes.sum(axis=0)
             errors[:, d] += error.sum(axis=0)
-    point: Any = table.ravel()
+    return gradient.ravel() + problem.term.quadratic * table.ravel(), errors.ravel()
+
+
+def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
+    """Return the measures with the optimality computed in extended precision, and a bound of its error."""
+    smooth, bounds = extended_gradient(problem, w)
+    point: Any = w.astype(np.longdouble)
     of_prox = UNIT * _of_prox(problem, w)
-    smooth: Any = gradient.ravel() + problem.term.quadratic * point
     if of_prox > 0.0:  # projections are in float64
         point, smooth = w, smooth.astype(np.float64)
-    mapping, bounds = problem.term.mapping(point, smooth), errors.ravel()
+    mapping = problem.term.mapping(point, smooth)
     if problem.term.is_separable:  # what is at a bound hides the error of its slope
         changes = [np.abs(problem.term.mapping(point, smooth + sign * bounds) - mapping) for sign in (1.0, -1.0)]
         bounds = np.maximum(*changes).astype(np.float64)
@@ -198,14 +208,16 @@ def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
 def confirmed(problem: AnyProblem, w: Vector, found: Measures, tol: float) -> Measures:
     """Return the measures that `evaluate` found at w, where optimality <= tol with a bound of its rounding error.
 
-    What is claimed is optimality + rounding <= tol. Bounds are known for linear models with smooth losses; for others the
-    measures are returned as they are.
+    What is claimed is optimality + rounding <= tol. Bounds are known for linear models with smooth losses; for others, and
+    where the optimality is above tol by more than rounding errors, the measures are returned as they are.
     """
-    if not isinstance(problem, Problem) or not problem.loss.is_smooth() or not found.optimality <= tol:
+    if not isinstance(problem, Problem) or not problem.loss.is_smooth() or not found.optimality <= NEAR * tol:
         return found
     with np.errstate(all="ignore"):
         for bound in (_by_norms, _by_rows):
-            found = found._replace(rounding=bound(problem, w, found))
-            if found.optimality + found.rounding <= tol:
+            rounding = bound(problem, w, found)
+            if found.optimality + rounding <= tol:
+                return found._replace(rounding=rounding)
+            if found.optimality - rounding > tol:
                 return found
         return _extended(problem, w, found)

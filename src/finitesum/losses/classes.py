@@ -43,18 +43,30 @@ class Multinomial(Scaled, Curved):
 
     def value(self, prediction: Any, target: Any) -> Any:
         """Return the losses, shape (...)."""
-        largest = prediction.max(axis=-1)
-        chosen = np.take_along_axis(prediction, target[..., None], axis=-1)[..., 0]
-        losses = largest + np.log(np.exp(prediction - largest[..., None]).sum(axis=-1)) - chosen
-        return self.scale * losses
+        top = prediction.argmax(axis=-1)[..., None]
+        largest = np.take_along_axis(prediction, top, axis=-1)
+        others = np.exp(prediction - largest)
+        np.put_along_axis(others, top, 0.0, axis=-1)  # log(1 + s) keeps the digits of a small s
+        lost = largest - np.take_along_axis(prediction, target[..., None], axis=-1)
+        return self.scale * (lost[..., 0] + np.log1p(others.sum(axis=-1)))
 
     def d1(self, prediction: Any, target: Any) -> Any:
         """Return the gradients, shape (..., K)."""
-        gradients = probabilities(prediction)
-        chosen = np.take_along_axis(gradients, target[..., None], axis=-1)
-        np.put_along_axis(gradients, target[..., None], chosen - 1.0, axis=-1)
+        gradients, chosen = probabilities(prediction), target[..., None]
+        np.put_along_axis(gradients, chosen, 0.0, axis=-1)
+        np.put_along_axis(
+            gradients, chosen, -gradients.sum(axis=-1, keepdims=True), axis=-1
+        )  # P_y - 1 without cancellation
         gradients *= self.scale
         return gradients
+
+    def most_change(self, slopes: Any, reach: Any) -> Any:
+        """Return by how much the gradients may change where scores do by at most `reach`, shape (..., K).
+
+        Odds P_k / (1 - P_k) change by factors of at most exp(2 max reach); the gradient's entry is P_k, or -(1 - P_y).
+        """
+        sizes, most = np.abs(slopes) / self.scale, 2.0 * reach.max(axis=-1, keepdims=True)
+        return self.scale * np.where(most < 1.0, sizes * (1.0 - sizes) * np.expm1(np.minimum(most, 1.0)), 1.0)
 
     def d2(self, prediction: Any, target: Any) -> Any:
         """Return the second derivatives, shape (..., K, K)."""
