@@ -116,10 +116,19 @@ def weighted_gram(problem: Problem, weights: Vector, chosen: Indices | None = No
     return sum(grams, start=np.zeros((problem.rows.dim(), problem.rows.dim())))
 
 
-def full_hessian(problem: Problem, curvatures: Matrix) -> Matrix:
+def free_coordinates(problem: Problem) -> Indices:
+    """Return the coordinates to which one number may be added for all outputs at once without a change of F."""
+    if not loss_of(problem).ignores_shifts():
+        return np.zeros(0, dtype=np.int64)
+    dim, term = problem.rows.dim(), problem.term
+    return np.flatnonzero((term.quadratic[:dim] == 0.0) & (term.thresholds[:dim] == 0.0))
+
+
+def full_hessian(problem: Problem, curvatures: Matrix, *, is_pinned: bool = False) -> Matrix:
     """Return the Hessian of the smooth part of F, shape (K dim, K dim): K (K + 1) / 2 Gram matrices.
 
-    Block (k, l) is sum_i p_i C_ikl x_i x_i', with C_i the second derivative of row i's loss.
+    Block (k, l) is sum_i p_i C_ikl x_i x_i', with C_i the second derivative of row i's loss. A pinned one has a term more
+    that no gradient sees, which keeps the mean over the outputs where that changes nothing.
     """
     n_outputs, dim, loss = problem.n_outputs, problem.rows.dim(), loss_of(problem)
     out = np.empty((n_outputs, dim, n_outputs, dim))
@@ -128,6 +137,8 @@ def full_hessian(problem: Problem, curvatures: Matrix) -> Matrix:
             gram = weighted_gram(problem, problem.weights * loss.curvature_entry(curvatures, k, other))
             out[k, :, other, :] = gram
             out[other, :, k, :] = gram
+    for j in free_coordinates(problem) if is_pinned else ():
+        out[:, j, :, j] += max(float(np.diagonal(out[:, j, :, j]).mean()), 1e-300)
     hessian = out.reshape(problem.dim, problem.dim)
     hessian[np.diag_indices(problem.dim)] += problem.term.quadratic
     return hessian

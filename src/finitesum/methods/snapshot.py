@@ -27,6 +27,7 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss, scores_at, sum_of_rows, weighted_slopes
+from finitesum.evaluation.rounding import extended_gradient
 from finitesum.evaluation.row_products import squared_norms
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.methods.constants import Constant, Smoothness, smoothness_at
@@ -66,10 +67,15 @@ def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float]:
     return gradients, np.empty(0), gradients.mean(axis=0), problem.mean_value(w)
 
 
-def take_snapshot(problem: AnySum, w: Vector) -> Snapshot:
-    """Return the snapshot at w: one pass of component gradients (and, of a linear model, second derivatives)."""
+def take_snapshot(problem: AnySum, w: Vector, *, is_extended: bool = False) -> Snapshot:
+    """Return the snapshot at w: one pass of component gradients (and, of a linear model, second derivatives).
+
+    An extended one of a linear model has its gradient summed in extended precision.
+    """
     with np.errstate(all="ignore"):  # after a divergence
         slopes, curvatures, gradient, value = _sums(problem, w)
+        if is_extended and isinstance(problem, Problem):
+            gradient = (extended_gradient(problem, w)[0] - problem.term.quadratic * w).astype(np.float64)
         objective, optimality = value + problem.term.value(w), optimality_of(problem, w, gradient)
     return Snapshot(w.copy(), slopes, curvatures, gradient, objective, optimality)
 
@@ -85,7 +91,8 @@ def smooth_hessian(problem: AnySum, snapshot: Snapshot) -> Matrix:
     if not isinstance(problem, Problem):
         return problem.hessian(snapshot.point)
     if problem.n_outputs > 1:
-        return full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, snapshot.point)))
+        curvatures = loss_of(problem).curvatures(scores_at(problem, snapshot.point))
+        return full_hessian(problem, curvatures, is_pinned=True)
     return hessian_of(problem, snapshot.curvatures)
 
 

@@ -36,6 +36,7 @@ from scipy.linalg import cho_factor, cho_solve
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.outputs import (
+    free_coordinates,
     full_hessian,
     hessian_product,
     loss_of,
@@ -46,14 +47,15 @@ from finitesum.evaluation.outputs import (
     sum_of_rows,
     weighted_gram,
 )
+from finitesum.evaluation.rounding import extended_gradient
 from finitesum.methods.base import SumMethod
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
-from finitesum.methods.subproblems.line_search import halved
+from finitesum.methods.subproblems.line_search import halved, rounding_of
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.linear import Problem
 
-#: "auto" takes the exact solver up to this many variables.
-EXACT_UP_TO = 200
+#: "auto" takes the exact solver up to this many variables, and where Hessian and factor take at most so many products.
+EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
 
 #: Products with the diagonal preconditioner, at least, before the factors are made.
 PLAIN_PRODUCTS = 10
@@ -89,7 +91,7 @@ class MultinomialNewton(SumMethod):
     ----------
     solver : {"auto", "exact", "cg"}
         How a step is found: by the Cholesky factor of the Hessian, O(n (K d)^2 / 2 + (K d)^3 / 3), or by conjugate
-        gradients. "auto" is exact for at most 200 variables.
+        gradients. "auto" is exact for at most 200 variables, or 1e8 products.
 
     Examples
     --------
@@ -134,8 +136,9 @@ class MultinomialNewton(SumMethod):
 
     def run_pass(self, problem: Problem, state: MultinomialState, order: Indices) -> MultinomialState:
         """Return the state after a step; by conjugate gradients, after a product or the end of a step."""
-        if self.solver == "exact" or (self.solver == "auto" and problem.dim <= EXACT_UP_TO):
-            direction = -_exact_step(problem, loss_of(problem).curvatures(state.scores), state.gradient)
+        if self.solver == "exact" or (self.solver == "auto" and _is_cheap(problem)):
+            hessian = full_hessian(problem, loss_of(problem).curvatures(state.scores), is_pinned=True)
+            direction = -solve_spd(hessian, state.gradient)
             return _stepped(problem, state, direction, problem.n_components)
         if state.cg.residual.size == 0:
             state = _begun(problem, state)
@@ -153,11 +156,22 @@ class MultinomialNewton(SumMethod):
         return Measures(state.objective, float(np.linalg.norm(state.gradient)), state.gradient.copy())
 
 
-def _state_at(problem: Problem, w: Vector, n_gradients: int, n_hessians: int) -> MultinomialState:
-    """Return the state between two steps."""
+def _is_cheap(problem: Problem) -> bool:
+    """Return whether Hessian and factor take a tenth of a second at most, or there are few variables."""
+    dim = problem.dim
+    return dim <= EXACT_UP_TO or dim**2 * (problem.n_rows / 2.0 + dim / 3.0) <= EXACT_PRODUCTS
+
+
+def _state_at(
+    problem: Problem, w: Vector, n_gradients: int, n_hessians: int, *, is_extended: bool = False
+) -> MultinomialState:
+    """Return the state between two steps; its gradient is summed in extended precision if asked for."""
     with np.errstate(all="ignore"):  # after a divergence
         scores = scores_at(problem, w)
-        gradient = mean_gradient(problem, scores) + problem.term.quadratic * w
+        if is_extended:
+            gradient = extended_gradient(problem, w)[0].astype(np.float64)
+        else:
+            gradient = mean_gradient(problem, scores) + problem.term.quadratic * w
         objective = objective_at(problem, scores, w)
     return MultinomialState(w, scores, gradient, objective, n_gradients, n_hessians)
 
@@ -201,32 +215,18 @@ def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hes
         with np.errstate(over="ignore", invalid="ignore"):
             return objective_at(problem, state.scores + t * changes, state.x + t * direction)
 
-    t, _ = halved(objective, state.objective, float(state.gradient @ direction), problem.n_rows)
-    n_gradients = state.n_gradients + problem.n_components
-    return _state_at(problem, state.x + t * direction, n_gradients, state.n_hessians + n_hessians)
-
-
-def _free_coordinates(problem: Problem) -> Indices:
-    """Return the coordinates of a class that have no penalty."""
-    return np.flatnonzero(problem.term.quadratic[: problem.rows.dim()] == 0.0)
+    predicted = float(state.gradient @ direction)
+    t, _ = halved(objective, state.objective, predicted, problem.n_rows)
+    is_hidden = -predicted <= rounding_of(state.objective, problem.n_rows)
+    counts = state.n_gradients + problem.n_components, state.n_hessians + n_hessians
+    return _state_at(problem, state.x + t * direction, *counts, is_extended=is_hidden)
 
 
 def _kept_mean(problem: Problem, direction: Vector) -> Vector:
     """Return a direction without the part that changes nothing: the mean over the classes of what is not penalised."""
-    if not loss_of(problem).ignores_shifts():
-        return direction
-    table = direction.reshape(problem.n_outputs, -1)
-    free = _free_coordinates(problem)
+    table, free = direction.reshape(problem.n_outputs, -1), free_coordinates(problem)
     table[:, free] -= table[:, free].mean(axis=0)
     return table.reshape(-1)
-
-
-def _exact_step(problem: Problem, curvatures: Matrix, gradient: Vector) -> Vector:
-    hessian = full_hessian(problem, curvatures)
-    blocks = hessian.reshape(problem.n_outputs, problem.rows.dim(), problem.n_outputs, problem.rows.dim())
-    for j in _free_coordinates(problem) if loss_of(problem).ignores_shifts() else ():
-        blocks[:, j, :, j] += max(float(np.diagonal(blocks[:, j, :, j]).mean()), 1e-300)
-    return solve_spd(hessian, gradient)
 
 
 def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) -> Preconditioner:

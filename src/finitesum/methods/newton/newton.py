@@ -27,7 +27,7 @@ from finitesum.evaluation.row_products import line_through, value_along
 from finitesum.methods.base import SumMethod
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
-from finitesum.methods.subproblems.line_search import halved, is_enough
+from finitesum.methods.subproblems.line_search import halved, is_enough, rounding_of
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
@@ -102,9 +102,10 @@ class Newton(SumMethod):
             hessian = _with_positive_eigenvalues(hessian)
         direction = minimise_model(problem.term, hessian, gradient, w, 0.0) - w
         t = 1.0 if isinstance(self.step_size, str) else float(self.step_size)
-        there = take_snapshot(problem, w + t * direction)
-        n_gradients = state.n_gradients + m
         predicted = float(gradient @ direction) + problem.term.rise(w, w + direction)
+        is_hidden = -predicted <= rounding_of(here.objective, problem.n_rows)
+        there = take_snapshot(problem, w + t * direction, is_extended=is_hidden)
+        n_gradients = state.n_gradients + m
         if self.step_size == "auto" and not is_enough(here.objective, there.objective, predicted, problem.n_rows):
             objective = _objective_along(problem, w, direction)
             t, n_failed = halved(objective, here.objective, predicted, problem.n_rows, first=0.5)

@@ -136,7 +136,9 @@ def minimised(
         length, which = _reach(intervals, point, step)
         falls = float((slope + intervals.thresholds * point.signs) @ step)
         is_linear = -falls > tolerance * float(np.abs(step).sum()) and float(step @ (hessian @ step)) < -1e-8 * falls
-        if length > 1.0 and not (is_linear and which != -2):
+        if is_linear and which == -2:  # without end: H is singular to rounding errors
+            return point.w
+        if length > 1.0 and not is_linear:
             length, which = 1.0, -2
         w = point.w + length * step
         if which >= 0:

@@ -17,12 +17,17 @@ DECREASE, MOST_HALVINGS = 1e-4, 60
 MOST_SLOPES = 40
 
 
+def rounding_of(value: float, n_terms: int) -> float:
+    """Return what rounding errors put into a sum of n_terms, at most: changes of F that are less than it are hidden."""
+    return n_terms * float(np.finfo(np.float64).eps) * abs(value)
+
+
 def is_enough(before: float, after: float, predicted: float, n_terms: int) -> bool:
     """Return whether F came down by a fraction of what was predicted [1, eq. 3.6a], up to the rounding of a sum of n_terms.
 
     It did not where it is NaN or infinite.
     """
-    rounding = n_terms * float(np.finfo(np.float64).eps) * abs(before)
+    rounding = rounding_of(before, n_terms)
     return math.isfinite(after) and after <= before + DECREASE * predicted + rounding
 
 

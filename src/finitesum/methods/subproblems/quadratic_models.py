@@ -9,7 +9,7 @@
 * any other set or convex penalty: accelerated proximal gradients with restarts.
 
 A matrix H that is not positive definite to working accuracy (no l2 penalty and too few rows, a loss that is flat far out)
-is shifted by the smallest 1e-12, 1e-10, ... of its largest diagonal entry that makes it so.
+has its diagonal raised until it is, or until the minimiser is found.
 """
 
 import math
@@ -31,6 +31,9 @@ DESCENT_PASSES, SETTLED_PASSES = 100, 5
 
 #: Multipliers of an l1 ball that are tried, at most, and what they differ by, relatively, where they are the same.
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
+
+#: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality.
+SHIFTS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
 #: Fewer variables than this have their eigenvalues computed exactly.
 FEW = 200
@@ -166,8 +169,16 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     tolerance = max(tolerance, rounding)
     if (intervals := term.intervals) is None:
         return _by_prox_gradients(term, hessian, gradient, y, tolerance)
-    start = _started(intervals, hessian, gradient, y, term.project(y))
-    return minimised(intervals, hessian, gradient, y, start, tolerance)
+    enough = max(0.5 * term.optimality(y, gradient), 10.0 * math.sqrt(y.size) * tolerance)
+    best, least, start = y, math.inf, term.project(y)
+    for shift in SHIFTS:
+        raised = hessian if shift == 0.0 else hessian + np.diag(shift * np.diagonal(hessian))
+        w = minimised(intervals, raised, gradient, y, _started(intervals, raised, gradient, y, start), tolerance)
+        if (left := term.optimality(w, gradient + raised @ (w - y))) < least:
+            best, least = w, left
+        if left <= enough:
+            break
+    return best
 
 
 def _started(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector, w: Vector) -> Vector:
