@@ -63,7 +63,7 @@ def test_bounds_hold_and_are_of_use(bound, loss, seed):
 @pytest.mark.parametrize("loss", ["squared", "huber", "squared-hinge"])
 def test_extended_precision_is_right_within_its_bound(loss, seed):
     problem, X, w = wild(seed, loss, alpha=1e-3, fit_intercept=bool(seed % 2))
-    found = rounding._extended(problem, w, evaluate(problem, w))
+    found = rounding.in_extended_precision(problem, w, evaluate(problem, w))
     exact = float(sum(g * g for g in exact_gradient(problem, X, w))) ** 0.5
     assert abs(found.optimality - exact) <= found.rounding + 4.0 * np.finfo(float).eps * exact
     if np.finfo(np.longdouble).eps < 1e-18:
@@ -78,7 +78,7 @@ def test_extended_precision_is_right_within_its_bound(loss, seed):
 def test_a_claim_holds_in_extended_precision(options, seed):
     problem, _, _ = wild(seed, "squared", 4.0, **options)
     result = minimize(problem, tol=1e-9, max_iter=200)
-    exact = rounding._extended(problem, result.x, evaluate(problem, result.x))
+    exact = rounding.in_extended_precision(problem, result.x, evaluate(problem, result.x))
     assert result.success == (result.optimality + result.rounding <= 1e-9)
     if result.success:
         assert exact.optimality + exact.rounding <= 1e-9
@@ -96,7 +96,7 @@ def test_sparse_rows_and_classes_have_bounds():
         found = minimize(problem, tol=1e-9)
         assert found.success
         assert 0.0 < found.rounding < 1e-9
-        again = rounding._extended(problem, found.x, evaluate(problem, found.x))
+        again = rounding.in_extended_precision(problem, found.x, evaluate(problem, found.x))
         assert again.optimality == pytest.approx(found.optimality, abs=found.rounding + again.rounding)
 
 
@@ -137,7 +137,7 @@ def test_an_optimality_that_is_above_tol_by_rounding_errors_alone_is_measured_ag
         problem, w = Problem.linear(X, y, loss="squared"), np.linalg.lstsq(X, y, rcond=None)[0]
         found = evaluate(problem, w)
         tol = 0.99 * found.optimality
-        is_lower = rounding._extended(problem, w, found).upper <= tol
+        is_lower = rounding.in_extended_precision(problem, w, found).upper <= tol
         assert (rounding.confirmed(problem, w, found, tol).upper <= tol) == is_lower
         n_lower += is_lower
     assert n_lower > 0

@@ -7,7 +7,7 @@ MAJORANTS = {
     "squared": lambda u, y: np.ones_like(u),
     "squared-hinge": lambda u, y: np.full_like(u, 2.0),
     "huber": lambda u, y: np.minimum(1.0, 1.35 / np.maximum(np.abs(u - y), 1e-300)),
-    "smoothed-hinge": lambda u, y: np.ones_like(u),
+    "smoothed-hinge": lambda u, y: 1.0 / np.maximum(np.maximum(1.0, 1.0 - y * u), 2.0 * y * u - 1.0),
     "poisson": None,
 }
 SIGNS = ("logistic", "squared-hinge", "smoothed-hinge")

@@ -129,12 +129,27 @@ def trusted_nim(F, x0, orders):
 
 
 def newton(F, x0, n_passes, damping=None):
-    x = x0.copy()
+    x, theta = x0.copy(), 0.1
     for _ in range(n_passes):
         gradient = F.gradient(x)
-        direction = minimise(F, gradient, F.hessian(x), x) - x
-        x = x + (searched(F, x, gradient, direction) if damping is None else damping) * direction
+        direction = minimise(F, gradient, hessian(F, x, theta), x) - x
+        t = searched(F, x, gradient, direction) if damping is None else damping
+        x = x + t * direction
+        if damping is None and t < 0.5:
+            theta = min(max(10.0 * theta, 0.1), 1.0)
+        elif damping is None and t == 1.0:
+            theta *= 0.1
         yield x
+
+
+def hessian(F, x, theta):
+    """The Hessian, in which rows on a linear piece of their loss have theta / |distance to its vertex|."""
+    if F.Z.shape[1] != x.size:  # several outputs
+        return F.hessian(x)
+    u = F.predictions(x)
+    slope, distance = F.d1(u, F.y), np.maximum(np.abs(u - F.y), 1e-300)
+    is_linear = (F.d2(u, F.y) == 0.0) & (slope != 0.0)
+    return F.hessian(x) + (F.Z.T * (F.p * np.where(is_linear, theta * np.abs(slope) / distance, 0.0))) @ F.Z
 
 
 def newton_of_outputs(F, x0, n_passes):
@@ -143,11 +158,32 @@ def newton_of_outputs(F, x0, n_passes):
     for _ in range(n_passes):
         gradient = F.gradient(x)
         direction = -np.linalg.pinv(F.hessian(x), rcond=1e-12, hermitian=True) @ gradient
-        x = x + searched(F, x, gradient, direction) * direction
+        x = x + halved(F, x, gradient, direction) * direction
         yield x
 
 
 def searched(F, x, gradient, direction):
+    """1, or where the slope is nearly 0 if it is more than that at 1; less where F does not fall."""
+    first = gradient @ direction + F.l1 @ (np.abs(x + direction) - np.abs(x))
+    rounding = F.n * np.finfo(float).eps * abs(F.objective(x))
+    end, t, low, high = x + direction, 1.0, 0.0, np.inf
+    rise = F.gradient(end) @ direction + F.l1 @ (np.abs(end) - np.abs(x))
+    if rise > -0.01 * first or F.objective(end) > F.objective(x) + rounding:
+        for _ in range(40):
+            w = x + t * direction
+            slope = F.gradient(w) @ direction + F.l1 @ np.where(w == 0, np.abs(direction), np.sign(w) * direction)
+            if 0.01 * first <= slope <= 0.0:
+                break
+            low, high = (t, high) if slope < 0 else (low, t)
+            t = 4 * t if high == np.inf else (np.sqrt(low * high) if low > 0 else 0.25 * high)
+        else:
+            t = low or t
+    while F.objective(x + t * direction) > F.objective(x) + rounding:
+        t /= 4
+    return t
+
+
+def halved(F, x, gradient, direction):
     """The first of 1, 1/2, 1/4, ... that brings F down enough."""
     predicted = gradient @ direction + F.l1 @ (np.abs(x + direction) - np.abs(x))
     rounding = F.n * np.finfo(float).eps * abs(F.objective(x))

@@ -43,6 +43,9 @@ OF_SLOPE, OF_PROJECTION = 8.0, 8.0
 #: An optimality this many times above tol is not there by rounding errors of its own sum alone.
 NEAR = 100.0
 
+#: The fraction of an optimality from which its rounding errors matter.
+NOISE = 0.1
+
 #: Numbers of the rows that are held in extended precision at a time.
 BLOCK_SIZE = 1 << 18
 
@@ -188,21 +191,29 @@ def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
     return gradient.ravel() + problem.term.quadratic * table.ravel(), errors.ravel()
 
 
-def _extended(problem: Problem, w: Vector, found: Measures) -> Measures:
-    """Return the measures with the optimality computed in extended precision, and a bound of its error."""
+def in_extended_precision(problem: Problem, w: Vector, found: Measures) -> Measures:
+    """Return the measures with gradient and optimality in extended precision, and a bound of the latter's error."""
     smooth, bounds = extended_gradient(problem, w)
+    gradient = smooth.astype(np.float64)
     point: Any = w.astype(np.longdouble)
     of_prox = UNIT * _of_prox(problem, w)
     if of_prox > 0.0:  # projections are in float64
-        point, smooth = w, smooth.astype(np.float64)
+        point, smooth = w, gradient
     mapping = problem.term.mapping(point, smooth)
     if problem.term.is_separable:  # what is at a bound hides the error of its slope
         changes = [np.abs(problem.term.mapping(point, smooth + sign * bounds) - mapping) for sign in (1.0, -1.0)]
         bounds = np.maximum(*changes).astype(np.float64)
     unit = UNIT if of_prox > 0.0 else EXTENDED_UNIT
-    rounding = float(np.linalg.norm(bounds)) + of_prox + 4.0 * unit * float(np.linalg.norm(smooth.astype(np.float64)))
+    rounding = float(np.linalg.norm(bounds)) + of_prox + 4.0 * unit * float(np.linalg.norm(gradient))
     rounding = math.inf if math.isnan(rounding) else rounding  # where slopes overflow
-    return found._replace(optimality=float(np.sqrt(mapping @ mapping)), rounding=rounding)
+    return found._replace(optimality=float(np.sqrt(mapping @ mapping)), gradient=gradient, rounding=rounding)
+
+
+def is_rounded(problem: Problem, w: Vector, found: Measures) -> bool:
+    """Return whether rounding errors may be more than a tenth of the optimality of a model with one output."""
+    most = NOISE * found.optimality
+    with np.errstate(all="ignore"):
+        return all(not bound(problem, w, found) <= most for bound in (_by_norms, _by_rows))
 
 
 def confirmed(problem: AnyProblem, w: Vector, found: Measures, tol: float) -> Measures:
@@ -220,4 +231,4 @@ def confirmed(problem: AnyProblem, w: Vector, found: Measures, tol: float) -> Me
                 return found._replace(rounding=rounding)
             if found.optimality - rounding > tol:
                 return found
-        return _extended(problem, w, found)
+        return in_extended_precision(problem, w, found)

@@ -121,6 +121,11 @@ class SmoothedHinge(_Rounded, OfMargin):
         gap = 1.0 - target * prediction
         return 1.0 / self.width if 0.0 < gap < self.width else 0.0
 
+    def majorant(self, prediction: float, target: float) -> float:
+        """Return the least curvature of a quadratic above the loss that touches it here: 1 / width within the corner."""
+        gap = 1.0 - target * prediction
+        return 1.0 / max(self.width, gap, self.width - 2.0 * gap)
+
     def curvature_bound(self) -> float:
         """Return 1 / width."""
         return 1.0 / self.width

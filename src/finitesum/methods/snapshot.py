@@ -27,7 +27,6 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss, scores_at, sum_of_rows, weighted_slopes
-from finitesum.evaluation.rounding import extended_gradient
 from finitesum.evaluation.row_products import squared_norms
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.methods.constants import Constant, Smoothness, smoothness_at
@@ -67,15 +66,10 @@ def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float]:
     return gradients, np.empty(0), gradients.mean(axis=0), problem.mean_value(w)
 
 
-def take_snapshot(problem: AnySum, w: Vector, *, is_extended: bool = False) -> Snapshot:
-    """Return the snapshot at w: one pass of component gradients (and, of a linear model, second derivatives).
-
-    An extended one of a linear model has its gradient summed in extended precision.
-    """
+def take_snapshot(problem: AnySum, w: Vector) -> Snapshot:
+    """Return the snapshot at w: one pass of component gradients (and, of a linear model, second derivatives)."""
     with np.errstate(all="ignore"):  # after a divergence
         slopes, curvatures, gradient, value = _sums(problem, w)
-        if is_extended and isinstance(problem, Problem):
-            gradient = (extended_gradient(problem, w)[0] - problem.term.quadratic * w).astype(np.float64)
         objective, optimality = value + problem.term.value(w), optimality_of(problem, w, gradient)
     return Snapshot(w.copy(), slopes, curvatures, gradient, objective, optimality)
 

@@ -4,10 +4,17 @@ At w, with g and H the gradient and Hessian of the smooth part of F and r the re
 
     z = argmin_v g'(v - w) + 1/2 (v - w)'H (v - w) + r(v),    w+ = w + t (z - w)    [1, 2]
 
-t is the first of 1, 1/2, 1/4, ... with F(w+) <= F(w) + t/10^4 (g'(z - w) + r(z) - r(w)), up to rounding. A pass is one
-such step: m component Hessians, m component gradients (2 m when t < 1), O(n d^2 + d^3) work, d^2 + 2n memory. Trials in
-between cost n loss values each, on kept predictions; those of components given as functions are charged, a pass each. A
-number for `step_size` is used as t and nothing is searched.
+t is 1 where F does not rise and its slope at z is at most a hundredth of -(g'(z - w) + r(z) - r(w)); else it is searched
+to a slope within a hundredth below 0. So losses with quadratic pieces end on the last of them. A pass is one such step: m
+component Hessians, m component gradients (2 m when t < 1), O(n d^2 + d^3) work, d^2 + 2n memory. Slopes in between cost n
+losses each, on kept predictions; those of components given as functions are charged, a pass each. A number for `step_size`
+is used as t and nothing is searched.
+
+1. *Linear pieces* (of the smoothed hinge, of Huber's loss) have no curvature: there rows take theta times that of the
+   loss's majorant, so that a step always has a length. theta falls with each full step and rises with each short one.
+2. *The last digits.* From where rounding errors may be a tenth of the optimality, gradients of linear models are summed in
+   extended precision (`finitesum.evaluation.rounding`), and a step is taken where its end shows a slope below 0, or less
+   optimality: so Newton's steps refine w as far as float64 can hold it.
 
 A sum of functions need not be convex: where its H is not positive definite, its eigenvalues are replaced by their sizes,
 so that F falls along the direction. The references are those of `Newton`.
@@ -15,6 +22,7 @@ so that F falls along the direction. The references are those of `Newton`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -22,34 +30,70 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.outputs import objective_at, score_changes, scores_at
-from finitesum.evaluation.row_products import line_through, value_along
+from finitesum.core.threads import limited_blas
+from finitesum.evaluation.optimality import Measures
+from finitesum.evaluation.outputs import score_changes, scores_at, weighted_slopes
+from finitesum.evaluation.rounding import in_extended_precision, is_rounded
+from finitesum.evaluation.row_products import line_through, slope_along
+from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
-from finitesum.methods.subproblems.line_search import halved, is_enough, rounding_of
+from finitesum.methods.subproblems.line_search import is_enough, rounding_of, with_gentler_slope
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
+from finitesum.problems.linear import Problem
+
+#: The fraction of the first slope that a search leaves, and the t from which steps are not cut further.
+ACCURACY, SHORTEST = 0.01, 1e-3
+
+#: theta at first, by what factor full steps lower and short ones raise it, and the least that these leave.
+FIRST_THETA, LOWER, RAISE, LEAST_RAISED = 0.1, 0.1, 10.0, 0.1
+
+#: Columns up to which factors are not worth several threads of the linear algebra library.
+SMALL = 500
 
 
 class NewtonState(NamedTuple):
     x: Vector  # iterate
     snapshot: Snapshot  # at x
+    gradient: Vector  # of the smooth part of F at x
+    theta: float  # what rows on a linear piece of their loss have of the majorant's curvature
+    is_precise: bool  # whether the gradient is summed in extended precision
     step_size: float  # t of the last step, NaN before it
     n_gradients: int
     n_hessians: int
 
 
-def _objective_along(problem: AnySum, w: Vector, direction: Vector) -> Callable[[float], float]:
-    """Return t -> F(w + t direction); predictions of a linear model are linear in t, and no value reads the rows."""
+def _losses_along(problem: AnySum, w: Vector, direction: Vector) -> Callable[[float], float]:
+    """Return t -> the slope of the mean loss along w + t direction."""
     if isinstance(problem, FiniteSum):
-        return lambda t: problem.mean_value(w + t * direction) + problem.term.value(w + t * direction)
+        return lambda t: float(problem.component_gradients(w + t * direction).mean(axis=0) @ direction)
     if problem.n_outputs > 1:
         scores, changes = scores_at(problem, w), score_changes(problem, direction)
-        return lambda t: objective_at(problem, scores + t * changes, w + t * direction)
+        return lambda t: float((weighted_slopes(problem, scores + t * changes) * changes).sum())
     line = line_through(problem, w, direction)
-    return lambda t: value_along(problem, line, t) + problem.term.value(w + t * direction)
+    return lambda t: slope_along(problem, line, t)
+
+
+def _searched(problem: AnySum, w: Vector, direction: Vector, first: float) -> tuple[float, int]:
+    """Return t where the slope of F along the step is nearly 0, and how many slopes that took.
+
+    Predictions of a linear model are linear in t, and no slope reads the rows.
+    """
+    term, n_slopes, of_losses = problem.term, 0, _losses_along(problem, w, direction)
+    along = term.quadratic * direction
+    linear, square = float(along @ w), float(along @ direction)
+
+    def slope(t: float) -> float:
+        nonlocal n_slopes
+        n_slopes += 1
+        end = w + t * direction
+        of_sizes = term.thresholds @ np.where(end == 0.0, np.abs(direction), np.sign(end) * direction)
+        return of_losses(t) + linear + t * square + float(of_sizes)
+
+    return with_gentler_slope(slope, first, ACCURACY), n_slopes
 
 
 def _with_positive_eigenvalues(hessian: Matrix) -> Matrix:
@@ -62,6 +106,71 @@ def _with_positive_eigenvalues(hessian: Matrix) -> Matrix:
     sizes = np.maximum(np.abs(values), 1e-8 * np.abs(values).max())
     definite: Matrix = (vectors * sizes) @ vectors.T
     return definite
+
+
+def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
+    """Return the snapshot with rows on a linear piece of their loss at theta times the majorant's curvature."""
+    here = state.snapshot
+    if not isinstance(problem, Problem) or problem.n_outputs > 1 or problem.loss.curvature_bound() == math.inf:
+        return here
+    is_linear = (here.curvatures == 0.0) & (here.slopes != 0.0)
+    if not is_linear.any():
+        return here
+    majorants = np.empty_like(here.curvatures)
+    loss_sums(problem, here.point, curvatures=majorants, majorize=Majorize.ALL)
+    return here._replace(curvatures=np.where(is_linear, state.theta * majorants, here.curvatures))
+
+
+def _step(problem: AnySum, hessian: Matrix, state: NewtonState) -> tuple[Vector, float]:
+    """Return the step to the minimiser of the model, and the change of F that its slope predicts."""
+    w = state.x
+    direction = minimise_model(problem.term, hessian, state.gradient, w, 0.0) - w
+    return direction, float(state.gradient @ direction) + problem.term.rise(w, w + direction)
+
+
+def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonState:
+    """Return the state at w, where gradient and optimality are known exactly."""
+    there = take_snapshot(problem, w)
+    gradient = smooth_gradient(problem, there)
+    if state.is_precise and isinstance(problem, Problem):
+        found = Measures(there.objective, there.optimality, gradient)
+        found = in_extended_precision(problem, w, found)
+        there, gradient = there._replace(optimality=found.optimality), found.gradient
+    return state._replace(
+        x=w, snapshot=there, gradient=gradient, step_size=t, n_gradients=state.n_gradients + problem.n_components
+    )
+
+
+def _is_hidden(problem: AnySum, state: NewtonState, predicted: float) -> bool:
+    """Return whether rounding errors matter that extended precision takes away: those of the gradient, or of classes F's."""
+    here = state.snapshot
+    if not isinstance(problem, Problem) or problem.n_outputs > 1:
+        return isinstance(problem, Problem) and -predicted <= rounding_of(here.objective, problem.n_rows)
+    return is_rounded(problem, state.x, Measures(here.objective, here.optimality, state.gradient))
+
+
+def _slope_at_end(problem: AnySum, state: NewtonState, there: NewtonState) -> float:
+    """Return the slope of F along a step at its end, where it is at least F's rise by the step, because F is convex."""
+    return float(there.gradient @ (there.x - state.x)) + problem.term.rise(state.x, there.x)
+
+
+def _falls(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
+    return is_enough(state.snapshot.objective, there.snapshot.objective, 0.0, problem.n_rows)
+
+
+def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
+    """Return whether a step brings F down, as far as its digits and the slope at the end show, or the optimality."""
+    rise = _slope_at_end(problem, state, there)
+    if rise < 0.0:
+        return True
+    hidden = float(np.finfo(np.float64).eps) * abs(state.snapshot.objective)
+    return rise <= hidden and there.snapshot.optimality < state.snapshot.optimality
+
+
+def _theta_after(theta: float, t: float) -> float:
+    if t < 0.5:
+        return min(max(RAISE * theta, LEAST_RAISED), 1.0)
+    return LOWER * theta if t == 1.0 and theta > 1e-9 else theta
 
 
 @dataclass(frozen=True)
@@ -92,26 +201,44 @@ class Newton(SumMethod):
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""
-        return NewtonState(x0.copy(), take_snapshot(problem, x0), float("nan"), problem.n_components, 0)
+        here = take_snapshot(problem, x0)
+        gradient = smooth_gradient(problem, here)
+        return NewtonState(x0.copy(), here, gradient, FIRST_THETA, False, float("nan"), problem.n_components, 0)
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""
-        m, here = problem.n_components, state.snapshot
-        w, gradient, hessian = here.point, smooth_gradient(problem, here), smooth_hessian(problem, here)
+        with limited_blas(1 if problem.dim <= SMALL else None):
+            return self._run_pass(problem, state)
+
+    def _run_pass(self, problem: AnySum, state: NewtonState) -> NewtonState:
+        m, w = problem.n_components, state.x
+        hessian = smooth_hessian(problem, _curvatures(problem, state))
         if isinstance(problem, FiniteSum):
             hessian = _with_positive_eigenvalues(hessian)
-        direction = minimise_model(problem.term, hessian, gradient, w, 0.0) - w
-        t = 1.0 if isinstance(self.step_size, str) else float(self.step_size)
-        predicted = float(gradient @ direction) + problem.term.rise(w, w + direction)
-        is_hidden = -predicted <= rounding_of(here.objective, problem.n_rows)
-        there = take_snapshot(problem, w + t * direction, is_extended=is_hidden)
-        n_gradients = state.n_gradients + m
-        if self.step_size == "auto" and not is_enough(here.objective, there.objective, predicted, problem.n_rows):
-            objective = _objective_along(problem, w, direction)
-            t, n_failed = halved(objective, here.objective, predicted, problem.n_rows, first=0.5)
-            there = take_snapshot(problem, w + t * direction)
-            n_gradients += m * (1 + n_failed if isinstance(problem, FiniteSum) else 1)
-        return NewtonState(there.point, there, t, n_gradients, state.n_hessians + m)
+        state = state._replace(n_hessians=state.n_hessians + m)
+        direction, predicted = _step(problem, hessian, state)
+        if self.step_size != "auto":
+            return _moved(problem, state, w + self.step_size * direction, self.step_size)
+        if not state.is_precise and _is_hidden(problem, state, predicted):
+            state = _moved(problem, state._replace(is_precise=True), w, math.nan)
+            direction, predicted = _step(problem, hessian, state)
+        there, t = _moved(problem, state, w + direction, 1.0), 1.0
+        is_long = _slope_at_end(problem, state, there) > -ACCURACY * predicted or not _falls(problem, state, there)
+        comes_closer = _comes_closer if state.is_precise else _falls
+        if not state.is_precise and is_long:
+            t, n_slopes = _searched(problem, w, direction, predicted)
+            n_gradients = there.n_gradients + (m * n_slopes if isinstance(problem, FiniteSum) else 0)
+            there = _moved(problem, state._replace(n_gradients=n_gradients), w + t * direction, t)
+        while not comes_closer(problem, state, there):
+            if t < SHORTEST:
+                return state._replace(n_gradients=there.n_gradients, theta=_theta_after(state.theta, 0.0))
+            t *= 0.25
+            there = _moved(problem, state._replace(n_gradients=there.n_gradients), w + t * direction, t)
+        return there._replace(theta=_theta_after(state.theta, t))
+
+    def exact_measures(self, problem: AnySum, state: NewtonState) -> Measures:
+        """Return what the last pass found at the iterate."""
+        return Measures(state.snapshot.objective, state.snapshot.optimality, state.gradient.copy())
 
     def estimate(self, problem: AnySum, state: NewtonState) -> float:
         """Return the optimality at the iterate, which is known exactly."""

@@ -29,24 +29,28 @@ EXTRA_ROUNDS = 50
 #: Rounds in which all coordinates that ask for as much as this part of the most are set free at once; then it is one.
 AT_ONCE_ROUNDS, MUCH = 30, 0.5
 
+#: Rounding errors of a slope, relative to the sum of its terms' sizes.
+ROUNDING = 1e-15
+
 #: Minimisers over the same coordinates that are computed again, because a factor leaves rounding errors.
 MOST_REFINED = 3
 
 
 class _Point(NamedTuple):
     w: Vector
+    step: Vector  # w - y, with digits that w may not have
     free: Flags
     signs: Vector  # of the coordinates whose size counts; 0 elsewhere
     is_tight: bool  # whether the sum is held at its bound
 
 
-def _begun(intervals: Intervals, w: Vector) -> _Point:
+def _begun(intervals: Intervals, w: Vector, y: Vector) -> _Point:
     signs = np.where(intervals.has_sign, np.sign(w), 0.0)
     free = np.where(intervals.has_sign, w != 0.0, (w > intervals.lower) & (w < intervals.upper))
     is_tight = intervals.is_equal
     if intervals.sizes.size and not is_tight:
         is_tight = bool(intervals.sizes @ np.abs(w) >= intervals.total * (1.0 - 1e-12))
-    return _Point(w, free, signs, is_tight)
+    return _Point(w, w - y, free, signs, is_tight)
 
 
 def _normal(intervals: Intervals, point: _Point) -> Vector:
@@ -117,7 +121,7 @@ def _wishes(intervals: Intervals, point: _Point, slope: Vector, multiplier: floa
 
 def is_settled(intervals: Intervals, w: Vector, slope: Vector) -> bool:
     """Return whether no coordinate that rests at a bound is asked to leave it; the bound of a sum apart."""
-    wishes, _ = _wishes(intervals, _begun(intervals, w)._replace(is_tight=False), slope, 0.0)
+    wishes, _ = _wishes(intervals, _begun(intervals, w, w)._replace(is_tight=False), slope, 0.0)
     return not (wishes > 1e-12 * np.abs(slope)).any()
 
 
@@ -126,44 +130,49 @@ def minimised(
 ) -> Vector:
     """Return the minimiser of gradient'(w - y) + 1/2 (w - y)'H (w - y) + r(w); the best point after too many rounds.
 
-    H >= 0 is symmetric, the start a point of the set; the tolerance bounds what a slope may lack.
+    H >= 0 is symmetric, the start a point of the set; the tolerance bounds what a slope may lack, which is at least its
+    rounding error: the smaller the step to the minimiser, the smaller that is.
     """
-    point, n_refined = _begun(intervals, start), 0
+    point, n_refined, sizes = _begun(intervals, start, y), 0, np.abs(hessian)
+    flat = max(tolerance, ROUNDING * float((np.abs(gradient) + sizes @ np.abs(y)).max()))  # no slope of a linear piece
     scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), np.finfo(np.float64).tiny))
     for k in range(EXTRA_ROUNDS + 4 * start.size):
-        slope = gradient + hessian @ (point.w - y)
+        slope = gradient + hessian @ point.step
         step, multiplier = _face_step(intervals, hessian, point, slope)
+        lack = np.maximum(tolerance, ROUNDING * (np.abs(gradient) + sizes @ (np.abs(point.step) + np.abs(step))))
         length, which = _reach(intervals, point, step)
         falls = float((slope + intervals.thresholds * point.signs) @ step)
-        is_linear = -falls > tolerance * float(np.abs(step).sum()) and float(step @ (hessian @ step)) < -1e-8 * falls
+        is_linear = -falls > flat * float(np.abs(step).sum()) and float(step @ (hessian @ step)) < -1e-8 * falls
         if is_linear and which == -2:  # without end: H is singular to rounding errors
             return point.w
         if length > 1.0 and not is_linear:
             length, which = 1.0, -2
-        w = point.w + length * step
+        total = point.step + length * step
+        w = np.where(length * step == 0.0, point.w, y + total)
         if which >= 0:
             at = intervals.lower if step[which] < 0.0 else intervals.upper
             w[which] = 0.0 if intervals.has_sign[which] else at[which]
+            total[which] = w[which] - y[which]
             free, signs = point.free.copy(), point.signs.copy()
             free[which], signs[which] = False, 0.0
-            point, n_refined = point._replace(w=w, free=free, signs=signs), 0
+            point, n_refined = point._replace(w=w, step=total, free=free, signs=signs), 0
             continue
         if which == -1:
-            point, n_refined = point._replace(w=w, is_tight=True), 0
+            point, n_refined = point._replace(w=w, step=total, is_tight=True), 0
             continue
-        point = point._replace(w=w)
-        slope = gradient + hessian @ (w - y)
+        point = point._replace(w=w, step=total)
+        slope = gradient + hessian @ total
         residual = slope + intervals.thresholds * point.signs
         if point.is_tight:
             residual += multiplier * _normal(intervals, point)
-        if np.abs(residual[point.free]).max(initial=0.0) > tolerance and n_refined < MOST_REFINED:
+        if (np.abs(residual) > lack)[point.free].any() and n_refined < MOST_REFINED:
             n_refined += 1
             continue
         if point.is_tight and not intervals.is_equal and multiplier < 0.0:
             point, n_refined = point._replace(is_tight=False), 0
             continue
         wishes, signs = _wishes(intervals, point, slope, multiplier)
-        gain = np.where(wishes > tolerance, wishes * scale, 0.0)
+        gain = np.where(wishes > lack, wishes * scale, 0.0)
         most = float(gain.max(initial=0.0))
         if not most > 0.0:
             return w

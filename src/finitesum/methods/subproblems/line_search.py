@@ -51,8 +51,8 @@ def halved(
     return 0.0, MOST_HALVINGS
 
 
-def with_gentler_slope(slope: Callable[[float], float], first: float) -> float:
-    """Return t > 0 where the slope is between -1/2 and 0 of the first, as far as rounding allows.
+def with_gentler_slope(slope: Callable[[float], float], first: float, fraction: float = 0.5) -> float:
+    """Return t > 0 where the slope is between a fraction of the first, which is < 0, and 0, as far as rounding allows.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def with_gentler_slope(slope: Callable[[float], float], first: float) -> float:
     low, high, t = 0.0, math.inf, 1.0
     for _ in range(MOST_SLOPES):
         here = slope(t)
-        if 0.5 * first <= here <= 0.0:
+        if fraction * first <= here <= 0.0:
             return t
         if here < 0.0:
             low = t

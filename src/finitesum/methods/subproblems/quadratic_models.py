@@ -22,7 +22,7 @@ from scipy.sparse.linalg import eigsh
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.subproblems.active_set import is_settled, minimised
+from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm, Intervals
 
@@ -165,11 +165,10 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         return end
     if (closed_form := CLOSED_FORMS.get(term.constraint.boundary)) is not None:
         return closed_form(term, term.constraint, hessian, gradient, y)
-    rounding = 1e-15 * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
-    tolerance = max(tolerance, rounding)
+    hidden = max(tolerance, ROUNDING * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max()))
     if (intervals := term.intervals) is None:
-        return _by_prox_gradients(term, hessian, gradient, y, tolerance)
-    enough = max(0.5 * term.optimality(y, gradient), 10.0 * math.sqrt(y.size) * tolerance)
+        return _by_prox_gradients(term, hessian, gradient, y, hidden)
+    enough = max(0.5 * term.optimality(y, gradient), 10.0 * math.sqrt(y.size) * hidden)
     best, least, start = y, math.inf, term.project(y)
     for shift in SHIFTS:
         raised = hessian if shift == 0.0 else hessian + np.diag(shift * np.diagonal(hessian))
