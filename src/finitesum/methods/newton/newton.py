@@ -30,7 +30,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.threads import limited_blas
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.outputs import score_changes, scores_at, weighted_slopes
 from finitesum.evaluation.rounding import in_extended_precision, is_rounded
@@ -199,6 +198,9 @@ class Newton(SumMethod):
 
     needs_hessians = True
 
+    def blas_threads(self, problem: AnySum) -> int | None:
+        return 1 if problem.dim <= SMALL else None
+
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""
         here = take_snapshot(problem, x0)
@@ -207,10 +209,6 @@ class Newton(SumMethod):
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""
-        with limited_blas(1 if problem.dim <= SMALL else None):
-            return self._run_pass(problem, state)
-
-    def _run_pass(self, problem: AnySum, state: NewtonState) -> NewtonState:
         m, w = problem.n_components, state.x
         hessian = smooth_hessian(problem, _curvatures(problem, state))
         if isinstance(problem, FiniteSum):
