@@ -141,7 +141,7 @@ def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonSt
 
 
 def _is_hidden(problem: AnySum, state: NewtonState, predicted: float) -> bool:
-    """Return whether rounding errors matter that extended precision takes away: those of the gradient, or of classes F's."""
+    """Return whether rounding errors matter that extended precision takes away: of the gradient, with classes of F."""
     here = state.snapshot
     if not isinstance(problem, Problem) or problem.n_outputs > 1:
         return isinstance(problem, Problem) and -predicted <= rounding_of(here.objective, problem.n_rows)
