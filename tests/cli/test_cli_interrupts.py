@@ -152,12 +152,20 @@ def interrupt_at(n_lines):
     return trace
 
 
-@pytest.mark.parametrize("method", ["fg", "saga", "a-ciag"])
-def test_an_interrupt_at_any_line_of_the_driver(problem, tmp_path, method):
+@pytest.mark.parametrize(
+    ("every", "method"),
+    [
+        (251, "fg"),
+        (251, "saga"),
+        (251, "a-ciag"),
+        *(pytest.param(61, name, marks=pytest.mark.slow) for name in ("fg", "saga", "a-ciag")),
+    ],
+)
+def test_an_interrupt_at_any_line_of_the_driver(problem, tmp_path, method, every):
     settings = {"method": method, "tol": 1e-6, "max_iter": 60}
     expected = minimize(problem, **settings)
     n_interrupts, before = 0, sys.gettrace()
-    for n_lines in range(1, 2000, 61):
+    for n_lines in range(1, 2000, every):
         file = tmp_path / f"{n_lines}.npz"
         sys.settrace(interrupt_at(n_lines))
         try:

@@ -56,7 +56,7 @@ def n_signatures():
     return sum(kernel.signatures for kernel in kernels.values())
 
 
-@pytest.mark.compiled
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_nothing_is_left_to_compile(run, csv_file):
     warmup_module.compile_all(warmup_module.Signature("logistic", "float64", "dense"))

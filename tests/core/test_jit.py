@@ -399,6 +399,7 @@ def test_tuples_of_others_keep_fields_that_are_named_like_a_method_of_ours():
     assert read(Observation(1.0, 2, 3.0), Uniform(10.0, 20.0)) == 36.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="modes are those of Unix")
 def test_machine_code_is_not_loaded_once_others_may_write_to_its_folder(tmp_path):
     first = fit_elsewhere(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
@@ -420,6 +421,7 @@ def compiler_of_a_part(x):
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of Linux")
 def test_a_full_disk_costs_the_machine_code_and_not_the_fit(tmp_path):
     code = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

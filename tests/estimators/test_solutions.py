@@ -52,7 +52,9 @@ SMOOTH = offered(Problem.linear([[0.0], [1.0]], [0, 1]))
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("solver", ["auto", *SMOOTH])
+@pytest.mark.parametrize(
+    "solver", ["auto", *(s if s in ("sag", "saga") else pytest.param(s, marks=pytest.mark.slow) for s in SMOOTH)]
+)
 def test_weights_mean_repetition_for_every_solver(solver):
     X, y, _ = labelled()
     s = np.random.default_rng(1).integers(1, 21, y.size).astype(float)  # where scikit-learn's sag and saga are wrong

@@ -312,11 +312,9 @@ def test_scales_follow_the_data():
     assert scales_at(flat, np.zeros(2)).distance == 1.0
 
 
-@pytest.mark.compiled
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["psg", "hb", "nag", "adahb", "adagrad", "rmsprop", "adam", "amsgrad", "sgd-momentum"])
-@pytest.mark.parametrize(
-    "scale", [pytest.param(1e-3, marks=pytest.mark.slow), 1.0, pytest.param(1e3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_hinge_on_an_l1_ball_needs_no_tuning_at_any_scale(name, scale):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 20))

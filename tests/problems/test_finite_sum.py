@@ -207,7 +207,7 @@ CONVEX = {
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("scale", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("scale", [0.0, 1.0, pytest.param(5.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["a-ciag", "nim", "newton", "svrg"])
 @pytest.mark.parametrize("kind", CONVEX)
 def test_automatic_steps_converge_on_convex_sums_from_far_away(kind, name, scale):

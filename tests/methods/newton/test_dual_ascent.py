@@ -73,7 +73,9 @@ def text_like(n=3000, d=8000, seed=0, *, intercept=False, alpha_n=1.0, repeats=1
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("loss", ["logistic", "squared-hinge", "smoothed-hinge"])
+@pytest.mark.parametrize(
+    "loss", ["logistic", *(pytest.param(s, marks=pytest.mark.slow) for s in ("squared-hinge", "smoothed-hinge"))]
+)
 @pytest.mark.parametrize("alpha_n", [0.5, 8.0])
 def test_minima_are_those_that_conjugate_gradients_find(intercept, loss, alpha_n):
     problem = text_like(intercept=intercept, loss=loss, alpha_n=alpha_n)

@@ -87,6 +87,7 @@ def wild_problem(seed):
     return Problem.linear(X, y, loss=loss, alpha=alpha, fit_intercept=intercept, sample_weight=weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_ends_at_tol_or_where_rounding_errors_end_it(seed):
     problem = wild_problem(seed)
