@@ -3,8 +3,6 @@
 The names below are loaded when they are first used, so that `import finitesum` costs next to nothing.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -29,25 +27,16 @@ if TYPE_CHECKING:
     from finitesum.running.driver import StopReason as StopReason
     from finitesum.running.driver import minimize as minimize
 
-_HOMES = {
-    "Component": "finitesum.problems.callables",
-    "FiniteSum": "finitesum.problems.finite_sum",
-    "HuberRegressor": "finitesum.estimators",
-    "LinearClassifier": "finitesum.estimators",
-    "LinearRegressor": "finitesum.estimators",
-    "LinearSVC": "finitesum.estimators",
-    "LogisticRegression": "finitesum.estimators",
-    "LogisticRegressionCV": "finitesum.estimators",
-    "METHODS": "finitesum.methods",
-    "MultinomialProblem": "finitesum.problems.linear",
-    "PoissonRegressor": "finitesum.estimators",
-    "Problem": "finitesum.problems.linear",
-    "Result": "finitesum.running.driver",
-    "Ridge": "finitesum.estimators",
-    "StopReason": "finitesum.running.driver",
-    "logistic_path": "finitesum.estimators",
-    "minimize": "finitesum.running.driver",
+_PLACES = {
+    "finitesum.estimators": "HuberRegressor LinearClassifier LinearRegressor LinearSVC LogisticRegression "
+    "LogisticRegressionCV PoissonRegressor Ridge logistic_path",
+    "finitesum.methods": "METHODS",
+    "finitesum.problems.callables": "Component",
+    "finitesum.problems.finite_sum": "FiniteSum",
+    "finitesum.problems.linear": "MultinomialProblem Problem",
+    "finitesum.running.driver": "Result StopReason minimize",
 }
+_HOMES = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 __all__ = ["__version__", *_HOMES]
 

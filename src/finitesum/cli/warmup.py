@@ -1,7 +1,5 @@
 """``finitesum warmup``: compile every kernel once, so that no later process has to."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time
@@ -80,7 +78,7 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     console.result(report, text)
 
 
-def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> Problem:
+def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> "Problem":
     """Return a problem of a few rows that is laid out in memory as a signature says."""
     import numpy as np
 

@@ -1,7 +1,5 @@
 """What all constraint sets have in common, and the checks of what they are given."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import fields, is_dataclass, replace
@@ -145,7 +143,7 @@ class Constraint(ABC):
         """Return the point of the set nearest to 0 in R^dim, a new array of shape (dim,)."""
         return self.project(np.zeros(dim))
 
-    def on_columns(self, columns: Indices) -> Constraint:
+    def on_columns(self, columns: Indices) -> "Constraint":
         """Return the set {u : x in Q for x_columns = u, all other coordinates 0}, of as many coordinates as columns.
 
         It is made by leaving out the others' bounds, weights or entries of a normal, which is right where Q has a point

@@ -27,8 +27,6 @@ With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it 
 within a block of ``as_python()`` they do so in a process that has compiled them.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import inspect
@@ -134,7 +132,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return self._place
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], _file: str) -> _Locator | None:
+    def from_function(cls, function: Callable[..., Any], _file: str) -> "_Locator | None":
         folder = cache_folder()
         return None if folder is None else cls(function, folder)
 

@@ -1,7 +1,5 @@
 """A data set in memory or on disk: rows, labels, and where they came from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -155,16 +153,16 @@ class Dataset:
         require_numbers(labels, self._called())
         return np.ascontiguousarray(labels, dtype=np.float64)
 
-    def take(self, which: Any) -> Dataset:
+    def take(self, which: Any) -> "Dataset":
         """Return the data set of some rows, in the order asked for: by numbers, a slice or a mask, as NumPy takes them."""
         labels = None if self.labels is None else self.labels[which]
         return replace(self, rows=self.rows[which], labels=labels, n_skipped=0)
 
-    def to_dense(self) -> Dataset:
+    def to_dense(self) -> "Dataset":
         """Return the data set with its rows as an ndarray in C order."""
         return replace(self, rows=self.rows.toarray(order="C")) if self.is_sparse else self
 
-    def to_sparse(self) -> Dataset:
+    def to_sparse(self) -> "Dataset":
         """Return the data set with its rows as a ``csr_array``."""
         if self.is_sparse:
             return self
@@ -172,7 +170,7 @@ class Dataset:
 
         return replace(self, rows=csr_array(self.rows))
 
-    def astype(self, dtype: npt.DTypeLike) -> Dataset:
+    def astype(self, dtype: npt.DTypeLike) -> "Dataset":
         """Return the data set with the entries of its rows as float32 or float64; any other type is a DataError."""
         wanted = np.dtype(dtype)
         if wanted not in (np.dtype(np.float32), np.dtype(np.float64)):

@@ -1,7 +1,5 @@
 """Labels as they stand in files, and the numbers that methods work with."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -115,7 +113,7 @@ class LabelMap:
             raise DataError(f"classes must increase, got {list(self.classes)!r}. Use LabelMap.from_labels.")
 
     @classmethod
-    def from_labels(cls, labels: Any) -> LabelMap:
+    def from_labels(cls, labels: Any) -> "LabelMap":
         """Return the map of the classes that occur in labels, numbers or text of shape (n,).
 
         It is a DataError if they are empty, not finite, all equal, or look like the target of a regression: many distinct
@@ -187,7 +185,7 @@ class LabelMap:
         return json.dumps({"classes": list(self.classes)}, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> LabelMap:
+    def from_json(cls, text: str) -> "LabelMap":
         """Return the map that `to_json` wrote; a DataError for any other text."""
         try:
             return cls(tuple(json.loads(text)["classes"]))

@@ -3,8 +3,6 @@
 They are loaded when they are first used.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -33,8 +33,6 @@ References
 .. [1] S. Boyd, L. Vandenberghe, "Convex optimization", 2004, chapter 5.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -219,7 +217,7 @@ class Certificate(NamedTuple):
     radius: float = 0.0  # within which the bound holds
     error: float = 0.0  # by which the last point's F may be wrong: bounds are lowered by it
 
-    def joined_by(self, problem: Problem | SubgradientProblem, minorant: Minorant) -> Certificate:
+    def joined_by(self, problem: Problem | SubgradientProblem, minorant: Minorant) -> "Certificate":
         """Return the certificate after one more minorant."""
         weight, radius = 2.0 / (self.n_seen + 2), max(self.radius, minorant.radius)
         mean = Minorant(
@@ -231,7 +229,7 @@ class Certificate(NamedTuple):
         found = max(lower_bound(problem, minorant._replace(radius=radius)), lower_bound(problem, mean))
         return Certificate(max(known, found - minorant.error), self.n_seen + 1, *mean[:3], minorant.error)
 
-    def raised(self, bound: float) -> Certificate:
+    def raised(self, bound: float) -> "Certificate":
         """Return the certificate with another lower bound counted in."""
         return self._replace(bound=max(self.bound, bound - self.error))
 

@@ -1,7 +1,5 @@
 """The methods, by the names that users write."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from finitesum.methods.base import Method as Method

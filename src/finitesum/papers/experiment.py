@@ -4,8 +4,6 @@ An experiment is cut into units: one method on one data set with one seed, say. 
 done yet and keeps the figures of each in a file of its own, so that an interrupted run continues with the next unit.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -58,7 +56,7 @@ class Drawing(NamedTuple):
 
     name: str
     caption: str
-    figure: Figure
+    figure: "Figure"
 
 
 class Table(NamedTuple):

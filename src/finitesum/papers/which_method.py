@@ -1,7 +1,5 @@
 """Which method when: one page for newcomers, drawn from what the other experiments measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -23,7 +21,7 @@ class Ranking(NamedTuple):
 
     numbers: Mapping[str, Mapping[str, float]]  # by data set, then by method; infinite where one did not get there
 
-    def of(self, methods: Sequence[str]) -> Ranking:
+    def of(self, methods: Sequence[str]) -> "Ranking":
         """Return the ranking of some of the methods."""
         return Ranking({data: {method: row[method] for method in methods} for data, row in self.numbers.items()})
 

@@ -1,7 +1,5 @@
 """Whether the derivatives of components belong to their values, by central differences."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -46,7 +44,7 @@ def relative_error(given: Any, expected: Any, scale: float) -> float:
     return float(np.linalg.norm(given - expected) / max(float(np.linalg.norm(expected)), scale))
 
 
-def check_derivatives(problem: FiniteSum, w: Any, tolerance: float) -> DerivativeCheck:
+def check_derivatives(problem: "FiniteSum", w: Any, tolerance: float) -> DerivativeCheck:
     """Return how the derivatives of every component compare with differences at w: see `FiniteSum.check`."""
     point = np.array(w, dtype=np.float64)
     if point.shape != (problem.dim,):

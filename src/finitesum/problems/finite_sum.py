@@ -7,8 +7,6 @@ All input is checked here; what components return is checked as it comes, for it
 numbers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass
@@ -136,7 +134,7 @@ class FiniteSum:
         )
 
     @classmethod
-    def from_linear(cls, problem: Problem) -> FiniteSum:
+    def from_linear(cls, problem: Problem) -> "FiniteSum":
         """Return a linear model as a general sum: each of its components an object of its own.
 
         It is slow, and it is for comparisons: kernels run as Python.

@@ -6,8 +6,6 @@ itself, its slope the gradient, its curvature the Hessian, and its "row" is the 
 a linear model is then a vector or a matrix, and kernels run as Python (`finitesum.core.jit.Interpreted`).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +44,7 @@ class FunctionRows(Interpreted):
 class FunctionLoss(Interpreted, OfComponents):
     """The functions as losses of w, of whose curvature nothing is known."""
 
-    def __init__(self, problem: FiniteSum) -> None:
+    def __init__(self, problem: "FiniteSum") -> None:
         self._problem = problem
 
     def value(self, prediction: Vector, target: float) -> float:

@@ -8,8 +8,6 @@ table (w_1, b_1; ...; w_K, b_K) of shape (K, dim), row by row in one vector. Wha
 run as Python on blocks of rows (`finitesum.problems.outputs`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import dataclass, replace
@@ -116,7 +114,7 @@ class Problem:
         penalty_weights: Any = None,
         groups: Any = None,
         batch_size: int | None = None,
-    ) -> Problem:
+    ) -> "Problem":
         """Return the problem of a generalised linear model.
 
         X is not copied where it is a C-ordered array of floats, or CSR, without an intercept or with one: the problem
@@ -252,7 +250,7 @@ class Problem:
         """What was derived from the problem, by what it is (costs, copies): kept as long as the problem is, never saved."""
         return {}
 
-    def batched(self, batch_size: int) -> Problem:
+    def batched(self, batch_size: int) -> "Problem":
         """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
 
         Raises
@@ -283,12 +281,12 @@ class Problem:
         return np.add.reduceat(numbers, np.arange(0, self.n_rows, self.batch_size))
 
     @cached_property
-    def by_rows(self) -> Problem:
+    def by_rows(self) -> "Problem":
         """The same problem with a row in each component."""
         return self if self.batch_size in (None, 1) else replace(self, batch_size=1)
 
     @cached_property
-    def one_output(self) -> Problem:
+    def one_output(self) -> "Problem":
         """The squared loss of one output on the same rows, weights and penalty: what knows the rows' size and spread."""
         if self.n_outputs == 1:
             return self

@@ -9,8 +9,6 @@ two matrix products, and kernels run as Python (`finitesum.core.jit.Interpreted`
 The last block is filled up with rows of weight 0, so that all have one shape.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -145,7 +143,7 @@ def in_blocks(values: Any, batch_size: int) -> Any:
     return values.reshape(n_blocks, batch_size, *values.shape[1:])
 
 
-def block_parts(problem: Problem) -> dict[str, Any]:
+def block_parts(problem: "Problem") -> dict[str, Any]:
     """Return what kernels see of a problem of several outputs beside its term, by the fields of a `LinearSum`."""
     m, size = problem.n_components, problem.batch_size or 1
     weights = in_blocks(m * problem.weights, size)

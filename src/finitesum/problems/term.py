@@ -9,8 +9,6 @@ coordinates that the term acts on, and is neither penalised nor constrained.
 Whoever needs a prox takes a term, not a problem: every kind of problem has one.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,7 +47,7 @@ def _project(projection: Projection, w: Vector) -> None:
     projection.project_euclidean_into(w, w)
 
 
-def prox_in_place(term: CompiledTerm | LinearSum, w: Vector, step_size: float) -> None:
+def prox_in_place(term: "CompiledTerm | LinearSum", w: Vector, step_size: float) -> None:
     """Apply the prox of the penalty, or the projection; w has the length of an iterate and intercepts stay."""
     if term.is_constrained:
         _project(term.projection, w[: term.n_penalised])
@@ -59,7 +57,7 @@ def prox_in_place(term: CompiledTerm | LinearSum, w: Vector, step_size: float) -
 
 
 @compiled_form(of=prox_in_place)
-def _prox_in_place(term: CompiledTerm | LinearSum, w: Vector, step_size: float) -> None:
+def _prox_in_place(term: "CompiledTerm | LinearSum", w: Vector, step_size: float) -> None:
     if term.is_constrained:
         coefficients = w[: term.n_penalised]
         term.projection.project_euclidean_into(coefficients, coefficients)
@@ -299,7 +297,7 @@ class ConvexTerm:
         return Intervals(lower, upper, self.thresholds, has_sign, sizes, total, constraint.boundary == "sum")
 
     @cached_property
-    def in_one_block(self) -> tuple[ConvexTerm, Indices]:
+    def in_one_block(self) -> tuple["ConvexTerm", Indices]:
         """The term on the coordinates in another order, all intercepts behind all coefficients; and that order."""
         order = np.arange(self.dim).reshape(self.n_blocks, -1)
         order = np.concatenate([order[:, : self.n_columns].ravel(), order[:, self.n_columns :].ravel()])
@@ -309,7 +307,7 @@ class ConvexTerm:
             penalty = penalty.on_columns(np.tile(np.arange(self.n_columns), self.n_blocks))
         return ConvexTerm(penalty, self.constraint, n_columns, n_free), order
 
-    def on_columns(self, columns: Any) -> ConvexTerm:
+    def on_columns(self, columns: Any) -> "ConvexTerm":
         """Return the term in some of the coefficients, where the others are 0; the intercept stays."""
         constraint = self.constraint.on_columns(columns) if columns.size > 0 else Unconstrained()
         penalty = self.penalty if isinstance(self.penalty, ElasticNet) else self.penalty.on_columns(columns)

@@ -3,8 +3,6 @@
 `as_penalty` makes them of what users write, and checks it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from numbers import Real
@@ -61,11 +59,11 @@ class WeightedElasticNet(NamedTuple):
         for j in range(coefficients.size):
             coefficients[j] = soft_threshold(coefficients[j], step * self.l1 * self.weights[j])
 
-    def by_prox(self) -> Separable:
+    def by_prox(self) -> "Separable":
         """Return the same penalty with its quadratic part in the prox, for kernels that know one strength of it alone."""
         return Separable(ElasticNetByProx(self.l1, self.l2), self.weights)
 
-    def on_columns(self, columns: Indices) -> WeightedElasticNet:
+    def on_columns(self, columns: Indices) -> "WeightedElasticNet":
         return self._replace(weights=self.weights[columns])
 
     def ridge(self) -> float:
@@ -119,7 +117,7 @@ class Separable(NamedTuple):
         of_base = getattr(self.base, "weak_convexity", None)
         return 0.0 if of_base is None else float(of_base() * self.weights.max(initial=0.0))
 
-    def on_columns(self, columns: Indices) -> Separable:
+    def on_columns(self, columns: Indices) -> "Separable":
         return Separable(self.base, self.weights[columns])
 
     def ridge(self) -> float:

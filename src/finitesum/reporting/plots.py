@@ -3,8 +3,6 @@
 Nothing here touches pyplot or its global state: figures are made on the Agg and SVG canvases, and no display is needed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import html
 import io
@@ -129,7 +127,7 @@ def styles_of(names: Sequence[str]) -> dict[str, Style]:
     return {name: STYLES[name] if name in STYLES else next(spare) for name in names}
 
 
-def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float = 2.9, width: float = 3.9) -> Figure:
+def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float = 2.9, width: float = 3.9) -> "Figure":
     """Return a figure of at least one panel, row by row, with one legend to the right of the first row.
 
     A panel with its labels is so high and wide, in inches: all sizes are known beforehand, because matplotlib's own layout
@@ -229,7 +227,7 @@ Curve = tuple[str, Mapping[str, Vector]]
 
 def optimality_figure(
     curves: Sequence[Curve], against: Sequence[Horizontal] = ("n_passes",), *, tol: float | None = None, title: str = ""
-) -> Figure:
+) -> "Figure":
     """Return a figure of optimality (log scale) against passes, seconds, or both side by side.
 
     `tol` is drawn as a thin line where it is given, above 0, and not far below all curves.
@@ -268,14 +266,14 @@ def _optimality_panel(curves: Sequence[Curve], against: Horizontal) -> Panel:
 # -- files
 
 
-def to_png(figure: Figure) -> bytes:
+def to_png(figure: "Figure") -> bytes:
     """Return a figure as a PNG file."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
     return file.getvalue()
 
 
-def to_svg(figure: Figure, label: str) -> str:
+def to_svg(figure: "Figure", label: str) -> str:
     """Return a figure as an <svg> element that stands inside an HTML page and refers to nothing outside.
 
     The label is what a screen reader says; it also keeps the names inside of two figures of a page apart.

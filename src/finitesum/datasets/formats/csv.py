@@ -15,8 +15,6 @@ Blocks without quotes are read by pyarrow's parser where it is installed and the
 first block on that has quotes, or that these refuse, cells are read one by one, which is slower and names what is wrong.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import itertools
@@ -77,7 +75,7 @@ def read_csv(path: Path, collector: RowCollector, *, target: Target = None, regr
     return collector.finish(layout.feature_names, layout.target_name)
 
 
-def _read(path: Path, collector: RowCollector, layout: Layout) -> None:
+def _read(path: Path, collector: RowCollector, layout: "Layout") -> None:
     with open_stream(path) as stream:
         blocks = line_blocks(stream, path)
         for block in blocks:
@@ -92,7 +90,7 @@ def _read(path: Path, collector: RowCollector, layout: Layout) -> None:
                 collector.add_dense(*table)
 
 
-def _plain_table(text: str, first_line: int, layout: Layout) -> tuple[Array, Labels | None] | None:
+def _plain_table(text: str, first_line: int, layout: "Layout") -> tuple[Array, Labels | None] | None:
     """Return the rows and labels of a block by NumPy's parser, or None where something is unusual or wrong."""
     if '"' in text:
         return None
@@ -119,7 +117,7 @@ def _plain_table(text: str, first_line: int, layout: Layout) -> tuple[Array, Lab
     return None if any(label.lower() in MISSING_LABELS for label in set(labels)) else (table, np.array(labels))
 
 
-def _by_arrow(lines: list[str], columns: tuple[int, ...], layout: Layout) -> Array | None:
+def _by_arrow(lines: list[str], columns: tuple[int, ...], layout: "Layout") -> Array | None:
     """Return columns of numbers by pyarrow's parser, or None where there is none or it refuses a cell."""
     try:
         import pyarrow as pa
@@ -146,7 +144,7 @@ def _by_arrow(lines: list[str], columns: tuple[int, ...], layout: Layout) -> Arr
 
 
 def _read_strictly(
-    blocks: Iterable[Block], first_line: int, path: Path, collector: RowCollector, layout: Layout
+    blocks: Iterable[Block], first_line: int, path: Path, collector: RowCollector, layout: "Layout"
 ) -> None:
     """Add the rows of all blocks cell by cell."""
     rows = rows_of(text_lines(blocks, path), layout.delimiter, path, first_line)
@@ -166,7 +164,7 @@ def _read_strictly(
         collector.add_dense(np.array(features), None if layout.target is None else np.array(labels))
 
 
-def _parsed(line: int, cells: list[str], path: Path, layout: Layout) -> tuple[list[float | None], float | str | None]:
+def _parsed(line: int, cells: list[str], path: Path, layout: "Layout") -> tuple[list[float | None], float | str | None]:
     """Return the features and the label of a row."""
     where = f"{path}, line {line}"
     if len(cells) != layout.n_columns:
@@ -193,7 +191,7 @@ def _wrong_feature(cell: str, value: float | None) -> str:
     return f"{preview(cell)} is not a number. {hint}"
 
 
-def _label(cell: str, where: str, layout: Layout) -> float | str:
+def _label(cell: str, where: str, layout: "Layout") -> float | str:
     label = cell if layout.text_labels else to_number(cell)
     if not isinstance(label, float) and cell.lower() in MISSING_LABELS:
         raise DataError(f"{where}: the label is missing ({preview(cell)}). Drop the rows without a label.")

@@ -5,8 +5,6 @@ of the registry, or what the publishers distribute, MNIST's idx files and CIFAR'
 are divided by 255, with no mean subtracted and no augmentation, as in the paper.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import tarfile
@@ -62,7 +60,7 @@ class Images:
         channels, height, width = self.train_images.shape[1:]
         return channels, height, width
 
-    def first(self, n_train: int | None, n_test: int | None) -> Images:
+    def first(self, n_train: int | None, n_test: int | None) -> "Images":
         """Return the first images of each set, None for all; a DataError where there are fewer."""
         sizes = {"n_train": (n_train, len(self.train_labels)), "n_test": (n_test, len(self.test_labels))}
         for argument, (wanted, there) in sizes.items():
@@ -76,7 +74,7 @@ class Images:
             test_labels=self.test_labels[:n_test],
         )
 
-    def without_mean(self) -> Images:
+    def without_mean(self) -> "Images":
         """Return the images less the mean of the training images, pixel by pixel: what the residual network is given."""
         mean = self.train_images.mean(axis=0, dtype=np.float64).astype(np.float32)
         return replace(self, train_images=self.train_images - mean, test_images=self.test_images - mean)
