@@ -36,7 +36,7 @@ LABELS = {TUNED_STEPS: METHODS, AUTOMATIC: tuple(NAMES), PROGRAM_STEPS: METHODS[
 class DataSet(NamedTuple):
     """A data set of Table 2.
 
-    For A-CIAG, CIAG and IAG `tuned` has the best of the grids of `finitesum.papers.ciag.tuning`: multiples of 1 / L (for
+    For A-CIAG, CIAG and IAG `tuned` has the best of the grids of benchmarks/ciag_tuning.py: multiples of 1 / L (for
     IAG of 1 / (m L)) with L the smoothness of F, and for A-CIAG the extrapolation. The paper's own values are lost.
     """
 

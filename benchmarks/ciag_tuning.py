@@ -1,4 +1,4 @@
-"""Tunes steps by hand, as the paper did: python -m finitesum.papers.ciag.tuning [NAME ...] [--data DIR].
+"""Tunes steps by hand, as the paper did: python benchmarks/ciag_tuning.py [NAME ...] [--data DIR].
 
 For each data set: the multiple of 1 / L, and for A-CIAG the extrapolation, with the fewest passes to a largest gradient
 entry of 1e-10; where none gets there, the smallest entry at the end. What it prints is recorded in `real_data.SETS`.
