@@ -101,7 +101,7 @@ class SumMethod(Method):
     """What the methods on finite sums have alike: the base of their classes, which are frozen dataclasses.
 
     Parameters are checked by their annotations (`finitesum.methods.parameters`). One source of a recursion serves linear
-    models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.function_rows`.
+    models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.components`.
     """
 
     card: ClassVar[Card] = Card("", "", "", "", "", "")  # of our own methods that of `finitesum.methods.table`

@@ -17,16 +17,16 @@ import numpy as np
 
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.problems.callables import (
-    SubgradientProblem,
-    check_constant,
-    checked_components,
-    checked_smoothness,
+from finitesum.problems.callables import SubgradientProblem, check_constant, checked_components, checked_smoothness
+from finitesum.problems.components import (
+    DerivativeCheck,
+    FunctionLoss,
+    FunctionRows,
+    ViewedComponent,
+    check_derivatives,
+    linear_component,
 )
-from finitesum.problems.derivatives import DerivativeCheck, check_derivatives
-from finitesum.problems.function_rows import FunctionLoss, FunctionRows
 from finitesum.problems.linear import LinearSum, Problem
-from finitesum.problems.linear_components import ViewedComponent, linear_component
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import described
 

@@ -12,14 +12,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import compilable
-from finitesum.problems.penalties import (
-    PENALTIES,
-    ElasticNet,
-    GroupLasso,
-    Penalty,
-    elastic_net,
-    soft_threshold,
-)
+from finitesum.problems.penalties import PENALTIES, ElasticNet, GroupLasso, Penalty, elastic_net, soft_threshold
 
 
 class TermPenalty(Protocol):

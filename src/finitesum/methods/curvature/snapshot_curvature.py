@@ -13,8 +13,8 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import compiled_form, kernel
 from finitesum.methods.snapshot import Snapshot, smooth_hessian
 from finitesum.methods.visits import AnySum
+from finitesum.problems.components import ViewedComponent
 from finitesum.problems.linear import LinearSum
-from finitesum.problems.linear_components import ViewedComponent
 
 #: The weight of the diagonal in "2Dsec".
 SIGMA = 0.01

@@ -13,7 +13,7 @@ they join H in one pass over it; products with H count them in. Memory: 3n + d^2
 reading its rows.
 
 The same equations hold for a component f_j given as a function, whose margin is the anchor itself, whose slope is its
-gradient and whose curvature is its Hessian H_j (`finitesum.problems.function_rows`):
+gradient and whose curvature is its Hessian H_j (`finitesum.problems.components`):
 
     b = (1/n) sum_j (nabla f_j - H_j anchor_j),    H = diag(l2) + (1/n) sum_j H_j
 
