@@ -6,7 +6,7 @@ from sphinx.util.docutils import SphinxDirective
 from finitesum import METHODS
 from finitesum.methods.base import TREATS
 from finitesum.papers.experiment import SIZES
-from finitesum.papers.references import recorded
+from finitesum.papers.runner import recorded
 
 LINES = {
     "What it is": "title",

@@ -12,7 +12,7 @@ import pytest
 import finitesum
 from finitesum import METHODS, estimators
 from finitesum.cli import main
-from finitesum.papers.registry import names
+from finitesum.papers.experiment import names
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from finitesum.cli import main
 from finitesum.core.jit import cache_folder
-from finitesum.papers import registry
+from finitesum.papers import experiment as registry
 from finitesum.papers.claims import Finding, Verdict
 from finitesum.papers.experiment import Drawing, Experiment, Outcome, Table, Unit, Value
 from finitesum.reporting.plots import Line, Panel, panels_figure

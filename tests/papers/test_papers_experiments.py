@@ -11,7 +11,8 @@ import pytest
 from finitesum import Problem
 from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods import AFG, CIAG, FG
-from finitesum.papers import registry, which_method
+from finitesum.papers import experiment as registry
+from finitesum.papers import which_method
 from finitesum.papers.adahb import fig1 as hinge_figure
 from finitesum.papers.adahb import fig6, networks
 from finitesum.papers.ciag import fig1, phases, real_data, restart, table2

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from finitesum.papers import references, registry
+from finitesum.papers import experiment as registry
+from finitesum.papers import runner
 from finitesum.papers.claims import Finding, Verdict, against, listed, tally
 from finitesum.papers.experiment import Context, Outcome, Table, Unit, Value
-from finitesum.papers.references import agrees, check, record, recorded
-from finitesum.papers.runner import classes_of
+from finitesum.papers.runner import agrees, check, classes_of, record, recorded
 
 
 def references_are(monkeypatch, values, verdicts=None):
@@ -125,7 +125,7 @@ def test_recorded_outcomes_are_found_again(tmp_path, monkeypatch):
     outcome = Outcome(verdicts=verdicts, values={"x": Value(1.23456789012), "gone": Value(math.nan)})
     record(file, "toy", "quick", outcome)
     record(file, "toy", "full", outcome)
-    monkeypatch.setattr(references.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(runner.resources, "files", lambda package: tmp_path)
     known = recorded("toy", "quick")
     assert known == {"verdicts": {"a": "undecided"}, "values": {"x": 1.2345679, "gone": None}}
     assert recorded("other", "quick") == {"verdicts": {}, "values": {}}
@@ -137,7 +137,7 @@ def test_recorded_outcomes_are_found_again(tmp_path, monkeypatch):
 
 def test_where_data_is_absent_values_alone_are_recorded_and_none_is_lost(tmp_path, monkeypatch):
     file = tmp_path / "references.json"
-    monkeypatch.setattr(references.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(runner.resources, "files", lambda package: tmp_path)
     part = Outcome(verdicts=[Verdict("a", ())], values={"x": Value(1.0)}, absent={"SUSY": "Get it."})
     record(file, "toy", "full", part)
     assert recorded("toy", "full") == {"verdicts": {}, "values": {"x": 1.0}}

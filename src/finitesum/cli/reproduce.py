@@ -41,22 +41,21 @@ def reproduce(
     run. Data are looked for in the folder of --data, in those of FINITESUM_DATA and in FINITESUM_HOME/data; what is
     absent is left out, and the page says where to get it.
     """
-    from finitesum.papers import registry
     from finitesum.papers.claims import tally
+    from finitesum.papers.experiment import experiments
     from finitesum.papers.runner import PAGE, run_experiments
 
     if names == ("list",):
-        found = registry.experiments(("all",))
+        found = experiments(("all",))
         rows = [{"name": e.name, "title": e.title, "section": e.section, "data": list(e.data)} for e in found]
         table = [(e.name, f"{e.title} ({e.section})" if e.section else e.title) for e in found]
         console.result(rows, text_table(table))
         return
-    experiments = registry.experiments(names)
     size: Size = "quick" if quick else "full"
     command = " ".join(["finitesum reproduce", *names, *(["--quick"] if quick else [])])
     try:
         done = run_experiments(
-            experiments,
+            experiments(names),
             out,
             size=size,
             verbose=console.verbose,

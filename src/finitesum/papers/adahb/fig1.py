@@ -18,8 +18,7 @@ from finitesum.evaluation.row_products import objective
 from finitesum.methods import METHODS
 from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.papers.claims import Verdict, compared, verdict
-from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value, load, missing
-from finitesum.papers.registry import captions
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value, captions, load, missing
 from finitesum.papers.runs import slope
 from finitesum.problems.linear import Problem
 from finitesum.reporting.files import show

@@ -11,8 +11,7 @@ import numpy as np
 from finitesum.core.arrays import Vector
 from finitesum.methods import METHODS
 from finitesum.papers.claims import Finding, Verdict, against, single
-from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
-from finitesum.papers.registry import captions
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value, captions
 from finitesum.papers.runs import slope
 from finitesum.problems.callables import SubgradientProblem, harvey
 from finitesum.reporting.plots import Line, Panel, panels_figure

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from importlib.util import find_spec
 
-from finitesum.papers.experiment import Context, Outcome
-from finitesum.papers.registry import captions
+from finitesum.papers.experiment import Context, Outcome, captions
 
 
 def run(context: Context) -> Outcome:

@@ -10,8 +10,7 @@ from typing import Any
 from finitesum.datasets import make_logistic
 from finitesum.evaluation.smoothness import gram_eigenvalue
 from finitesum.papers.claims import Verdict, compared, no_more, or_inf
-from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value
-from finitesum.papers.registry import captions
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value, captions
 from finitesum.papers.runs import NAMES, Plan, Runs, Trial, curves_table, find_minimum
 from finitesum.problems.linear import Problem
 from finitesum.reporting.files import show

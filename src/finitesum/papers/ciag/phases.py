@@ -16,8 +16,7 @@ from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import ACIAG, CIAG
 from finitesum.papers.claims import Finding, Verdict, verdict
-from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
-from finitesum.papers.registry import captions
+from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value, captions
 from finitesum.papers.runs import find_minimum, follow, slope
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix

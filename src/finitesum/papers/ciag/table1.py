@@ -14,8 +14,7 @@ from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.smoothness import full_smoothness, momentum_limit
 from finitesum.methods import as_method
 from finitesum.papers.claims import Finding, Verdict, single
-from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value
-from finitesum.papers.registry import captions
+from finitesum.papers.experiment import Context, Drawing, Outcome, Size, Table, Unit, Value, captions
 from finitesum.papers.runs import find_minimum, follow, slope
 from finitesum.problems.linear import Problem
 from finitesum.reporting.files import show

@@ -8,8 +8,7 @@ from typing import Any
 from finitesum.papers.ciag import real_data
 from finitesum.papers.ciag.real_data import AUTOMATIC, LABELS, LAZY, MODERATE, SETS, TOL, TUNED_STEPS
 from finitesum.papers.claims import Verdict, compared, or_inf
-from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value, missing
-from finitesum.papers.registry import captions
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Value, captions, missing
 from finitesum.papers.runs import Plan, Run, Runs, curves_table
 from finitesum.reporting.files import show
 from finitesum.reporting.plots import Line, Panel, panels_figure

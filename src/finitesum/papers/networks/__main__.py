@@ -10,7 +10,7 @@ import torch
 
 from finitesum.cli.errors import WRONG_INPUT, InputError, Program, show_error
 from finitesum.cli.options import FOLDER, shown
-from finitesum.papers import registry
+from finitesum.papers.experiment import experiment
 from finitesum.papers.networks.experiment import run
 from finitesum.papers.networks.settings import METHODS, SIZES, Size
 from finitesum.papers.runner import PAGE, run_experiments
@@ -59,7 +59,7 @@ def main(
     command += [f"--only {name}" for name in only] + [f"--method {name}" for name in method]
     work = partial(run, grids=grids, device=where, n_threads=threads)
     (done,) = run_experiments(
-        [replace(registry.experiment("adahb/networks"), run=work)],
+        [replace(experiment("adahb/networks"), run=work)],
         out,
         size="quick" if size == "quick" else "full",
         data_dir=data,

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 
 from finitesum.datasets import DataError
-from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value
+from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, Value, captions
 from finitesum.papers.networks.claims import Results, Row, band, verdicts
 from finitesum.papers.networks.data import Images, load_images
 from finitesum.papers.networks.settings import DECAYED, METHODS, OURS, RIVALS, Grid, Training
 from finitesum.papers.networks.training import Run, images_for, train
-from finitesum.papers.registry import captions
 from finitesum.reporting.plots import Line, Panel, Style, panels_figure
 
 #: Checkpoints are this far apart: a run of a few seconds needs none.
