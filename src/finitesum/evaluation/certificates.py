@@ -42,7 +42,7 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
 from finitesum.losses import Hinge
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.term import ConvexTerm
 
 #: How many times as large as at w the predictions that a column makes may be where a bound holds: on bounded sets and with
@@ -62,13 +62,11 @@ class Minorant(NamedTuple):
     error: float = 0.0  # what rounding may make of F where it was taken
 
 
+@remembered
 def column_sizes(problem: Problem) -> Vector:
     """Return s_j, the root of the weighted mean of the squares of a column, > 0, shape (d,)."""
-    if "column_sizes" not in problem.derived:
-        squares = gram_diagonal(problem, np.ones(problem.n_rows))[: problem.rows.n_columns]
-        problem.derived["column_sizes"] = np.maximum(np.sqrt(squares), 1e-200)
-    sizes: Vector = problem.derived["column_sizes"]
-    return sizes
+    squares = gram_diagonal(problem, np.ones(problem.n_rows))[: problem.rows.n_columns]
+    return np.maximum(np.sqrt(squares), 1e-200)
 
 
 def _radius(problem: Problem, w: Vector) -> float:

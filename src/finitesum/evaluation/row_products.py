@@ -10,7 +10,7 @@ import scipy.sparse
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.row_sums import Block, map_row_blocks
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.linear import LinearSum, Problem, first_row, last_row, remembered
 from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
 
 #: Bytes of entries of which a copy in single precision is made.
@@ -69,13 +69,12 @@ def matrix_of_rows(problem: Problem) -> Any:
     return scipy.sparse.vstack(parts, format="csr") if problem.rows.is_sparse() else np.concatenate(parts)
 
 
+@remembered
 def sum_of_squares(problem: Problem) -> float:
     """Return sum_i ||x_i||^2 over all rows, the intercept included."""
-    if "sum_of_squares" not in problem.derived:
-        rows = problem.rows
-        values = rows.values[rows.starts[0] : rows.starts[-1]] if isinstance(rows, CSRRows) else rows.values.ravel()
-        problem.derived["sum_of_squares"] = float(np.dot(values, values)) + rows.intercept * rows.n_rows
-    return float(problem.derived["sum_of_squares"])
+    rows = problem.rows
+    values = rows.values[rows.starts[0] : rows.starts[-1]] if isinstance(rows, CSRRows) else rows.values.ravel()
+    return float(np.dot(values, values)) + rows.intercept * rows.n_rows
 
 
 @kernel
@@ -112,14 +111,10 @@ class Copy(NamedTuple):
 
 def copy_for_products(problem: Problem) -> Copy:
     """Return the problem with entries in float32 and often used columns of sparse rows first; itself if it is too large."""
-    if problem.rows.values.nbytes > MOST_BYTES:
-        return Copy(problem, slice(None))
-    if "copy_for_products" not in problem.derived:
-        problem.derived["copy_for_products"] = _copied(problem)
-    found: Copy = problem.derived["copy_for_products"]
-    return found
+    return Copy(problem, slice(None)) if problem.rows.values.nbytes > MOST_BYTES else _copied(problem)
 
 
+@remembered
 def _copied(problem: Problem) -> Copy:
     rows, order = problem.rows, slice(None)
     values = rows.values.astype(np.float32, copy=False)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.rows import CSRRows
 
 #: Accuracy that the choice of a Hessian's sample saves for, in digits.
@@ -33,15 +33,9 @@ ROWS_SEEN, ROWS_TOGETHER = 2048, 128
 ENTRIES_WANTED, MOST_RARE, WORTH_A_RISK = 100.0, 0.08, 1.5
 
 
+@remembered
 def costs_of(problem: Problem) -> Costs:
     """Return what a problem's rows cost."""
-    if "costs" not in problem.derived:
-        problem.derived["costs"] = _estimated(problem)
-    found: Costs = problem.derived["costs"]
-    return found
-
-
-def _estimated(problem: Problem) -> Costs:
     dim = float(problem.dim)
     factor = 1e4 + 2.0 * dim**2 + 0.02 * dim**3
     if isinstance(problem.rows, CSRRows):
@@ -51,6 +45,7 @@ def _estimated(problem: Problem) -> Costs:
     return Costs(14.0 + 0.5 * dim, 10.0 + dim + 0.0125 * dim**2, factor)
 
 
+@remembered
 def hessian_sample(problem: Problem) -> int:
     """Return how many rows a Hessian is best summed over.
 
@@ -60,13 +55,9 @@ def hessian_sample(problem: Problem) -> int:
     they were seen on dense data of 500 and 717 columns. Where the rows turn out not to be alike, `is_sample_too_small` says
     so; where many columns have few entries, rows are not.
     """
-    if "hessian_sample" not in problem.derived:
-        n, costs = problem.n_rows, costs_of(problem)
-        best, saved = _cheapest_sample(n, problem.dim, costs)
-        if best < n and saved < WORTH_A_RISK and _has_rare_columns(problem, best):
-            best = n
-        problem.derived["hessian_sample"] = best
-    return int(problem.derived["hessian_sample"])
+    best, saved = _cheapest_sample(problem.n_rows, problem.dim, costs_of(problem))
+    is_risky = best < problem.n_rows and saved < WORTH_A_RISK and _has_rare_columns(problem, best)
+    return problem.n_rows if is_risky else best
 
 
 def _cheapest_sample(n: int, dim: int, costs: Costs) -> tuple[int, float]:

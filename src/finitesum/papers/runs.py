@@ -26,20 +26,8 @@ from finitesum.running.driver import minimize
 from finitesum.running.sampling import order_of_pass
 
 #: The names of methods by their labels in figures and tables.
-NAMES = {
-    "A-CIAG": "a-ciag",
-    "CIAG": "ciag",
-    "NIM": "nim",
-    "IQN": "iqn",
-    "SVRG2": "svrg2",
-    "SAG": "sag",
-    "AccSVRG": "acc-svrg",
-    "IAG": "iag",
-    "SAGA": "saga",
-    "Newton": "newton",
-    "Lazy Newton": "lazy-newton",
-    "AFG": "afg",
-}
+_LABELS = ["A-CIAG", "CIAG", "NIM", "IQN", "SVRG2", "SAG", "AccSVRG", "IAG", "SAGA", "Newton", "Lazy Newton", "AFG"]
+NAMES = {label: label.lower().replace(" ", "-") for label in _LABELS} | {"AccSVRG": "acc-svrg"}
 
 #: What is measured after every pass.
 COLUMNS = ("passes", "seconds", "objective", "largest")

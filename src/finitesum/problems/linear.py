@@ -10,10 +10,11 @@ run as Python on blocks of rows (`finitesum.problems.outputs`).
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.problems.targets import checked_numbers, checked_targets, checked_weights
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import TermPenalty, described
+
+T = TypeVar("T")
 
 
 class LinearSum(NamedTuple):
@@ -331,6 +334,18 @@ class Problem:
         )
         digest.update(repr(parts).encode())  # the number of outputs follows from the targets' shape and the loss
         return digest.hexdigest()
+
+
+def remembered(function: Callable[[Problem], T]) -> Callable[[Problem], T]:
+    """Return a function of a problem whose results are kept by its name, in `Problem.derived`."""
+
+    @wraps(function)
+    def from_memory(problem: Problem) -> T:
+        if function.__name__ not in problem.derived:
+            problem.derived[function.__name__] = function(problem)
+        return problem.derived[function.__name__]  # type: ignore[no-any-return]
+
+    return from_memory
 
 
 class MultinomialProblem:

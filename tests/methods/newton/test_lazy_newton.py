@@ -334,7 +334,7 @@ def sampled_memory(n=4000, d=20):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
     problem = Problem.linear(X, np.sign(X[:, 0] + rng.standard_normal(n)), alpha=1e-3, batch_size=1)
-    problem.derived["costs"] = Costs(20.0, 600.0, 1e4)
+    problem.derived["costs_of"] = Costs(20.0, 600.0, 1e4)
     held = np.full(n, 0.2, dtype=np.float32)
     memory = no_hessian(problem)._replace(members=np.arange(0, n, 4), weight=0.25)
     memory, n_replaced = refreshed(problem, memory, held, n_read=n, digits=6.0)

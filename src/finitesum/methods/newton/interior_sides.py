@@ -15,7 +15,7 @@ import scipy.sparse
 
 from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.evaluation.certificates import column_sizes, hinge_scale
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, remembered
 
 #: The width of an interval, relative to its bounds, from which there is room in it.
 ROOM = 1e-13
@@ -67,15 +67,9 @@ class Sides(NamedTuple):
         return w
 
 
+@remembered
 def sides_of(problem: Problem) -> Sides:
-    """Return the inequalities of a problem: made once."""
-    if "sides" not in problem.derived:
-        problem.derived["sides"] = _sides_of(problem)
-    sides: Sides = problem.derived["sides"]
-    return sides
-
-
-def _sides_of(problem: Problem) -> Sides:
+    """Return the inequalities of a problem."""
     d, dim, term = problem.rows.n_columns, problem.dim, problem.term
     constraint: Any = problem.constraint
     sizes, scale = column_sizes(problem), hinge_scale(problem)

@@ -20,7 +20,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.hessian import gram
 from finitesum.evaluation.row_products import combination, matrix_of_rows, predictions
 from finitesum.methods.newton.interior_sides import Sides
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, remembered
 
 #: Multiplications that the triangle of the rows may cost: a tenth of a second.
 MOST_WORK = 1e8
@@ -141,13 +141,11 @@ def system_at(
     return None if factor is None else System(sides, rows, theta, quadratic, basis, *factor)
 
 
+@remembered
 def _table(problem: Problem) -> Matrix:
-    """Return the rows as a dense array: made once."""
-    if "table" not in problem.derived:
-        matrix = matrix_of_rows(problem)
-        problem.derived["table"] = _with_ones(problem, matrix.toarray() if problem.rows.is_sparse() else matrix)
-    table: Matrix = problem.derived["table"]
-    return table
+    """Return the rows as a dense array."""
+    matrix = matrix_of_rows(problem)
+    return _with_ones(problem, matrix.toarray() if problem.rows.is_sparse() else matrix)
 
 
 def _with_ones(problem: Problem, table: Matrix) -> Matrix:
