@@ -28,7 +28,7 @@ from finitesum.cli.errors import InputError
 from finitesum.datasets import DataError, LabelMap, cache, clear_cache, load
 from finitesum.estimators.model import LinearModel, ModelError, load_model
 from finitesum.papers.networks.data import CIFAR10_PARTS, read_cifar, read_idx
-from finitesum.problems.row_input import as_rows
+from finitesum.problems.input import as_rows
 from finitesum.problems.rows import to_matrix
 from finitesum.running.checkpoint import CheckpointError
 

@@ -7,7 +7,7 @@ import scipy.sparse
 from finitesum.core.jit import COMPILED, kernel
 from finitesum.estimators import LogisticRegression
 from finitesum.estimators.model import LinearModel
-from finitesum.problems.row_input import as_rows
+from finitesum.problems.input import as_rows
 from finitesum.problems.rows import CSRRows, DenseRows, rows_between, to_matrix
 
 

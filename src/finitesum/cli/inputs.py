@@ -41,7 +41,7 @@ def read_data(settings: Settings, console: Console, *, task: str | None = None, 
 def _find_file(name: str) -> Path | None:
     """Return the file that a name means, or None for data that scikit-learn ships."""
     from finitesum.datasets import DataError, find, info
-    from finitesum.datasets.embedded import Embedded
+    from finitesum.datasets.builtin import Embedded
 
     path = Path(name).expanduser()
     if path.exists() or path.name != name:

@@ -29,9 +29,8 @@ def methods(*, console: Console) -> None:
     nonsmooth: nonsmooth losses; callables: callables that give subgradients; components: components given as functions;
     outputs: several outputs.
     """
-    from finitesum.methods import METHODS
+    from finitesum.methods import METHODS, options_of
     from finitesum.methods.base import TREATS
-    from finitesum.methods.registry import options_of
 
     rows = [
         {

@@ -12,15 +12,14 @@ Examples
 [np.float64(-1.0), np.float64(1.0)]
 """
 
+from finitesum.datasets.builtin import load_embedded, make_logistic
 from finitesum.datasets.cache import clear_cache
 from finitesum.datasets.dataset import Dataset
-from finitesum.datasets.embedded import load_embedded
 from finitesum.datasets.errors import DataError
 from finitesum.datasets.fetching import Verification, fetch, load_dataset, verify
 from finitesum.datasets.labels import LabelMap
 from finitesum.datasets.loading import load
 from finitesum.datasets.registry import DataFile, Info, find, info, list_datasets, path
-from finitesum.datasets.synthetic import make_logistic
 
 __all__ = [
     "DataError",

@@ -22,8 +22,8 @@ from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.losses import Loss
 from finitesum.methods.base import Method, identity_of
+from finitesum.problems.input import checked_numbers
 from finitesum.problems.linear import Problem
-from finitesum.problems.targets import checked_numbers
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 
 #: What X may be: float32 is kept, CSR may have int64 indices.

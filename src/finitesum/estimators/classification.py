@@ -17,9 +17,8 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, Multinomial
+from finitesum.problems.input import as_rows, checked_numbers
 from finitesum.problems.linear import Problem
-from finitesum.problems.row_input import as_rows
-from finitesum.problems.targets import checked_numbers
 
 
 def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vector) -> Vector:

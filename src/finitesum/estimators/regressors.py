@@ -13,8 +13,7 @@ from finitesum.core.arrays import Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Loss, Poisson, as_loss
-from finitesum.problems.row_input import as_rows
-from finitesum.problems.targets import checked_numbers
+from finitesum.problems.input import as_rows, checked_numbers
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

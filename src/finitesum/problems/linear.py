@@ -23,11 +23,10 @@ from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part
 from finitesum.losses import Loss, Squared, as_loss
+from finitesum.problems.input import as_rows, checked_numbers, checked_targets, checked_weights
 from finitesum.problems.outputs import block_parts
 from finitesum.problems.penalties import ElasticNet
-from finitesum.problems.row_input import as_rows
 from finitesum.problems.rows import CSRRows, DenseRows
-from finitesum.problems.targets import checked_numbers, checked_targets, checked_weights
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import TermPenalty, described
 
