@@ -36,8 +36,7 @@ def candidates() -> Iterator[Path]:
 def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
     """Remove the folders beside a cache folder that other versions left and that were not written to for `stale_seconds`.
 
-    Only folders of our own and named by a stamp are touched; what cannot be removed stays, without an error. Their number
-    and bytes are returned.
+    Only folders of our own, named by a stamp, are touched; what cannot be removed stays. Returns their number and bytes.
     """
     removed = freed = 0
     with contextlib.suppress(OSError):

@@ -116,8 +116,7 @@ class LabelMap:
     def from_labels(cls, labels: Any) -> "LabelMap":
         """Return the map of the classes that occur in labels, numbers or text of shape (n,).
 
-        It is a DataError if they are empty, not finite, all equal, or look like the target of a regression: many distinct
-        values with fractions.
+        It is a DataError if they are empty, not finite, all equal, or look like a regression's: many distinct fractions.
         """
         array = label_array(labels)
         if array.size == 0:

@@ -67,8 +67,7 @@ def load(
     ----------
     path
         A file in svmlight (LIBSVM) or CSV format, plain or compressed by gz, bz2 or xz; or ``.npz``, ``.npy`` or
-        Parquet. The modules of `finitesum.datasets.formats` describe what each reader takes: `svmlight`, `csv`,
-        `archive`, `parquet`.
+        Parquet. `svmlight`, `csv`, `archive` and `parquet` of `finitesum.datasets.formats` say what each takes.
     format
         "svmlight", "csv", "npz", "npy" or "parquet"; without it, the format is found by the suffix, or else by the
         first bytes of the file.

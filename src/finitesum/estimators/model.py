@@ -1,7 +1,6 @@
 """A fitted linear model as a file: what `finitesum fit` writes and `finitesum predict` reads.
 
-The file is an .npz of plain arrays and one line of JSON, never pickle, and it is written atomically: a reader sees the
-whole of it or nothing.
+The file is an .npz of plain arrays and one line of JSON, never pickle, and is written atomically.
 """
 
 import math

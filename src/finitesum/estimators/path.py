@@ -111,8 +111,7 @@ def logistic_path(
     offset : array_like, shape (n,), or (n, K) for K > 2 classes, optional
         Added to each decision x'w + b.
     **parameters
-        Those of `LogisticRegression` that say what is solved and how: all but C, warm_start, callback, measure_every and
-        standard_errors.
+        Those of `LogisticRegression`, but for C, warm_start, callback, measure_every and standard_errors.
 
     Raises
     ------

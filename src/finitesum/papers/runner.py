@@ -2,8 +2,7 @@
 
 What came out may be compared with recorded values: `references.json`, by experiment and size. Recorded are the outcomes of
 verdicts that do not rest on seconds, and the values that an experiment names, each with the distance at which another
-machine may find it: rounding errors differ between processors, and a pass count jumps by one where a run ends near a
-threshold.
+machine may find it: rounding differs, and a pass count jumps by one near a threshold.
 """
 
 import json

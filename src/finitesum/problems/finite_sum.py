@@ -1,10 +1,9 @@
 """A general finite sum: F(w) = (1/n) sum_i f_i(w) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2), w in a set.
 
 The components f_i are objects or callables with values and derivatives (`finitesum.problems.callables.Component`), not
-a linear model. The penalty is no part of them. Penalty and set are a `ConvexTerm`, as
-those of a linear model are, so that proximal steps and the minimisers of quadratic models are the same code for both.
-All input is checked here; what components return is checked as it comes, for its shape, and at the start for its
-numbers.
+a linear model. The penalty is no part of them. Penalty and set are a `ConvexTerm`, as those of a linear model are, so
+that proximal steps and the minimisers of quadratic models are the same code for both. All input is checked here; what
+components return is checked for its shape, and at the start for its numbers.
 """
 
 import hashlib

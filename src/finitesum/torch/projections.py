@@ -55,8 +55,7 @@ def _threshold(u: Tensor, s: Tensor, c: Tensor, total: float) -> Tensor:
 
     Coordinates become zero at the heights :math:`s_i u_i / c_i`. Sorted descending, :math:`\lambda_k = (\sum_{i \le k} c_i
     u_i - total) / \sum_{i \le k} c_i^2/s_i`, and the largest k with a height above :math:`\lambda_k` holds the active
-    coordinates (Duchi et al. 2008 for s = c = 1). One more Newton step with plain sums removes the cancellation of the
-    running ones.
+    coordinates (Duchi et al. 2008 for s = c = 1). A last Newton step with plain sums removes cancellation.
     """
     heights, slopes = s * u / c, c * c / s
     sorted_heights, order = torch.sort(heights, dim=-1, descending=True)

@@ -83,8 +83,7 @@ class RowCollector:
     """Takes rows block by block and returns them as one data set.
 
     Entries are written to `folder` as they come, so that a file larger than the memory can be read; None keeps all in
-    memory. Labels and the lengths of the rows are kept in memory in any case. Readers count lines without a row in
-    `n_skipped`.
+    memory. Labels and lengths of rows are kept in memory. Readers count lines without a row in `n_skipped`.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -124,8 +124,7 @@ def advanced(
 ) -> ProjectedState:
     """Return the state after a step for each component of `order`.
 
-    `is_deferred` says whether projections are deferred, which the rule, the set and the rows must allow; None
-    chooses the faster loop.
+    `is_deferred` says whether projections are, which rule, set and rows must allow; None chooses the faster loop.
     """
     memory = Memory(*(vector.copy() for vector in state.memory))
     rule = rule._replace(step_size=state.step_size, horizon=state.horizon)

@@ -103,8 +103,7 @@ def chosen_form(form: str, momentum: float | str, problem: Any) -> int:
 def chosen_delta(delta: float | str, problem: Any) -> float:
     """Return delta, or 1e-8 for "auto".
 
-    On a simplex or a half-space it must be given: coordinates without subgradients would otherwise take the whole of a
-    projection's correction.
+    It must be given on a simplex or a half-space: coordinates without subgradients would take the whole correction.
     """
     if not isinstance(delta, str):
         return float(delta)

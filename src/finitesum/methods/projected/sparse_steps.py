@@ -16,8 +16,7 @@ is one. The displaced form has no such law, because its momentum moves every coo
 *The l1 ball.* With N = sum |z_j| and C = sum 1/kappa_j over the coordinates that are not zero, a step that left N above
 the radius raises L by (N - radius) / C; a coordinate whose key is passed becomes zero, is taken out of N and C, and the
 rise is recomputed. They become zero in the order of their keys, from a heap: this is Michelot's variable fixing with an
-order, exact, and a coordinate becomes zero at most once for each time it was touched, so that a step costs O(nnz log d),
-amortised.
+order, exact, and a coordinate becomes zero at most once for each touch: a step costs O(nnz log d), amortised.
 
 *Metrics.* The mean square of the subgradients is V_j(t) = P_t U_j, where P_t = prod_k (1 - gamma/k) is common to all, so
 s_j(t) = kappa_j sqrt(P_t) with kappa_j fixed between touches, and thresholds are measured in units of sqrt(P_t). The

@@ -83,8 +83,7 @@ class Images:
 def load_images(name: str, data_dir: Folder = None) -> Images:
     """Return a training and a test set of images, by a name of `IMAGES`; the "digits", 8 x 8 pixels, are always there.
 
-    A DataError says that the name is unknown, that the files are not on this machine, and where to get them, or that they
-    are damaged.
+    A DataError says that the name is unknown, or the files are damaged or not on this machine, and where to get them.
 
     Examples
     --------
@@ -178,8 +177,7 @@ def _from_archive(name: str, shape: tuple[int, int, int], n_classes: int, data_d
 def read_idx(path: Path) -> Bytes:
     """Return the array of bytes in an idx file, plain or compressed (``.gz``).
 
-    Two zero bytes, the type (8: bytes), the number of axes, each axis' length as four bytes with the highest first, then
-    the entries.
+    Two zero bytes, the type (8: bytes), the number of axes, each axis' length (four bytes, highest first), the entries.
     """
     with open_stream(path) as stream:
         content = b"".join(chunks(stream, path))

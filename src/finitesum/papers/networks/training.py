@@ -1,8 +1,7 @@
 """One run: a network trained by one method with one alpha and one seed, and its figures epoch by epoch.
 
 The order of the images and the dropout of an epoch are functions of (seed, epoch) alone, as
-`finitesum.running.sampling` has it: a checkpoint needs no state of a random generator, and a resumed run gives the same
-numbers.
+`finitesum.running.sampling` has it: a checkpoint needs no generator's state, and a resumed run gives the same numbers.
 """
 
 import math
