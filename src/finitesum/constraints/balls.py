@@ -89,9 +89,8 @@ class L1Ball(Ball):
 
     def mapping(self, w: Vector, gradient: Vector) -> Vector:
         """Return g +- theta c_i where w - g is projected to numbers other than 0, else w; g inside of the ball."""
-        return self._mapping_with_sum(
-            w, gradient, np.ones(w.size) if self.weights is None else self.weights, self.radius
-        )
+        weights = np.ones(w.size) if self.weights is None else self.weights
+        return self._mapping_with_sum(w, gradient, weights, self.radius)
 
     def support(self, direction: npt.ArrayLike) -> float:
         """Return radius max_i |g_i| / c_i."""

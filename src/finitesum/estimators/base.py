@@ -123,9 +123,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             require_covariance(problems[0])
         tasks = FitTasks(self, X, y, metadata, len(problems))
         n_inside = self.n_threads if len(problems) == 1 else None
-        methods = [
-            as_solver(self.solver, self.step_size, problem, tol=self.tol, n_threads=n_inside) for problem in problems
-        ]
+        methods = [as_solver(self.solver, self.step_size, one, tol=self.tol, n_threads=n_inside) for one in problems]
         memory = self._memory_for(problems, methods)
         if starts is None:
             starts = self._starts(problems)

@@ -84,9 +84,8 @@ def with_intercept(centred: Centred, ridge: float) -> tuple[Matrix, int]:
         corner = np.array([[1.0 / curvature + mean @ cross]])
         return np.block([[inverse, -cross[:, None]], [-cross[None, :], corner]]), rank + 1
     side = curvature * mean
-    return inverse_and_rank(
-        np.block([[hessian + np.outer(side, mean), side[:, None]], [side[None, :], np.array([[curvature]])]])
-    )
+    whole = np.block([[hessian + np.outer(side, mean), side[:, None]], [side[None, :], np.array([[curvature]])]])
+    return inverse_and_rank(whole)
 
 
 def _centred_at(problem: Problem, x: Vector) -> Centred:

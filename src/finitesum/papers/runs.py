@@ -200,7 +200,7 @@ def find_minimum(problem: Problem) -> dict[str, Any]:
 
 
 def follow(
-    problem: Problem, method: Method, x0: Vector, optimum: Vector, *, every: int, max_visits: int, until: float = 0.0
+    problem: Problem, method: Method, x0: Vector, optimum: Vector, every: int, max_visits: int, until: float = 0.0
 ) -> tuple[Vector, Vector]:
     """Return visits and ||w - w*||^2 after them, cyclic, from x0.
 

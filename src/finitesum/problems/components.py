@@ -184,14 +184,12 @@ def check_derivatives(problem: "FiniteSum", w: Any, tolerance: float) -> Derivat
         raise ValueError(f"w must have shape ({problem.dim},), got {point.shape}.")
     width = 6e-6 * max(1.0, float(np.abs(point).max()))  # the cube root of the rounding error
     direction = np.cos(np.arange(1.0, problem.dim + 1.0))
-    first, second = np.zeros(problem.n_components), np.zeros(problem.n_components)
+    first, second, value = np.zeros(problem.n_components), np.zeros(problem.n_components), problem.component_value
     for j in range(problem.n_components):
         gradient = problem.component_gradient(point, j)
-        rounding = 1e-6 * (1.0 + abs(problem.component_value(point, j)))
+        rounding = 1e-6 * (1.0 + abs(value(point, j)))
         sides = ((point + width * unit, point - width * unit) for unit in np.eye(problem.dim))
-        slopes = [
-            (problem.component_value(up, j) - problem.component_value(down, j)) / (2.0 * width) for up, down in sides
-        ]
+        slopes = [(value(up, j) - value(down, j)) / (2.0 * width) for up, down in sides]
         first[j] = relative_error(gradient, np.array(slopes), rounding)
         if problem.has_hessian(j):
             up, down = point + width * direction, point - width * direction

@@ -80,9 +80,7 @@ def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
     starts = np.ascontiguousarray(starts.astype(width, copy=False))
     if (k := _first_not_finite(values)) is not None:
         _refuse_entry(values[k], int(np.searchsorted(starts, k, side="right")) - 1, int(columns[k]))
-    return CSRRows(
-        _as_writable(values), _as_writable(columns), _as_writable(starts), int(n_rows), int(n_columns), intercept
-    )
+    return CSRRows(*map(_as_writable, (values, columns, starts)), int(n_rows), int(n_columns), intercept)
 
 
 def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:

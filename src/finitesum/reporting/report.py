@@ -143,9 +143,7 @@ def small_like(problem: Problem) -> Problem:
     width = None if isinstance(rows, DenseRows) else rows.columns.dtype
     few = small_rows(rows.values.dtype, width, rows.intercept)
     targets = np.resize(problem.targets[:n], n)
-    return replace(
-        problem, rows=few, targets=targets, offsets=np.zeros(n), weights=np.full(n, 1.0 / n), batch_size=None
-    )
+    return replace(problem, rows=few, targets=targets, offsets=np.zeros(n), weights=np.full(n, 1 / n), batch_size=None)
 
 
 def small_rows(dtype: Any, width: Any = None, intercept: int = 0) -> Any:

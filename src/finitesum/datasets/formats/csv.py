@@ -143,11 +143,9 @@ def _by_arrow(lines: list[str], columns: tuple[int, ...], layout: "Layout") -> A
     return np.column_stack([column.to_numpy() for column in table.columns])
 
 
-def _read_strictly(
-    blocks: Iterable[Block], first_line: int, path: Path, collector: RowCollector, layout: "Layout"
-) -> None:
+def _read_strictly(blocks: Iterable[Block], first: int, path: Path, collector: RowCollector, layout: "Layout") -> None:
     """Add the rows of all blocks cell by cell."""
-    rows = rows_of(text_lines(blocks, path), layout.delimiter, path, first_line)
+    rows = rows_of(text_lines(blocks, path), layout.delimiter, path, first)
     below = (row for row in rows if row[0] > layout.n_header_lines)
 
     def full() -> Iterator[tuple[int, list[str]]]:

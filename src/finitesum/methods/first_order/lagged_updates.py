@@ -43,11 +43,9 @@ def one_step(linear_sum: LinearSum, j: int, value: float, drift: float, decay: f
 
 
 @kernel_part
-def _steps_one_by_one(
-    linear_sum: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, n_steps: int
-) -> float:
+def _steps_one_by_one(linear_sum: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, k: int) -> float:
     """Do as `lagged_steps` for a penalty without a closed form, until the steps rest at a point."""
-    for _ in range(n_steps):
+    for _ in range(k):
         moved = one_step(linear_sum, j, value, drift, lagged.decay, lagged.step_size)
         if moved == value:
             break

@@ -53,11 +53,9 @@ def _accelerated_visits(
     linear_sum: LinearSum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float, momentum: float
 ) -> int:
     """Step along the components of `order`, in place; return how many were visited (fewer on divergence)."""
-    change, previous = np.zeros(w.size), np.empty(w.size)
+    change, previous, m = np.zeros(w.size), np.empty(w.size), float(linear_sum.n_components)
     for k, component in enumerate(order):
-        finite = add_gradient_change(
-            linear_sum, component, y, snapshot.slopes, float(linear_sum.n_components), False, change
-        )
+        finite = add_gradient_change(linear_sum, component, y, snapshot.slopes, m, False, change)
         axpy(1.0, snapshot.gradient, change)
         copy(w, previous)
         copy(y, w)

@@ -109,9 +109,7 @@ def _passes(runs: Runs, kind: str, label: str, m: int, d: int, seeds: Sequence[i
 def _figure(runs: Runs, kind: str, max_passes: int) -> Any:
     panels = []
     for m, d in PAIRS:
-        lines = [
-            Line(label, *runs[_title(m, d, 0), kind, label].gap_curve(), style=NAMES[label]) for label in LABELS[kind]
-        ]
+        lines = [Line(label, *runs[_title(m, d, 0), kind, label].gap_curve(), NAMES[label]) for label in LABELS[kind]]
         title, axis = f"m = {m}, d = {d}", "effective passes over the data"
         panels.append(Panel(title, axis, "F − F*", lines, x_limits=(0.0, min(50, max_passes)), y_limits=(1e-16, 10.0)))
     return panels_figure(panels, height=3.6)

@@ -128,9 +128,7 @@ def trajectory(name: str, distance: float, factor: float, n_visits: int, every: 
         step = factor / (2.0 * big)
         method = ACIAG(step_size=step, extrapolation=momentum_limit(mu, step), warm_start_method="full")
     start = optimum + distance * np.ones(D) / math.sqrt(D)
-    visits, found = follow(
-        problem_of(), method, start, optimum, every=every, max_visits=n_visits, until=ROUNDING * 1e-3
-    )
+    visits, found = follow(problem_of(), method, start, optimum, every, n_visits, until=ROUNDING * 1e-3)
     return {"visits": visits.tolist(), "squared": found.tolist()}
 
 

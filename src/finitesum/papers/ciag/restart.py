@@ -107,9 +107,7 @@ def _figure(runs: Runs, titles: Sequence[str], limit: int) -> Any:
 
 def _table(needed: Mapping[Any, float], titles: Sequence[str]) -> Table:
     header = ("method", "schedule", *titles)
-    rows = [
-        [label, kind, *(show(needed[title, kind, label]) for title in titles)] for label in METHODS for kind in _STYLES
-    ]
+    rows = [[label, kind, *(show(needed[t, kind, label]) for t in titles)] for label in METHODS for kind in _STYLES]
     return Table("passes", f"Effective passes to F − F* ≤ {LEVEL:.0e}. A dash: not reached.", header, rows)
 
 

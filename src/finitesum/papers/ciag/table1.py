@@ -128,9 +128,7 @@ def grow(name: str, condition: float, max_passes: int) -> dict[str, float]:
     start = optimum + START * np.cos(np.arange(problem.dim))
     until = DECREASE * float(np.sum((start - optimum) ** 2))
     every = 5 if name in known else KAPPA_M
-    visits, distances = follow(
-        problem, method, start, optimum, every=every, max_visits=max_passes * KAPPA_M, until=until
-    )
+    visits, distances = follow(problem, method, start, optimum, every, max_passes * KAPPA_M, until)
     reached = distances[-1] <= until
     return {"kappa": smoothness / mu, "visits": float(visits[-1]) if reached else math.nan}
 
