@@ -80,7 +80,8 @@ def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
     starts = np.ascontiguousarray(starts.astype(width, copy=False))
     if (k := _first_not_finite(values)) is not None:
         _refuse_entry(values[k], int(np.searchsorted(starts, k, side="right")) - 1, int(columns[k]))
-    return CSRRows(*map(_as_writable, (values, columns, starts)), int(n_rows), int(n_columns), intercept)
+    values, columns, starts = map(_as_writable, (values, columns, starts))
+    return CSRRows(values, columns, starts, int(n_rows), int(n_columns), intercept)
 
 
 def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
