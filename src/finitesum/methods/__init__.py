@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from finitesum.methods.base import HOMES
+from finitesum.methods.base import Card as Card
 from finitesum.methods.base import Method as Method
 from finitesum.methods.base import State as State
-from finitesum.methods.table import HOMES
-from finitesum.methods.table import Card as Card
 
 if TYPE_CHECKING:
     from finitesum.methods.curvature.ciag import ACIAG as ACIAG

@@ -2,17 +2,37 @@
 
 import inspect
 import math
+import tomllib
 from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from importlib import resources
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.parameters import check_parameters
-from finitesum.methods.table import CARDS, Card
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
+
+
+class Card(NamedTuple):
+    """A method's line in the table of methods, `table.toml`."""
+
+    title: str
+    storage: str  # order of the numbers remembered, for a linear model with one row to a component
+    work: str  # order of the flops of a visit, its Hessian included
+    passes: str  # order of the visits to accuracy eps, as theory has it; a pass is m visits
+    needs: str  # what that theory asks of F
+    reference: str
+
+
+_TABLE = tomllib.loads(resources.files("finitesum.methods").joinpath("table.toml").read_text(encoding="utf-8"))
+
+#: The module and class of each method, below `finitesum.methods`: it is loaded when it is first asked for.
+HOMES: dict[str, str] = {name: place for name, (place, *_) in _TABLE.items()}
+
+CARDS = {name: Card(*texts) for name, (_, *texts) in _TABLE.items()}
 
 
 class State(Protocol):
@@ -104,7 +124,7 @@ class SumMethod(Method):
     models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.components`.
     """
 
-    card: ClassVar[Card] = Card("", "", "", "", "", "")  # of our own methods that of `finitesum.methods.table`
+    card: ClassVar[Card] = Card("", "", "", "", "", "")  # of our own methods that of the table
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "prox", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled"
 
