@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -72,22 +73,7 @@ GUIDES = {
 }
 
 #: Fonts, axes and grid of every figure.
-LOOKS: Any = {
-    "font.size": 9.5,
-    "font.family": "DejaVu Sans",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "axes.labelcolor": "#333333",
-    "axes.grid": True,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.8,
-    "xtick.color": "#555555",
-    "ytick.color": "#555555",
-    "svg.fonttype": "path",
-    "svg.hashsalt": "finitesum",
-    "path.simplify": True,
-}
+LOOKS = Path(__file__).with_name("figures.mplstyle")
 
 
 class Line(NamedTuple):
@@ -142,7 +128,7 @@ def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float 
     names = dict.fromkeys(line.style or line.label for panel in panels for line in panel.lines)
     own = [name for name in names if isinstance(name, str) and name not in GUIDES]
     styles = {**styles_of(own), **GUIDES}
-    with matplotlib.rc_context(LOOKS):
+    with matplotlib.rc_context(fname=LOOKS):
         legend = 0.8 + 0.075 * max((len(label) for label in labels), default=9)
         total, tall = width * n_columns + legend, height * n_rows + 0.1
         figure = Figure(figsize=(total, tall))
@@ -281,7 +267,7 @@ def to_svg(figure: "Figure", label: str) -> str:
     import matplotlib
 
     file = io.StringIO()
-    with matplotlib.rc_context(LOOKS):
+    with matplotlib.rc_context(fname=LOOKS):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
