@@ -1,7 +1,5 @@
 """``finitesum predict``: predictions of a model for new rows, in the labels that it was fitted to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +55,7 @@ def predict(
         click.echo(table, nl=False)
 
 
-def _read(settings: Settings, model: LinearModel, console: Console, *, labels: bool) -> Dataset:
+def _read(settings: Settings, model: "LinearModel", console: Console, *, labels: bool) -> "Dataset":
     """Return the rows, which must fit the model."""
     data = read_data(settings, console, task=None if model.classes else "regression", labels=labels)
     wanted, found = model.n_features, data.n_features
@@ -75,7 +73,7 @@ def _read(settings: Settings, model: LinearModel, console: Console, *, labels: b
     return data
 
 
-def _scores(model: LinearModel, data: Dataset, predictions: Any) -> dict[str, float]:
+def _scores(model: "LinearModel", data: "Dataset", predictions: Any) -> dict[str, float]:
     """Return how good predictions are where the file has labels; none where they are of another kind."""
     import numpy as np
 

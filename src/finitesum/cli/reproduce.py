@@ -1,7 +1,5 @@
 """``finitesum reproduce``: the figures and tables of both papers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +74,7 @@ def reproduce(
         ctx.exit(BROKEN)
 
 
-def _compared(done: list[Finished], differs: list[str]) -> str:
+def _compared(done: list["Finished"], differs: list[str]) -> str:
     """Return what the comparison with recorded values found, in a sentence."""
     if differs:
         return f"Differences in {', '.join(differs)}."
@@ -92,7 +90,7 @@ def _compared(done: list[Finished], differs: list[str]) -> str:
     return " ".join(sentences)
 
 
-def _report(console: Console, finished: Finished) -> None:
+def _report(console: Console, finished: "Finished") -> None:
     """Write on stderr what should be known before the end."""
     for name, advice in finished.outcome.absent.items():
         console.warn(f"{finished.experiment.name}: {name} was left out. {advice}")
@@ -101,7 +99,7 @@ def _report(console: Console, finished: Finished) -> None:
     console.note(f"done: {finished.experiment.name}")
 
 
-def _plain(finished: Finished) -> dict[str, Any]:
+def _plain(finished: "Finished") -> dict[str, Any]:
     return {
         "name": finished.experiment.name,
         "verdicts": [{"claim": v.claim, "outcome": v.outcome} for v in finished.outcome.verdicts],
