@@ -89,7 +89,7 @@ def fetch(
         if not urls:
             continue
         try:
-            return _download(file.name, urls, root / "data", sha256=file.sha256, progress=progress)
+            return _download(file.name, urls, root / "data", file.sha256, progress)
         except DataError as error:
             failures.append(str(error))
     reason = " ".join(failures) if failures else f"{name} is not on this machine."
@@ -190,9 +190,7 @@ def _transfer(url: str, file: Path, bar: DownloadBar | None) -> None:
     downloader(url, os.fspath(file), None)
 
 
-def _download(
-    name: str, urls: Sequence[str], folder: Path, *, sha256: str | None = None, progress: bool = False
-) -> Path:
+def _download(name: str, urls: Sequence[str], folder: Path, sha256: str | None, progress: bool) -> Path:
     """Return the path of a file in the folder after fetching it from the first address that gives the right one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

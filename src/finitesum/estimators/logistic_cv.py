@@ -88,9 +88,8 @@ solver_, cov_params_, standard_errors_
         if self.standard_errors:
             require_covariance(problem)  # before the folds are solved
         split_params, score_params = self._routed("fit", data.sample_weight, params)
-        folds: list[tuple[Any, Any]] = list(
-            check_cv(self.cv, data.y, classifier=True).split(data.X, data.y, **split_params)
-        )
+        splitter = check_cv(self.cv, data.y, classifier=True)
+        folds: list[tuple[Any, Any]] = list(splitter.split(data.X, data.y, **split_params))
 
         def solve(k: int) -> tuple[list[Result], Vector]:
             return self._solve_fold(data, *folds[k], score_params)

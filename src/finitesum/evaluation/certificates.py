@@ -79,9 +79,8 @@ def _radius(problem: Problem, w: Vector) -> float:
 def _error(problem: Problem, w: Vector) -> float:
     """Return what rounding errors may make of F at w: a few units of the sums of absolute values."""
     d = problem.rows.n_columns
-    sizes = float(
-        column_sizes(problem) @ np.abs(w[:d]) + np.abs(w[d:]).sum() + problem.weights @ np.abs(problem.offsets)
-    )
+    sizes = float(column_sizes(problem) @ np.abs(w[:d]) + np.abs(w[d:]).sum())
+    sizes += float(problem.weights @ np.abs(problem.offsets))
     scale = problem.loss.scale if isinstance(problem.loss, Hinge) else 1.0
     return 4.0 * UNIT * (scale * (1.0 + sizes) + abs(problem.term.value(w)))
 

@@ -31,11 +31,8 @@ class Ranking(NamedTuple):
         def log_ratio(number: float, best: float) -> float:
             return math.log(number / best) if math.isfinite(number) and best > 0.0 else math.inf
 
-        rows = self.numbers.values()
-        return {
-            method: math.exp(fmean(log_ratio(row[method], min(row.values())) for row in rows))
-            for method in next(iter(rows))
-        }
+        rows = [(row, min(row.values())) for row in self.numbers.values()]
+        return {method: math.exp(fmean(log_ratio(row[method], best) for row, best in rows)) for method in rows[0][0]}
 
     def best(self) -> str:
         """Return the method with the least ratio."""
@@ -95,9 +92,8 @@ def _ranking(entries: Mapping[str, float | None], prefix: str, suffix: str, meth
 def _smooth(result: Mapping[str, Any], page: _Page) -> None:
     labels = LABELS[AUTOMATIC]
     passes = _ranking(result["values"], "passes", AUTOMATIC, labels)
-    exact, moderate = (
-        _ranking(result["timings"], f"seconds to {level:.0e}", AUTOMATIC, labels) for level in (TOL, MODERATE)
-    )
+    times = result["timings"]
+    exact, moderate = (_ranking(times, f"seconds to {level:.0e}", AUTOMATIC, labels) for level in (TOL, MODERATE))
     if not passes.numbers:
         return
     roughly = f"smooth loss, a moderate accuracy ({show(MODERATE)})"

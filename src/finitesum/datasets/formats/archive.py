@@ -108,7 +108,7 @@ def _add_sparse(archive: Any, path: Path, labels: Labels | None, collector: RowC
     data = as_floats(rows.data, f"{path}, array 'data'")
     require_finite(data, f"{path}, array 'data'")
     _require_length(rows.shape[0], labels, path)
-    collector.add_sparse(data, rows.indices, np.diff(rows.indptr), labels, n_features=rows.shape[1])
+    collector.add_sparse(data, rows.indices, np.diff(rows.indptr), labels, n_known=rows.shape[1])
 
 
 def as_floats(array: Array, where: str) -> Array:

@@ -105,18 +105,16 @@ class RowCollector:
         self._n_features = rows.shape[1]
         self._add_labels(labels, len(rows))
 
-    def add_sparse(
-        self, data: Array, indices: Array, lengths: Array, labels: Labels | None, n_features: int = 0
-    ) -> None:
+    def add_sparse(self, data: Array, indices: Array, lengths: Array, labels: Labels | None, n_known: int = 0) -> None:
         """Add k rows, given by the values and columns (from 0) of their entries (nnz,) and how many each has (k,).
 
-        `n_features` is the number of columns where it is known; it grows with the indices.
+        `n_known` is the number of columns where it is known; it grows with the indices.
         """
         largest = int(indices.max()) if indices.size else -1
         self._append("data", data)
         self._append("indices", indices.astype(np.int32 if largest <= LARGEST_INT32 else np.int64, copy=False))
         self._lengths.append(lengths)
-        self._n_features = max(self._n_features, n_features, largest + 1)
+        self._n_features = max(self._n_features, n_known, largest + 1)
         self._add_labels(labels, len(lengths))
 
     def finish(self, feature_names: tuple[str, ...] | None = None, target_name: str | None = None) -> Contents:

@@ -79,9 +79,8 @@ class IG(SumMethod):
                 "With a constant step this method comes near the minimum and no nearer: "
                 'leave decay at "1/pass", give a smaller step_size, or use a method that converges, such as saga.'
             )
-        return (
-            "With falling steps this method comes ever more slowly to the minimum: use one such as saga, or loosen tol."
-        )
+        slows = "With falling steps this method comes ever more slowly to the minimum"
+        return f"{slows}: use one such as saga, or loosen tol."
 
     def run_pass(self, problem: AnySum, state: IGState, order: Indices) -> IGState:
         w = state.x.copy()

@@ -39,9 +39,7 @@ def with_pair(known: Pairs, step: Vector, change: Vector) -> Pairs:
     if not curvature > 1e-14 * math.sqrt(step @ step) * math.sqrt(change @ change):
         return known
     first = max(0, known.steps.shape[0] + 1 - MEMORY)
-    return Pairs(
-        np.concatenate([known.steps[first:], step[None]]), np.concatenate([known.changes[first:], change[None]])
-    )
+    return Pairs(np.vstack([known.steps[first:], step]), np.vstack([known.changes[first:], change]))
 
 
 def solve(known: Pairs, precondition: Callable[[Vector], Vector], right: Vector) -> Vector:

@@ -139,10 +139,8 @@ def _cifar(
     name: str, n_classes: int, archive: str, parts: Mapping[str, tuple[str, ...]], n_label_bytes: int, data_dir: Folder
 ) -> Images:
     folders = search_folders(data_dir)
-    places = {
-        place: source for f in folders for place, source in ((f / parts["test"][0], f), (f / archive, f / archive))
-    }
-    source = next((source for place, source in places.items() if place.is_file()), None)
+    places = [pair for f in folders for pair in ((f / parts["test"][0], f), (f / archive, f / archive))]
+    source = next((source for place, source in places if place.is_file()), None)
     if source is None:
         where = " or ".join(map(str, folders)) or "the folder of --data"
         raise DataError(
