@@ -11,8 +11,6 @@ visited twice: a few visits more supply R there, and they count. Of functions wh
 step of 1 / max(lambda, L) while models are not trusted at all: a step that F itself would allow.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -19,8 +19,6 @@ likes, restarts with a longer step and a warm start by SAG, are options beside a
 `finitesum.methods.curvature.schedules`. b and H are summed again from the anchors every 50 passes, against rounding errors.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

@@ -13,8 +13,6 @@ above it through that pass, which thus cannot end higher than it began. Losses w
 Components given as functions are not guarded: their values would have to be computed.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

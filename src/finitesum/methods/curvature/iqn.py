@@ -18,8 +18,6 @@ convergence theory asks for matrices near the Hessians, and with majorants the f
 `initial` gives number * I, which components without second derivatives need.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ Each visit moves a component's model to w, compares it as `finitesum.methods.cur
 model's minimiser (or a fraction of the distance). Kernels visit and solve in one where the solver allows it.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -27,8 +27,6 @@ Deviations: H starts as l2 I (the paper makes a full pass, as does warm_start_me
 model gradient, not on the stale mean gradient; the difference from w is solved for, which keeps digits near the optimum.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, cast

@@ -16,8 +16,6 @@ restart, the step is doubled; where it went above 0.9, halved. The memory is kep
 iterate goes.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What a snapshot may know of the Hessian, for SVRG2: all of it, a diagonal, or its action on a few directions."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple, cast
 

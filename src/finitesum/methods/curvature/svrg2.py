@@ -29,8 +29,6 @@ to snapshot and never exceeds its inverse. Deviations: components come in the gi
 exactly, but for S'HS.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 

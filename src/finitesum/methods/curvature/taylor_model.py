@@ -22,8 +22,6 @@ and is charged for both. A component of several outputs keeps the scores and slo
 its curvatures are computed again without reading data (`finitesum.problems.outputs`).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

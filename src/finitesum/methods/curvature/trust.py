@@ -22,8 +22,6 @@ the mean model shrinks the gradient in a pass. R > 1 is Newton's overshooting. T
 In the first pass there is nothing to compare, but for components that are visited twice.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -21,8 +21,6 @@ are left out. The multipliers a_i make a lower bound of the minimum (`finitesum.
 that the optimality is a duality gap. The references are those of `InteriorPoint`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

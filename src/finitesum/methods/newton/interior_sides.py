@@ -6,8 +6,6 @@ half-space are inequalities; the l1 ball is, too, with bounds v of the absolute 
 Coefficients whose bounds leave them no room stay where they are.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

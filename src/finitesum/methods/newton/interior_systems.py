@@ -9,8 +9,6 @@ References
 .. [1] A. J. Cox, N. J. Higham, "Stability of Householder QR factorization for weighted least squares problems", 1998.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -20,8 +20,6 @@ References
 .. [1] Q. Huangfu, J. A. J. Hall, "Parallelizing the dual revised simplex method", Math. Program. Comput. 10 (2018): HiGHS.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple

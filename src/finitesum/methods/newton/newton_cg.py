@@ -27,8 +27,6 @@ g + l1 s; after the step coefficients that lost their sign are set to 0, and the
 read from the start. The references are those of `NewtonCG`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple

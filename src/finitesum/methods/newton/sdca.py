@@ -21,8 +21,6 @@ References
    (2013).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

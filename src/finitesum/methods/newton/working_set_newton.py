@@ -15,8 +15,6 @@ Memory: 8 bytes a row, a copy of the entries of W's columns, and |W|^2. A pass o
 fraction of the entries that it reads. The references are those of `WorkingSetNewton`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
