@@ -45,9 +45,6 @@ class Settings:
     seed: int = 0
 
 
-# -- options that have their own syntax
-
-
 def resolve_alpha(text: str, n_rows: int) -> float:
     """Return the number that an alpha such as "1e-4" or "1/n" stands for."""
     number, slash, rows = text.partition("/")
@@ -90,9 +87,6 @@ def _complete_from(module: str, table: str, *more: str) -> Callable[..., list[st
         return sorted(name for name in names if name.startswith(begun))
 
     return complete
-
-
-# -- groups of options
 
 
 def group_of(*options: Callable[[Any], Any]) -> Callable[[F], F]:

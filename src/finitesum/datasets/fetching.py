@@ -145,9 +145,6 @@ def load_dataset(
     return replace(data, name=entry.name)
 
 
-# -- downloads
-
-
 def _sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:

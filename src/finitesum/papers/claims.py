@@ -57,9 +57,6 @@ def single(claim: str, holds: bool, evidence: str) -> Verdict:
     return Verdict(claim, (Finding("", holds, evidence),))
 
 
-# -- claims about numbers by case
-
-
 def verdict(
     claim: str, cases: Iterable[str], holds: Callable[[str], bool | None], evidence: Callable[[str], str], **flags: bool
 ) -> Verdict:
@@ -91,9 +88,6 @@ def no_more(claim: str, pairs: Mapping[str, tuple[float, float]], slack: float =
         return None if mine == theirs == math.inf else mine <= slack * theirs
 
     return verdict(claim, pairs, holds, lambda case: against(*pairs[case]), **flags)
-
-
-# -- numbers in words
 
 
 def or_inf(value: float) -> float:

@@ -148,9 +148,6 @@ def classes_of(table: Table) -> list[str]:
     return ["name", *("text" if 2 * n > len(table.rows) else "" for n in texts[1:])]
 
 
-# -- recorded values
-
-
 def recorded(name: str, size: Size) -> dict[str, Any]:
     """Return the recorded values of an experiment: "verdicts" by claim and "values" by name; empty ones where none are."""
     text = resources.files("finitesum.papers").joinpath("references.json").read_text(encoding="utf-8")

@@ -110,9 +110,6 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
     return DenseRows(_as_writable(values), int(shape[0]), int(shape[1]), ones)
 
 
-# -- what stands beside the rows
-
-
 def checked_numbers(values: Any, shape: tuple[int, ...], name: str) -> Any:
     """Return the values as a float64 array of this shape, of our own, or raise what is wrong with them."""
     given = _as_array(values, name)

@@ -204,9 +204,6 @@ def _set_ticks(axes: Any, panel: Panel) -> None:
                 axis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
-# -- optimality of methods
-
-
 #: The name of a method, and the columns of its trace.
 Curve = tuple[str, Mapping[str, Vector]]
 
@@ -247,9 +244,6 @@ def _optimality_panel(curves: Sequence[Curve], against: Horizontal) -> Panel:
         first = [float(x[1]) for x in shown if x.size > 1 and x[1] > 0.0]
         return replace(panel, x_scale="log", x_limits=(0.5 * min(first, default=1e-3), None))
     return panel
-
-
-# -- files
 
 
 def to_png(figure: "Figure") -> bytes:

@@ -155,9 +155,6 @@ def small_rows(dtype: Any, width: Any = None, intercept: int = 0) -> Any:
     return CSRRows(np.ones(n, dtype=dtype), columns, starts, n, n, intercept)
 
 
-# -- files
-
-
 def write_report(folder: Path, sections: Sequence[Comparison], *, title: str, intro: str = "") -> Path:
     """Write a report of at least one section and return the path of its page.
 
@@ -195,9 +192,6 @@ def _write_section(folder: Path, section: Comparison, prefix: str) -> dict[str, 
         "figure": to_svg(both, f"{title}; optimality against passes and against seconds"),
         "files": [f"{prefix}{name}" for name in ("passes.png", "seconds.png", "table.csv", "curves.csv")],
     }
-
-
-# -- the page
 
 
 def render(template: str, **content: Any) -> str:

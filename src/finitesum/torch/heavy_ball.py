@@ -243,9 +243,6 @@ def _run_fused(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
         fused_update_cuda(slot, own, rule)
 
 
-# -- options of a group
-
-
 def _check_group(group: Group) -> None:
     """Raise unless all options of a param group are in their range and allow each other; whole numbers become ints."""
     _check_length(group)

@@ -53,9 +53,6 @@ def _parse_fast(data: bytes, zero_based: bool) -> _SparseRows | None:
     return rows.data, rows.indices, np.diff(rows.indptr), labels
 
 
-# -- token by token
-
-
 def _parse_lines(block: Block, path: Path, zero_based: bool) -> _SparseRows:
     """Return the rows of a block, or raise what is wrong with the first broken line."""
     data: list[float] = []

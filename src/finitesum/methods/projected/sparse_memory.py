@@ -136,9 +136,6 @@ def take_out(sparse: SparseMemory, j: int) -> None:
         _lower_entry(sparse, sparse.place[last], size)
 
 
-# The laws.
-
-
 @kernel_part
 def _law(domain: Domain, sparse: SparseMemory, j: int, n_steps: int, level: float) -> float:
     """Return the sum of z_j over some steps, from the sum of L or rho over them."""

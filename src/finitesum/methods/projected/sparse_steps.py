@@ -65,9 +65,6 @@ from finitesum.problems.rows import CSRRows
 _SMALLEST_SCALE = 1e-3
 
 
-# The step.
-
-
 @kernel_part
 def _iterate(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int, n_steps: int) -> float:
     """Return w_j."""
@@ -292,8 +289,6 @@ def deferred_visits(
     _write(rule, domain, sparse, memory, n_before, now)
     return now
 
-
-# Where projections can be deferred.
 
 KINDS = {"nothing": FREE, "signs": INTERVALS, "bounds": INTERVALS, "l1-norm": L1_BALL, "l2-norm": L2_BALL}
 

@@ -121,9 +121,6 @@ def floor_at(rule: Rule, t: int) -> float:
     return rule.delta / math.sqrt(t) if rule.metric == MEAN_SQUARE else rule.delta
 
 
-# The parts of a step.
-
-
 @kernel_part
 def _update_metric(rule: Rule, memory: Memory, gradient: Vector, metric: Vector, t: int) -> None:
     keep, weight, correction, floor = 1.0, 1.0, 1.0, floor_at(rule, t)
