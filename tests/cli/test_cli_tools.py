@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from finitesum import METHODS, Problem, minimize
 from finitesum.cli import warmup as warmup_module
+from finitesum.core.files import prune
 from finitesum.core.jit import COMPILED, Kernel
-from finitesum.core.kernel_cache import prune
 from finitesum.datasets import list_datasets
 
 

@@ -16,7 +16,7 @@ import pytest
 import finitesum
 from finitesum import Problem, minimize
 from finitesum.core import jit as compiler
-from finitesum.core.kernel_cache import prune
+from finitesum.core.files import prune
 
 pytestmark = pytest.mark.skipif(not compiler.COMPILED, reason="nothing is compiled under NUMBA_DISABLE_JIT")
 

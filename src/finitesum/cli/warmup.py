@@ -41,8 +41,8 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
 
     Compiled kernels of other versions of finitesum, unused for a day, are removed.
     """
+    from finitesum.core.files import prune
     from finitesum.core.jit import COMPILED, cache_folder
-    from finitesum.core.kernel_cache import prune
     from finitesum.losses import as_loss
     from finitesum.running.observers import steps
 

@@ -1,6 +1,7 @@
-"""Whom folders belong to, and files that are being written: their names, and what killed processes leave of them."""
+"""Whom folders belong to, files that are being written and what killed processes leave of them, folders of kernels."""
 
 import contextlib
+import getpass
 import hashlib
 import os
 import platform
@@ -8,11 +9,16 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 #: What another machine, or a process whose number was given again, left behind is removed after this time.
 LEFT_SECONDS = 86_400.0
+
+#: Kernels of other versions are removed when a new version makes its own, if nothing was written to them for this time.
+STALE_SECONDS = 30 * 86_400.0
 
 
 def unsafe_part(folder: Path) -> Path | None:
@@ -74,3 +80,51 @@ def _is_left(path: Path) -> bool:
             return False
         return False
     return time.time() - path.stat().st_mtime > LEFT_SECONDS
+
+
+# -- where compiled kernels are kept between processes, and the removal of stale ones
+
+
+def candidates() -> Iterator[Path]:
+    """Yield the folders that may keep kernels, the one asked for first."""
+    if folder := os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(folder)
+    if home := os.environ.get("FINITESUM_HOME"):
+        yield Path(home) / "kernels"
+    try:
+        import pooch
+
+        folder_of_user = Path(pooch.os_cache("finitesum"))
+        if folder_of_user.is_absolute():  # without a home folder it is "~/.cache", below the working folder
+            yield folder_of_user / "kernels"
+    except (ImportError, RuntimeError):  # no home folder can be found
+        pass
+    yield Path(tempfile.gettempdir()) / f"finitesum-{_user()}"
+
+
+def prune(folder: Path, stale_seconds: float) -> tuple[int, int]:
+    """Remove the folders beside a cache folder that other versions left and that were not written to for `stale_seconds`.
+
+    Only folders of our own, named by a stamp, are touched; what cannot be removed stays. Returns their number and bytes.
+    """
+    removed = freed = 0
+    with contextlib.suppress(OSError):
+        for other in folder.parent.iterdir():
+            if other == folder or not re.fullmatch(r"[0-9a-f]{16}", other.name):
+                continue
+            with contextlib.suppress(OSError):  # another process removes it as well, or it must not be removed
+                if other.is_symlink() or not other.is_dir() or unsafe_part(other) is not None:
+                    continue
+                if time.time() - other.stat().st_mtime < stale_seconds:
+                    continue
+                size = sum(file.stat().st_size for file in other.rglob("*") if file.is_file())
+                shutil.rmtree(other)
+                removed, freed = removed + 1, freed + size
+    return removed, freed
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return str(os.getuid()) if hasattr(os, "getuid") else "user"

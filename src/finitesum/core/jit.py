@@ -45,8 +45,7 @@ from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defi
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
 from numba.extending import overload
 
-from finitesum.core.files import make_folders, unsafe_part
-from finitesum.core.kernel_cache import STALE_SECONDS, candidates, prune
+from finitesum.core.files import STALE_SECONDS, candidates, make_folders, prune, unsafe_part
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import click
 import torch
@@ -29,17 +29,7 @@ IMAGES = sorted({grid.name for grids in SIZES.values() for grid in grids})
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context
 def main(
-    ctx: click.Context,
-    /,
-    *,
-    size: Size,
-    out: Path,
-    data: Path | None,
-    only: tuple[str, ...],
-    method: tuple[str, ...],
-    device: Literal["auto", "cpu", "cuda"],
-    threads: int,
-    quiet: bool,
+    ctx: click.Context, /, *, size: Size, out: Path, only: tuple[str, ...], method: tuple[str, ...], **options: Any
 ) -> None:
     """Compare AdaHB with Adam, SGD, SGD-momentum, AdaGrad and RMSProp on networks.
 
@@ -47,6 +37,7 @@ def main(
     command is given again. Images are looked for in the folder of --data, in those of FINITESUM_DATA, and in
     FINITESUM_HOME/data.
     """
+    device = options["device"]
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch sees no GPU here. Leave it out to use the CPU.")
     grids = [grid for grid in SIZES[size] if not only or grid.name in only]
@@ -57,13 +48,13 @@ def main(
     where = None if device == "auto" else torch.device(device)
     command = ["python -m finitesum.papers.networks --size", size]
     command += [f"--only {name}" for name in only] + [f"--method {name}" for name in method]
-    work = partial(run, grids=grids, device=where, n_threads=threads)
+    work = partial(run, grids=grids, device=where, n_threads=options["threads"])
     (done,) = run_experiments(
         [replace(experiment("adahb/networks"), run=work)],
         out,
         size="quick" if size == "quick" else "full",
-        data_dir=data,
-        verbose=0 if quiet else 1,
+        data_dir=options["data"],
+        verbose=int(not options["quiet"]),
         command=" ".join(command),
     )
     for name, advice in done.outcome.absent.items():

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -112,25 +113,16 @@ class Grid:
 
 
 # With some hundred steps in all, statistics that move by a hundredth a step would still be those of the first batches.
-_FAST = 0.1
+_short = partial(Training, batch_size=32, bn_momentum=0.1)
 
 #: The grids of a size. "full" is the paper's and needs a GPU; "cpu" takes about ten minutes of one core for each of its
 #: sets of images; "quick" takes less than a minute.
 SIZES: dict[Size, tuple[Grid, ...]] = {
-    "quick": (
-        Grid(
-            Training("digits", epochs=4, batch_size=32, n_train=800, n_test=360, bn_momentum=_FAST),
-            alphas=(0.1, 0.01, 0.001),
-            seeds=(0,),
-        ),
-    ),
+    "quick": (Grid(_short("digits", epochs=4, n_train=800, n_test=360), alphas=(0.1, 0.01, 0.001), seeds=(0,)),),
     "cpu": (
-        Grid(Training("digits", epochs=12, batch_size=32, bn_momentum=_FAST), seeds=(0, 1)),
-        Grid(Training("mnist", epochs=5, batch_size=32, n_train=1000, n_test=1000, bn_momentum=_FAST), seeds=(0, 1)),
-        Grid(
-            Training("cifar10_subset", epochs=4, batch_size=32, n_train=1000, n_test=1000, bn_momentum=_FAST),
-            seeds=(0,),
-        ),
+        Grid(_short("digits", epochs=12), seeds=(0, 1)),
+        Grid(_short("mnist", epochs=5, n_train=1000, n_test=1000), seeds=(0, 1)),
+        Grid(_short("cifar10_subset", epochs=4, n_train=1000, n_test=1000), seeds=(0,)),
     ),
     "full": tuple(
         map(Grid, (Training("mnist"), Training("cifar10"), Training("cifar100"), Training("cifar10", model="resnet20")))
