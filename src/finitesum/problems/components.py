@@ -90,13 +90,11 @@ class LinearComponent:
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient at w."""
-        slopes: Vector = (self.weights * self._derivatives(w)[:, 1]) @ self.rows
-        return slopes
+        return np.asarray((self.weights * self._derivatives(w)[:, 1]) @ self.rows)
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the Hessian at w."""
-        whole: Matrix = (self.rows.T * (self.weights * self._derivatives(w)[:, 2])) @ self.rows
-        return whole
+        return np.asarray((self.rows.T * (self.weights * self._derivatives(w)[:, 2])) @ self.rows)
 
     def smoothness(self, curvature_bound: float) -> float:
         """Return a bound on the gradient's Lipschitz constant."""

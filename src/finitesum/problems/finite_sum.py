@@ -279,8 +279,7 @@ class FiniteSum:
         component = self.components[j]
         if callable(getattr(component, "hessian_product", None)):
             return self._vector(component.hessian_product(w.copy(), v.copy()), j, "hessian_product")
-        product: Vector = self.component_hessian(w, j) @ v
-        return product
+        return np.asarray(self.component_hessian(w, j) @ v)
 
     def has_hessian(self, j: int) -> bool:
         """Return whether component j gives second derivatives."""

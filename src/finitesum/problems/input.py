@@ -153,8 +153,7 @@ def checked_weights(sample_weight: Any, n: int) -> Vector:
         raise ValueError("sample_weight must have a positive sum, got zeros only. Leave it out for equal weights.")
     if total == math.inf:
         raise ValueError("sample_weight must have a finite sum, got one beyond 1.8e308. Scale the weights down.")
-    normalised: Vector = weights / total
-    return normalised
+    return np.asarray(weights / total)
 
 
 class Targets(NamedTuple):

@@ -22,7 +22,6 @@ from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
 if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
 
-
 #: Fraction of stored entries above which a sparse block's Gram matrix is formed from a dense copy.
 DENSE_ENOUGH = 0.05
 

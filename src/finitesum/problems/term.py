@@ -200,8 +200,7 @@ class ConvexTerm:
     @cached_property
     def quadratic(self) -> Vector:
         """The strength of the quadratic part by coordinates, shape (dim,): 0 for intercepts."""
-        strengths: Vector = self.ridge * self.weights
-        return strengths
+        return np.asarray(self.ridge * self.weights)
 
     @cached_property
     def largest_quadratic(self) -> float:
@@ -211,8 +210,7 @@ class ConvexTerm:
     @cached_property
     def thresholds(self) -> Vector:
         """The strength of the absolute values by coordinates, shape (dim,): 0 for intercepts."""
-        strengths: Vector = self.lasso * self.weights
-        return strengths
+        return np.asarray(self.lasso * self.weights)
 
     def weighted_dot(self, u: Vector, v: Vector) -> float:
         """Return sum_j weights_j u_j v_j over the coefficients."""

@@ -17,7 +17,6 @@ from finitesum.problems.linear import LinearSum
 #: The weight of the diagonal in "2Dsec".
 SIGMA = 0.01
 
-
 NO_MATRIX, NO_VECTOR = np.empty((0, 0)), np.empty(0)
 
 

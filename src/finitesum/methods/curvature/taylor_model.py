@@ -321,8 +321,7 @@ def model_gradient(model: TaylorModel | OpenModel, y: Vector) -> Vector:
     argument, product = np.zeros(padded), np.zeros(padded)
     argument[: y.size] = y
     _product(model.hessian, argument, product)
-    gradient: Vector = model.linear + product[: y.size]
-    return gradient
+    return np.asarray(model.linear + product[: y.size])
 
 
 def balanced_batch_size(problem: Problem) -> int:

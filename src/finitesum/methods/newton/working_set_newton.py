@@ -36,7 +36,6 @@ FEWEST_NEW, MOST_NEW = 128, 2048
 #: The fraction of the optimality that is left on a working set, and the steps that it may take.
 LEFT, MOST_STEPS = 0.1, 30
 
-
 #: Lazy Newton's state on no columns.
 NO_INNER = LazyNewtonState(np.zeros(0))
 

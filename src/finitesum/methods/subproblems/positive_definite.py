@@ -42,5 +42,4 @@ def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
 
 def apply_inverse(factor: Matrix, right: Vector) -> Vector:
     """Return the solution of H v = right by the factor of H."""
-    solution: Vector = lapack.dpotrs(factor, right, lower=0)[0]
-    return solution
+    return np.asarray(lapack.dpotrs(factor, right, lower=0)[0])
