@@ -1,12 +1,16 @@
 """Problems as wild as users' data: no false claim, no step up, an end to every run, and refusals in words."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from finitesum import METHODS, Problem, minimize
-from finitesum.constraints import Box, L1Ball, L2Ball, NonNegative, Simplex
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
+from finitesum.core.jit import compilable
 from finitesum.evaluation.optimality import evaluate
+from finitesum.losses.base import OfMargin, Scaled
 from finitesum.methods import as_method
 from finitesum.methods.base import is_suited
 from finitesum.methods.subproblems.positive_definite import solve_spd
@@ -62,8 +66,6 @@ def test_no_pass_raises_the_objective(method, loss, term, seed):
 @pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge", "squared-hinge", "poisson"])
 def test_nim_comes_back_from_where_its_models_led_too_far(loss, term, seed):
     """A pass may end far up before the losses that the next one meets show it; that one is undone, and none rises after."""
-    if (loss, term) == ("poisson", "simplex"):
-        pytest.skip("F overflows at the start")
     problem = wild(seed, loss=loss, fit_intercept=bool(seed % 2), **TERMS[term])
     result = minimize(problem, method="nim", tol=1e-8, max_iter=30, measure_every=1, random_state=0)
     objectives = result.trace.column("objective")
@@ -206,9 +208,61 @@ def test_huge_columns_end_in_a_message(method, kind):
     assert not result.success or np.isfinite(result.fun)
 
 
-def test_a_start_where_the_loss_overflows_ends_at_once():
+def test_where_the_loss_overflows_on_the_whole_set_a_run_ends_at_once():
     problem = Problem.linear([[500.0], [600.0]], [1.0, 2.0], loss="poisson", constraint=Box(10.0, 20.0))
     result = minimize(problem, method="lazy-newton", max_iter=50)
     assert not result.success
     assert result.n_passes <= 3.0
-    assert "overflow" in result.message
+    assert "overflows at every point of the set" in result.message
+
+
+@compilable
+class ExponentialMargin(Scaled, OfMargin):
+    """exp(-y u), which overflows on the other side for the other class."""
+
+    def value(self, prediction, target):
+        return math.inf if -target * prediction > 709.0 else self.scale * math.exp(-target * prediction)
+
+    def d1(self, prediction, target):
+        return -target * self.value(prediction, target)
+
+    def d2(self, prediction, target):
+        return self.value(prediction, target)
+
+
+#: Sets whose point next to 0 has predictions of 1e5, and one where they are small.
+FAR_SETS = {
+    "simplex": Simplex(1.0),
+    "box": Box([1.0, 0.0, 0.0], [10.0, 100.0, 100.0]),
+    "half-space": HalfSpace([-1.0, 0.0, 0.0], -1.0),
+}
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["poisson", ExponentialMargin()], ids=["poisson", "exponential"])
+@pytest.mark.parametrize("kind", FAR_SETS)
+def test_a_run_begins_where_the_loss_does_not_overflow(kind, loss, intercept):
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(20) % 2 == 0, 1.0, -1.0)
+    sides = np.where(loss == "poisson", 1.0, -y)  # on which predictions overflow
+    X = np.column_stack([1e5 * (1.0 + rng.random(20)) * sides, -1e5 * sides, rng.standard_normal(20)])
+    problem = Problem.linear(
+        X, y if loss != "poisson" else np.arange(20) % 3, loss=loss, constraint=FAR_SETS[kind], fit_intercept=intercept
+    )
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(evaluate(problem, problem.term.project(np.zeros(problem.dim))).objective)
+    for method in ("auto", "newton"):
+        result = minimize(problem, method=method, tol=1e-6, max_iter=200)
+        assert result.success, result.message
+
+
+def test_offsets_that_overflow_are_met_by_the_start(tmp_path):
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.ones(30), rng.standard_normal(30)])
+    problem = Problem.linear(X, rng.poisson(1.0, 30), loss="poisson", offset=np.full(30, 800.0))
+    whole = minimize(problem, tol=1e-8)
+    assert whole.success
+    file = tmp_path / "run"
+    minimize(problem, tol=1e-8, max_iter=2, checkpoint=file)
+    again = minimize(problem, tol=1e-8, checkpoint=file, resume=True)
+    np.testing.assert_array_equal(again.x, whole.x)

@@ -60,7 +60,7 @@ def _of_term(problem: Problem, w: Vector, gradient: Vector) -> float:
     term = problem.term
     error = 4.0 * float(np.linalg.norm(term.quadratic * w) + np.linalg.norm(gradient))
     if term.is_constrained:
-        error += OF_PROJECTION * float(np.abs(w).sum())
+        error += OF_PROJECTION * float(np.abs(term.coefficients(w)).sum())
     return UNIT * (error + _of_prox(problem, w))
 
 
@@ -69,7 +69,7 @@ def _of_prox(problem: Problem, w: Vector) -> float:
     term = problem.term
     if term.is_elastic_net and type(term.constraint).mapping is not Constraint.mapping:
         return 0.0
-    return OF_PROJECTION * float(np.abs(w).sum()) / term.mapping_step
+    return OF_PROJECTION * float(np.abs(term.coefficients(w)).sum()) / term.mapping_step
 
 
 def _most_entries(problem: Problem) -> int:

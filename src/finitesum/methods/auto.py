@@ -1,9 +1,9 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-Least squares are one step of Newton's method, and small problems with losses of quadratic pieces, or an l1 penalty or a
-set, as many as it takes to find the last of these pieces. Any other smooth problem whose Hessian fits is a matter of cost:
-lazy Newton pays for a few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no matrix,
-but many passes (few where it can begin with dual coordinate ascent).
+Least squares are one step of Newton's method, and small problems with losses of quadratic pieces or of unbounded curvature,
+or an l1 penalty or a set, as many as it takes to the last digits. Any other smooth problem whose Hessian fits is a matter
+of cost: lazy Newton pays for a few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no
+matrix, but many passes (few where it can begin with dual coordinate ascent).
 Both are estimated from the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the
 solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the
 solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for,
@@ -115,10 +115,9 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     without = 1e-9 * n * costs.gradient * OTHER_PASSES
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
-    is_bounded = math.isfinite(problem.loss.curvature_bound())
-    if is_bounded and with_hessian <= NEVER_MIND and not (problem.is_smooth and isinstance(problem.loss, Logistic)):
+    if with_hessian <= NEVER_MIND and not (problem.is_smooth and isinstance(problem.loss, Logistic)):
         what = type(problem.loss).__name__ if problem.is_smooth else "a model with this penalty or set"
-        reason = f"{shape}: {what} has quadratic pieces, of which Newton's method finds the last"
+        reason = f"{shape}: {what} is fitted to the last digits by Newton's method"
         return Choice(as_method("newton"), reason)
     pays = with_hessian <= max(without, NEVER_MIND)
     if 16.0 * dim**2 <= MOST_BYTES and (pays or not problem.is_smooth):

@@ -120,8 +120,9 @@ def minimize(
     ----------
     problem : Problem, FiniteSum or SubgradientProblem
     x0 : array_like, shape (problem.dim,), optional
-        The start; zeros when left out. It is not written to. With a constraint it is moved to the nearest point of the
-        set. A start that is given is checked first, for one pass: one that fulfils tol is returned as it is.
+        The start; zeros when left out, or where F overflows there a point with finite F, if one is found. It is not
+        written to. With a constraint it is moved to the nearest point of the set. A start that is given is checked first,
+        for one pass: one that fulfils tol is returned as it is.
     method : str or Method
         A name from `finitesum.methods.METHODS`, an instance, or "auto": what suits the problem best
         (`finitesum.methods.auto`); the result's ``choice`` says why.

@@ -30,6 +30,7 @@ from finitesum.running.observers import Display, PassReport, Trace, TraceRow
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in
 from finitesum.running.sampling import as_seed, order_of_pass
+from finitesum.running.starts import default_start, why_infinite
 
 MANY_PASSES = 100  # where these do not suffice, the problem may be the reason
 
@@ -68,9 +69,10 @@ class Run:
     # -- starting and resuming
 
     def start(self, x0: Vector, *, check: bool) -> None:
-        """Make the first state; check it exactly where it may be the optimum already."""
+        """Make the first state; check a start that was given exactly, because it may be the optimum already."""
         self._clock = time.perf_counter()
         self._start = checkpoints.digest(x0)
+        x0 = x0 if check else default_start(self.problem, x0)
         if isinstance(self.problem, FiniteSum):
             self.problem.require_defined(x0)
         self.state = self.method.init(self.problem, x0, self.tol)
@@ -355,7 +357,7 @@ class Run:
             x, measured, k = self._best_known(measured)
             remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
         if not math.isfinite(measured.objective):
-            remark += " F overflows at x: scale the columns of X, or give another x0."
+            remark += f" {why_infinite(problem)}"
         if not problem.term.is_convex:
             remark += " The penalty is not convex: x is near a stationary point, which need not be a minimum."
         if math.isnan(measured.rounding):

@@ -154,7 +154,10 @@ def _slope_at_end(problem: AnySum, state: NewtonState, there: NewtonState) -> fl
 
 
 def _falls(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
-    return is_enough(state.snapshot.objective, there.snapshot.objective, 0.0, problem.n_rows)
+    """Return whether F is no higher at the end of a step, as far as its digits or, of a convex F, the slope there show."""
+    if is_enough(state.snapshot.objective, there.snapshot.objective, 0.0, problem.n_rows):
+        return True
+    return isinstance(problem, Problem) and _slope_at_end(problem, state, there) <= 0.0
 
 
 def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
@@ -221,7 +224,10 @@ class Newton(SumMethod):
             state = _moved(problem, state._replace(is_precise=True), w, math.nan)
             direction, predicted = _step(problem, hessian, state)
         there, t = _moved(problem, state, w + direction, 1.0), 1.0
-        is_long = _slope_at_end(problem, state, there) > -ACCURACY * predicted or not _falls(problem, state, there)
+        falls = _falls(problem, state, there)
+        is_long = _slope_at_end(problem, state, there) > -ACCURACY * predicted or not falls
+        if falls and there.snapshot.optimality <= 0.5 * state.snapshot.optimality:
+            is_long = False  # a slope near 0 has rounding errors
         comes_closer = _comes_closer if state.is_precise else _falls
         if not state.is_precise and is_long:
             t, n_slopes = _searched(problem, w, direction, predicted)

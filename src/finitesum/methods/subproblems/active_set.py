@@ -71,11 +71,11 @@ def _face_step(intervals: Intervals, hessian: Matrix, point: _Point, slope: Vect
         return step, 0.0
     lacking = intervals.total - float(normal @ point.w[free])
     lacking = 0.0 if abs(lacking) <= 1e-15 * intervals.total else lacking
-    step[free], multiplier = _on_plane(matrix, right, normal, lacking)
+    step[free], multiplier = on_plane(matrix, right, normal, lacking)
     return step, multiplier
 
 
-def _on_plane(matrix: Matrix, right: Vector, normal: Vector, lacking: float) -> tuple[Vector, float]:
+def on_plane(matrix: Matrix, right: Vector, normal: Vector, lacking: float) -> tuple[Vector, float]:
     """Return p with matrix p + multiplier normal = right and normal'p = lacking, and the multiplier.
 
     One coordinate is eliminated, that with the largest entry of the normal in the scale of the curvatures: so the plane is

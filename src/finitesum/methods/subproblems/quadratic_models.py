@@ -22,7 +22,8 @@ from scipy.sparse.linalg import eigsh
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised
+from finitesum.core.symmetric import mirrored
+from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm, Intervals
 
@@ -110,11 +111,10 @@ def _in_half_space(term: ConvexTerm, half_space: Any, hessian: Matrix, gradient:
     """Return the minimiser over a half-space: free, or on its plane."""
     normal = np.zeros(y.size)
     normal[: term.n_columns] = half_space.normal
-    solutions = solve_spd(hessian, np.column_stack([gradient, normal]))
-    w: Vector = y - solutions[:, 0]
-    excess = float(normal @ w) - half_space.offset
-    if excess > 0.0:
-        w -= excess / float(normal @ solutions[:, 1]) * solutions[:, 1]
+    w: Vector = y - solve_spd(hessian, gradient)
+    if float(normal @ w) > half_space.offset:
+        step, _ = on_plane(mirrored(hessian), -gradient, normal, half_space.offset - float(normal @ y))
+        w = y + step
     return term.project(w)
 
 
@@ -163,16 +163,19 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         end = np.empty_like(y)
         end[order] = minimise_model(term, hessian[np.ix_(order, order)], gradient[order], y[order], tolerance)
         return end
-    if (closed_form := CLOSED_FORMS.get(term.constraint.boundary)) is not None:
-        return closed_form(term, term.constraint, hessian, gradient, y)
     hidden = max(tolerance, ROUNDING * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max()))
-    if (intervals := term.intervals) is None:
+    closed_form, intervals = CLOSED_FORMS.get(term.constraint.boundary), term.intervals
+    if closed_form is None and intervals is None:
         return _by_prox_gradients(term, hessian, gradient, y, hidden)
     enough = max(0.5 * term.optimality(y, gradient), 10.0 * math.sqrt(y.size) * hidden)
     best, least, start = y, math.inf, term.project(y)
     for shift in SHIFTS:
         raised = hessian if shift == 0.0 else hessian + np.diag(shift * np.diagonal(hessian))
-        w = minimised(intervals, raised, gradient, y, _started(intervals, raised, gradient, y, start), tolerance)
+        if closed_form is not None:
+            w = closed_form(term, term.constraint, raised, gradient, y)
+        else:
+            assert intervals is not None
+            w = minimised(intervals, raised, gradient, y, _started(intervals, raised, gradient, y, start), tolerance)
         if (left := term.optimality(w, gradient + raised @ (w - y))) < least:
             best, least = w, left
         if left <= enough:
