@@ -28,64 +28,64 @@ def optimality_of(problem: AnySum, w: Vector, mean_gradient: Vector) -> float:
 
 
 @kernel_part
-def slope_at(linear_sum: LinearSum, i: int, w: Vector) -> Any:
+def slope_at(view: LinearSum, i: int, w: Vector) -> Any:
     """Return the slope of row i's loss at w."""
-    return linear_sum.loss.d1(linear_sum.rows.dot(i, w) + linear_sum.offsets[i], linear_sum.targets[i])
+    return view.loss.d1(view.rows.dot(i, w) + view.offsets[i], view.targets[i])
 
 
 @kernel_part
-def add_component_gradient(linear_sum: LinearSum, component: int, w: Vector, scale: float, out: Vector) -> bool:
+def add_component_gradient(view: LinearSum, component: int, w: Vector, scale: float, out: Vector) -> bool:
     """Add scale sum_i p_i loss_i'(w) over a component's rows to `out`; return whether all is finite."""
     finite = True
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        if linear_sum.weights[i] == 0.0:
+    for i in range(first_row(view, component), last_row(view, component)):
+        if view.weights[i] == 0.0:
             continue
-        slope = slope_at(linear_sum, i, w)
+        slope = slope_at(view, i, w)
         finite = finite and is_finite(slope)
-        linear_sum.rows.add_to(i, scale * linear_sum.weights[i] * slope, out)
+        view.rows.add_to(i, scale * view.weights[i] * slope, out)
     return finite
 
 
 @kernel_part
 def add_gradient_change(
-    linear_sum: LinearSum, component: int, w: Vector, slopes: Vector, scale: float, records: bool, out: Vector
+    view: LinearSum, component: int, w: Vector, slopes: Vector, scale: float, records: bool, out: Vector
 ) -> bool:
     """Add scale sum_i p_i (slope_i(w) - slopes_i) x_i over a component's rows to `out`; return whether all is finite.
 
     Where it `records`, the slopes at w take the place of those given.
     """
     finite = True
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        if linear_sum.weights[i] == 0.0:
+    for i in range(first_row(view, component), last_row(view, component)):
+        if view.weights[i] == 0.0:
             continue
-        slope = slope_at(linear_sum, i, w)
+        slope = slope_at(view, i, w)
         finite = finite and is_finite(slope)
-        linear_sum.rows.add_to(i, scale * linear_sum.weights[i] * (slope - slopes[i]), out)
+        view.rows.add_to(i, scale * view.weights[i] * (slope - slopes[i]), out)
         if records:
             slopes[i] = slope
     return finite
 
 
 @kernel_part
-def descend(linear_sum: LinearSum, w: Vector, gradient: Vector, step_size: float) -> None:
+def descend(view: LinearSum, w: Vector, gradient: Vector, step_size: float) -> None:
     """Step in place, w <- prox(w - step gradient), the gradient that of the whole smooth part; it may be longer than w."""
     axpy(-step_size, gradient[: w.size], w)
-    prox_in_place(linear_sum, w, step_size)
+    prox_in_place(view, w, step_size)
 
 
-def step_along(linear_sum: LinearSum, w: Vector, direction: Vector, step_size: float) -> None:
+def step_along(view: LinearSum, w: Vector, direction: Vector, step_size: float) -> None:
     """Step in place, w <- prox(w - step (direction + l2 w)); on a set the prox projects; an intercept only steps."""
-    coefficients = w.reshape(linear_sum.n_blocks, -1)[:, : linear_sum.n_penalised]
-    coefficients *= 1.0 - step_size * linear_sum.penalty.ridge()
+    coefficients = w.reshape(view.n_blocks, -1)[:, : view.n_penalised]
+    coefficients *= 1.0 - step_size * view.penalty.ridge()
     w -= step_size * direction
-    prox_in_place(linear_sum, w, step_size)
+    prox_in_place(view, w, step_size)
 
 
 @compiled_form(of=step_along)
-def _step_along(linear_sum: LinearSum, w: Vector, direction: Vector, step_size: float) -> None:
-    decay = 1.0 - step_size * linear_sum.penalty.ridge()
-    for j in range(linear_sum.n_penalised):
+def _step_along(view: LinearSum, w: Vector, direction: Vector, step_size: float) -> None:
+    decay = 1.0 - step_size * view.penalty.ridge()
+    for j in range(view.n_penalised):
         w[j] = decay * w[j] - step_size * direction[j]
-    for j in range(linear_sum.n_penalised, w.size):
+    for j in range(view.n_penalised, w.size):
         w[j] -= step_size * direction[j]
-    prox_in_place(linear_sum, w, step_size)
+    prox_in_place(view, w, step_size)

@@ -53,15 +53,15 @@ class LinearSum(NamedTuple):
 
 
 @kernel_part
-def first_row(linear_sum: LinearSum, component: int) -> int:
+def first_row(view: LinearSum, component: int) -> int:
     """Return the first row of a component."""
-    return component * linear_sum.batch_size
+    return component * view.batch_size
 
 
 @kernel_part
-def last_row(linear_sum: LinearSum, component: int) -> int:
+def last_row(view: LinearSum, component: int) -> int:
     """Return the row behind a component's last."""
-    return min((component + 1) * linear_sum.batch_size, linear_sum.rows.n_rows)
+    return min((component + 1) * view.batch_size, view.rows.n_rows)
 
 
 @dataclass(frozen=True, eq=False)

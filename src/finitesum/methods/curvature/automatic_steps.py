@@ -115,18 +115,18 @@ def _compiled_alignment(y: Vector, w: Vector, previous: Vector) -> float:
 
 @kernel_part
 def model_step(
-    linear_sum: LinearSum, model: OpenModel, w: Vector, previous: Vector, y: Vector, gradient: Vector, step_size: float
+    view: LinearSum, model: OpenModel, w: Vector, previous: Vector, y: Vector, gradient: Vector, step_size: float
 ) -> None:
     """Step from y on the model, in place: previous <- w, w <- prox(y - step (b + H y))."""
     taylor.gradient_into(model, y, gradient)
     copy(w, previous)
     copy(y[: w.size], w)
-    descend(linear_sum, w, gradient, step_size)
+    descend(view, w, gradient, step_size)
 
 
 @kernel_part
 def take_model_steps(
-    linear_sum: LinearSum,
+    view: LinearSum,
     model: OpenModel,
     rule: StepRule,
     w: Vector,
@@ -142,7 +142,7 @@ def take_model_steps(
     step_size = rule.step_factor / eigenvalue
     if n_steps == 0:
         kappa = eigenvalue / max(rule.mu, 1e-10 * eigenvalue)
-        n_steps = min(max(1, int(np.ceil(8.0 * np.sqrt(kappa) / linear_sum.n_components))), MOST_MODEL_STEPS)
+        n_steps = min(max(1, int(np.ceil(8.0 * np.sqrt(kappa) / view.n_components))), MOST_MODEL_STEPS)
     if is_distrusted and rule.smoothness > 0.0:
         n_steps, step_size = 1, 1.0 / max(eigenvalue, rule.smoothness)
     sequence = following
@@ -150,7 +150,7 @@ def take_model_steps(
         if step > 0:
             following, extrapolation = accelerate(rule, eigenvalue, sequence)
             extrapolate(w, previous, extrapolation, y)
-        model_step(linear_sum, model, w, previous, y, gradient, step_size)
+        model_step(view, model, w, previous, y, gradient, step_size)
         sequence = following
         if not rule.is_accelerated or _alignment(y, w, previous) > 0.0:
             sequence = 1.0
@@ -204,19 +204,13 @@ def _pull_back(w: Vector, start: Vector, radius: float, scratch: Vector) -> floa
 
 @kernel
 def _controlled_visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    w: Vector,
-    previous: Vector,
-    model: OpenModel,
-    control: Control,
-    rule: StepRule,
+    view: LinearSum, order: Indices, w: Vector, previous: Vector, model: OpenModel, control: Control, rule: StepRule
 ) -> tuple[Trust, float, float]:
     """Visit the components of `order`, in place; w becomes NaN where even the start has no finite derivatives.
 
     Return trust, eigenvalue and sequence of the control.
     """
-    m = linear_sum.n_components
+    m = view.n_components
     direction, comparison = control.direction, control.comparison
     trust, eigenvalue, sequence = control.trust, control.eigenvalue, control.sequence
     y, gradient, start = np.zeros(direction.size), np.zeros(direction.size), w.copy()
@@ -224,16 +218,14 @@ def _controlled_visits(
         following, extrapolation = accelerate(rule, eigenvalue, sequence)
         extrapolate(w, previous, extrapolation, y)
         radius = trust.radius
-        trust, increase = trusted_visit(
-            linear_sum, model, component, y, comparison, trust, rule.trust, eigenvalue, direction
-        )
+        trust, increase = trusted_visit(view, model, component, y, comparison, trust, rule.trust, eigenvalue, direction)
         if np.isfinite(increase):
             bound = eigenvalue + increase
             eigenvalue = bound_eigenvalue(model, direction, bound, gradient, trust.n_visits, m)
             copy(w, start)
             if eigenvalue > 0.0:
                 sequence = take_model_steps(
-                    linear_sum, model, rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
+                    view, model, rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
                 )
             restarts = trust.radius < radius
             if not rule.trust.majorizes:

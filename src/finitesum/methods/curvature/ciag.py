@@ -57,7 +57,7 @@ class CIAGState(NamedTuple):
 
 @kernel
 def _visits(
-    linear_sum: LinearSum,
+    view: LinearSum,
     order: Indices,
     w: Vector,
     previous: Vector,
@@ -75,12 +75,12 @@ def _visits(
     for component in order:
         extrapolate(w, previous, extrapolation, y)
         if compares:
-            trust, increase = trusted_visit(linear_sum, model, component, y, comparison, trust, rule, np.inf, gradient)
+            trust, increase = trusted_visit(view, model, component, y, comparison, trust, rule, np.inf, gradient)
             finite = np.isfinite(increase)
             largest_ratio = largest_ratio if largest_ratio >= trust.ratio else trust.ratio
         else:
-            finite = taylor.visit(linear_sum, model, component, y)
-        model_step(linear_sum, model, w, previous, y, gradient, step_size)
+            finite = taylor.visit(view, model, component, y)
+        model_step(view, model, w, previous, y, gradient, step_size)
         n_visits += 1
         if not finite:
             break

@@ -49,21 +49,21 @@ class Retreat(NamedTuple):
 
 
 @kernel
-def _loss_at_anchors(linear_sum: LinearSum, margins: Vector) -> float:
+def _loss_at_anchors(view: LinearSum, margins: Vector) -> float:
     total = 0.0
-    for i in range(linear_sum.rows.n_rows):
-        if linear_sum.weights[i] > 0.0:
-            value = linear_sum.loss.value(margins[i] + linear_sum.offsets[i], linear_sum.targets[i])
-            total += linear_sum.weights[i] * value
+    for i in range(view.rows.n_rows):
+        if view.weights[i] > 0.0:
+            value = view.loss.value(margins[i] + view.offsets[i], view.targets[i])
+            total += view.weights[i] * value
     return total
 
 
 @kernel
 def _anchor_all(
-    linear_sum: LinearSum, model: OpenModel, w: Vector, comparison: Comparison, trust: Trust, rule: TrustRule
+    view: LinearSum, model: OpenModel, w: Vector, comparison: Comparison, trust: Trust, rule: TrustRule
 ) -> None:
-    for component in range(linear_sum.n_components):
-        trusted_visit(linear_sum, model, component, w, comparison, trust, rule, np.inf, comparison.residual)
+    for component in range(view.n_components):
+        trusted_visit(view, model, component, w, comparison, trust, rule, np.inf, comparison.residual)
     taylor.finish_visits(model)
 
 

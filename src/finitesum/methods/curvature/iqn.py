@@ -121,17 +121,11 @@ def _update(
 
 @kernel
 def _visits(
-    linear_sum: LinearSum,
-    order: Indices,
-    state: IQNState,
-    mean: Matrix,
-    inverse: Matrix,
-    quadratic: Vector,
-    damping: float,
+    view: LinearSum, order: Indices, state: IQNState, mean: Matrix, inverse: Matrix, quadratic: Vector, damping: float
 ) -> int:
     """Step and update along `order`, in place; return how many components were visited (fewer on divergence)."""
     w, anchors, slopes, matrices, gradient, residual, _, _ = state
-    m = linear_sum.n_components
+    m = view.n_components
     keep = 1.0 - 1.0 / max(0.1 * m, 1.0)
     step, y, bs, missed = np.empty(w.size), np.empty(w.size), np.empty(w.size), np.empty(w.size)
     for k, component in enumerate(order):
@@ -145,7 +139,7 @@ def _visits(
         copy(w, anchors[component])
         fill(y, 0.0)
         add_products(quadratic, step, y)
-        finite = add_gradient_change(linear_sum, component, w, slopes, float(m), True, y)
+        finite = add_gradient_change(view, component, w, slopes, float(m), True, y)
         if not finite:
             fill(w, np.nan)
             return k + 1
@@ -159,19 +153,17 @@ def _visits(
 
 
 @kernel
-def _add_component_hessians(linear_sum: LinearSum, w: Vector, majorised: bool, matrices: Matrix) -> None:
+def _add_component_hessians(view: LinearSum, w: Vector, majorised: bool, matrices: Matrix) -> None:
     """Add m sum_{i in B_j} p_i c_i x_i x_i' to the lower triangle of matrix j, c_i the curvature at w or the majorant's."""
-    for component in range(linear_sum.n_components):
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            if linear_sum.weights[i] == 0.0:
+    for component in range(view.n_components):
+        for i in range(first_row(view, component), last_row(view, component)):
+            if view.weights[i] == 0.0:
                 continue
-            prediction = linear_sum.rows.dot(i, w) + linear_sum.offsets[i]
-            _, curvature = linear_sum.loss.d1_d2(prediction, linear_sum.targets[i])
+            prediction = view.rows.dot(i, w) + view.offsets[i]
+            _, curvature = view.loss.d1_d2(prediction, view.targets[i])
             if majorised:
-                curvature = linear_sum.loss.majorant(prediction, linear_sum.targets[i])
-            linear_sum.rows.gram_add(
-                i, linear_sum.n_components * linear_sum.weights[i] * curvature, matrices[component]
-            )
+                curvature = view.loss.majorant(prediction, view.targets[i])
+            view.rows.gram_add(i, view.n_components * view.weights[i] * curvature, matrices[component])
 
 
 def _component_hessians(problem: AnySum, w: Vector) -> Matrix:

@@ -71,16 +71,14 @@ def _fraction(length: float, damping: float, radius: float) -> float:
 
 
 @kernel_part
-def _visit(
-    linear_sum: LinearSum, run: Run, component: int, w: Vector, start: Vector, trust: Trust
-) -> tuple[Trust, bool]:
+def _visit(view: LinearSum, run: Run, component: int, w: Vector, start: Vector, trust: Trust) -> tuple[Trust, bool]:
     """Visit a component at w; return the trust, and whether all is finite.
 
     After an overflow w is halfway back to the start of the last step, NaN where that does not help.
     """
     comparison, rule = run.comparison, run.rule
     scratch = comparison.residual  # there is no power iteration that a direction could be for
-    trust, increase = trusted_visit(linear_sum, run.model, component, w, comparison, trust, rule, np.inf, scratch)
+    trust, increase = trusted_visit(view, run.model, component, w, comparison, trust, rule, np.inf, scratch)
     if np.isfinite(increase):
         return trust, True
     go_back(w, start, not rule.acts or trust.n_visits == 1)
@@ -88,7 +86,7 @@ def _visit(
 
 
 @kernel
-def inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
+def inexact_visits(view: LinearSum, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
     """Visit the components of `order` and solve by conjugate gradients, in place; return the trust and the visits."""
     w, model = run.w, run.model
     padded = model.hessian.shape[1]
@@ -96,11 +94,11 @@ def inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trust
     residual, direction, product = np.zeros(padded), np.zeros(padded), np.zeros(padded)
     copy(w, y)
     start = y.copy()
-    n_missing = linear_sum.n_components - np.sum(model.visited)
+    n_missing = view.n_components - np.sum(model.visited)
     n_visits = 0
     for component in order:
         n_missing -= 0 if model.visited[component] else 1
-        trust, is_finite = _visit(linear_sum, run, component, y, start, trust)
+        trust, is_finite = _visit(view, run, component, y, start, trust)
         n_visits += 1
         if not is_finite:
             if np.isnan(y[0]):
@@ -122,27 +120,27 @@ def inexact_visits(linear_sum: LinearSum, order: Indices, run: Run, trust: Trust
 
 
 @kernel
-def _one_visit(linear_sum: LinearSum, component: int, run: Run, start: Vector, trust: Trust) -> tuple[Trust, bool]:
+def _one_visit(view: LinearSum, component: int, run: Run, start: Vector, trust: Trust) -> tuple[Trust, bool]:
     """Visit a component at the iterate, in place; return the trust and whether all is finite. H is complete afterwards."""
-    trust, is_finite = _visit(linear_sum, run, component, run.w, start, trust)
+    trust, is_finite = _visit(view, run, component, run.w, start, trust)
     taylor.finish_visits(run.model)
     return trust, is_finite
 
 
 @kernel_part
-def _inverse_times_row(linear_sum: LinearSum, inverse: Matrix, i: int, out: Vector) -> None:
-    rows = linear_sum.rows
+def _inverse_times_row(view: LinearSum, inverse: Matrix, i: int, out: Vector) -> None:
+    rows = view.rows
     fill(out, 0.0)
     start = rows.first(i)
     for k in range(start, start + rows.n_stored(i)):
         axpy(rows.entry(i, k), inverse[rows.column(i, k)], out)
-    for tail in range(linear_sum.n_penalised, out.size):
+    for tail in range(view.n_penalised, out.size):
         axpy(1.0, inverse[tail], out)
 
 
 @kernel
 def _inverse_visits(
-    linear_sum: LinearSum, order: Indices, run: Run, trust: Trust, inverse: Matrix, gradient: Vector, newton: Vector
+    view: LinearSum, order: Indices, run: Run, trust: Trust, inverse: Matrix, gradient: Vector, newton: Vector
 ) -> tuple[Trust, int]:
     """Visit single rows and keep up B = H^-1, in place; return the trust and the visits.
 
@@ -154,22 +152,22 @@ def _inverse_visits(
     n_visits = 0
     for i in order:
         margin, slope, curvature = model.margins[i], model.slopes[i], model.curvatures[i]
-        trust, is_finite = _visit(linear_sum, run, i, w, start, trust)
+        trust, is_finite = _visit(view, run, i, w, start, trust)
         n_visits += 1
         if not is_finite:
             break  # gradient and newton are those of the point that was left
-        _inverse_times_row(linear_sum, inverse, i, vector)
-        weight = linear_sum.weights[i]
+        _inverse_times_row(view, inverse, i, vector)
+        weight = view.weights[i]
         rise = weight * (model.curvatures[i] - curvature)
         change = weight * (model.slopes[i] - slope - curvature * (model.margins[i] - margin))
-        factor = rise / (1.0 + rise * linear_sum.rows.dot(i, vector))
+        factor = rise / (1.0 + rise * view.rows.dot(i, vector))
         add_square(inverse, -factor, vector)
         along_newton = factor * dot(vector, gradient)
-        along_row = change * (1.0 - factor * linear_sum.rows.dot(i, vector))
+        along_row = change * (1.0 - factor * view.rows.dot(i, vector))
         axpy(along_row - along_newton, vector, newton)
         copy(newton, step)
         scale(step, -1.0)
-        linear_sum.rows.add_to(i, change, gradient)
+        view.rows.add_to(i, change, gradient)
         length = norm(step)
         fraction = _fraction(length, run.damping, trust.radius)
         trust = stepping(trust, length)

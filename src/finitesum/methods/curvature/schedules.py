@@ -89,29 +89,29 @@ def next_step(step_size: float, ratio: float, longest: float) -> float:
 
 
 @kernel_part
-def _add_slopes(linear_sum: LinearSum, model: OpenModel, component: int, sign: float, gradient: Vector) -> None:
+def _add_slopes(view: LinearSum, model: OpenModel, component: int, sign: float, gradient: Vector) -> None:
     """Add sign sum_i p_i slope_i x_i over a component's rows to a gradient."""
     if model.visited[component]:
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            linear_sum.rows.add_to(i, sign * linear_sum.weights[i] * model.slopes[i], gradient)
+        for i in range(first_row(view, component), last_row(view, component)):
+            view.rows.add_to(i, sign * view.weights[i] * model.slopes[i], gradient)
 
 
 @kernel
 def _sag_visits(
-    linear_sum: LinearSum, order: Indices, w: Vector, model: OpenModel, quadratic: Vector, step_size: float
+    view: LinearSum, order: Indices, w: Vector, model: OpenModel, quadratic: Vector, step_size: float
 ) -> int:
     y, gradient, direction = np.zeros(model.hessian.shape[1]), np.zeros(w.size), np.zeros(w.size)
-    for component in range(linear_sum.n_components):
-        _add_slopes(linear_sum, model, component, 1.0, gradient)
+    for component in range(view.n_components):
+        _add_slopes(view, model, component, 1.0, gradient)
     n_visits = 0
     for component in order:
-        _add_slopes(linear_sum, model, component, -1.0, gradient)
+        _add_slopes(view, model, component, -1.0, gradient)
         copy(w, y)
-        finite = visit(linear_sum, model, component, y)
-        _add_slopes(linear_sum, model, component, 1.0, gradient)
+        finite = visit(view, model, component, y)
+        _add_slopes(view, model, component, 1.0, gradient)
         copy(gradient, direction)
         add_products(quadratic, w, direction)
-        descend(linear_sum, w, direction, step_size)
+        descend(view, w, direction, step_size)
         n_visits += 1
         if not finite:
             break

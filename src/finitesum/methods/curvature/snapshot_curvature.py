@@ -31,61 +31,61 @@ class Curvature(NamedTuple):
     image: Matrix = NO_MATRIX  # CM, AM: Q' = (H R)', (k, d)
 
 
-def times_curvature(linear_sum: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> Any:
+def times_curvature(view: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> Any:
     """Return phi''_i x_i'v at the snapshot; of a function, its Hessian times v, evaluated again."""
     if snapshot.curvatures.size == 0:
-        change, loss = linear_sum.rows.dot(i, v), cast(Any, linear_sum.loss)
-        return loss.d2_times(ViewedComponent(linear_sum, i).scores(snapshot.point), i, change)
-    return snapshot.curvatures[i] * linear_sum.rows.dot(i, v)
+        change, loss = view.rows.dot(i, v), cast(Any, view.loss)
+        return loss.d2_times(ViewedComponent(view, i).scores(snapshot.point), i, change)
+    return snapshot.curvatures[i] * view.rows.dot(i, v)
 
 
 @compiled_form(of=times_curvature)
-def _times_curvature(linear_sum: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> float:
-    return snapshot.curvatures[i] * linear_sum.rows.dot(i, v)  # type: ignore[no-any-return]
+def _times_curvature(view: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> float:
+    return snapshot.curvatures[i] * view.rows.dot(i, v)  # type: ignore[no-any-return]
 
 
 def add_curvature_products(
-    linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix
+    view: LinearSum, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix
 ) -> None:
     """Add scale phi''_i (x_i'v) x_i to a row of out for each row v of `vectors`; of a function, scale H_i v."""
     if snapshot.curvatures.size == 0:
-        out += scale * (vectors @ ViewedComponent(linear_sum, i).hessian(snapshot.point))
+        out += scale * (vectors @ ViewedComponent(view, i).hessian(snapshot.point))
     else:
-        _add_curvature_products(linear_sum, snapshot, i, scale, vectors, out)
+        _add_curvature_products(view, snapshot, i, scale, vectors, out)
 
 
 @compiled_form(of=add_curvature_products)
 def _add_curvature_products(
-    linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix
+    view: LinearSum, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix
 ) -> None:
     factor = scale * snapshot.curvatures[i]
     for k in range(vectors.shape[0]):
-        linear_sum.rows.add_to(i, factor * linear_sum.rows.dot(i, vectors[k]), out[k])
+        view.rows.add_to(i, factor * view.rows.dot(i, vectors[k]), out[k])
 
 
 def add_diagonal(
-    linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
+    view: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
 ) -> None:
     """Add scale (s * H_i s + sigma diag H_i) / (s * s + sigma) * v to out, H_i = phi''_i x_i x_i': row i's part of A v."""
     if snapshot.curvatures.size == 0:
-        hessian = ViewedComponent(linear_sum, i).hessian(snapshot.point)
+        hessian = ViewedComponent(view, i).hessian(snapshot.point)
         out += scale * (step * (hessian @ step) + SIGMA * np.diagonal(hessian)) / (step * step + SIGMA) * v
     else:
-        _add_diagonal(linear_sum, snapshot, i, scale, step, v, out)
+        _add_diagonal(view, snapshot, i, scale, step, v, out)
 
 
 @compiled_form(of=add_diagonal)
 def _add_diagonal(
-    linear_sum: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
+    view: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
 ) -> None:
-    rows = linear_sum.rows
+    rows = view.rows
     factor = scale * snapshot.curvatures[i]
     along = rows.dot(i, step)
     start = rows.first(i)
     for k in range(start, start + rows.n_stored(i)):
         j, x = rows.column(i, k), rows.entry(i, k)
         out[j] += factor * (step[j] * x * along + SIGMA * x * x) / (step[j] * step[j] + SIGMA) * v[j]
-    for j in range(linear_sum.n_penalised, v.size):
+    for j in range(view.n_penalised, v.size):
         out[j] += factor * (step[j] * along + SIGMA) / (step[j] * step[j] + SIGMA) * v[j]
 
 
@@ -102,10 +102,10 @@ def whole_hessian(problem: AnySum, snapshot: Snapshot) -> Curvature:
 
 
 @kernel
-def _diagonal_of(linear_sum: LinearSum, snapshot: Snapshot, step: Vector, ones: Vector, out: Vector) -> None:
+def _diagonal_of(view: LinearSum, snapshot: Snapshot, step: Vector, ones: Vector, out: Vector) -> None:
     """Add the diagonal A, without the penalty, to out."""
-    for i in range(linear_sum.rows.n_rows):
-        add_diagonal(linear_sum, snapshot, i, linear_sum.weights[i], step, ones, out)
+    for i in range(view.rows.n_rows):
+        add_diagonal(view, snapshot, i, view.weights[i], step, ones, out)
 
 
 def diagonal_hessian(problem: AnySum, snapshot: Snapshot, step: Vector) -> Curvature:
@@ -116,10 +116,10 @@ def diagonal_hessian(problem: AnySum, snapshot: Snapshot, step: Vector) -> Curva
 
 
 @kernel
-def _add_hessian_products(linear_sum: LinearSum, snapshot: Snapshot, vectors: Matrix, out: Matrix) -> None:
+def _add_hessian_products(view: LinearSum, snapshot: Snapshot, vectors: Matrix, out: Matrix) -> None:
     """Add H v, without the penalty, to a row of out for each row v of `vectors`."""
-    for i in range(linear_sum.rows.n_rows):
-        add_curvature_products(linear_sum, snapshot, i, linear_sum.weights[i], vectors, out)
+    for i in range(view.rows.n_rows):
+        add_curvature_products(view, snapshot, i, view.weights[i], vectors, out)
 
 
 def sketched_hessian(problem: AnySum, snapshot: Snapshot, columns: Matrix) -> Curvature:

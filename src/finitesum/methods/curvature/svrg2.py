@@ -59,23 +59,21 @@ class SVRG2State(NamedTuple):
 
 
 @kernel_part
-def _add_error(
-    linear_sum: LinearSum, component: int, w: Vector, v: Vector, snapshot: Snapshot, direction: Vector
-) -> bool:
+def _add_error(view: LinearSum, component: int, w: Vector, v: Vector, snapshot: Snapshot, direction: Vector) -> bool:
     """Add nabla f_j(w) less its Taylor model at the snapshot to the direction; return whether all is finite."""
     finite = True
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        if linear_sum.weights[i] == 0.0:
+    for i in range(first_row(view, component), last_row(view, component)):
+        if view.weights[i] == 0.0:
             continue
-        slope = slope_at(linear_sum, i, w)
+        slope = slope_at(view, i, w)
         finite = finite and is_finite(slope)
-        error = slope - snapshot.slopes[i] - known.times_curvature(linear_sum, snapshot, i, v)
-        linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * error, direction)
+        error = slope - snapshot.slopes[i] - known.times_curvature(view, snapshot, i, v)
+        view.rows.add_to(i, view.n_components * view.weights[i] * error, direction)
     return finite
 
 
 @kernel
-def _full_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SVRG2State, gradient: Vector) -> int:
+def _full_visits(view: LinearSum, order: Indices, w: Vector, state: SVRG2State, gradient: Vector) -> int:
     """Visit the components of `order` with A_j = H_j, in place; return how many were visited (fewer on divergence).
 
     `gradient` is that of the whole smooth part at the snapshot.
@@ -87,18 +85,18 @@ def _full_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SVRG2S
         axpy(-1.0, snapshot.point, v)
         symmetric.multiply(hessian, v, direction)
         axpy(1.0, gradient, direction)
-        finite = _add_error(linear_sum, component, w, v, snapshot, direction)
-        descend(linear_sum, w, direction, step_size)
+        finite = _add_error(view, component, w, v, snapshot, direction)
+        descend(view, w, direction, step_size)
         if not finite:
             return k + 1
     return order.size
 
 
 @kernel
-def _diagonal_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SVRG2State, quadratic: Vector) -> int:
+def _diagonal_visits(view: LinearSum, order: Indices, w: Vector, state: SVRG2State, quadratic: Vector) -> int:
     """Visit the components of `order` with diagonal A_j, in place; return how many were visited (fewer on divergence)."""
     snapshot, step, diagonal = state.snapshot, state.curvature.step, state.curvature.diagonal
-    m, step_size = float(linear_sum.n_components), state.step_size
+    m, step_size = float(view.n_components), state.step_size
     v, direction = np.empty(w.size), np.empty(w.size)
     for k, component in enumerate(order):
         copy(w, v)
@@ -106,11 +104,11 @@ def _diagonal_visits(linear_sum: LinearSum, order: Indices, w: Vector, state: SV
         copy(snapshot.gradient, direction)
         add_products(diagonal, v, direction)
         add_products(quadratic, w, direction)
-        finite = add_gradient_change(linear_sum, component, w, snapshot.slopes, m, False, direction)
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            if linear_sum.weights[i] > 0.0:
-                known.add_diagonal(linear_sum, snapshot, i, -m * linear_sum.weights[i], step, v, direction)
-        descend(linear_sum, w, direction, step_size)
+        finite = add_gradient_change(view, component, w, snapshot.slopes, m, False, direction)
+        for i in range(first_row(view, component), last_row(view, component)):
+            if view.weights[i] > 0.0:
+                known.add_diagonal(view, snapshot, i, -m * view.weights[i], step, v, direction)
+        descend(view, w, direction, step_size)
         if not finite:
             return k + 1
     return order.size
@@ -136,7 +134,7 @@ def _combine(rows: Matrix, coefficients: Vector, out: Vector) -> None:
 
 @kernel
 def _sketched_visits(
-    linear_sum: LinearSum,
+    view: LinearSum,
     order: Indices,
     w: Vector,
     state: SVRG2State,
@@ -149,7 +147,7 @@ def _sketched_visits(
     With t = Q'v and r = R t, A v = Q t and A_j v = Q R'H_j r (CM) or Q R'H_j (v - r) + H_j r (AM).
     """
     snapshot, sketch, image = state.snapshot, state.curvature.sketch, state.curvature.image
-    rank, m, step_size = sketch.shape[0], float(linear_sum.n_components), state.step_size
+    rank, m, step_size = sketch.shape[0], float(view.n_components), state.step_size
     parts, products, direction = np.empty((2, w.size)), np.empty((2, w.size)), np.empty(w.size)
     inside, outside = parts[0], parts[1]  # r and v - r
     t, back = np.empty(rank), np.empty(rank)
@@ -165,10 +163,10 @@ def _sketched_visits(
         for part in range(2):
             fill(products[part], 0.0)
             add_products(quadratic, parts[part], products[part])
-        finite = add_gradient_change(linear_sum, component, w, snapshot.slopes, m, False, direction)
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            if linear_sum.weights[i] > 0.0:
-                known.add_curvature_products(linear_sum, snapshot, i, m * linear_sum.weights[i], parts, products)
+        finite = add_gradient_change(view, component, w, snapshot.slopes, m, False, direction)
+        for i in range(first_row(view, component), last_row(view, component)):
+            if view.weights[i] > 0.0:
+                known.add_curvature_products(view, snapshot, i, m * view.weights[i], parts, products)
         _products(sketch, products[1] if matches_action else products[0], back)
         for column in range(rank):
             back[column] = t[column] - back[column]
@@ -176,7 +174,7 @@ def _sketched_visits(
         if matches_action:
             axpy(-1.0, products[0], direction)
         axpy(1.0, direction, directions[k * directions.shape[0] // order.size])
-        descend(linear_sum, w, direction, step_size)
+        descend(view, w, direction, step_size)
         if not finite:
             return k + 1
     return order.size

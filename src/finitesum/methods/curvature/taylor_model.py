@@ -109,82 +109,80 @@ def _times(curvature: float, change: float) -> float:
     return curvature * change
 
 
-def curvature_at_anchor(linear_sum: LinearSum, model: OpenModel, i: int) -> Any:
+def curvature_at_anchor(view: LinearSum, model: OpenModel, i: int) -> Any:
     """Return the curvature that row i has in H; what is not kept is evaluated again at the anchor."""
     if model.curvatures.size:
         return model.curvatures[i]
     if not model.visited[i]:
         return 0.0
-    return linear_sum.loss.d2(model.margins[i] + linear_sum.offsets[i], linear_sum.targets[i])
+    return view.loss.d2(model.margins[i] + view.offsets[i], view.targets[i])
 
 
 @compiled_form(of=curvature_at_anchor)
-def _curvature_at_anchor(linear_sum: LinearSum, model: OpenModel, i: int) -> float:
+def _curvature_at_anchor(view: LinearSum, model: OpenModel, i: int) -> float:
     return model.curvatures[i]  # type: ignore[no-any-return]
 
 
-def predicted_change(linear_sum: LinearSum, model: OpenModel, i: int, margin: Any, last: Any) -> Any:
+def predicted_change(view: LinearSum, model: OpenModel, i: int, margin: Any, last: Any) -> Any:
     """Return phi'' at the anchor times the change of row i's margin; H has `last` in its place, maybe a majorant's."""
     if model.curvatures.size == 0:
         return times(last, margin - model.margins[i])
-    return _predicted_change(linear_sum, model, i, margin, last)
+    return _predicted_change(view, model, i, margin, last)
 
 
 @compiled_form(of=predicted_change)
-def _predicted_change(linear_sum: LinearSum, model: OpenModel, i: int, margin: float, last: float) -> float:
-    curvature = linear_sum.loss.d2(model.margins[i] + linear_sum.offsets[i], linear_sum.targets[i])
+def _predicted_change(view: LinearSum, model: OpenModel, i: int, margin: float, last: float) -> float:
+    curvature = view.loss.d2(model.margins[i] + view.offsets[i], view.targets[i])
     return curvature * (margin - model.margins[i])  # type: ignore[no-any-return]
 
 
 @kernel_part
-def move_anchor(
-    linear_sum: LinearSum, model: OpenModel, i: int, margin: Any, slope: Any, curvature: Any, last: Any
-) -> None:
+def move_anchor(view: LinearSum, model: OpenModel, i: int, margin: Any, slope: Any, curvature: Any, last: Any) -> None:
     """Replace row i's term of b [1, eq. 26] and what is kept of it; `last` is the curvature that it had."""
     old = model.slopes[i] - times(last, model.margins[i])
-    linear_sum.rows.add_to(i, linear_sum.weights[i] * (slope - times(curvature, margin) - old), model.linear)
+    view.rows.add_to(i, view.weights[i] * (slope - times(curvature, margin) - old), model.linear)
     model.margins[i] = margin
     model.slopes[i] = slope
     if model.curvatures.size > 0:
         model.curvatures[i] = curvature
 
 
-def raise_curvature(linear_sum: LinearSum, model: OpenModel, i: int, rise: Any) -> None:
+def raise_curvature(view: LinearSum, model: OpenModel, i: int, rise: Any) -> None:
     """Add rise x_i x_i' to H [1, eq. 27], or let it wait."""
-    if isinstance(linear_sum.rows, Interpreted):
-        linear_sum.rows.gram_add(i, rise, model.hessian)
+    if isinstance(view.rows, Interpreted):
+        view.rows.gram_add(i, rise, model.hessian)
     else:
-        _raise_curvature(linear_sum, model, i, rise)
+        _raise_curvature(view, model, i, rise)
 
 
 @compiled_form(of=raise_curvature)
-def _raise_curvature(linear_sum: LinearSum, model: OpenModel, i: int, rise: float) -> None:
+def _raise_curvature(view: LinearSum, model: OpenModel, i: int, rise: float) -> None:
     if rise == 0.0:
         return
-    if linear_sum.rows.is_sparse():
-        linear_sum.rows.gram_add(i, rise, model.hessian)
+    if view.rows.is_sparse():
+        view.rows.gram_add(i, rise, model.hessian)
         return
     if model.n_waiting[0] == RANK:
         finish_visits(model)
     k = model.n_waiting[0]
-    linear_sum.rows.copy_to(i, model.vectors[k])
+    view.rows.copy_to(i, model.vectors[k])
     model.weights[k] = rise
     model.n_waiting[0] = k + 1
 
 
 def raise_bounded_curvature(
-    linear_sum: LinearSum, model: OpenModel, i: int, rise: Any, eigenvalue: float, direction: Vector
+    view: LinearSum, model: OpenModel, i: int, rise: Any, eigenvalue: float, direction: Vector
 ) -> float:
     """Do as `raise_curvature`, and return a bound on what lambda_max(H) has risen by: trace, or norm for functions.
 
     A rise that is large beside `eigenvalue` may bring a new largest eigenvector: it is mixed into the `direction` of the
     power iteration, which would take long to turn there by itself.
     """
-    if not isinstance(linear_sum.rows, Interpreted):
-        return _raise_bounded_curvature(linear_sum, model, i, rise, eigenvalue, direction)
-    dim = linear_sum.rows.dim()
+    if not isinstance(view.rows, Interpreted):
+        return _raise_bounded_curvature(view, model, i, rise, eigenvalue, direction)
+    dim = view.rows.dim()
     change = np.zeros((dim, dim))
-    linear_sum.rows.gram_add(i, rise, change)
+    view.rows.gram_add(i, rise, change)
     model.hessian[:dim, :dim] += change
     change += np.tril(change, -1).T
     increase = norm(change.reshape(-1))
@@ -198,15 +196,15 @@ def raise_bounded_curvature(
 
 @compiled_form(of=raise_bounded_curvature)
 def _raise_bounded_curvature(
-    linear_sum: LinearSum, model: OpenModel, i: int, rise: float, eigenvalue: float, direction: Vector
+    view: LinearSum, model: OpenModel, i: int, rise: float, eigenvalue: float, direction: Vector
 ) -> float:
     increase = 0.0
     if rise > 0.0:
-        square = linear_sum.rows.squared_norm(i)
+        square = view.rows.squared_norm(i)
         increase = rise * square
         if increase > 0.01 * eigenvalue:
-            linear_sum.rows.add_to(i, rise * np.sqrt(square) / max(eigenvalue, increase), direction)
-    raise_curvature(linear_sum, model, i, rise)
+            view.rows.add_to(i, rise * np.sqrt(square) / max(eigenvalue, increase), direction)
+    raise_curvature(view, model, i, rise)
     return increase
 
 
@@ -214,19 +212,19 @@ def _raise_bounded_curvature(
 
 
 @kernel_part
-def visit(linear_sum: LinearSum, model: OpenModel, component: int, y: Vector) -> bool:
+def visit(view: LinearSum, model: OpenModel, component: int, y: Vector) -> bool:
     """Move the anchor of a component to y; return whether its derivatives are finite."""
     finite = True
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        weight = linear_sum.weights[i]
+    for i in range(first_row(view, component), last_row(view, component)):
+        weight = view.weights[i]
         if weight == 0.0:
             continue  # it counts for nothing, and an overflow there would count
-        margin = linear_sum.rows.dot(i, y)
-        slope, curvature = linear_sum.loss.d1_d2(margin + linear_sum.offsets[i], linear_sum.targets[i])
+        margin = view.rows.dot(i, y)
+        slope, curvature = view.loss.d1_d2(margin + view.offsets[i], view.targets[i])
         finite = finite and is_finite(slope) and is_finite(curvature)
-        last = curvature_at_anchor(linear_sum, model, i)
-        raise_curvature(linear_sum, model, i, weight * (curvature - last))
-        move_anchor(linear_sum, model, i, margin, slope, curvature, last)
+        last = curvature_at_anchor(view, model, i)
+        raise_curvature(view, model, i, weight * (curvature - last))
+        move_anchor(view, model, i, margin, slope, curvature, last)
     model.visited[component] = True
     return finite
 
@@ -242,9 +240,9 @@ def finish_visits(model: OpenModel) -> None:
 
 
 @kernel
-def _anchor_all(linear_sum: LinearSum, model: OpenModel, w: Vector) -> None:
-    for component in range(linear_sum.n_components):
-        visit(linear_sum, model, component, w)
+def _anchor_all(view: LinearSum, model: OpenModel, w: Vector) -> None:
+    for component in range(view.n_components):
+        visit(view, model, component, w)
     finish_visits(model)
 
 
@@ -256,14 +254,14 @@ def full_model(problem: AnySum, w: Vector) -> TaylorModel:
 
 
 @kernel
-def _sum_again(linear_sum: LinearSum, model: OpenModel) -> None:
-    for component in range(linear_sum.n_components):
+def _sum_again(view: LinearSum, model: OpenModel) -> None:
+    for component in range(view.n_components):
         if model.visited[component]:
-            for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-                weight, curvature = linear_sum.weights[i], curvature_at_anchor(linear_sum, model, i)
+            for i in range(first_row(view, component), last_row(view, component)):
+                weight, curvature = view.weights[i], curvature_at_anchor(view, model, i)
                 constant = model.slopes[i] - times(curvature, model.margins[i])
-                linear_sum.rows.add_to(i, weight * constant, model.linear)
-                raise_curvature(linear_sum, model, i, weight * curvature)
+                view.rows.add_to(i, weight * constant, model.linear)
+                raise_curvature(view, model, i, weight * curvature)
     finish_visits(model)
 
 

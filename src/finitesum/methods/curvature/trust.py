@@ -168,7 +168,7 @@ def stepping(trust: Trust, length: float) -> Trust:
 
 @kernel_part
 def trusted_visit(
-    linear_sum: LinearSum,
+    view: LinearSum,
     model: OpenModel,
     component: int,
     w: Vector,
@@ -182,26 +182,26 @@ def trusted_visit(
 
     The bound is NaN where something overflows. Eigenvalue and direction are those of `raise_bounded_curvature`.
     """
-    rows, loss = linear_sum.rows, linear_sum.loss
+    rows, loss = view.rows, view.loss
     was_visited = model.visited[component]
     if was_visited:
         scale(comparison.residual, 1.0 - 1.0 / rule.window)
         scale(comparison.predicted, 1.0 - 1.0 / rule.window)
     increase = 0.0
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        target, offset, weight = linear_sum.targets[i], linear_sum.offsets[i], linear_sum.weights[i]
+    for i in range(first_row(view, component), last_row(view, component)):
+        target, offset, weight = view.targets[i], view.offsets[i], view.weights[i]
         if weight == 0.0:
             continue  # it counts for nothing, and an overflow there would count
         margin = rows.dot(i, w)
         slope, curvature = loss.d1_d2(margin + offset, target)
-        last = taylor.curvature_at_anchor(linear_sum, model, i)
+        last = taylor.curvature_at_anchor(view, model, i)
         if not (is_finite(slope) and is_finite(curvature)):
-            return _overflowed(trust, linear_sum.n_components), np.nan
+            return _overflowed(trust, view.n_components), np.nan
         majorizes = trust.majorize == ALL
         if trust.majorize == MISCLASSIFIED and rule.has_signs:
             majorizes = target * (margin + offset) < 0.0
         if was_visited:
-            predicted = taylor.predicted_change(linear_sum, model, i, margin, last)
+            predicted = taylor.predicted_change(view, model, i, margin, last)
             missed = slope - model.slopes[i] - predicted
             rows.add_to(i, weight * missed, comparison.residual)
             rows.add_to(i, weight * predicted, comparison.predicted)
@@ -211,10 +211,10 @@ def trusted_visit(
         if rule.majorizes and majorizes:
             curvature = loss.majorant(margin + offset, target)
         rise = weight * (curvature - last)
-        increase += taylor.raise_bounded_curvature(linear_sum, model, i, rise, eigenvalue, direction)
-        taylor.move_anchor(linear_sum, model, i, margin, slope, curvature, last)
+        increase += taylor.raise_bounded_curvature(view, model, i, rise, eigenvalue, direction)
+        taylor.move_anchor(view, model, i, margin, slope, curvature, last)
     model.visited[component] = True
-    return next_trust(trust, rule, comparison, was_visited, linear_sum.n_components), increase
+    return next_trust(trust, rule, comparison, was_visited, view.n_components), increase
 
 
 @kernel_part

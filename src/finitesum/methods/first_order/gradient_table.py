@@ -78,7 +78,7 @@ def empty_table(problem: AnySum, bounds: Vector) -> GradientTable:
 
 @kernel_part
 def _step_touched(
-    linear_sum: LinearSum,
+    view: LinearSum,
     lagged: LaggedSteps,
     component: int,
     now: int,
@@ -88,14 +88,14 @@ def _step_touched(
     rule: TableRule,
 ) -> None:
     """Step the coordinates that a component's rows touch, and the intercept; `change` is D there and returns to 0."""
-    rows = linear_sum.rows
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+    rows = view.rows
+    for i in range(first_row(view, component), last_row(view, component)):
         start = rows.first(i)
         for k in range(start, start + rows.n_stored(i)):
             j = rows.column(i, k)
             if lagged.done[j] == now:
                 drift = lagged.step_size * (mean_gradient[j] + rule.innovation * change[j])
-                w[j] = one_step(linear_sum, j, w[j], drift, lagged.decay, lagged.step_size)
+                w[j] = one_step(view, j, w[j], drift, lagged.decay, lagged.step_size)
                 if rule.records():
                     mean_gradient[j] += change[j]
                 change[j] = 0.0
@@ -103,10 +103,10 @@ def _step_touched(
 
 
 def _step_all(
-    linear_sum: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
+    view: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
     """Step every penalised coordinate; `change` is D."""
-    step_along(linear_sum, w, mean_gradient + rule.innovation * change, lagged.step_size)
+    step_along(view, w, mean_gradient + rule.innovation * change, lagged.step_size)
     if rule.records():
         axpy(1.0, change, mean_gradient)
     fill(change, 0.0)
@@ -114,27 +114,27 @@ def _step_all(
 
 @compiled_form(of=_step_all)
 def _compiled_step_all(
-    linear_sum: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
+    view: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
     # Loops of one line each, with the values of tuples read before them, become SIMD code whatever stands around them.
     innovation, step_size, decay = rule.innovation, lagged.step_size, lagged.decay
-    for j in range(linear_sum.n_penalised):
+    for j in range(view.n_penalised):
         w[j] = decay * w[j] - step_size * (mean_gradient[j] + innovation * change[j])
-    if linear_sum.penalty.has_prox():
-        prox_in_place(linear_sum, w, step_size)
+    if view.penalty.has_prox():
+        prox_in_place(view, w, step_size)
     if rule.records():
-        for j in range(linear_sum.n_penalised):
+        for j in range(view.n_penalised):
             mean_gradient[j] += change[j]
-    for j in range(linear_sum.n_penalised):
+    for j in range(view.n_penalised):
         change[j] = 0.0
-    _step_intercept(linear_sum, lagged, w, mean_gradient, change, rule)
+    _step_intercept(view, lagged, w, mean_gradient, change, rule)
 
 
 @kernel_part
 def _step_intercept(
-    linear_sum: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
+    view: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
-    for j in range(linear_sum.n_penalised, w.size):
+    for j in range(view.n_penalised, w.size):
         w[j] -= lagged.step_size * (mean_gradient[j] + rule.innovation * change[j])
         if rule.records():
             mean_gradient[j] += change[j]
@@ -143,7 +143,7 @@ def _step_intercept(
 
 @inlined_part
 def _visit_sparse_row(
-    linear_sum: LinearSum,
+    view: LinearSum,
     lagged: LaggedSteps,
     i: int,
     now: int,
@@ -153,25 +153,25 @@ def _visit_sparse_row(
     rule: TableRule,
 ) -> bool:
     """Visit a component of one sparse row, reading its entries twice instead of four times; the intercept comes after."""
-    rows, slopes, mean_gradient = linear_sum.rows, table.slopes, table.mean_gradient
+    rows, slopes, mean_gradient = view.rows, table.slopes, table.mean_gradient
     start = rows.first(i)
     stop = start + rows.n_stored(i)
     # Most of the time is spent in this loop: no call without a prox, and unsigned indices, whose sign is not checked.
-    has_prox = linear_sum.penalty.has_prox()
+    has_prox = view.penalty.has_prox()
     step_size, decay = lagged.step_size, lagged.decay
-    prediction = linear_sum.offsets[i] if linear_sum.has_offsets else 0.0
+    prediction = view.offsets[i] if view.has_offsets else 0.0
     for k in range(start, stop):
         j: Any = np.uint64(rows.column(i, k))
         lag = now - lagged.done[j]
         if has_prox or lag >= lagged.powers.size:
-            w[j] = lagged_steps(linear_sum, lagged, j, w[j], step_size * mean_gradient[j], lag)
+            w[j] = lagged_steps(view, lagged, j, w[j], step_size * mean_gradient[j], lag)
         else:  # a lag of 0 is not worth a branch: it is the identity
             w[j] = lagged.powers[np.uint64(lag)] * w[j] - step_size * mean_gradient[j] * lagged.sums[np.uint64(lag)]
         prediction += rows.entry(i, k) * w[j]
-    for last in range(linear_sum.n_penalised, w.size):
+    for last in range(view.n_penalised, w.size):
         prediction += w[last]
-    weight = linear_sum.equal_weight if linear_sum.equal_weight > 0.0 else linear_sum.weights[i]
-    slope = linear_sum.loss.d1(prediction, linear_sum.targets[i]) if weight > 0.0 else 0.0
+    weight = view.equal_weight if view.equal_weight > 0.0 else view.weights[i]
+    slope = view.loss.d1(prediction, view.targets[i]) if weight > 0.0 else 0.0
     rise = rule.scale * weight * (slope - slopes[i])
     if rule.records():
         slopes[i] = slope
@@ -180,20 +180,20 @@ def _visit_sparse_row(
         difference = rise * rows.entry(i, k)
         w[j] = decay * w[j] - step_size * (mean_gradient[j] + rule.innovation * difference)
         if has_prox:
-            w[j] = linear_sum.penalty.prox_of(w[j], step_size, j)
+            w[j] = view.penalty.prox_of(w[j], step_size, j)
         if rule.records():
             mean_gradient[j] += difference
         lagged.done[j] = now + 1
-    for last in range(linear_sum.n_penalised, w.size):
+    for last in range(view.n_penalised, w.size):
         change[last] = rise
     return np.isfinite(slope)  # type: ignore[no-any-return]
 
 
-def _exceeds_its_bound(linear_sum: LinearSum, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
+def _exceeds_its_bound(view: LinearSum, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
     """Return whether a gradient changed faster than its bound allows, which is raised then; the last point is kept."""
     if table.bounds.size == 0:
         return False
-    found = curvature_between(linear_sum.n_components * change, w - table.anchors[component], w)
+    found = curvature_between(view.n_components * change, w - table.anchors[component], w)
     table.anchors[component] = w
     if not found > table.bounds[component]:
         return False
@@ -202,13 +202,13 @@ def _exceeds_its_bound(linear_sum: LinearSum, table: GradientTable, component: i
 
 
 @compiled_form(of=_exceeds_its_bound)
-def _never(linear_sum: LinearSum, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
+def _never(view: LinearSum, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
     return False
 
 
 @kernel_part
 def _visit_component(
-    linear_sum: LinearSum,
+    view: LinearSum,
     lagged: LaggedSteps,
     component: int,
     now: int,
@@ -218,22 +218,22 @@ def _visit_component(
     rule: TableRule,
 ) -> bool:
     mean_gradient = table.mean_gradient
-    sparse = linear_sum.rows.is_sparse()
+    sparse = view.rows.is_sparse()
     if sparse:
-        catch_up(linear_sum, lagged, component, now, w, mean_gradient)
-    finite = add_gradient_change(linear_sum, component, w, table.slopes, rule.scale, rule.records(), change)
-    exceeds = _exceeds_its_bound(linear_sum, table, component, w, change)
+        catch_up(view, lagged, component, now, w, mean_gradient)
+    finite = add_gradient_change(view, component, w, table.slopes, rule.scale, rule.records(), change)
+    exceeds = _exceeds_its_bound(view, table, component, w, change)
     if sparse:
-        _step_touched(linear_sum, lagged, component, now, w, mean_gradient, change, rule)
-        _step_intercept(linear_sum, lagged, w, mean_gradient, change, rule)
+        _step_touched(view, lagged, component, now, w, mean_gradient, change, rule)
+        _step_intercept(view, lagged, w, mean_gradient, change, rule)
     else:
-        _step_all(linear_sum, lagged, w, mean_gradient, change, rule)
+        _step_all(view, lagged, w, mean_gradient, change, rule)
     return finite and not exceeds
 
 
 @kernel_part
 def _visit_all(
-    linear_sum: LinearSum,
+    view: LinearSum,
     order: Indices,
     w: Vector,
     table: GradientTable,
@@ -241,34 +241,34 @@ def _visit_all(
     lagged: LaggedSteps,
     rule: TableRule,
 ) -> int:
-    one_sparse_row = linear_sum.rows.is_sparse() and linear_sum.batch_size == 1
+    one_sparse_row = view.rows.is_sparse() and view.batch_size == 1
     now = 0
     for component in order:
         if one_sparse_row:
-            goes_on = _visit_sparse_row(linear_sum, lagged, component, now, w, table, change, rule)
-            _step_intercept(linear_sum, lagged, w, table.mean_gradient, change, rule)
+            goes_on = _visit_sparse_row(view, lagged, component, now, w, table, change, rule)
+            _step_intercept(view, lagged, w, table.mean_gradient, change, rule)
         else:
-            goes_on = _visit_component(linear_sum, lagged, component, now, w, table, change, rule)
+            goes_on = _visit_component(view, lagged, component, now, w, table, change, rule)
         now += 1
         if not goes_on:
             break
-    catch_up_all(linear_sum, lagged, now, w, table.mean_gradient)
+    catch_up_all(view, lagged, now, w, table.mean_gradient)
     return now
 
 
 @kernel
 def table_visits(
-    linear_sum: LinearSum, order: Indices, w: Vector, table: GradientTable, step_size: float, rule: TableRule
+    view: LinearSum, order: Indices, w: Vector, table: GradientTable, step_size: float, rule: TableRule
 ) -> int:
     """Visit the components of `order`, in place; return how many were visited.
 
     That is fewer than asked for after a divergence, and where a component's smoothness was found to exceed its bound.
     """
-    sparse = linear_sum.rows.is_sparse()
+    sparse = view.rows.is_sparse()
     n_tabulated = min(order.size, TABLE_SIZE) if sparse else 0
-    done = np.zeros(linear_sum.n_penalised if sparse else 0, dtype=np.int64)
-    decay = 1.0 - step_size * linear_sum.penalty.ridge()
+    done = np.zeros(view.n_penalised if sparse else 0, dtype=np.int64)
+    decay = 1.0 - step_size * view.penalty.ridge()
     lagged = LaggedSteps(step_size, decay, np.empty(n_tabulated + 1), np.empty(n_tabulated + 1), done)
     tabulate(lagged)
     # A part of its own: in this function every use of `lagged` would count references, 70 ns a visit.
-    return _visit_all(linear_sum, order, w, table, np.zeros(w.size), lagged, rule)
+    return _visit_all(view, order, w, table, np.zeros(w.size), lagged, rule)

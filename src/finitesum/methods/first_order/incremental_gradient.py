@@ -31,11 +31,11 @@ class IGState(NamedTuple):
 
 
 @kernel
-def _visits(linear_sum: LinearSum, order: Indices, w: Vector, step_size: float) -> int:
+def _visits(view: LinearSum, order: Indices, w: Vector, step_size: float) -> int:
     gradient = np.zeros(w.size)
     for k, component in enumerate(order):
-        add_component_gradient(linear_sum, component, w, float(linear_sum.n_components), gradient)
-        step_along(linear_sum, w, gradient, step_size)
+        add_component_gradient(view, component, w, float(view.n_components), gradient)
+        step_along(view, w, gradient, step_size)
         fill(gradient, 0.0)
         if not np.isfinite(np.sum(w)):
             return k + 1

@@ -37,16 +37,16 @@ def tabulate(lagged: LaggedSteps) -> None:
 
 
 @kernel_part
-def one_step(linear_sum: LinearSum, j: int, value: float, drift: float, decay: float, step_size: float) -> float:
+def one_step(view: LinearSum, j: int, value: float, drift: float, decay: float, step_size: float) -> float:
     """Return prox(decay v - drift) for coordinate j."""
-    return linear_sum.penalty.prox_of(decay * value - drift, step_size, j)
+    return view.penalty.prox_of(decay * value - drift, step_size, j)
 
 
 @kernel_part
-def _steps_one_by_one(linear_sum: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, k: int) -> float:
+def _steps_one_by_one(view: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, k: int) -> float:
     """Do as `lagged_steps` for a penalty without a closed form, until the steps rest at a point."""
     for _ in range(k):
-        moved = one_step(linear_sum, j, value, drift, lagged.decay, lagged.step_size)
+        moved = one_step(view, j, value, drift, lagged.decay, lagged.step_size)
         if moved == value:
             break
         value = moved
@@ -54,30 +54,30 @@ def _steps_one_by_one(linear_sum: LinearSum, lagged: LaggedSteps, j: int, value:
 
 
 @kernel_part
-def lagged_steps(linear_sum: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, n_steps: int) -> float:
+def lagged_steps(view: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, n_steps: int) -> float:
     """Return v after n_steps of v <- prox(decay v - drift) for coordinate j."""
-    if not linear_sum.penalty.has_closed_form():
-        return _steps_one_by_one(linear_sum, lagged, j, value, drift, n_steps)
+    if not view.penalty.has_closed_form():
+        return _steps_one_by_one(view, lagged, j, value, drift, n_steps)
     most = lagged.powers.size - 1
-    threshold = lagged.step_size * linear_sum.penalty.lasso()
+    threshold = lagged.step_size * view.penalty.lasso()
     while n_steps > 0:
         turn = min(n_steps, most)
         if threshold > 0.0 and lagged.decay < 0.0:  # a step beyond 1 / l2 changes the sign each time: no closed form
             turn = 1
-            value = one_step(linear_sum, j, value, drift, lagged.decay, lagged.step_size)
+            value = one_step(view, j, value, drift, lagged.decay, lagged.step_size)
         elif threshold == 0.0:
             value = lagged.powers[turn] * value - drift * lagged.sums[turn]
         elif value == 0.0 and abs(drift) <= threshold:
             return 0.0
         else:
-            value = _steps_with_prox(linear_sum, lagged, j, value, drift, threshold, turn)
+            value = _steps_with_prox(view, lagged, j, value, drift, threshold, turn)
         n_steps -= turn
     return value
 
 
 @kernel_part
 def _steps_with_prox(
-    linear_sum: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, threshold: float, n_steps: int
+    view: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, threshold: float, n_steps: int
 ) -> float:
     """Do as `lagged_steps` for a number of steps that is tabulated.
 
@@ -103,29 +103,29 @@ def _steps_with_prox(
             value = powers[low] * value - shift * sums[low]
             n_steps -= low
         if n_steps > 0:
-            value = one_step(linear_sum, j, value, drift, lagged.decay, lagged.step_size)
+            value = one_step(view, j, value, drift, lagged.decay, lagged.step_size)
             n_steps -= 1
     return value
 
 
 @kernel_part
-def catch_up(linear_sum: LinearSum, lagged: LaggedSteps, component: int, now: int, w: Vector, gradient: Vector) -> None:
+def catch_up(view: LinearSum, lagged: LaggedSteps, component: int, now: int, w: Vector, gradient: Vector) -> None:
     """Bring the coordinates that a component's rows touch to step `now`; `gradient` is their drift / step."""
-    rows = linear_sum.rows
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
+    rows = view.rows
+    for i in range(first_row(view, component), last_row(view, component)):
         start = rows.first(i)
         for k in range(start, start + rows.n_stored(i)):
             j = rows.column(i, k)
             lag = now - lagged.done[j]
             if lag > 0:
-                w[j] = lagged_steps(linear_sum, lagged, j, w[j], lagged.step_size * gradient[j], lag)
+                w[j] = lagged_steps(view, lagged, j, w[j], lagged.step_size * gradient[j], lag)
                 lagged.done[j] = now
 
 
 @kernel_part
-def catch_up_all(linear_sum: LinearSum, lagged: LaggedSteps, now: int, w: Vector, gradient: Vector) -> None:
+def catch_up_all(view: LinearSum, lagged: LaggedSteps, now: int, w: Vector, gradient: Vector) -> None:
     """Bring every coordinate to step `now`."""
     for j in range(lagged.done.size):
         lag = now - lagged.done[j]
-        w[j] = lagged_steps(linear_sum, lagged, j, w[j], lagged.step_size * gradient[j], lag)
+        w[j] = lagged_steps(view, lagged, j, w[j], lagged.step_size * gradient[j], lag)
         lagged.done[j] = now

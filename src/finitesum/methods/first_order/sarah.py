@@ -39,13 +39,13 @@ class SARAHState(NamedTuple):
 
 
 @kernel
-def _visits(linear_sum: LinearSum, order: Indices, w: Vector, previous: Vector, v: Vector, step_size: float) -> int:
-    m = float(linear_sum.n_components)
+def _visits(view: LinearSum, order: Indices, w: Vector, previous: Vector, v: Vector, step_size: float) -> int:
+    m = float(view.n_components)
     for k, component in enumerate(order):
-        finite = add_component_gradient(linear_sum, component, w, m, v)
-        add_component_gradient(linear_sum, component, previous, -m, v)
+        finite = add_component_gradient(view, component, w, m, v)
+        add_component_gradient(view, component, previous, -m, v)
         copy(w, previous)
-        step_along(linear_sum, w, v, step_size)
+        step_along(view, w, v, step_size)
         if not finite:
             return k + 1
     return order.size

@@ -50,16 +50,16 @@ class SVRGState(NamedTuple):
 
 @kernel
 def _accelerated_visits(
-    linear_sum: LinearSum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float, momentum: float
+    view: LinearSum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float, momentum: float
 ) -> int:
     """Step along the components of `order`, in place; return how many were visited (fewer on divergence)."""
-    change, previous, m = np.zeros(w.size), np.empty(w.size), float(linear_sum.n_components)
+    change, previous, m = np.zeros(w.size), np.empty(w.size), float(view.n_components)
     for k, component in enumerate(order):
-        finite = add_gradient_change(linear_sum, component, y, snapshot.slopes, m, False, change)
+        finite = add_gradient_change(view, component, y, snapshot.slopes, m, False, change)
         axpy(1.0, snapshot.gradient, change)
         copy(w, previous)
         copy(y, w)
-        step_along(linear_sum, w, change, step_size)
+        step_along(view, w, change, step_size)
         extrapolate(w, previous, momentum, y)
         fill(change, 0.0)
         if not finite:

@@ -63,7 +63,7 @@ class DualState(NamedTuple):
 
 
 @kernel_part
-def _solved(linear_sum: LinearSum, i: int, coupling: float, goal: float, v: float) -> tuple[float, float]:
+def _solved(view: LinearSum, i: int, coupling: float, goal: float, v: float) -> tuple[float, float]:
     """Return v with v + coupling phi'(v) = goal, from v on, and phi'(v).
 
     The left side rises by 1 at least, so that each trial bounds the root. Where a step of Newton's method only changes
@@ -72,7 +72,7 @@ def _solved(linear_sum: LinearSum, i: int, coupling: float, goal: float, v: floa
     low, high, first, before = -np.inf, np.inf, 0.0, 0.0
     slope = 0.0
     for k in range(MOST_TRIES):
-        slope, curvature = linear_sum.loss.d1_d2(v, linear_sum.targets[i])
+        slope, curvature = view.loss.d1_d2(v, view.targets[i])
         missing = v + coupling * slope - goal
         if k == 0:
             first = abs(missing)
@@ -89,34 +89,32 @@ def _solved(linear_sum: LinearSum, i: int, coupling: float, goal: float, v: floa
 
 
 @kernel_part
-def _visit(linear_sum: LinearSum, i: int, prediction: float, ridge: float, memory: DualState) -> float:
+def _visit(view: LinearSum, i: int, prediction: float, ridge: float, memory: DualState) -> float:
     """Return p_i (s_i+ - s_i), and remember s_i+."""
-    weight = linear_sum.weights[i]
+    weight = view.weights[i]
     if not weight > 0.0:
         return 0.0
     coupling = weight * memory.squares[i] / ridge
-    if linear_sum.rows.intercept:
+    if view.rows.intercept:
         coupling += weight / memory.hold
     coupling *= CAUTION
     goal = prediction + coupling * memory.slopes[i]
-    v, slope = _solved(linear_sum, i, coupling, goal, memory.predictions[i])
+    v, slope = _solved(view, i, coupling, goal, memory.predictions[i])
     change: float = weight * (slope - memory.slopes[i])
     memory.slopes[i], memory.predictions[i] = slope, v
     return change
 
 
 @kernel
-def _epoch(
-    linear_sum: LinearSum, blocks: Indices, ridge: float, w: Vector, memory: DualState, changes: Vector
-) -> float:
+def _epoch(view: LinearSum, blocks: Indices, ridge: float, w: Vector, memory: DualState, changes: Vector) -> float:
     """Visit all rows once; return sum_i (p_i (s_i+ - s_i) ||x_i||)^2."""
-    rows, total = linear_sum.rows, 0.0
+    rows, total = view.rows, 0.0
     for block in blocks:
         first, last = block * BLOCK, min((block + 1) * BLOCK, rows.n_rows)
         for i in range(first, last):
-            changes[i - first] = rows.dot(i, w) + linear_sum.offsets[i]
+            changes[i - first] = rows.dot(i, w) + view.offsets[i]
         for i in range(first, last):
-            changes[i - first] = _visit(linear_sum, i, changes[i - first], ridge, memory)
+            changes[i - first] = _visit(view, i, changes[i - first], ridge, memory)
             total += changes[i - first] ** 2 * memory.squares[i]
         for i in range(first, last):
             if changes[i - first] != 0.0:

@@ -75,24 +75,24 @@ def _iterate(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int,
 
 @kernel_part
 def _collect(
-    linear_sum: LinearSum, rule: Rule, domain: Domain, sparse: SparseMemory, component: int, now: int, n_steps: int
+    view: LinearSum, rule: Rule, domain: Domain, sparse: SparseMemory, component: int, now: int, n_steps: int
 ) -> int:
     """Write a component's subgradient to sparse.gradient and return how many coordinates it touches."""
-    rows = linear_sum.rows
+    rows = view.rows
     count = 0
     intercept = 0.0
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        prediction = linear_sum.offsets[i]
+    for i in range(first_row(view, component), last_row(view, component)):
+        prediction = view.offsets[i]
         start = rows.first(i)
         stop = start + rows.n_stored(i)
         for k in range(start, stop):
             prediction += rows.entry(i, k) * _iterate(rule, domain, sparse, rows.column(i, k), now, n_steps)
         for j in range(domain.n_constrained, sparse.value.size):
             prediction += _iterate(rule, domain, sparse, j, now, n_steps)
-        slope = linear_sum.loss.d1(prediction, linear_sum.targets[i])
+        slope = view.loss.d1(prediction, view.targets[i])
         if slope == 0.0:
             continue
-        slope *= linear_sum.n_components * linear_sum.weights[i]
+        slope *= view.n_components * view.weights[i]
         intercept += slope
         for k in range(start, stop):
             j = rows.column(i, k)
@@ -198,14 +198,12 @@ def _project(domain: Domain, sparse: SparseMemory, now: int) -> None:
 
 
 @kernel_part
-def _visit_all(
-    linear_sum: LinearSum, order: Indices, rule: Rule, domain: Domain, sparse: SparseMemory, n_before: int
-) -> int:
+def _visit_all(view: LinearSum, order: Indices, rule: Rule, domain: Domain, sparse: SparseMemory, n_before: int) -> int:
     now = 0
     for component in order:
         n_steps = n_before + now
         t = n_steps + 1
-        count = _collect(linear_sum, rule, domain, sparse, component, now, n_steps)
+        count = _collect(view, rule, domain, sparse, component, now, n_steps)
         if rule.metric == steps.MEAN_SQUARE and t > rule.metric_memory:
             sparse.figures[DECAY] *= 1.0 - rule.metric_memory / t
         length = length_at(rule, t)
@@ -264,9 +262,7 @@ def _write(rule: Rule, domain: Domain, sparse: SparseMemory, memory: Memory, n_b
 
 
 @kernel
-def deferred_visits(
-    linear_sum: LinearSum, order: Indices, rule: Rule, domain: Domain, memory: Memory, n_before: int
-) -> int:
+def deferred_visits(view: LinearSum, order: Indices, rule: Rule, domain: Domain, memory: Memory, n_before: int) -> int:
     """Take a step for each component of `order`, in place, after n_before steps; return how many (fewer to rebuild)."""
     dim = memory.iterate.size
     n_heap = domain.n_constrained if domain.kind == L1_BALL else 0
@@ -285,7 +281,7 @@ def deferred_visits(
         np.zeros(N_FIGURES),
     )
     _build(rule, domain, sparse, memory, n_before)
-    now = _visit_all(linear_sum, order, rule, domain, sparse, n_before)
+    now = _visit_all(view, order, rule, domain, sparse, n_before)
     _write(rule, domain, sparse, memory, n_before, now)
     return now
 

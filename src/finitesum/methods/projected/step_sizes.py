@@ -47,17 +47,17 @@ class Scales(NamedTuple):
 
 
 @kernel
-def _add_squares(linear_sum: LinearSum, sample: Indices, x: Vector, gradient: Vector, squares: Vector) -> float:
+def _add_squares(view: LinearSum, sample: Indices, x: Vector, gradient: Vector, squares: Vector) -> float:
     """Add the squares of the sampled components' subgradients to `squares`; return the sum of their losses."""
     total = 0.0
     for component in sample:
-        component_subgradient(linear_sum, component, x, gradient)
+        component_subgradient(view, component, x, gradient)
         for j in range(x.size):
             squares[j] += gradient[j] * gradient[j]
-        for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-            prediction = linear_sum.rows.dot(i, x) + linear_sum.offsets[i]
-            weight = linear_sum.n_components * linear_sum.weights[i]
-            total += weight * linear_sum.loss.value(prediction, linear_sum.targets[i])
+        for i in range(first_row(view, component), last_row(view, component)):
+            prediction = view.rows.dot(i, x) + view.offsets[i]
+            weight = view.n_components * view.weights[i]
+            total += weight * view.loss.value(prediction, view.targets[i])
     return total
 
 

@@ -250,41 +250,39 @@ def advance(rule: Rule, projection: Projection, n_constrained: int, memory: Memo
 
 
 @kernel_part
-def component_subgradient(linear_sum: LinearSum, component: int, point: Vector, out: Vector) -> None:
+def component_subgradient(view: LinearSum, component: int, point: Vector, out: Vector) -> None:
     """Write a subgradient of a component, the quadratic penalty included, to out."""
-    ridge = linear_sum.penalty.ridge()
+    ridge = view.penalty.ridge()
     for j in range(out.size):
-        out[j] = ridge * point[j] if j < linear_sum.n_penalised else 0.0
-    for i in range(first_row(linear_sum, component), last_row(linear_sum, component)):
-        slope = linear_sum.loss.d1(linear_sum.rows.dot(i, point) + linear_sum.offsets[i], linear_sum.targets[i])
+        out[j] = ridge * point[j] if j < view.n_penalised else 0.0
+    for i in range(first_row(view, component), last_row(view, component)):
+        slope = view.loss.d1(view.rows.dot(i, point) + view.offsets[i], view.targets[i])
         if slope != 0.0:
-            linear_sum.rows.add_to(i, linear_sum.n_components * linear_sum.weights[i] * slope, out)
+            view.rows.add_to(i, view.n_components * view.weights[i] * slope, out)
 
 
 @kernel_part
-def _visit_all(
-    linear_sum: LinearSum, order: Indices, rule: Rule, memory: Memory, scratch: Scratch, n_steps: int
-) -> int:
+def _visit_all(view: LinearSum, order: Indices, rule: Rule, memory: Memory, scratch: Scratch, n_steps: int) -> int:
     t = n_steps
     for component in order:
         t += 1
         if rule.form == EXTRAPOLATED:
             locate(rule, memory, t, scratch.point)
-            component_subgradient(linear_sum, component, scratch.point, scratch.gradient)
+            component_subgradient(view, component, scratch.point, scratch.gradient)
         else:
-            component_subgradient(linear_sum, component, memory.iterate, scratch.gradient)
-        advance(rule, linear_sum.projection, linear_sum.n_penalised, memory, scratch, t)
+            component_subgradient(view, component, memory.iterate, scratch.gradient)
+        advance(rule, view.projection, view.n_penalised, memory, scratch, t)
         if not np.isfinite(memory.iterate[0]):
             break
     return t - n_steps
 
 
 @kernel
-def projected_visits(linear_sum: LinearSum, order: Indices, rule: Rule, memory: Memory, n_steps: int) -> int:
+def projected_visits(view: LinearSum, order: Indices, rule: Rule, memory: Memory, n_steps: int) -> int:
     """Take a step for each component of `order`, in place, after n_steps steps; return how many (fewer on divergence)."""
     dim = memory.iterate.size
     scratch = Scratch(np.zeros(dim), np.ones(dim), np.zeros(dim if rule.form == EXTRAPOLATED else 0))
-    return _visit_all(linear_sum, order, rule, memory, scratch, n_steps)
+    return _visit_all(view, order, rule, memory, scratch, n_steps)
 
 
 # The entries of a Python loop, for components given as callables.
