@@ -27,12 +27,7 @@ from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 
 #: What X may be: float32 is kept, CSR may have int64 indices.
-X_CHECKS: dict[str, Any] = {
-    "accept_sparse": "csr",
-    "accept_large_sparse": True,
-    "dtype": (np.float64, np.float32),
-    "order": "C",
-}
+X_CHECKS: Any = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": (np.float64, np.float32), "order": "C"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

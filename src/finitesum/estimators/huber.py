@@ -1,10 +1,6 @@
 """Huber's robust regression, with a given scale of the residuals or one that is estimated with the coefficients.
 
-With a free scale sigma > 0 Huber's joint estimate minimises the convex function [1]
-
-    G(w, b, sigma) = (1/S) sum_i s_i (sigma + sigma H(r_i / sigma)) + alpha/2 ||w||^2,   H(t) = t^2 for |t| <= epsilon,
-                                                                                         2 epsilon |t| - epsilon^2 beyond
-
+With a free scale sigma > 0 Huber's joint estimate minimises the convex function G(w, b, sigma) of `HuberRegressor` [1].
 For a fixed sigma that is (2/sigma) times the mean Huber loss of threshold epsilon sigma with the penalty alpha sigma/2,
 plus sigma: a problem of `LinearRegressor`. What is left is one equation that rises with sigma, dG/dsigma = 1 - (1/S)
 sum_i s_i min((r_i/sigma)^2, epsilon^2) = 0, solved by a bracketed secant method with warm starts.

@@ -227,17 +227,12 @@ class FiniteSum:
         It costs a pass that is not charged, and only runs with a checkpoint ask for it.
         """
         digest = hashlib.blake2b(digest_size=16)
-        settings = (
-            self.dim,
-            self.n_components,
-            described(self.term.penalty),
-            self.term.constraint.to_dict(),
-            self.has_intercept,
-        )
+        term = self.term
+        settings = (self.dim, self.n_components, described(term.penalty), term.constraint.to_dict(), self.has_intercept)
         constants = (None if self.smoothness is None else self.smoothness.tolist(), self.mean_smoothness)
         digest.update(repr((settings, constants, self.strong_convexity)).encode())
         point = 0.5 + 0.25 * np.cos(np.arange(1.0, self.dim + 1.0))
-        point = self.term.project(point)
+        point = term.project(point)
         with np.errstate(all="ignore"):
             for j in range(self.n_components):
                 try:

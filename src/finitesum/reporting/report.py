@@ -128,11 +128,8 @@ def _run(problem: Problem, method: str | Method, options: dict[str, Any] | None,
     except Exception as error:
         message = f"Failed: {error}" if isinstance(error, ValueError) else f"Failed: {type(error).__name__}: {error}"
         return Outcome(name, str(method), Trace(), False, message)
-    alike = {
-        key: result[key]
-        for key in ("trace", "success", "message", "optimality", "n_passes", "seconds", "batch_size", "x")
-    }
-    return Outcome(name, repr(result.method), objective=result.fun, **alike)
+    alike = ("trace", "success", "message", "optimality", "n_passes", "seconds", "batch_size", "x")
+    return Outcome(name, repr(result.method), objective=result.fun, **{key: result[key] for key in alike})
 
 
 def small_like(problem: Problem) -> Problem:

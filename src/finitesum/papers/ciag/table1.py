@@ -78,16 +78,13 @@ def _after_a_pass(name: str, m: int, d: int) -> tuple[Problem, Any, Any]:
 
 def count(name: str) -> dict[str, Any]:
     """Return the numbers in a method's memory at (m, d), (2m, d) and (m, 2d), and the gradients and Hessians of a pass."""
-    sizes = {}
+    sizes: dict[str, Any] = {}
     for key, m, d in (("rows", 2 * M, D), ("columns", M, 2 * D), ("base", M, D)):
         problem, method, state = _after_a_pass(name, m, d)
         sizes[key] = int(sum(array.size for array in flatten(state).values()))
     after = method.run_pass(problem, state, order_of_pass("shuffled", 0, 1, M))
-    return {
-        **sizes,
-        "gradients": (after.n_gradients - state.n_gradients) / M,
-        "hessians": (after.n_hessians - state.n_hessians) / M,
-    }
+    added = {"gradients": after.n_gradients - state.n_gradients, "hessians": after.n_hessians - state.n_hessians}
+    return sizes | {name: number / M for name, number in added.items()}
 
 
 def time_visits(name: str) -> dict[str, float]:
