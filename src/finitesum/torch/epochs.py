@@ -1,6 +1,7 @@
 """Sets and checks t: the scheduler `EpochT`, and the warnings for an epoch length that does not match."""
 
 import warnings
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -23,6 +24,9 @@ TOLERATED = 0.01
 
 class EpochLengthWarning(UserWarning):
     """t does not count what it should: the epoch length given and the observed one differ."""
+
+
+_warn = partial(warnings.warn, category=EpochLengthWarning)
 
 
 def set_t(group: dict[str, Any], t: float) -> None:
@@ -100,10 +104,9 @@ class EpochT(LRScheduler):
         self._n_short = self._n_short + 1 if updates - self._updates_before == 1 else 0
         self._updates_before = updates
         if self._n_short == SHORT_EPOCHS:
-            warnings.warn(
+            _warn(
                 f"EpochT.step() was called after every single update, {SHORT_EPOCHS} times in a row, so t counts steps. "
                 "Call it once an epoch, or use steps_per_epoch=1 if t is meant to count steps.",
-                EpochLengthWarning,
                 stacklevel=2,
             )
 
@@ -143,10 +146,9 @@ class Watch:
         self._t = now
         if now and self._n_still >= (PATIENCE_SCHEDULED if self.is_scheduled else PATIENCE):
             self._warned = True
-            warnings.warn(
+            _warn(
                 f"t has stood still for {self._n_still} updates: steps_per_epoch=None leaves it to a scheduler. Call "
                 "EpochT(optimizer).step() after each epoch, or give steps_per_epoch. Ignore this if an epoch is longer.",
-                EpochLengthWarning,
                 stacklevel=4,
             )
 
@@ -160,19 +162,14 @@ class Watch:
         lengths = {group["steps_per_epoch"] for group in groups} - {None, 1}
         for expected in sorted(lengths):
             if abs(n_observed - expected) > TOLERATED * expected:
-                warnings.warn(
+                _warn(
                     f"this epoch had {n_observed} updates, but steps_per_epoch={expected}: t does not count epochs. Give "
                     "the number of optimizer steps in an epoch: len(loader), or ceil(len(loader) / k) when gradients are "
                     "accumulated over k batches.",
-                    EpochLengthWarning,
                     stacklevel=3,
                 )
         if t_before and t_before == self.t_at_mark:
-            warnings.warn(
-                "t is the same as one epoch ago. Call EpochT(optimizer).step() after each epoch.",
-                EpochLengthWarning,
-                stacklevel=3,
-            )
+            _warn("t is the same as one epoch ago. Call EpochT(optimizer).step() after each epoch.", stacklevel=3)
         return n_observed
 
 

@@ -128,10 +128,9 @@ def _verdicts(runs: Runs, titles: Sequence[str]) -> list[Verdict]:
     def numbers(kind: str, gives: str = "passes", level: float = TOL) -> dict[str, dict[str, float]]:
         """Return what each method needs on each data set, and as "NIM" the better of its two solvers."""
         found = {t: {m: or_inf(_to_level(runs[t, kind, m], gives, level)) for m in LABELS[kind]} for t in titles}
-        return {
-            t: row | {"NIM": min(row.get(f"NIM, {s}", math.inf) for s in ("inexact", "exact"))}
-            for t, row in found.items()
-        }
+        for row in found.values():
+            row["NIM"] = min(row.get(f"NIM, {solver}", math.inf) for solver in ("inexact", "exact"))
+        return found
 
     passes, automatic = numbers(TUNED_STEPS), numbers(AUTOMATIC)
     seconds = {kind: numbers(kind, "seconds") for kind in (TUNED_STEPS, AUTOMATIC)}
