@@ -21,7 +21,7 @@ from finitesum.datasets.dataset import Dataset
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import Part
 from finitesum.datasets.formats.detect import find_format
-from finitesum.datasets.home import LOGGER, home
+from finitesum.datasets.home import LOGGER, Folder, home
 from finitesum.datasets.loading import load
 from finitesum.datasets.registry import Info, find, info, path, where_to_get
 from finitesum.running.checkpoint import write_atomically
@@ -47,13 +47,7 @@ class Verification:
     counts_checked: bool  #: whether the rows, features and classes were counted, too
 
 
-def fetch(
-    name: str,
-    *,
-    data_dir: str | os.PathLike[str] | None = None,
-    mirrors: Sequence[str] = (),
-    progress: bool = False,
-) -> Path:
+def fetch(name: str, *, data_dir: Folder = None, mirrors: Sequence[str] = (), progress: bool = False) -> Path:
     """Return the file of a data set, which is downloaded where it is not on this machine.
 
     Parameters
@@ -96,7 +90,7 @@ def fetch(
     raise DataError(f"{reason} {where_to_get(entry, data_dir)}")
 
 
-def verify(name: str, *, data_dir: str | os.PathLike[str] | None = None, counts: bool = False) -> Verification:
+def verify(name: str, *, data_dir: Folder = None, counts: bool = False) -> Verification:
     """Return the outcome of checking the file of a data set on this machine, found as by `path`.
 
     With `counts` the file is read as well, to count its rows, features and classes. A DataError says that the file is not
@@ -128,7 +122,7 @@ def _require_counts(entry: Info, data: Dataset) -> None:
 def load_dataset(
     name: str,
     *,
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: Folder = None,
     mirrors: Sequence[str] = (),
     progress: bool = False,
     cache: bool = True,

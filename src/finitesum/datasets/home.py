@@ -4,6 +4,9 @@ import logging
 import os
 from pathlib import Path
 
+#: A folder of data files that is searched first, or None.
+Folder = str | os.PathLike[str] | None
+
 LOGGER = logging.getLogger("finitesum")
 LOGGER.addHandler(logging.NullHandler())
 
@@ -23,7 +26,7 @@ def home() -> Path | None:
         return None
 
 
-def search_folders(data_dir: str | os.PathLike[str] | None = None) -> list[Path]:
+def search_folders(data_dir: Folder = None) -> list[Path]:
     """Return the folders that are searched for data files, the first one first.
 
     They are `data_dir`, the folders of the environment variable ``FINITESUM_DATA`` (separated as in ``PATH``), and

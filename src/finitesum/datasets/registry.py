@@ -2,7 +2,6 @@
 
 import difflib
 import functools
-import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,7 +11,7 @@ from finitesum.datasets.dataset import Task
 from finitesum.datasets.errors import DataError, preview
 from finitesum.datasets.formats.archive import Part
 from finitesum.datasets.formats.streams import COMPRESSION_SUFFIXES
-from finitesum.datasets.home import search_folders
+from finitesum.datasets.home import Folder, search_folders
 
 _FORMAT_SUFFIXES = (".svm", ".libsvm", ".svmlight", "", ".csv", ".npz", ".parquet")
 
@@ -92,7 +91,7 @@ def info(name: str) -> Info:
     raise DataError(f"name={preview(name)} is no data set of the registry. {hint}")
 
 
-def find(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Path | None:
+def find(name: str, *, data_dir: Folder = None) -> Path | None:
     """Return the file of a data set on this machine, or None where there is none.
 
     The name is one of the registry, or that of any file in the folders of data, without its suffixes. A folder `data_dir`
@@ -123,7 +122,7 @@ def _file_names(name: str) -> list[str]:
     return names + [stem + form + packed for form in _FORMAT_SUFFIXES for packed in ("", *COMPRESSION_SUFFIXES)]
 
 
-def path(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Path:
+def path(name: str, *, data_dir: Folder = None) -> Path:
     """Return the file of a data set on this machine, as `find`.
 
     Its absence is a DataError, which says where to get it and where to put it.
@@ -134,7 +133,7 @@ def path(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> Path:
     return found
 
 
-def where_to_get(entry: Info, data_dir: str | os.PathLike[str] | None) -> str:
+def where_to_get(entry: Info, data_dir: Folder) -> str:
     """Return the advice to those who lack a data set."""
     folders = " or ".join(str(folder) for folder in search_folders(data_dir)) or "the folder data_dir="
     sources = [url for file in entry.files for url in file.urls]

@@ -357,17 +357,7 @@ class MultinomialProblem:
     """
 
     @staticmethod
-    def linear(
-        X: Any,
-        y: Any,
-        *,
-        alpha: float = 0.0,
-        l1_ratio: float = 0.0,
-        fit_intercept: bool = False,
-        sample_weight: Any = None,
-        offset: Any = None,
-        batch_size: int | None = None,
-    ) -> Problem:
+    def linear(X: Any, y: Any, **parameters: Any) -> Problem:
         """Return the problem; the parameters are those of `Problem.linear`.
 
         Examples
@@ -376,7 +366,7 @@ class MultinomialProblem:
         >>> problem.n_outputs, problem.dim
         (3, 6)
         """
-        return Problem.linear(loss="multinomial", **locals())
+        return Problem.linear(X, y, loss="multinomial", **parameters)
 
 
 #: Larger arrays are fingerprinted by blocks spread over them: reading a memory-mapped terabyte twice would be absurd.

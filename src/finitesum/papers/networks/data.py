@@ -6,7 +6,6 @@ are divided by 255, with no mean subtracted and no augmentation, as in the paper
 """
 
 import math
-import os
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -20,12 +19,11 @@ import numpy as np
 from finitesum.datasets import DataError, find, load, path
 from finitesum.datasets.formats.archive import Part
 from finitesum.datasets.formats.streams import chunks, open_stream, require_expansion
-from finitesum.datasets.home import search_folders
+from finitesum.datasets.home import Folder, search_folders
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Pixels = np.ndarray[Any, np.dtype[np.float32]]
 Labels = np.ndarray[Any, np.dtype[np.int64]]
-Folder = str | os.PathLike[str] | None
 
 #: The digits of scikit-learn are divided once and for all.
 _DIGITS_TRAIN = 1437
