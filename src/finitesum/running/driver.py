@@ -12,8 +12,6 @@ Nonsmooth losses. There the optimality is the duality gap F(x) - (the best lower
 optimality is NaN, no check is charged, and a run ends at max_iter, never with `success`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from numbers import Integral, Real

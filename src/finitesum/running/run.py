@@ -3,8 +3,6 @@
 `Run` alone decides when to stop; what stopping means is described in `finitesum.running.driver`.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -10,8 +10,6 @@ the hinge loss with offsets: at cut 0, and where that does not do at a cut beyon
 is above 0, F overflows at every point of the set.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -40,8 +40,6 @@ References
 .. [3] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006, chapters 3 and 7.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

@@ -23,8 +23,6 @@ References
 .. [2] J. Nocedal, S. Wright, "Numerical optimization", 2006, section 7.1.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple

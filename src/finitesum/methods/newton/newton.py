@@ -20,8 +20,6 @@ A sum of functions need not be convex: where its H is not positive definite, its
 so that F falls along the direction. The references are those of `Newton`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ them are replaced. Rows that are classified well lose their curvature early and 
 row and d^2.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ w + t direction is taken with t = 1 where F falls for certain, as the gradient a
 is searched for.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, NamedTuple
 
