@@ -166,7 +166,7 @@ class HalfSpace(Constraint):
 
     def mapping(self, w: Vector, gradient: Vector) -> Vector:
         """Return g + a max(0, <a, w> - b - <a, g>) / ||a||^2."""
-        a = self.normal
+        a = self.normal.astype(w.dtype)
         excess = np.maximum(a @ w - self.offset - a @ gradient, 0.0)
         return gradient + a * (excess / (a @ a))
 

@@ -9,11 +9,12 @@ unit of rounding and gamma_k = u min(k, 6 sqrt(k)), which sums of k numbers exce
 and the prox-gradient mapping changes by no more than the gradient. `confirmed` bounds this first by norms of the data,
 which costs next to nothing and is enough where columns are of similar size, then by a pass over the rows; where the bound
 is still not small beside tol the optimality itself is computed in extended precision (`numpy.longdouble`: 64 binary digits
-in place of 53 on x86-64; where it is no more than float64, the bound stays what it is).
+in place of 53 on x86-64), predictions from dense rows as if in twice of that.
 
 References
 ----------
 .. [1] N. J. Higham, T. Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (2019).
+.. [2] T. Ogita, S. M. Rump, S. Oishi, "Accurate sum and dot product", SIAM J. Sci. Comput. 26 (2005).
 """
 
 import math
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.constraints import Constraint
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import sum_of_squares
@@ -153,6 +154,27 @@ def _slopes(problem: Problem, predictions: Any, targets: Any) -> tuple[Any, floa
     return np.array(slopes, dtype=np.longdouble), OF_SLOPE * UNIT
 
 
+def _dot(stored: Matrix, matrix: Any, w: Any, offsets: Any, intercept: Any) -> Any:
+    """Return offsets + matrix w + intercept as if it were summed in twice the extended precision [2, algorithm 5.3]."""
+    products, rest = matrix * w, np.zeros_like(offsets)
+    (high, low), (w_high, w_low) = _split(stored), _split(w)
+    errors = ((high * w_high - products) + high * w_low + low * w_high) + low * w_low
+    for terms in (*products.T, *intercept):
+        total = offsets + terms
+        change = total - offsets
+        rest += (offsets - (total - change)) + (terms - change)
+        offsets = total
+    return offsets + (rest + errors.sum(axis=1))
+
+
+def _split(numbers: Any) -> tuple[Any, Any]:
+    """Return float64 numbers as sums of two with 26 digits each, in extended precision."""
+    numbers = np.asarray(numbers, dtype=np.float64)
+    shifted = (2.0**27 + 1.0) * numbers
+    high = shifted - (shifted - numbers)
+    return high.astype(np.longdouble), (numbers - high).astype(np.longdouble)
+
+
 def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
     """Return the gradient of the smooth part of F at w, summed in extended precision, and bounds of its entries' errors."""
     n, d, n_outputs = problem.n_rows, problem.rows.n_columns, problem.n_outputs
@@ -162,13 +184,18 @@ def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
     for block in row_blocks(problem.one_output, max(1, BLOCK_SIZE // _most_entries(problem))):
         here, stored = block.rows, to_matrix(block.view.rows)
         matrix, sizes = stored.astype(np.longdouble), abs(stored).astype(np.float64)
-        predictions = matrix @ table[:, :d].T + (table[:, d] if problem.has_intercept else 0.0)
-        offsets = np.asarray(problem.offsets)[here].reshape(here.stop - here.start, -1)
-        predictions = predictions + offsets
+        offsets = np.asarray(problem.offsets)[here].reshape(here.stop - here.start, -1).astype(np.longdouble)
+        reach = sizes @ np.abs(w.reshape(n_outputs, -1)[:, :d]).T
+        if isinstance(stored, np.ndarray):
+            rows = zip(table, offsets.T, strict=True)
+            predictions = np.column_stack([_dot(stored, matrix, row[:d], first, row[d:]) for row, first in rows])
+            reach *= of_predictions
+        else:
+            predictions = matrix @ table[:, :d].T + (table[:, d] if problem.has_intercept else 0.0) + offsets
+        reach += np.abs(predictions)
         if n_outputs == 1:
-            predictions = predictions[:, 0]
+            predictions, reach = predictions[:, 0], reach[:, 0]
         targets = problem.targets[here]
-        reach = (sizes @ np.abs(w.reshape(n_outputs, -1)[:, :d]).T).reshape(predictions.shape) + np.abs(predictions)
         slopes, of_slope = _slopes(problem, predictions, targets)
         if n_outputs == 1:  # a convex loss's slope is monotone
             below, above = (
@@ -191,6 +218,7 @@ def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
     return gradient.ravel() + problem.term.quadratic * table.ravel(), errors.ravel()
 
 
+@np.errstate(all="ignore")
 def in_extended_precision(problem: Problem, w: Vector, found: Measures) -> Measures:
     """Return the measures with gradient and optimality in extended precision, and a bound of the latter's error."""
     smooth, bounds = extended_gradient(problem, w)
@@ -201,10 +229,12 @@ def in_extended_precision(problem: Problem, w: Vector, found: Measures) -> Measu
         point, smooth = w, gradient
     mapping = problem.term.mapping(point, smooth)
     if problem.term.is_separable:  # what is at a bound hides the error of its slope
+        bounds = bounds + 4.0 * EXTENDED_UNIT * np.abs(gradient)
         changes = [np.abs(problem.term.mapping(point, smooth + sign * bounds) - mapping) for sign in (1.0, -1.0)]
         bounds = np.maximum(*changes).astype(np.float64)
-    unit = UNIT if of_prox > 0.0 else EXTENDED_UNIT
-    rounding = float(np.linalg.norm(bounds)) + of_prox + 4.0 * unit * float(np.linalg.norm(gradient))
+    rounding = float(np.linalg.norm(bounds)) + of_prox
+    if not problem.term.is_separable:
+        rounding += 4.0 * (UNIT if of_prox > 0.0 else EXTENDED_UNIT) * float(np.linalg.norm(gradient))
     rounding = math.inf if math.isnan(rounding) else rounding  # where slopes overflow
     return found._replace(optimality=float(np.sqrt(mapping @ mapping)), gradient=gradient, rounding=rounding)
 

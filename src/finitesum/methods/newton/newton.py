@@ -23,19 +23,20 @@ so that F falls along the direction. The references are those of `Newton`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.outputs import score_changes, scores_at, weighted_slopes
-from finitesum.evaluation.rounding import in_extended_precision, is_rounded
+from finitesum.evaluation.rounding import NOISE, in_extended_precision, is_rounded
 from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
+from finitesum.methods.subproblems.lattice import nearest_combination
 from finitesum.methods.subproblems.line_search import is_enough, rounding_of, with_gentler_slope
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
@@ -158,6 +159,49 @@ def _falls(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
     return isinstance(problem, Problem) and _slope_at_end(problem, state, there) <= 0.0
 
 
+def _on_grid(problem: AnySum, state: NewtonState, hessian: Matrix) -> NewtonState | None:
+    """Return the state at float64 numbers next to w that leave little of the optimality; None where w's own do not matter.
+
+    The residual is the mapping m, whose derivative on the coordinates that are at no bound is J = H; where w is on a plane
+    with the normal a, or on a sphere, P (H + mu I) + a a' / a'a with the projection P along a.
+    """
+    term, w, constraint = problem.term, state.x, cast(Any, problem.term.constraint)
+    if not isinstance(problem, Problem) or problem.n_outputs > 1 or not np.isfinite(hessian).all():
+        return None
+    mapping, bounds = term.mapping(w, state.gradient), term.intervals
+    free = w != 0.0
+    if bounds is not None:
+        free &= (w != bounds.lower) & (w != bounds.upper)
+    normal = _normal(problem, w) if (mapping != state.gradient)[free].any() else np.zeros(w.size)
+    units, right, normal = np.spacing(np.abs(w[free])), -mapping[free], normal[free]
+    jacobian = hessian[np.ix_(free, free)]
+    if (square := float(normal @ normal)) > 0.0:
+        if constraint.boundary == "l2-norm":
+            moved = term.coefficients(w - state.gradient)
+            multiplier = float(np.linalg.norm(moved)) / constraint.radius - 1.0
+            jacobian = jacobian + multiplier * np.diag(1.0 * (normal != 0.0))
+        jacobian = jacobian + np.outer(normal, (normal - normal @ jacobian) / square)
+    basis = jacobian * units
+    if not float(np.linalg.norm(basis)) > NOISE * state.snapshot.optimality:
+        return None
+    end = w.copy()
+    end[free] += nearest_combination(basis, right) * units
+    return _moved(problem, state, end, 1.0)
+
+
+def _normal(problem: Problem, w: Vector) -> Vector:
+    """Return the normal of the face of the set that w is on; 0 where it has none."""
+    term, constraint = problem.term, cast(Any, problem.term.constraint)
+    normal = np.zeros(w.size)
+    if constraint.boundary == "plane":
+        normal[: term.n_columns] = constraint.normal
+    elif constraint.boundary == "l2-norm":
+        normal[: term.n_columns] = term.coefficients(w)
+    elif term.intervals is not None and term.intervals.sizes.size:
+        normal[:] = term.intervals.sizes * np.sign(w)
+    return normal
+
+
 def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
     """Return whether a step brings F down, as far as its digits and the slope at the end show, or the optimality."""
     rise = _slope_at_end(problem, state, there)
@@ -210,6 +254,8 @@ class Newton(SumMethod):
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""
+        if state.is_precise and state.step_size == 0.0 and state.theta == 1.0:
+            return state  # no step leads further
         m, w = problem.n_components, state.x
         hessian = smooth_hessian(problem, _curvatures(problem, state))
         if isinstance(problem, FiniteSum):
@@ -222,18 +268,22 @@ class Newton(SumMethod):
             state = _moved(problem, state._replace(is_precise=True), w, math.nan)
             direction, predicted = _step(problem, hessian, state)
         there, t = _moved(problem, state, w + direction, 1.0), 1.0
-        falls = _falls(problem, state, there)
-        is_long = _slope_at_end(problem, state, there) > -ACCURACY * predicted or not falls
-        if falls and there.snapshot.optimality <= 0.5 * state.snapshot.optimality:
-            is_long = False  # a slope near 0 has rounding errors
         comes_closer = _comes_closer if state.is_precise else _falls
-        if not state.is_precise and is_long:
+        if state.is_precise and not _comes_closer(problem, state, there):
+            near = _on_grid(problem, state, hessian)
+            if near is not None and near.snapshot.optimality < state.snapshot.optimality:
+                return near
+        is_long = not state.is_precise and _slope_at_end(problem, state, there) > -ACCURACY * predicted
+        if _falls(problem, state, there) and there.snapshot.optimality <= 0.5 * state.snapshot.optimality:
+            is_long = False  # a slope near 0 has rounding errors
+        if is_long or not comes_closer(problem, state, there):
             t, n_slopes = _searched(problem, w, direction, predicted)
             n_gradients = there.n_gradients + (m * n_slopes if isinstance(problem, FiniteSum) else 0)
             there = _moved(problem, state._replace(n_gradients=n_gradients), w + t * direction, t)
         while not comes_closer(problem, state, there):
             if t < SHORTEST:
-                return state._replace(n_gradients=there.n_gradients, theta=_theta_after(state.theta, 0.0))
+                n_gradients, theta = there.n_gradients, _theta_after(state.theta, 0.0)
+                return state._replace(n_gradients=n_gradients, theta=theta, step_size=0.0)
             t *= 0.25
             there = _moved(problem, state._replace(n_gradients=there.n_gradients), w + t * direction, t)
         return there._replace(theta=_theta_after(state.theta, t))

@@ -115,7 +115,7 @@ def _in_half_space(term: ConvexTerm, half_space: Any, hessian: Matrix, gradient:
     if float(normal @ w) > half_space.offset:
         step, _ = on_plane(mirrored(hessian), -gradient, normal, half_space.offset - float(normal @ y))
         w = y + step
-    return term.project(w)
+    return w  # no projection, which sees no curvature
 
 
 def _in_l2_ball(term: ConvexTerm, ball: Any, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
@@ -132,7 +132,7 @@ def _in_l2_ball(term: ConvexTerm, ball: Any, hessian: Matrix, gradient: Vector, 
         right[penalised] -= multiplier * y[penalised]
         w = y + solve_spd(shifted, right)
         norm = float(np.linalg.norm(w[penalised]))
-        if not norm > (1.0 + 1e-14) * ball.radius:
+        if not norm > (1.0 + 4e-16) * ball.radius:
             break
         inner = np.zeros(w.size)
         inner[penalised] = w[penalised]
