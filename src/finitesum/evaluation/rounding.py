@@ -18,7 +18,7 @@ References
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import sum_of_squares
-from finitesum.evaluation.row_sums import map_row_blocks, row_blocks
+from finitesum.evaluation.row_sums import Block, map_row_blocks, row_blocks
 from finitesum.losses import LOSSES, Huber, Logistic, Poisson, SmoothedHinge, Squared, SquaredHinge
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
@@ -175,24 +175,56 @@ def _split(numbers: Any) -> tuple[Any, Any]:
     return high.astype(np.longdouble), (numbers - high).astype(np.longdouble)
 
 
+def _predictions(problem: Problem, block: Block, w: Vector, offsets: Any) -> tuple[Any, Any]:
+    """Return offsets + the predictions of a block at w, (rows, outputs), and sum_j |x_ij w_j| as far as it counts."""
+    table, stored = w.reshape(problem.n_outputs, -1), to_matrix(block.view.rows)
+    matrix, d = stored.astype(np.longdouble), problem.rows.n_columns
+    extended, reach = table.astype(np.longdouble), abs(stored).astype(np.float64) @ np.abs(table[:, :d]).T
+    if isinstance(stored, np.ndarray):
+        rows = zip(extended, offsets.T, strict=True)
+        predictions = np.column_stack([_dot(stored, matrix, row[:d], first, row[d:]) for row, first in rows])
+        return predictions, _of_sum(_most_entries(problem), EXTENDED_UNIT) * reach
+    return matrix @ extended[:, :d].T + (extended[:, d] if problem.has_intercept else 0.0) + offsets, reach
+
+
+def _offsets(problem: Problem, block: Block) -> Any:
+    rows = block.rows
+    return np.asarray(problem.offsets)[rows].reshape(rows.stop - rows.start, -1).astype(np.longdouble)
+
+
+def _blocks(problem: Problem) -> Iterator[Block]:
+    return row_blocks(problem.one_output, max(1, BLOCK_SIZE // _most_entries(problem)))
+
+
+def extended_slopes(problem: Problem, w: Vector, direction: Vector) -> Callable[[float], float]:
+    """Return t -> the slope of the mean loss along w + t direction, of a model with one output, in extended precision."""
+    line = []
+    for block in _blocks(problem):
+        start, _ = _predictions(problem, block, w, _offsets(problem, block))
+        change, _ = _predictions(problem, block, direction, np.zeros_like(start))
+        line.append((block.rows, start[:, 0], change[:, 0]))
+
+    def slope(t: float) -> float:
+        total: Any = 0.0
+        for rows, start, change in line:
+            slopes, _ = _slopes(problem, start + t * change, problem.targets[rows])
+            total += weighted(np.array(slopes), problem.weights[rows]) @ change
+        return float(total)
+
+    return slope
+
+
 def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
     """Return the gradient of the smooth part of F at w, summed in extended precision, and bounds of its entries' errors."""
     n, d, n_outputs = problem.n_rows, problem.rows.n_columns, problem.n_outputs
     table = w.reshape(n_outputs, -1).astype(np.longdouble)
     gradient, errors = np.zeros_like(table), np.zeros(table.shape)
     of_predictions, of_sum = _of_sum(_most_entries(problem), EXTENDED_UNIT), _of_sum(n, EXTENDED_UNIT)
-    for block in row_blocks(problem.one_output, max(1, BLOCK_SIZE // _most_entries(problem))):
+    for block in _blocks(problem):
         here, stored = block.rows, to_matrix(block.view.rows)
         matrix, sizes = stored.astype(np.longdouble), abs(stored).astype(np.float64)
-        offsets = np.asarray(problem.offsets)[here].reshape(here.stop - here.start, -1).astype(np.longdouble)
-        reach = sizes @ np.abs(w.reshape(n_outputs, -1)[:, :d]).T
-        if isinstance(stored, np.ndarray):
-            rows = zip(table, offsets.T, strict=True)
-            predictions = np.column_stack([_dot(stored, matrix, row[:d], first, row[d:]) for row, first in rows])
-            reach *= of_predictions
-        else:
-            predictions = matrix @ table[:, :d].T + (table[:, d] if problem.has_intercept else 0.0) + offsets
-        reach += np.abs(predictions)
+        predictions, reach = _predictions(problem, block, w, _offsets(problem, block))
+        reach = reach + np.abs(predictions)
         if n_outputs == 1:
             predictions, reach = predictions[:, 0], reach[:, 0]
         targets = problem.targets[here]

@@ -30,7 +30,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.outputs import score_changes, scores_at, weighted_slopes
-from finitesum.evaluation.rounding import NOISE, in_extended_precision, is_rounded
+from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_precision, is_rounded
 from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
@@ -45,6 +45,9 @@ from finitesum.problems.linear import Problem
 
 #: The fraction of the first slope that a search leaves, and the t from which steps are not cut further.
 ACCURACY, SHORTEST = 0.01, 1e-3
+
+#: The fraction of F that the rounding errors of a step back onto the set may cost.
+HIDDEN = 1e-13
 
 #: theta at first, by what factor full steps lower and short ones raise it, and the least that these leave.
 FIRST_THETA, LOWER, RAISE, LEAST_RAISED = 0.1, 0.1, 10.0, 0.1
@@ -75,12 +78,18 @@ def _losses_along(problem: AnySum, w: Vector, direction: Vector) -> Callable[[fl
     return lambda t: slope_along(problem, line, t)
 
 
-def _searched(problem: AnySum, w: Vector, direction: Vector, first: float) -> tuple[float, int]:
+def _searched(
+    problem: AnySum, w: Vector, direction: Vector, first: float, *, is_precise: bool = False
+) -> tuple[float, int]:
     """Return t where the slope of F along the step is nearly 0, and how many slopes that took.
 
     Predictions of a linear model are linear in t, and no slope reads the rows.
     """
-    term, n_slopes, of_losses = problem.term, 0, _losses_along(problem, w, direction)
+    term, n_slopes = problem.term, 0
+    if is_precise and isinstance(problem, Problem) and problem.n_outputs == 1:
+        of_losses = extended_slopes(problem, w, direction)
+    else:
+        of_losses = _losses_along(problem, w, direction)
     along = term.quadratic * direction
     linear, square = float(along @ w), float(along @ direction)
 
@@ -144,7 +153,8 @@ def _is_hidden(problem: AnySum, state: NewtonState, predicted: float) -> bool:
     here = state.snapshot
     if not isinstance(problem, Problem) or problem.n_outputs > 1:
         return isinstance(problem, Problem) and -predicted <= rounding_of(here.objective, problem.n_rows)
-    return is_rounded(problem, state.x, Measures(here.objective, here.optimality, state.gradient))
+    found = Measures(here.objective, here.optimality, state.gradient)
+    return predicted >= 0.0 or is_rounded(problem, state.x, found)
 
 
 def _slope_at_end(problem: AnySum, state: NewtonState, there: NewtonState) -> float:
@@ -207,8 +217,7 @@ def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bo
     rise = _slope_at_end(problem, state, there)
     if rise < 0.0:
         return True
-    hidden = float(np.finfo(np.float64).eps) * abs(state.snapshot.objective)
-    return rise <= hidden and there.snapshot.optimality < state.snapshot.optimality
+    return rise <= HIDDEN * abs(state.snapshot.objective) and there.snapshot.optimality < state.snapshot.optimality
 
 
 def _theta_after(theta: float, t: float) -> float:
@@ -276,8 +285,8 @@ class Newton(SumMethod):
         is_long = not state.is_precise and _slope_at_end(problem, state, there) > -ACCURACY * predicted
         if _falls(problem, state, there) and there.snapshot.optimality <= 0.5 * state.snapshot.optimality:
             is_long = False  # a slope near 0 has rounding errors
-        if is_long or not comes_closer(problem, state, there):
-            t, n_slopes = _searched(problem, w, direction, predicted)
+        if predicted < 0.0 and (is_long or not comes_closer(problem, state, there)):
+            t, n_slopes = _searched(problem, w, direction, predicted, is_precise=state.is_precise)
             n_gradients = there.n_gradients + (m * n_slopes if isinstance(problem, FiniteSum) else 0)
             there = _moved(problem, state._replace(n_gradients=n_gradients), w + t * direction, t)
         while not comes_closer(problem, state, there):
