@@ -49,6 +49,9 @@ ACCURACY, SHORTEST = 0.01, 1e-3
 #: The fraction of F that the rounding errors of a step back onto the set may cost.
 HIDDEN = 1e-13
 
+#: Passes that may lead no further before nothing is tried any more: theta is 1 then.
+MOST_STUCK = 3
+
 #: theta at first, by what factor full steps lower and short ones raise it, and the least that these leave.
 FIRST_THETA, LOWER, RAISE, LEAST_RAISED = 0.1, 0.1, 10.0, 0.1
 
@@ -63,6 +66,7 @@ class NewtonState(NamedTuple):
     theta: float  # what rows on a linear piece of their loss have of the majorant's curvature
     is_precise: bool  # whether the gradient is summed in extended precision
     step_size: float  # t of the last step, NaN before it
+    n_stuck: int  # passes in a row that led no further
     n_gradients: int
     n_hessians: int
 
@@ -116,16 +120,21 @@ def _with_positive_eigenvalues(hessian: Matrix) -> Matrix:
 
 
 def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
-    """Return the snapshot with rows on a linear piece of their loss at theta times the majorant's curvature."""
+    """Return the snapshot with rows on a linear piece of their loss at theta times the majorant's curvature.
+
+    After a pass that led no further so are rows where the loss is 0, which are what cuts steps short.
+    """
     here = state.snapshot
     if not isinstance(problem, Problem) or problem.n_outputs > 1 or problem.loss.curvature_bound() == math.inf:
         return here
-    is_linear = (here.curvatures == 0.0) & (here.slopes != 0.0)
-    if not is_linear.any():
+    is_straight = here.curvatures == 0.0
+    if state.n_stuck == 0:
+        is_straight &= here.slopes != 0.0
+    if not is_straight.any():
         return here
     majorants = np.empty_like(here.curvatures)
     loss_sums(problem, here.point, curvatures=majorants, majorize=Majorize.ALL)
-    return here._replace(curvatures=np.where(is_linear, state.theta * majorants, here.curvatures))
+    return here._replace(curvatures=np.where(is_straight, state.theta * majorants, here.curvatures))
 
 
 def _step(problem: AnySum, hessian: Matrix, state: NewtonState) -> tuple[Vector, float]:
@@ -144,7 +153,12 @@ def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonSt
         found = in_extended_precision(problem, w, found)
         there, gradient = there._replace(optimality=found.optimality), found.gradient
     return state._replace(
-        x=w, snapshot=there, gradient=gradient, step_size=t, n_gradients=state.n_gradients + problem.n_components
+        x=w,
+        snapshot=there,
+        gradient=gradient,
+        step_size=t,
+        n_stuck=0,
+        n_gradients=state.n_gradients + problem.n_components,
     )
 
 
@@ -259,12 +273,12 @@ class Newton(SumMethod):
         """Return the state before the first step: the gradient at the start."""
         here = take_snapshot(problem, x0)
         gradient = smooth_gradient(problem, here)
-        return NewtonState(x0.copy(), here, gradient, FIRST_THETA, False, float("nan"), problem.n_components, 0)
+        return NewtonState(x0.copy(), here, gradient, FIRST_THETA, False, float("nan"), 0, problem.n_components, 0)
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""
-        if state.is_precise and state.step_size == 0.0 and state.theta == 1.0:
-            return state  # no step leads further
+        if state.n_stuck > MOST_STUCK:
+            return state
         m, w = problem.n_components, state.x
         hessian = smooth_hessian(problem, _curvatures(problem, state))
         if isinstance(problem, FiniteSum):
@@ -291,8 +305,8 @@ class Newton(SumMethod):
             there = _moved(problem, state._replace(n_gradients=n_gradients), w + t * direction, t)
         while not comes_closer(problem, state, there):
             if t < SHORTEST:
-                n_gradients, theta = there.n_gradients, _theta_after(state.theta, 0.0)
-                return state._replace(n_gradients=n_gradients, theta=theta, step_size=0.0)
+                state = state._replace(n_gradients=there.n_gradients, theta=_theta_after(state.theta, 0.0))
+                return state._replace(step_size=0.0, n_stuck=state.n_stuck + 1)
             t *= 0.25
             there = _moved(problem, state._replace(n_gradients=there.n_gradients), w + t * direction, t)
         return there._replace(theta=_theta_after(state.theta, t))

@@ -11,8 +11,6 @@ References
 .. [2] A. K. Lenstra, H. W. Lenstra, L. Lovasz, "Factoring polynomials with rational coefficients", Math. Ann. 261 (1982).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
