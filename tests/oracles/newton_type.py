@@ -163,12 +163,13 @@ def newton_of_outputs(F, x0, n_passes):
 
 
 def searched(F, x, gradient, direction):
-    """1, or where the slope is nearly 0 if it is more than that at 1; less where F does not fall."""
+    """1 where that halves the optimality or the slope is no more than nearly 0; else where it is so."""
     first = gradient @ direction + F.l1 @ (np.abs(x + direction) - np.abs(x))
     rounding = F.n * np.finfo(float).eps * abs(F.objective(x))
     end, t, low, high = x + direction, 1.0, 0.0, np.inf
     rise = F.gradient(end) @ direction + F.l1 @ (np.abs(end) - np.abs(x))
-    if rise > -0.01 * first or F.objective(end) > F.objective(x) + rounding:
+    rises = F.objective(end) > F.objective(x) + rounding
+    if rises or (rise > -0.01 * first and F.optimality(end) > 0.5 * F.optimality(x)):
         for _ in range(40):
             w = x + t * direction
             slope = F.gradient(w) @ direction + F.l1 @ np.where(w == 0, np.abs(direction), np.sign(w) * direction)
