@@ -266,3 +266,27 @@ def test_offsets_that_overflow_are_met_by_the_start(tmp_path):
     minimize(problem, tol=1e-8, max_iter=2, checkpoint=file)
     again = minimize(problem, tol=1e-8, checkpoint=file, resume=True)
     np.testing.assert_array_equal(again.x, whole.x)
+
+
+#: What stood in Newton's way: pieces without curvature, separable rows, sets met along the wrong metric.
+HARD = {
+    "separable": {"loss": "smoothed-hinge", "alpha": 1e-7},
+    "separable, squared": {"loss": "squared-hinge", "alpha": 1e-8},
+    "linear tails": {"loss": "huber", "constraint": NonNegative()},
+    "an l1 penalty": {"loss": "smoothed-hinge", "alpha": 1e-6, "l1_ratio": 1.0},
+    "a half-space": {"loss": "smoothed-hinge", "alpha": 1e-5, "constraint": HalfSpace([1.0] * 12, -1.0)},
+    "a sphere": {"loss": "smoothed-hinge", "alpha": 1e-9, "constraint": L2Ball(0.5)},
+    "a logistic model on a simplex": {"loss": "logistic", "alpha": 1e-9, "constraint": Simplex(1.0)},
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", HARD)
+def test_small_problems_with_quadratic_pieces_reach_tol(name, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 12)) * 10.0 ** rng.uniform(-2, 2, 12)
+    signal = X @ (rng.standard_normal(12) / np.abs(X).max(axis=0))
+    y = 10.0 * signal if HARD[name]["loss"] == "huber" else np.where(signal > 0.0, 1.0, -1.0)
+    result = minimize(Problem.linear(X, y, **HARD[name]), tol=1e-10, max_iter=300)
+    assert result.method.name == "newton"
+    assert result.success, result.message

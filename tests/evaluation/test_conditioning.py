@@ -59,6 +59,7 @@ def test_a_run_that_stalls_names_the_conditioning_and_what_to_do():
     assert "condition number is beyond 1e15" in result.message
     near = why_hard(problem, result.x, 1e-16)
     assert "rounding errors alone may be" in near
+    assert "coefficients rounded to float64 leave about" in near
     assert "Scale the columns of X" in result.message
 
 

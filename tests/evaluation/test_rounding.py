@@ -70,6 +70,21 @@ def test_extended_precision_is_right_within_its_bound(loss, seed):
         assert found.rounding < 0.01 * rounding._by_rows(problem, w, evaluate(problem, w))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_predictions_of_dense_rows_are_exact_where_they_cancel(dtype):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((12, 6)) * 10.0 ** rng.uniform(-6, 6, 6)).astype(dtype)
+    w = rng.standard_normal(6)
+    for _ in range(3):
+        w[5] = -float(X[0, :5].astype(float) @ w[:5]) / float(X[0, 5])
+    problem = Problem.linear(X[:1], [0.0], loss="squared")
+    exact = exact_gradient(problem, X[:1].astype(float), w)
+    gradient, bounds = rounding.extended_gradient(problem, w)
+    errors = [abs(Fraction(float(g)) + Fraction(float(g - float(g))) - e) for g, e in zip(gradient, exact, strict=True)]
+    assert all(float(e) <= b for e, b in zip(errors, bounds, strict=True))
+    assert (bounds <= 1e-15 * np.abs(X[0]) * abs(float(sum(exact)) / float(X[0].sum()))).all()
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(
     "options",
@@ -141,3 +156,36 @@ def test_an_optimality_that_is_above_tol_by_rounding_errors_alone_is_measured_ag
         assert (rounding.confirmed(problem, w, found, tol).upper <= tol) == is_lower
         n_lower += is_lower
     assert n_lower > 0
+
+
+def exact_solution(problem, X):
+    """Return the minimiser of least squares in rational numbers."""
+    rows = [[Fraction(float(v)) for v in row] for row in X]
+    weights, targets = ([Fraction(float(v)) for v in values] for values in (problem.weights, problem.targets))
+    d = X.shape[1]
+    system = [
+        [sum(p * row[i] * b for p, row, b in zip(weights, rows, column, strict=True))
+         for column in (*zip(*rows, strict=True), targets)]
+        for i in range(d)
+    ]  # fmt: skip
+    for k in range(d):
+        for i in range(d):
+            if i != k:
+                factor = system[i][k] / system[k][k]
+                system[i] = [a - factor * b for a, b in zip(system[i], system[k], strict=True)]
+    return np.array([float(system[i][d] / system[i][i]) for i in range(d)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_newton_finds_better_float64_numbers_than_those_nearest_to_the_solution(seed):
+    """Of nearly collinear columns what one coefficient loses by rounding the others can make up for."""
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((20, 1)) + 1e-4 * rng.standard_normal((20, 5))) * 1e5
+    problem = Problem.linear(X, rng.standard_normal(20), loss="squared")
+    result = minimize(problem, method="newton", tol=1e-10, max_iter=30)
+    ours, nearest = (
+        float(sum(g * g for g in exact_gradient(problem, X, w))) ** 0.5 for w in (result.x, exact_solution(problem, X))
+    )
+    assert nearest > 1e-9
+    assert result.success
+    assert ours <= 1e-10

@@ -30,6 +30,7 @@ class Conditioning(NamedTuple):
     sizes: float  # largest root mean square of a column by the smallest
     condition: float  # number of the Hessian, scaled to a diagonal of ones; NaN where it was not formed
     rounding: float  # a bound of the norm of the rounding errors in the gradient; NaN with several outputs
+    spacing: float  # what coefficients lose of the optimality by being rounded, typically; NaN where it is not known
 
 
 def _condition(hessian: Matrix) -> float:
@@ -57,6 +58,14 @@ def _hessian(problem: Problem, w: Vector) -> Matrix:
     return full_hessian(problem, loss.curvatures(scores_at(problem, w)))[:n_kept, :n_kept]
 
 
+def _of_spacing(problem: Problem, hessian: Matrix, w: Vector) -> float:
+    """Return the root mean square of H times an error of rounding, over the coordinates that are at no bound."""
+    bounds, free = problem.term.intervals, w != 0.0
+    if bounds is not None:
+        free &= (w != bounds.lower) & (w != bounds.upper)
+    return float(np.linalg.norm(hessian[np.ix_(free, free)] * np.spacing(np.abs(w[free])))) / math.sqrt(12.0)
+
+
 def conditioning_at(problem: Problem, w: Vector) -> Conditioning:
     """Return how well conditioned a problem with a smooth loss is at w."""
     one = problem.one_output
@@ -64,8 +73,12 @@ def conditioning_at(problem: Problem, w: Vector) -> Conditioning:
     used = squares[squares > 0.0]
     sizes = math.sqrt(used.max() / used.min()) if used.size else 1.0
     is_formed = problem.dim <= MOST_COLUMNS and n_entries(one.rows) ** 2 / problem.n_rows <= MOST_WORK
-    condition = _condition(_hessian(problem, w)) if is_formed else math.nan
-    return Conditioning(sizes, condition, gradient_rounding(problem, w) if problem.n_outputs == 1 else math.nan)
+    condition = rounding = spacing = math.nan
+    if is_formed:
+        condition = _condition(hessian := _hessian(problem, w))
+    if problem.n_outputs == 1:
+        rounding, spacing = gradient_rounding(problem, w), _of_spacing(problem, hessian, w) if is_formed else math.nan
+    return Conditioning(sizes, condition, rounding, spacing)
 
 
 def why_hard(problem: AnyProblem, w: Vector, optimality: float, rounding: float = math.nan) -> str:
@@ -86,6 +99,8 @@ def why_hard(problem: AnyProblem, w: Vector, optimality: float, rounding: float 
     rounding = rounding if math.isnan(found.rounding) else found.rounding
     if rounding > ROUNDING * optimality:
         facts.append(f"rounding errors alone may be {rounding:.0e}")
+    if found.spacing > ROUNDING * optimality:
+        facts.append(f"coefficients rounded to float64 leave about {found.spacing:.0e}")
     if not facts:
         return ""
     return (

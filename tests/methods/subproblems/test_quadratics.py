@@ -10,6 +10,7 @@ from sklearn.datasets import load_breast_cancer
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.evaluation.hessian import hessian_of
+from finitesum.methods.subproblems.lattice import nearest_combination
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 
@@ -151,3 +152,26 @@ def test_a_start_outside_of_the_set_is_brought_to_it(method, constraint):
     result = minimize(problem, method=method, tol=1e-8, max_iter=500)
     assert result.success
     assert constraint.contains(result.x)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_integer_combinations_are_nearly_the_nearest(seed):
+    rng = np.random.default_rng(seed)
+    basis, right = rng.standard_normal((3, 3)) * 10.0 ** rng.uniform(-1, 0, 3), rng.standard_normal(3)
+    k = nearest_combination(basis, right)
+    assert np.array_equal(k, np.rint(k))
+    steps = np.array(np.meshgrid(*[np.arange(-4, 5)] * 3)).reshape(3, -1)
+    best = np.linalg.norm(basis @ (k[:, None] + steps) - right[:, None], axis=0).min()
+    assert np.linalg.norm(basis @ k - right) <= 2.0 * best
+
+
+def test_collinear_bases_leave_little_where_rounding_the_solution_leaves_much():
+    left, much = 0.0, 0.0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        basis = rng.standard_normal((5, 1)) + 1e-3 * rng.standard_normal((5, 5))
+        right = rng.standard_normal(5)
+        left += np.linalg.norm(basis @ nearest_combination(basis, right) - right)
+        much += np.linalg.norm(basis @ np.rint(np.linalg.solve(basis, right)) - right)
+    assert left < 0.3 * much
+    np.testing.assert_array_equal(nearest_combination(np.zeros((2, 2)), np.ones(2)), np.zeros(2))

@@ -14,7 +14,8 @@ is used as t and nothing is searched.
    loss's majorant, so that a step always has a length. theta falls with each full step and rises with each short one.
 2. *The last digits.* From where rounding errors may be a tenth of the optimality, gradients of linear models are summed in
    extended precision (`finitesum.evaluation.rounding`), and a step is taken where its end shows a slope below 0, or less
-   optimality: so Newton's steps refine w as far as float64 can hold it.
+   optimality: so Newton's steps refine w as far as float64 can hold it. Then w goes to the numbers next to it that leave
+   the least (`finitesum.methods.subproblems.lattice`), which need not be the nearest to the solution.
 
 A sum of functions need not be convex: where its H is not positive definite, its eigenvalues are replaced by their sizes,
 so that F falls along the direction. The references are those of `Newton`.
