@@ -40,14 +40,19 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
+from finitesum.evaluation.row_sums import row_blocks
 from finitesum.losses import Hinge
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.rows import to_matrix
 from finitesum.problems.term import ConvexTerm
 
 #: How many times as large as at w the predictions that a column makes may be where a bound holds: on bounded sets and with
 #: a quadratic penalty, and without, where rounding errors of a slope count that many times.
 FAR, NEAR = 1e3, 10.0
+
+#: The fraction of F from which its rounding errors are counted row by row, and the rows of which that is done at once.
+VISIBLE, MOST_ROWS = 1e-10, 10_000
 
 #: The unit of rounding.
 UNIT = float(np.finfo(np.float64).eps) / 2
@@ -76,13 +81,29 @@ def _radius(problem: Problem, w: Vector) -> float:
     return times * 10.0 ** math.ceil(math.log10(largest)) if largest < math.inf else math.inf
 
 
-def _error(problem: Problem, w: Vector) -> float:
+def _error(problem: Problem, w: Vector, value: float) -> float:
     """Return what rounding errors may make of F at w: a few units of the sums of absolute values."""
     d = problem.rows.n_columns
     sizes = float(column_sizes(problem) @ np.abs(w[:d]) + np.abs(w[d:]).sum())
     sizes += float(problem.weights @ np.abs(problem.offsets))
     scale = problem.loss.scale if isinstance(problem.loss, Hinge) else 1.0
-    return 4.0 * UNIT * (scale * (1.0 + sizes) + abs(problem.term.value(w)))
+    of_term = abs(problem.term.value(w))
+    if isinstance(problem.loss, Hinge) and 4.0 * UNIT * sizes > VISIBLE * value:
+        sizes = _reaching_sizes(problem, w)
+    return 4.0 * UNIT * (scale * (1.0 + sizes) + of_term)
+
+
+def _reaching_sizes(problem: Problem, w: Vector) -> float:
+    """Return the sum of absolute values that predictions of the hinge loss are made of, over rows that may have a loss."""
+    d, total = problem.rows.n_columns, 0.0
+    for block in row_blocks(problem, MOST_ROWS):
+        here = block.rows
+        offsets, targets = problem.offsets[here], problem.targets[here]
+        matrix = to_matrix(block.view.rows)
+        sizes = abs(matrix) @ np.abs(w[:d]) + np.abs(w[d:]).sum() + np.abs(offsets)
+        gaps = 1.0 - targets * (matrix @ w[:d] + w[d:].sum() + offsets)
+        total += float(problem.weights[here] @ np.where(gaps > -4.0 * UNIT * (1.0 + sizes), sizes, 0.0))
+    return total
 
 
 def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float, Minorant]:
@@ -90,7 +111,7 @@ def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float
     constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
     if isinstance(problem, Problem):
         value = minorant_sums(problem, w, constants, slopes)
-        return value, Minorant(constants, slopes, _radius(problem, w), _error(problem, w))
+        return value, Minorant(constants, slopes, _radius(problem, w), _error(problem, w, value))
     value = float(problem.value(w.copy()))
     slopes[0] = problem.full_subgradient(w)
     constants[0] = value - slopes[0] @ w
