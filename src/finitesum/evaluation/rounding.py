@@ -38,8 +38,9 @@ from finitesum.problems.rows import CSRRows, to_matrix
 #: Units of rounding of float64 and of the extended format.
 UNIT, EXTENDED_UNIT = float(np.finfo(np.float64).eps) / 2, float(np.finfo(np.longdouble).eps) / 2
 
-#: Errors of a loss's derivative in units of rounding, and of a projection relative to the sum of the sizes.
-OF_SLOPE, OF_PROJECTION = 8.0, 8.0
+#: Errors of a loss's derivative in units of rounding, of one that is linear in pieces, and of a projection relative to the
+#: sum of the sizes.
+OF_SLOPE, OF_LINEAR_SLOPE, OF_PROJECTION = 8.0, 3.0, 8.0
 
 #: An optimality this many times above tol is not there by rounding errors of its own sum alone.
 NEAR = 100.0
@@ -149,22 +150,25 @@ def _slopes(problem: Problem, predictions: Any, targets: Any) -> tuple[Any, floa
     if problem.n_outputs > 1:
         return loss.d1(predictions, targets), OF_SLOPE * EXTENDED_UNIT
     if type(loss) in SLOPES:
-        return SLOPES[type(loss)](loss, predictions, targets), OF_SLOPE * EXTENDED_UNIT
+        of_slope = OF_SLOPE if isinstance(loss, Logistic | Poisson) else OF_LINEAR_SLOPE
+        return SLOPES[type(loss)](loss, predictions, targets), of_slope * EXTENDED_UNIT
     slopes = [loss.d1(float(u), float(y)) for u, y in zip(predictions, targets, strict=True)]
     return np.array(slopes, dtype=np.longdouble), OF_SLOPE * UNIT
 
 
-def _dot(stored: Matrix, matrix: Any, w: Any, offsets: Any, intercept: Any) -> Any:
-    """Return offsets + matrix w + intercept as if it were summed in twice the extended precision [2, algorithm 5.3]."""
-    products, rest = matrix * w, np.zeros_like(offsets)
+def _dot(stored: Matrix, matrix: Any, w: Any, *more: Any) -> Any:
+    """Return matrix w + more as if it were summed in twice the extended precision [2]; w holds float64 numbers."""
+    products = matrix * w
     (high, low), (w_high, w_low) = _split(stored), _split(w)
-    errors = ((high * w_high - products) + high * w_low + low * w_high) + low * w_low
-    for terms in (*products.T, *intercept):
-        total = offsets + terms
-        change = total - offsets
-        rest += (offsets - (total - change)) + (terms - change)
-        offsets = total
-    return offsets + (rest + errors.sum(axis=1))
+    rest = (((high * w_high - products) + high * w_low + low * w_high) + low * w_low).sum(axis=1)
+    terms = np.vstack([products.T, *more, np.zeros_like(rest)])
+    while len(terms) > 1:
+        first, second = terms[: len(terms) // 2], terms[len(terms) // 2 : len(terms) // 2 * 2]
+        total = first + second
+        change = total - first
+        rest = rest + ((first - (total - change)) + (second - change)).sum(axis=0)
+        terms = np.vstack([total, terms[len(terms) // 2 * 2 :]])
+    return terms[0] + rest
 
 
 def _split(numbers: Any) -> tuple[Any, Any]:
@@ -176,15 +180,21 @@ def _split(numbers: Any) -> tuple[Any, Any]:
 
 
 def _predictions(problem: Problem, block: Block, w: Vector, offsets: Any) -> tuple[Any, Any]:
-    """Return offsets + the predictions of a block at w, (rows, outputs), and sum_j |x_ij w_j| as far as it counts."""
+    """Return offsets + the predictions of a block at w, shape (rows, outputs), and bounds of their errors."""
     table, stored = w.reshape(problem.n_outputs, -1), to_matrix(block.view.rows)
-    matrix, d = stored.astype(np.longdouble), problem.rows.n_columns
-    extended, reach = table.astype(np.longdouble), abs(stored).astype(np.float64) @ np.abs(table[:, :d]).T
-    if isinstance(stored, np.ndarray):
-        rows = zip(extended, offsets.T, strict=True)
-        predictions = np.column_stack([_dot(stored, matrix, row[:d], first, row[d:]) for row, first in rows])
-        return predictions, _of_sum(_most_entries(problem), EXTENDED_UNIT) * reach
-    return matrix @ extended[:, :d].T + (extended[:, d] if problem.has_intercept else 0.0) + offsets, reach
+    matrix, d, gamma = (
+        stored.astype(np.longdouble),
+        problem.rows.n_columns,
+        _of_sum(_most_entries(problem), EXTENDED_UNIT),
+    )
+    extended, sizes = table.astype(np.longdouble), abs(stored).astype(np.float64) @ np.abs(table[:, :d]).T
+    if not isinstance(stored, np.ndarray):
+        found = matrix @ extended[:, :d].T + (extended[:, d] if problem.has_intercept else 0.0) + offsets
+        return found, gamma * (sizes + np.abs(found))
+    rows = zip(extended, offsets.T, strict=True)
+    ones = np.ones(len(matrix), dtype=np.longdouble)
+    found = np.column_stack([_dot(stored, matrix, row[:d], first, *(b * ones for b in row[d:])) for row, first in rows])
+    return found, 2.0 * EXTENDED_UNIT * np.abs(found) + 4.0 * gamma**2 * (sizes + np.abs(found) + np.abs(offsets))
 
 
 def _offsets(problem: Problem, block: Block) -> Any:
@@ -219,30 +229,33 @@ def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
     n, d, n_outputs = problem.n_rows, problem.rows.n_columns, problem.n_outputs
     table = w.reshape(n_outputs, -1).astype(np.longdouble)
     gradient, errors = np.zeros_like(table), np.zeros(table.shape)
-    of_predictions, of_sum = _of_sum(_most_entries(problem), EXTENDED_UNIT), _of_sum(n, EXTENDED_UNIT)
+    of_sum = _of_sum(n, EXTENDED_UNIT)
     for block in _blocks(problem):
         here, stored = block.rows, to_matrix(block.view.rows)
         matrix, sizes = stored.astype(np.longdouble), abs(stored).astype(np.float64)
-        predictions, reach = _predictions(problem, block, w, _offsets(problem, block))
-        reach = reach + np.abs(predictions)
+        predictions, off = _predictions(problem, block, w, _offsets(problem, block))
         if n_outputs == 1:
-            predictions, reach = predictions[:, 0], reach[:, 0]
+            predictions, off = predictions[:, 0], off[:, 0]
         targets = problem.targets[here]
         slopes, of_slope = _slopes(problem, predictions, targets)
         if n_outputs == 1:  # a convex loss's slope is monotone
-            below, above = (
-                _slopes(problem, predictions + sign * of_predictions * reach, targets)[0] for sign in (-1, 1)
-            )
+            below, above = (_slopes(problem, predictions + sign * off, targets)[0] for sign in (-1, 1))
             error = np.maximum(above - slopes, slopes - below)
         elif isinstance(problem.loss, Multinomial):
-            error = problem.loss.most_change(slopes, of_predictions * reach)
+            error = problem.loss.most_change(slopes, off)
         else:
-            error = of_predictions * problem.loss.curvature_bound() * reach
-        error = error + (of_sum + of_slope) * np.abs(slopes)
+            error = problem.loss.curvature_bound() * off
+        is_dense = isinstance(stored, np.ndarray)
+        error = error + ((2.0 * EXTENDED_UNIT if is_dense else of_sum) + of_slope) * np.abs(slopes)
         weights = problem.weights[here]
         slopes, error = (weighted(np.array(v), weights).reshape(-1, n_outputs) for v in (slopes, error))
         error = error.astype(np.float64)
-        gradient[:, :d] += (matrix.T @ slopes).T
+        if is_dense:
+            leading = slopes.astype(np.float64).astype(np.longdouble)
+            parts = [_dot(stored.T, matrix.T, column) for column in leading.T]
+            gradient[:, :d] += np.array(parts) + (matrix.T @ (slopes - leading)).T
+        else:
+            gradient[:, :d] += (matrix.T @ slopes).T
         errors[:, :d] += (sizes.T @ error).T
         if problem.has_intercept:
             gradient[:, d] += slopes.sum(axis=0)
