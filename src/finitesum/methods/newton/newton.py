@@ -50,6 +50,9 @@ ACCURACY, SHORTEST = 0.01, 1e-3
 #: The fraction of F that the rounding errors of a step back onto the set may cost.
 HIDDEN = 1e-13
 
+#: Points next to an iterate that are tried, at most: each takes a lattice basis.
+MOST_GRIDS = 6
+
 #: Passes that may lead no further before nothing is tried any more: theta is 1 then.
 MOST_STUCK = 3
 
@@ -68,6 +71,7 @@ class NewtonState(NamedTuple):
     is_precise: bool  # whether the gradient is summed in extended precision
     step_size: float  # t of the last step, NaN before it
     n_stuck: int  # passes in a row that led no further
+    n_grids: int  # points next to an iterate that were tried
     n_gradients: int
     n_hessians: int
 
@@ -211,7 +215,7 @@ def _on_grid(problem: AnySum, state: NewtonState, hessian: Matrix) -> NewtonStat
         return None
     end = w.copy()
     end[free] += nearest_combination(basis, right) * units
-    return _moved(problem, state, end, 1.0)
+    return _moved(problem, state._replace(n_grids=state.n_grids + 1), end, 1.0)
 
 
 def _normal(problem: Problem, w: Vector) -> Vector:
@@ -225,6 +229,10 @@ def _normal(problem: Problem, w: Vector) -> Vector:
     elif term.intervals is not None and term.intervals.sizes.size:
         normal[:] = term.intervals.sizes * np.sign(w)
     return normal
+
+
+def _halves(state: NewtonState, there: NewtonState) -> bool:
+    return there.snapshot.optimality <= 0.5 * state.snapshot.optimality
 
 
 def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
@@ -274,7 +282,7 @@ class Newton(SumMethod):
         """Return the state before the first step: the gradient at the start."""
         here = take_snapshot(problem, x0)
         gradient = smooth_gradient(problem, here)
-        return NewtonState(x0.copy(), here, gradient, FIRST_THETA, False, float("nan"), 0, problem.n_components, 0)
+        return NewtonState(x0.copy(), here, gradient, FIRST_THETA, False, float("nan"), 0, 0, problem.n_components, 0)
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""
@@ -293,12 +301,14 @@ class Newton(SumMethod):
             direction, predicted = _step(problem, hessian, state)
         there, t = _moved(problem, state, w + direction, 1.0), 1.0
         comes_closer = _comes_closer if state.is_precise else _falls
-        if state.is_precise and not _comes_closer(problem, state, there):
+        if state.is_precise and state.n_grids < MOST_GRIDS and not _halves(state, there):
             near = _on_grid(problem, state, hessian)
-            if near is not None and near.snapshot.optimality < state.snapshot.optimality:
+            if near is not None and _halves(state, near):
                 return near
+            if near is not None:
+                state, there = (s._replace(n_grids=near.n_grids) for s in (state, there))
         is_long = not state.is_precise and _slope_at_end(problem, state, there) > -ACCURACY * predicted
-        if _falls(problem, state, there) and there.snapshot.optimality <= 0.5 * state.snapshot.optimality:
+        if _falls(problem, state, there) and _halves(state, there):
             is_long = False  # a slope near 0 has rounding errors
         if predicted < 0.0 and (is_long or not comes_closer(problem, state, there)):
             t, n_slopes = _searched(problem, w, direction, predicted, is_precise=state.is_precise)

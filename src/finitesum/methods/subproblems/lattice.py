@@ -17,6 +17,9 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 
+#: What is left of a column, relative to it, that is its rounding errors: in that direction nothing is gained by it.
+NEGLIGIBLE = 1e-13
+
 #: By how much a basis vector may be shorter than the one before, and exchanges for each vector, at most.
 SHRINKAGE, MOST_EXCHANGES = 0.75, 60
 
@@ -44,8 +47,9 @@ def nearest_combination(basis: Matrix, right: Vector) -> Vector:
 def _nearest_plane(basis: Matrix, right: Vector) -> Vector:
     q, triangle = np.linalg.qr(basis)
     target, k = q.T @ right, np.zeros(right.size)
+    least = NEGLIGIBLE * np.linalg.norm(triangle, axis=0)
     for j in range(k.size - 1, -1, -1):
-        if triangle[j, j] != 0.0:
+        if abs(triangle[j, j]) > least[j]:
             k[j] = np.rint((target[j] - triangle[j, j + 1 :] @ k[j + 1 :]) / triangle[j, j])
     return k
 
@@ -54,18 +58,19 @@ def _reduced(triangle: Matrix) -> Matrix:
     """Return the integers that a reduced basis is made by of a triangle's columns, after Lenstra, Lenstra and Lovasz."""
     n = triangle.shape[0]
     triangle, transform = triangle.copy(), np.eye(n)
-    k = 1
+    k, least = 1, NEGLIGIBLE * np.linalg.norm(triangle, axis=0)
     for _ in range(MOST_EXCHANGES * n):
         if k >= n:
             break
         for j in range(k - 1, -1, -1):
-            if triangle[j, j] != 0.0 and (times := np.rint(triangle[j, k] / triangle[j, j])) != 0.0:
+            if abs(triangle[j, j]) > least[j] and (times := np.rint(triangle[j, k] / triangle[j, j])) != 0.0:
                 triangle[: j + 1, k] -= times * triangle[: j + 1, j]
                 transform[:, k] -= times * transform[:, j]
         corner = triangle[k - 1 : k + 1, k - 1 : k + 1]
         if SHRINKAGE * corner[0, 0] ** 2 <= corner[0, 1] ** 2 + corner[1, 1] ** 2:
             k += 1
             continue
+        least[[k - 1, k]] = least[[k, k - 1]]
         triangle[:, [k - 1, k]], transform[:, [k - 1, k]] = triangle[:, [k, k - 1]], transform[:, [k, k - 1]]
         first, second = triangle[k - 1, k - 1], triangle[k, k - 1]
         size = math.hypot(first, second)
