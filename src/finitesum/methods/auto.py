@@ -18,7 +18,7 @@ or a half-space. Penalties that are known by their prox go to full proximal grad
 import math
 from typing import Any, NamedTuple
 
-from finitesum.losses import Logistic
+from finitesum.losses import Logistic, SquaredHinge
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, is_suited
 from finitesum.methods.cost_model import costs_of, hessian_sample
@@ -45,6 +45,9 @@ RIDGE_HELPS = 0.1
 
 #: Seconds that are not saved: below them Newton's steps, which end, are preferred to many slow ones.
 NEVER_MIND = 0.1
+
+#: Seconds that are as good as none: below them Newton's steps over all rows are preferred to those on samples.
+NO_TIME = 0.005
 
 
 class Choice(NamedTuple):
@@ -115,7 +118,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     without = 1e-9 * n * costs.gradient * OTHER_PASSES
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
-    if with_hessian <= NEVER_MIND and not (problem.is_smooth and isinstance(problem.loss, Logistic)):
+    least = NEVER_MIND if isinstance(problem.loss, SquaredHinge) else NO_TIME
+    if with_hessian <= least and not (problem.is_smooth and isinstance(problem.loss, Logistic)):
         what = type(problem.loss).__name__ if problem.is_smooth else "a model with this penalty or set"
         reason = f"{shape}: {what} is fitted to the last digits by Newton's method"
         return Choice(as_method("newton"), reason)
