@@ -40,6 +40,9 @@ MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
 #: As measured, working sets are faster where less than a third of the coefficients are nonzero.
 ALL_COLUMNS, ALL_RIDGE_COLUMNS = 500, 1000
 
+#: Variables of several outputs up to which the last digits of each are looked for.
+FEW_OF_OUTPUTS = 100
+
 #: The ratio of the l2 penalty to the l1 penalty from which there are fewer zeros, and conjugate gradients are fast.
 RIDGE_HELPS = 0.1
 
@@ -161,13 +164,14 @@ def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any])
 def _for_outputs(problem: Problem) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
-    if problem.is_smooth and not problem.term.has_weights:
+    if problem.is_smooth and not problem.term.has_weights and problem.dim > FEW_OF_OUTPUTS:
         return Choice(as_method("multinomial-newton"), what)
     if not problem.term.is_elastic_net:
         saga = as_method("saga")
         reason = f"{what}, and a penalty that is known by its prox"
         return Choice(saga, reason) if is_suited(saga, problem) else _by_prox(problem)
-    what += " with an l1 penalty" if problem.term.has_l1 else " with penalty weights"
+    if not problem.is_smooth or problem.term.has_weights:
+        what += " with an l1 penalty" if problem.term.has_l1 else " with penalty weights"
     if problem.dim <= ALL_COLUMNS:
         return Choice(as_method("newton"), f"{what}, in {problem.dim:,} variables")
     return Choice(as_method("saga"), f"{what}: too many variables for a Hessian")

@@ -195,7 +195,7 @@ def _on_grid(problem: AnySum, state: NewtonState, hessian: Matrix) -> NewtonStat
     with the normal a, or on a sphere, P (H + mu I) + a a' / a'a with the projection P along a.
     """
     term, w, constraint = problem.term, state.x, cast(Any, problem.term.constraint)
-    if not isinstance(problem, Problem) or problem.n_outputs > 1 or not np.isfinite(hessian).all():
+    if not isinstance(problem, Problem) or not np.isfinite(hessian).all():
         return None
     mapping, bounds = term.mapping(w, state.gradient), term.intervals
     free = w != 0.0
