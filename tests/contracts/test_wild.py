@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from finitesum import METHODS, Problem, minimize
+from finitesum import METHODS, FiniteSum, Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.core.jit import compilable
 from finitesum.evaluation.optimality import evaluate
@@ -61,13 +61,26 @@ def test_no_pass_raises_the_objective(method, loss, term, seed):
     assert result.fun <= objectives[0] * (1.0 + 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(3))
+#: Methods whose passes on Taylor models are guarded, and others that make their steps themselves.
+GUARDED, AUTOMATIC = ("nim", "ciag", "a-ciag"), ("iqn", "svrg2", "svrg")
+
+
 @pytest.mark.parametrize("term", TERMS)
-@pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge", "squared-hinge", "poisson"])
-def test_nim_comes_back_from_where_its_models_led_too_far(loss, term, seed):
+@pytest.mark.parametrize(
+    ("method", "loss", "seed"),
+    [
+        *(
+            ("nim", loss, seed)
+            for loss in ("logistic", "smoothed-hinge", "squared-hinge", "poisson")
+            for seed in range(3)
+        ),
+        *((method, loss, 2) for method in GUARDED[1:] for loss in ("squared-hinge", "poisson")),
+    ],
+)
+def test_a_method_comes_back_from_where_its_models_led_too_far(method, loss, term, seed):
     """A pass may end far up before the losses that the next one meets show it; that one is undone, and none rises after."""
     problem = wild(seed, loss=loss, fit_intercept=bool(seed % 2), **TERMS[term])
-    result = minimize(problem, method="nim", tol=1e-8, max_iter=30, measure_every=1, random_state=0)
+    result = minimize(problem, method=method, tol=1e-8, max_iter=30, measure_every=1, random_state=0)
     objectives = result.trace.column("objective")
     assert result.fun <= objectives[0] * (1.0 + 1e-12)
     far = np.flatnonzero(objectives > 3.0 * objectives[0] + 1.0)
@@ -75,6 +88,18 @@ def test_nim_comes_back_from_where_its_models_led_too_far(loss, term, seed):
     after = objectives[far[0] + 1 :] if far.size else objectives[:0]
     assert (np.diff(after) <= 1e-11 * np.abs(after[:-1])).all()
     assert (after <= objectives[0] * (1.0 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+@pytest.mark.parametrize("loss", ["logistic", "poisson"])
+@pytest.mark.parametrize("form", ["linear", "functions"])
+@pytest.mark.parametrize("method", GUARDED + AUTOMATIC)
+def test_no_run_by_steps_of_its_own_ends_above_its_start(method, form, loss, seed):
+    problem = wild(seed, loss=loss, fit_intercept=bool(seed % 2), alpha=1e-8)
+    problem = problem if form == "linear" else FiniteSum.from_linear(problem)
+    start = evaluate(problem, np.zeros(problem.dim)).objective
+    result = minimize(problem, method=method, tol=1e-8, max_iter=8, measure_every=0)
+    assert result.fun <= start * (1.0 + 1e-12)
 
 
 def test_a_point_far_out_is_no_minimum():

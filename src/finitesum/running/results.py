@@ -53,13 +53,13 @@ class StopReason(enum.Enum):
         }[self]
 
 
-def _has_own_step(method: Method | None) -> bool:
+def has_own_step(method: Method | None) -> bool:
     """Return whether a step size was given as a number."""
     return isinstance(getattr(method, "step_size", None), Real)
 
 
 def _against_divergence(method: Method | None) -> str:
-    if method is None or _has_own_step(method):
+    if method is None or has_own_step(method):
         return 'The step size is too long for this problem: leave step_size at "auto" or give a smaller one.'
     smaller = "give a smaller step_size, " if hasattr(method, "step_size") else ""
     return f"Scale the columns of X, {smaller}or use another method."
@@ -73,7 +73,7 @@ def _against_a_stall(method: Method | None, left: float) -> str:
     rounding = "tol may lie below the rounding errors of this problem: scale the columns of X, or loosen tol."
     if left > MORE_THAN_ROUNDING:
         rounding = "That is more than rounding errors leave: the method gains nothing more here, use another one."
-    if not _has_own_step(method):
+    if not has_own_step(method):
         return rounding
     return f'{rounding} Or the step size is too long to come closer: leave step_size at "auto" or give a smaller one.'
 

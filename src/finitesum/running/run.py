@@ -25,7 +25,7 @@ from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.observers import Display, PassReport, Trace, TraceRow
-from finitesum.running.results import Result, StopReason
+from finitesum.running.results import Result, StopReason, has_own_step
 from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in
 from finitesum.running.sampling import as_seed, order_of_pass
 from finitesum.running.starts import default_start, why_infinite
@@ -86,7 +86,7 @@ class Run:
         self._begin(check=True)
 
     def _begin(self, *, check: bool) -> None:
-        self.best = Best(self.state.x, self.state.x)
+        self.best = Best(self.state.x, self.state.x, self.state.x)
         spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
         if check:
             self._check()
@@ -106,7 +106,7 @@ class Run:
             self.seed = header["seed"]
         self._start = checkpoints.digest(x0) if is_given else header.get("start", "")
         checkpoints.require_match(self.checkpoint, header, self._identity())
-        empty = Kept(None, self.loop, 0, self.certificate, Best(x0, x0))
+        empty = Kept(None, self.loop, 0, self.certificate, Best(x0, x0, x0))
         kept, self.trace = kept_in(self.checkpoint, held, self.method.state_type, partial(self._template, x0), empty)
         state, self.loop, _, self.certificate, self.best = kept
         self.state, x = self._with_tol(state), state.x
@@ -228,7 +228,7 @@ class Run:
             return StopReason.CONVERGED
         found = measured.optimality if due and measured is not None else estimate
         if loop.improves(found):
-            self.best = Best(before, self.state.x)
+            self.best = self.best._replace(before=before, after=self.state.x)
         elif (exact := self._known_to_method()) is not None:
             loop.descends(exact.objective)
         return loop.hopeless(found, self.tol, getattr(self.method, "patience", 100), self._before.k)
@@ -331,16 +331,24 @@ class Run:
             known = own or known
         return known or self._measure(self.state.x, is_check=True)
 
-    def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
-        """Return the iterate of lowest objective among the best by their estimates and the last, and the passes it took.
+    def _ends_above_start(self, last: Measures) -> bool:
+        """Return whether a run by steps of the method's own ends where F is higher than at its start."""
+        first = self.trace.rows[0].objective
+        if math.isnan(first):
+            first = evaluate(self.problem, self.best.start).objective
+        return not has_own_step(self.method) and last.objective > first + 1e-12 * abs(first)
 
-        An estimate may be that of the iterate before the pass or after it, so both are measured, a pass each.
+    def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
+        """Return the iterate of lowest objective among start, best by their estimates and last, and the passes it took.
+
+        An estimate may be that of the iterate before the pass or after it: both are measured, as is the start, a pass each.
         """
-        found = (self.state.x, last, self.loop.k)
-        best_k = self.loop.best_k
-        for x, k in ((self.best.after, best_k), (self.best.before, max(best_k - 1, self._before.k))):
-            if x is found[0]:
+        found, seen = (self.state.x, last, self.loop.k), [self.state.x]
+        best_k, first = self.loop.best_k, self._before.k
+        for x, k in ((self.best.after, best_k), (self.best.before, max(best_k - 1, first)), (self.best.start, first)):
+            if any(np.array_equal(x, y) for y in seen):
                 continue
+            seen.append(x)
             self.loop.n_checks += 1
             measured = self._measure(x, is_check=True)
             if measured.objective <= found[1].objective or math.isnan(found[1].objective):
@@ -351,7 +359,8 @@ class Run:
         """Return what the run found, measured exactly."""
         problem, state, first = self.problem, self.state, self._before.k
         x, measured, remark, why = state.x, self._charged(), "", ""
-        if reason is StopReason.DIVERGED:
+        is_over = reason is StopReason.CALLBACK or measured.upper <= self.tol
+        if reason is StopReason.DIVERGED or (not is_over and self._ends_above_start(measured)):
             x, measured, k = self._best_known(measured)
             remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
         if not math.isfinite(measured.objective):

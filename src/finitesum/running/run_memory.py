@@ -67,8 +67,9 @@ class Before(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The iterates before and after the pass whose estimate was the lowest; the start, while there was none."""
+    """The start, and the iterates before and after the pass whose estimate was the lowest, or the start again."""
 
+    start: Vector
     before: Vector
     after: Vector
 

@@ -142,7 +142,8 @@ def take_model_steps(
     step_size = rule.step_factor / eigenvalue
     if n_steps == 0:
         kappa = eigenvalue / max(rule.mu, 1e-10 * eigenvalue)
-        n_steps = min(max(1, int(np.ceil(8.0 * np.sqrt(kappa) / view.n_components))), MOST_MODEL_STEPS)
+        wanted = np.ceil(8.0 * np.sqrt(kappa) / view.n_components)
+        n_steps = max(1, int(wanted)) if wanted < MOST_MODEL_STEPS else MOST_MODEL_STEPS  # NaN after an overflow
     if is_distrusted and rule.smoothness > 0.0:
         n_steps, step_size = 1, 1.0 / max(eigenvalue, rule.smoothness)
     sequence = following

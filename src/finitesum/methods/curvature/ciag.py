@@ -32,6 +32,7 @@ from finitesum.core.vectors import extrapolate
 from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, model_step, new_control, with_bound
+from finitesum.methods.curvature.guard import Guard, guarded, new_guard
 from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import Trust, TrustRule, error_estimate, trust_rule, trusted_visit
@@ -46,6 +47,7 @@ class CIAGState(NamedTuple):
     model: TaylorModel
     control: Control  # with a constant step: R alone
     schedule: Schedule
+    guard: Guard  # of automatic steps
     n_gradients: int
     n_hessians: int
 
@@ -86,6 +88,21 @@ def _visits(
             break
     taylor.finish_visits(model)
     return n_visits, trust, largest_ratio
+
+
+def _guarded(problem: AnySum, before: Vector, state: CIAGState) -> CIAGState:
+    """Return the state after a pass of automatic steps, which is undone where it raised F."""
+    control, schedule, rule = state.control, state.schedule, trust_rule(problem, acts=True, is_gradual=True)
+    guard, back, n_more = guarded(problem, state.guard, before, state.x, state.model, control.trust, rule)
+    n_more *= problem.n_components
+    schedule = schedule._replace(n_gradients=schedule.n_gradients + n_more)
+    state = state._replace(guard=guard, schedule=schedule, n_gradients=state.n_gradients + n_more)
+    if back is None:
+        return state
+    control = new_control(problem, back.w, acts=True)._replace(comparison=back.comparison, trust=back.trust)
+    n_hessians = state.n_hessians + problem.n_components
+    state = state._replace(x=back.w, previous=back.w.copy(), model=back.model, n_hessians=n_hessians)
+    return state._replace(control=with_bound(control, back.model))
 
 
 @dataclass(frozen=True)
@@ -163,7 +180,7 @@ class CIAG(SumMethod):
         schedule = new_schedule(problem, x0, *steps, restarts=self.restart > 0, by_sag=by_sag)
         n_visits = problem.n_components if is_full else 0
         counts = schedule.n_gradients + n_visits, schedule.n_hessians + n_visits
-        return CIAGState(x0.copy(), x0.copy(), model, control, schedule, *counts)
+        return CIAGState(x0.copy(), x0.copy(), model, control, schedule, new_guard(problem, model, x0), *counts)
 
     def run_pass(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         before, m = state, problem.n_components
@@ -181,6 +198,8 @@ class CIAG(SumMethod):
             state = run(problem, state, order[n_warm:])
         n_hessians = taylor.hessians_of_visits(problem, state.n_visits - before.n_visits, before.model, state.model)
         state = state._replace(n_hessians=before.n_hessians + n_hessians)
+        if self.step_size == "auto":
+            state = _guarded(problem, before.x, state)
         if state.n_visits // m % taylor.REBUILD_EVERY == taylor.REBUILD_EVERY - 1:
             model, n_more = taylor.rebuilt(problem, state.model)
             state = state._replace(model=model, n_hessians=state.n_hessians + n_more)

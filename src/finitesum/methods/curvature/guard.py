@@ -74,7 +74,8 @@ def _at_anchors(problem: Problem, model: TaylorModel, w: Vector) -> float:
 
 def _objective(problem: Problem, w: Vector) -> float:
     """Return F, infinite where it is not a number."""
-    value = evaluate(problem, w).objective if np.isfinite(w).all() else math.inf
+    with np.errstate(all="ignore"):
+        value = evaluate(problem, w).objective if np.isfinite(w).all() else math.inf
     return math.inf if math.isnan(value) else value
 
 
