@@ -274,9 +274,14 @@ def solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 def is_lost_by_rounding(wild: Wild, x: np.ndarray) -> bool:
     """Return whether the minimiser, found in 50 digits on the face of x by Newton's method, is above tol when rounded.
 
-    For Poisson's loss on sets of bounds, and without a set; where Newton's method does not end, the answer is no.
+    For Poisson's loss on sets of bounds, without a set, and within a ball; where Newton's method does not end, it is no.
     """
     kind, w, d = type(wild.problem.constraint).__name__, exact(x), wild.X.shape[1]
+    if (
+        kind in ("L1Ball", "L2Ball")
+        and np.linalg.norm(x[:d], int(kind[1])) < (1.0 - 1e-9) * wild.problem.constraint.radius
+    ):
+        kind = "Unconstrained"
     if not wild.words.startswith("poisson") or kind not in ("Unconstrained", "Box", "LInfBall", "NonNegative"):
         return False
     free, lasso = np.full(w.size, True), Decimal(float(wild.problem.penalty.lasso()))
