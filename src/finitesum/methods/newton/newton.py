@@ -54,11 +54,11 @@ from finitesum.problems.linear import Problem
 #: The fraction of the first slope that a search leaves, and the t from which steps are not cut further.
 ACCURACY, SHORTEST = 0.01, 1e-3
 
-#: The fraction of F that the rounding errors of a step back onto the set may cost.
-HIDDEN = 1e-13
+#: The fraction of F that the rounding errors of a step back onto the set may cost, and from which a fall is one.
+HIDDEN, VISIBLE = 1e-13, 1e-16
 
 #: Points next to an iterate that are tried, at most: each takes a lattice basis.
-MOST_GRIDS = 6
+MOST_GRIDS = 12
 
 #: Passes that may lead no further before nothing is tried any more: theta is 1 then.
 MOST_STUCK = 3
@@ -249,10 +249,10 @@ def _halves(state: NewtonState, there: NewtonState) -> bool:
 
 def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
     """Return whether a step brings F down, as far as its digits and the slope at the end show, or the optimality."""
-    rise = _slope_at_end(problem, state, there)
-    if rise < 0.0:
+    rise, size = _slope_at_end(problem, state, there), abs(state.snapshot.objective)
+    if rise < (-VISIBLE * size if there.step_size == 1.0 else 0.0):  # a short step ends where a row's loss has a corner
         return True
-    return rise <= HIDDEN * abs(state.snapshot.objective) and there.snapshot.optimality < state.snapshot.optimality
+    return rise <= HIDDEN * size and there.snapshot.optimality < state.snapshot.optimality
 
 
 def _theta_after(theta: float, t: float) -> float:
@@ -315,9 +315,10 @@ class Newton(SumMethod):
         comes_closer = _comes_closer if state.is_precise else _falls
         if state.is_precise and state.n_grids < MOST_GRIDS and not _halves(state, there):
             near = _on_grid(problem, state, hessian)
-            if near is not None and _halves(state, near):
-                return near
             if near is not None:
+                is_less = near.snapshot.optimality < state.snapshot.optimality
+                if _halves(state, near) or (is_less and not _comes_closer(problem, state, there)):
+                    return near
                 state, there = (s._replace(n_grids=near.n_grids) for s in (state, there))
         is_long = not state.is_precise and _slope_at_end(problem, state, there) > -ACCURACY * predicted
         if _falls(problem, state, there) and _halves(state, there):
