@@ -58,7 +58,7 @@ ACCURACY, SHORTEST = 0.01, 1e-3
 HIDDEN, VISIBLE = 1e-13, 1e-16
 
 #: Points next to an iterate that are tried, at most: each takes a lattice basis.
-MOST_GRIDS = 12
+MOST_GRIDS = 8
 
 #: Passes that may lead no further before nothing is tried any more: theta is 1 then.
 MOST_STUCK = 3
