@@ -274,7 +274,7 @@ def solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 def is_lost_by_rounding(wild: Wild, x: np.ndarray) -> bool:
     """Return whether the minimiser, found in 50 digits on the face of x by Newton's method, is above tol when rounded.
 
-    For Poisson's loss on sets of bounds, without a set, and within a ball; for other losses of one output on all sets, where
+    For Poisson's loss on sets of bounds, without a set, and within a ball; for other losses of one output on all sets, if
     `newton` finds no better float64 numbers either. Where Newton's method does not end, it is no.
     """
     if not wild.words.startswith("poisson"):
