@@ -33,7 +33,8 @@ DESCENT_PASSES, SETTLED_PASSES = 100, 5
 #: Multipliers of an l1 ball that are tried, at most, and what they differ by, relatively, where they are the same.
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
 
-#: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality.
+#: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality,
+#: or is not downhill.
 SHIFTS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
 #: Fewer variables than this have their eigenvalues computed exactly.
@@ -178,7 +179,8 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
             w = minimised(intervals, raised, gradient, y, _started(intervals, raised, gradient, y, start), tolerance)
         if (left := term.optimality(w, gradient + raised @ (w - y))) < least:
             best, least = w, left
-        if left <= enough:
+        rise = float(gradient @ (w - y)) + term.rise(y, w)
+        if left <= enough and rise <= ROUNDING * float(np.abs(gradient) @ np.abs(w - y)):
             break
     return best
 
