@@ -32,7 +32,7 @@ from finitesum.evaluation.row_sums import Block, map_row_blocks, row_blocks
 from finitesum.losses import LOSSES, Huber, Logistic, Poisson, SmoothedHinge, Squared, SquaredHinge
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 from finitesum.problems.rows import CSRRows, to_matrix
 
 #: Units of rounding of float64 and of the extended format.
@@ -96,7 +96,7 @@ def _by_norms(problem: Problem, w: Vector, found: Measures) -> float:
 
 
 @kernel
-def _add_errors(view: LinearSum, w: Vector, of_slopes: float, of_predictions: float, errors: Vector) -> None:
+def _add_errors(view: View, w: Vector, of_slopes: float, of_predictions: float, errors: Vector) -> None:
     """Add what the rows put into the bound of each entry's error."""
     rows = view.rows
     for i in range(rows.n_rows):

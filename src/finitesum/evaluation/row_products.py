@@ -10,7 +10,7 @@ import scipy.sparse
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel
 from finitesum.evaluation.row_sums import Block, map_row_blocks
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row, remembered
+from finitesum.problems.linear import Problem, View, first_row, last_row, remembered
 from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
 
 #: Bytes of entries of which a copy in single precision is made.
@@ -18,7 +18,7 @@ MOST_BYTES = 1e9
 
 
 @kernel
-def _predict(view: LinearSum, components: Indices, w: Vector, out: Vector) -> None:
+def _predict(view: View, components: Indices, w: Vector, out: Vector) -> None:
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
             out[i] = view.rows.dot(i, w)
@@ -36,7 +36,7 @@ def predictions(problem: Problem, w: Vector, components: Indices | None = None, 
 
 
 @kernel
-def _combine(view: LinearSum, components: Indices, coefficients: Vector, out: Vector) -> None:
+def _combine(view: View, components: Indices, coefficients: Vector, out: Vector) -> None:
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
             if coefficients[i] != 0.0:
@@ -78,7 +78,7 @@ def sum_of_squares(problem: Problem) -> float:
 
 
 @kernel
-def _multiply(view: LinearSum, components: Indices, curvatures: Any, v: Vector, out: Vector) -> None:
+def _multiply(view: View, components: Indices, curvatures: Any, v: Vector, out: Vector) -> None:
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
             weight = view.weights[i] * curvatures[i]
@@ -128,7 +128,7 @@ def _copied(problem: Problem) -> Copy:
 
 
 @kernel
-def _add_squares(view: LinearSum, components: Indices, curvatures: Any, out: Vector) -> None:
+def _add_squares(view: View, components: Indices, curvatures: Any, out: Vector) -> None:
     rows = view.rows
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
@@ -163,7 +163,7 @@ def line_through(problem: Problem, w: Vector, direction: Vector, components: Ind
 
 
 @kernel
-def _slope(view: LinearSum, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
+def _slope(view: View, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
     total = 0.0
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
@@ -175,7 +175,7 @@ def _slope(view: LinearSum, components: Indices, starts: Vector, changes: Vector
 
 
 @kernel
-def _value(view: LinearSum, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
+def _value(view: View, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
     total = 0.0
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
@@ -211,7 +211,7 @@ def objective(problem: Problem, w: Vector, n_threads: int = 1) -> float:
 
 
 @kernel
-def _add_minorants(view: LinearSum, w: Vector, constants: Vector, slopes: Matrix) -> float:
+def _add_minorants(view: View, w: Vector, constants: Vector, slopes: Matrix) -> float:
     total = 0.0
     for i in range(view.rows.n_rows):
         weight = view.weights[i]

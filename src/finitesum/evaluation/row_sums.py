@@ -19,7 +19,7 @@ import numpy.typing as npt
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part, reassociated_part
 from finitesum.core.threads import map_blocks
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.linear import Problem, View, first_row, last_row
 from finitesum.problems.rows import n_entries, rows_between
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Majorize(IntEnum):
 class Block(NamedTuple):
     """Consecutive rows in memory, and those of their components that a sum is taken over."""
 
-    view: LinearSum  # of these rows alone
+    view: View  # of these rows alone
     components: Indices  # increasing, counted from the block's first
     rows: slice  # of an array with one number per row of the problem
 
@@ -170,14 +170,7 @@ def _sums_of(parts: Vector, n: int) -> tuple[float, float]:
 
 @kernel_part
 def _add_run(
-    view: LinearSum,
-    first: int,
-    w: Vector,
-    majorize: int,
-    curvatures: Any,
-    slopes: Vector,
-    gradient: Vector,
-    at: Scratch,
+    view: View, first: int, w: Vector, majorize: int, curvatures: Any, slopes: Vector, gradient: Vector, at: Scratch
 ) -> tuple[float, float]:
     """Do what `_add_losses` does for N_TOGETHER rows that follow each other."""
     parts, some = at.parts, slice(first, first + N_TOGETHER)
@@ -198,7 +191,7 @@ def _add_run(
 
 @kernel_part
 def _add_scattered(
-    view: LinearSum, n: int, w: Vector, majorize: int, curvatures: Any, slopes: Vector, gradient: Vector, at: Scratch
+    view: View, n: int, w: Vector, majorize: int, curvatures: Any, slopes: Vector, gradient: Vector, at: Scratch
 ) -> tuple[float, float]:
     """Do the same for the first n of the rows that lie apart."""
     parts = at.parts
@@ -219,7 +212,7 @@ def _add_scattered(
 
 @kernel
 def _add_losses(
-    view: LinearSum,
+    view: View,
     components: Indices,
     w: Vector,
     majorize: int,

@@ -16,7 +16,7 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import Interpreted
 from finitesum.losses import Loss
 from finitesum.losses.base import OfComponents
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 from finitesum.problems.rows import to_matrix
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class LinearComponent:
 class ViewedComponent:
     """A component of several outputs, or a function, as an object of its own made of what kernels see of it."""
 
-    view: LinearSum
+    view: View
     number: int
 
     def scores(self, w: Vector) -> Any:

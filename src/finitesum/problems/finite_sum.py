@@ -25,7 +25,7 @@ from finitesum.problems.components import (
     check_derivatives,
     linear_component,
 )
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import described
 
@@ -194,10 +194,10 @@ class FiniteSum:
         return FunctionLoss(self)
 
     @cached_property
-    def view(self) -> LinearSum:
+    def view(self) -> View:
         """The problem as kernels see it, which then run as Python."""
         n = self.n_components
-        return LinearSum(
+        return View(
             cast(Any, self.rows),
             targets=np.arange(n, dtype=np.float64),
             offsets=np.zeros(n),

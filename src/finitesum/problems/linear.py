@@ -33,7 +33,7 @@ from finitesum.problems.term_penalties import TermPenalty, described
 T = TypeVar("T")
 
 
-class LinearSum(NamedTuple):
+class View(NamedTuple):
     """What kernels see of a problem: F is the mean of n_components functions, each of batch_size consecutive rows."""
 
     rows: DenseRows | CSRRows
@@ -53,13 +53,13 @@ class LinearSum(NamedTuple):
 
 
 @kernel_part
-def first_row(view: LinearSum, component: int) -> int:
+def first_row(view: View, component: int) -> int:
     """Return the first row of a component."""
     return component * view.batch_size
 
 
 @kernel_part
-def last_row(view: LinearSum, component: int) -> int:
+def last_row(view: View, component: int) -> int:
     """Return the row behind a component's last."""
     return min((component + 1) * view.batch_size, view.rows.n_rows)
 
@@ -296,11 +296,11 @@ class Problem:
         return replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
 
     @cached_property
-    def view(self) -> LinearSum:
+    def view(self) -> View:
         """The problem as kernels see it; those that see blocks of rows of several outputs run as Python."""
         if self.n_outputs > 1:
-            return LinearSum(**block_parts(self), **self.term.compiled._asdict())
-        return LinearSum(
+            return View(**block_parts(self), **self.term.compiled._asdict())
+        return View(
             self.rows,
             self.targets,
             self.offsets,

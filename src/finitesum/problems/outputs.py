@@ -143,7 +143,7 @@ def in_blocks(values: Any, batch_size: int) -> Any:
 
 
 def block_parts(problem: "Problem") -> dict[str, Any]:
-    """Return what kernels see of a problem of several outputs beside its term, by the fields of a `LinearSum`."""
+    """Return what kernels see of a problem of several outputs beside its term, by the fields of a `View`."""
     m, size = problem.n_components, problem.batch_size or 1
     weights = in_blocks(m * problem.weights, size)
     return {

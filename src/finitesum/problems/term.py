@@ -24,11 +24,11 @@ from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
 from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet, as_penalty
 
 if TYPE_CHECKING:
-    from finitesum.problems.linear import LinearSum
+    from finitesum.problems.linear import View
 
 
 class CompiledTerm(NamedTuple):
-    """What kernels see of a term; a `LinearSum` has the same fields and may stand in its place."""
+    """What kernels see of a term; a `View` has the same fields and may stand in its place."""
 
     penalty: ElasticNet  # or Separable, or Groups, in its place
     projection: Projection  # onto the set, of the first n_penalised coordinates
@@ -47,7 +47,7 @@ def _project(projection: Projection, w: Vector) -> None:
     projection.project_euclidean_into(w, w)
 
 
-def prox_in_place(term: "CompiledTerm | LinearSum", w: Vector, step_size: float) -> None:
+def prox_in_place(term: "CompiledTerm | View", w: Vector, step_size: float) -> None:
     """Apply the prox of the penalty, or the projection; w has the length of an iterate and intercepts stay."""
     if term.is_constrained:
         _project(term.projection, w[: term.n_penalised])
@@ -57,7 +57,7 @@ def prox_in_place(term: "CompiledTerm | LinearSum", w: Vector, step_size: float)
 
 
 @compiled_form(of=prox_in_place)
-def _prox_in_place(term: "CompiledTerm | LinearSum", w: Vector, step_size: float) -> None:
+def _prox_in_place(term: "CompiledTerm | View", w: Vector, step_size: float) -> None:
     if term.is_constrained:
         coefficients = w[: term.n_penalised]
         term.projection.project_euclidean_into(coefficients, coefficients)

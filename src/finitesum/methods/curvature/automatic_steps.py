@@ -37,7 +37,7 @@ from finitesum.methods.curvature.trust import (
     trusted_visit,
 )
 from finitesum.methods.visits import AnySum, descend
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 
 #: Model steps that a visit takes at most: beyond it a visit costs more than it can gain.
 MOST_MODEL_STEPS = 200
@@ -115,7 +115,7 @@ def _compiled_alignment(y: Vector, w: Vector, previous: Vector) -> float:
 
 @kernel_part
 def model_step(
-    view: LinearSum, model: OpenModel, w: Vector, previous: Vector, y: Vector, gradient: Vector, step_size: float
+    view: View, model: OpenModel, w: Vector, previous: Vector, y: Vector, gradient: Vector, step_size: float
 ) -> None:
     """Step from y on the model, in place: previous <- w, w <- prox(y - step (b + H y))."""
     taylor.gradient_into(model, y, gradient)
@@ -126,7 +126,7 @@ def model_step(
 
 @kernel_part
 def take_model_steps(
-    view: LinearSum,
+    view: View,
     model: OpenModel,
     rule: StepRule,
     w: Vector,
@@ -205,7 +205,7 @@ def _pull_back(w: Vector, start: Vector, radius: float, scratch: Vector) -> floa
 
 @kernel
 def _controlled_visits(
-    view: LinearSum, order: Indices, w: Vector, previous: Vector, model: OpenModel, control: Control, rule: StepRule
+    view: View, order: Indices, w: Vector, previous: Vector, model: OpenModel, control: Control, rule: StepRule
 ) -> tuple[Trust, float, float]:
     """Visit the components of `order`, in place; w becomes NaN where even the start has no finite derivatives.
 

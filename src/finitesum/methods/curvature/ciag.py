@@ -38,7 +38,7 @@ from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import Trust, TrustRule, error_estimate, trust_rule, trusted_visit
 from finitesum.methods.parameters import CountOrAuto, Fraction, Seed, check_positive
 from finitesum.methods.visits import AnySum
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 
 
 class CIAGState(NamedTuple):
@@ -59,7 +59,7 @@ class CIAGState(NamedTuple):
 
 @kernel
 def _visits(
-    view: LinearSum,
+    view: View,
     order: Indices,
     w: Vector,
     previous: Vector,

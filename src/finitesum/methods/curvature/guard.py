@@ -25,7 +25,7 @@ from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule, new_trust, no_comparison, trusted_visit
 from finitesum.methods.visits import AnySum
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 
 #: A pass raises F when it does so by more than this fraction: rounding errors of the sum.
 RISE = 1e-12
@@ -49,7 +49,7 @@ class Retreat(NamedTuple):
 
 
 @kernel
-def _loss_at_anchors(view: LinearSum, margins: Vector) -> float:
+def _loss_at_anchors(view: View, margins: Vector) -> float:
     total = 0.0
     for i in range(view.rows.n_rows):
         if view.weights[i] > 0.0:
@@ -59,9 +59,7 @@ def _loss_at_anchors(view: LinearSum, margins: Vector) -> float:
 
 
 @kernel
-def _anchor_all(
-    view: LinearSum, model: OpenModel, w: Vector, comparison: Comparison, trust: Trust, rule: TrustRule
-) -> None:
+def _anchor_all(view: View, model: OpenModel, w: Vector, comparison: Comparison, trust: Trust, rule: TrustRule) -> None:
     for component in range(view.n_components):
         trusted_visit(view, model, component, w, comparison, trust, rule, np.inf, comparison.residual)
     taylor.finish_visits(model)

@@ -34,7 +34,7 @@ from finitesum.methods.parameters import Damping, check_positive
 from finitesum.methods.snapshot import smooth_gradient, take_snapshot
 from finitesum.methods.subproblems.positive_definite import inverse_of
 from finitesum.methods.visits import AnySum, add_gradient_change
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.linear import Problem, View, first_row, last_row
 
 #: y's / s's below which a component's matrix stays as it is.
 SMALLEST_CURVATURE = 1e-12
@@ -121,7 +121,7 @@ def _update(
 
 @kernel
 def _visits(
-    view: LinearSum, order: Indices, state: IQNState, mean: Matrix, inverse: Matrix, quadratic: Vector, damping: float
+    view: View, order: Indices, state: IQNState, mean: Matrix, inverse: Matrix, quadratic: Vector, damping: float
 ) -> int:
     """Step and update along `order`, in place; return how many components were visited (fewer on divergence)."""
     w, anchors, slopes, matrices, gradient, residual, _, _ = state
@@ -153,7 +153,7 @@ def _visits(
 
 
 @kernel
-def _add_component_hessians(view: LinearSum, w: Vector, majorised: bool, matrices: Matrix) -> None:
+def _add_component_hessians(view: View, w: Vector, majorised: bool, matrices: Matrix) -> None:
     """Add m sum_{i in B_j} p_i c_i x_i x_i' to the lower triangle of matrix j, c_i the curvature at w or the majorant's."""
     for component in range(view.n_components):
         for i in range(first_row(view, component), last_row(view, component)):

@@ -18,7 +18,7 @@ from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule, go_b
 from finitesum.methods.subproblems.positive_definite import inverse_of
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 
 #: What to do where H has no inverse when a pass begins, or after an overflow.
 SINGULAR = (
@@ -71,7 +71,7 @@ def _fraction(length: float, damping: float, radius: float) -> float:
 
 
 @kernel_part
-def _visit(view: LinearSum, run: Run, component: int, w: Vector, start: Vector, trust: Trust) -> tuple[Trust, bool]:
+def _visit(view: View, run: Run, component: int, w: Vector, start: Vector, trust: Trust) -> tuple[Trust, bool]:
     """Visit a component at w; return the trust, and whether all is finite.
 
     After an overflow w is halfway back to the start of the last step, NaN where that does not help.
@@ -86,7 +86,7 @@ def _visit(view: LinearSum, run: Run, component: int, w: Vector, start: Vector, 
 
 
 @kernel
-def inexact_visits(view: LinearSum, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
+def inexact_visits(view: View, order: Indices, run: Run, trust: Trust) -> tuple[Trust, int]:
     """Visit the components of `order` and solve by conjugate gradients, in place; return the trust and the visits."""
     w, model = run.w, run.model
     padded = model.hessian.shape[1]
@@ -120,7 +120,7 @@ def inexact_visits(view: LinearSum, order: Indices, run: Run, trust: Trust) -> t
 
 
 @kernel
-def _one_visit(view: LinearSum, component: int, run: Run, start: Vector, trust: Trust) -> tuple[Trust, bool]:
+def _one_visit(view: View, component: int, run: Run, start: Vector, trust: Trust) -> tuple[Trust, bool]:
     """Visit a component at the iterate, in place; return the trust and whether all is finite. H is complete afterwards."""
     trust, is_finite = _visit(view, run, component, run.w, start, trust)
     taylor.finish_visits(run.model)
@@ -128,7 +128,7 @@ def _one_visit(view: LinearSum, component: int, run: Run, start: Vector, trust: 
 
 
 @kernel_part
-def _inverse_times_row(view: LinearSum, inverse: Matrix, i: int, out: Vector) -> None:
+def _inverse_times_row(view: View, inverse: Matrix, i: int, out: Vector) -> None:
     rows = view.rows
     fill(out, 0.0)
     start = rows.first(i)
@@ -140,7 +140,7 @@ def _inverse_times_row(view: LinearSum, inverse: Matrix, i: int, out: Vector) ->
 
 @kernel
 def _inverse_visits(
-    view: LinearSum, order: Indices, run: Run, trust: Trust, inverse: Matrix, gradient: Vector, newton: Vector
+    view: View, order: Indices, run: Run, trust: Trust, inverse: Matrix, gradient: Vector, newton: Vector
 ) -> tuple[Trust, int]:
     """Visit single rows and keep up B = H^-1, in place; return the trust and the visits.
 

@@ -29,7 +29,7 @@ from finitesum.methods.constants import Constant, smoothness_at, strong_convexit
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel, finish_visits, opened, visit
 from finitesum.methods.curvature.trust import DISTRUSTED, TRUSTED
 from finitesum.methods.visits import AnySum, descend
-from finitesum.problems.linear import LinearSum, first_row, last_row
+from finitesum.problems.linear import View, first_row, last_row
 
 
 class Schedule(NamedTuple):
@@ -89,7 +89,7 @@ def next_step(step_size: float, ratio: float, longest: float) -> float:
 
 
 @kernel_part
-def _add_slopes(view: LinearSum, model: OpenModel, component: int, sign: float, gradient: Vector) -> None:
+def _add_slopes(view: View, model: OpenModel, component: int, sign: float, gradient: Vector) -> None:
     """Add sign sum_i p_i slope_i x_i over a component's rows to a gradient."""
     if model.visited[component]:
         for i in range(first_row(view, component), last_row(view, component)):
@@ -97,9 +97,7 @@ def _add_slopes(view: LinearSum, model: OpenModel, component: int, sign: float, 
 
 
 @kernel
-def _sag_visits(
-    view: LinearSum, order: Indices, w: Vector, model: OpenModel, quadratic: Vector, step_size: float
-) -> int:
+def _sag_visits(view: View, order: Indices, w: Vector, model: OpenModel, quadratic: Vector, step_size: float) -> int:
     y, gradient, direction = np.zeros(model.hessian.shape[1]), np.zeros(w.size), np.zeros(w.size)
     for component in range(view.n_components):
         _add_slopes(view, model, component, 1.0, gradient)

@@ -12,7 +12,7 @@ from finitesum.core.jit import compiled_form, kernel
 from finitesum.methods.snapshot import Snapshot, smooth_hessian
 from finitesum.methods.visits import AnySum
 from finitesum.problems.components import ViewedComponent
-from finitesum.problems.linear import LinearSum
+from finitesum.problems.linear import View
 
 #: The weight of the diagonal in "2Dsec".
 SIGMA = 0.01
@@ -31,7 +31,7 @@ class Curvature(NamedTuple):
     image: Matrix = NO_MATRIX  # CM, AM: Q' = (H R)', (k, d)
 
 
-def times_curvature(view: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> Any:
+def times_curvature(view: View, snapshot: Snapshot, i: int, v: Vector) -> Any:
     """Return phi''_i x_i'v at the snapshot; of a function, its Hessian times v, evaluated again."""
     if snapshot.curvatures.size == 0:
         change, loss = view.rows.dot(i, v), cast(Any, view.loss)
@@ -40,13 +40,11 @@ def times_curvature(view: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> A
 
 
 @compiled_form(of=times_curvature)
-def _times_curvature(view: LinearSum, snapshot: Snapshot, i: int, v: Vector) -> float:
+def _times_curvature(view: View, snapshot: Snapshot, i: int, v: Vector) -> float:
     return snapshot.curvatures[i] * view.rows.dot(i, v)  # type: ignore[no-any-return]
 
 
-def add_curvature_products(
-    view: LinearSum, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix
-) -> None:
+def add_curvature_products(view: View, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix) -> None:
     """Add scale phi''_i (x_i'v) x_i to a row of out for each row v of `vectors`; of a function, scale H_i v."""
     if snapshot.curvatures.size == 0:
         out += scale * (vectors @ ViewedComponent(view, i).hessian(snapshot.point))
@@ -55,17 +53,13 @@ def add_curvature_products(
 
 
 @compiled_form(of=add_curvature_products)
-def _add_curvature_products(
-    view: LinearSum, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix
-) -> None:
+def _add_curvature_products(view: View, snapshot: Snapshot, i: int, scale: float, vectors: Matrix, out: Matrix) -> None:
     factor = scale * snapshot.curvatures[i]
     for k in range(vectors.shape[0]):
         view.rows.add_to(i, factor * view.rows.dot(i, vectors[k]), out[k])
 
 
-def add_diagonal(
-    view: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
-) -> None:
+def add_diagonal(view: View, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector) -> None:
     """Add scale (s * H_i s + sigma diag H_i) / (s * s + sigma) * v to out, H_i = phi''_i x_i x_i': row i's part of A v."""
     if snapshot.curvatures.size == 0:
         hessian = ViewedComponent(view, i).hessian(snapshot.point)
@@ -75,9 +69,7 @@ def add_diagonal(
 
 
 @compiled_form(of=add_diagonal)
-def _add_diagonal(
-    view: LinearSum, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector
-) -> None:
+def _add_diagonal(view: View, snapshot: Snapshot, i: int, scale: float, step: Vector, v: Vector, out: Vector) -> None:
     rows = view.rows
     factor = scale * snapshot.curvatures[i]
     along = rows.dot(i, step)
@@ -102,7 +94,7 @@ def whole_hessian(problem: AnySum, snapshot: Snapshot) -> Curvature:
 
 
 @kernel
-def _diagonal_of(view: LinearSum, snapshot: Snapshot, step: Vector, ones: Vector, out: Vector) -> None:
+def _diagonal_of(view: View, snapshot: Snapshot, step: Vector, ones: Vector, out: Vector) -> None:
     """Add the diagonal A, without the penalty, to out."""
     for i in range(view.rows.n_rows):
         add_diagonal(view, snapshot, i, view.weights[i], step, ones, out)
@@ -116,7 +108,7 @@ def diagonal_hessian(problem: AnySum, snapshot: Snapshot, step: Vector) -> Curva
 
 
 @kernel
-def _add_hessian_products(view: LinearSum, snapshot: Snapshot, vectors: Matrix, out: Matrix) -> None:
+def _add_hessian_products(view: View, snapshot: Snapshot, vectors: Matrix, out: Matrix) -> None:
     """Add H v, without the penalty, to a row of out for each row v of `vectors`."""
     for i in range(view.rows.n_rows):
         add_curvature_products(view, snapshot, i, view.weights[i], vectors, out)

@@ -44,7 +44,7 @@ from finitesum.methods.curvature.snapshot_curvature import Curvature
 from finitesum.methods.parameters import Count, Seed, StepSize
 from finitesum.methods.snapshot import Snapshot, expected_smoothness, next_snapshot, smooth_gradient, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, descend, slope_at
-from finitesum.problems.linear import LinearSum, first_row, last_row
+from finitesum.problems.linear import View, first_row, last_row
 
 
 class SVRG2State(NamedTuple):
@@ -59,7 +59,7 @@ class SVRG2State(NamedTuple):
 
 
 @kernel_part
-def _add_error(view: LinearSum, component: int, w: Vector, v: Vector, snapshot: Snapshot, direction: Vector) -> bool:
+def _add_error(view: View, component: int, w: Vector, v: Vector, snapshot: Snapshot, direction: Vector) -> bool:
     """Add nabla f_j(w) less its Taylor model at the snapshot to the direction; return whether all is finite."""
     finite = True
     for i in range(first_row(view, component), last_row(view, component)):
@@ -73,7 +73,7 @@ def _add_error(view: LinearSum, component: int, w: Vector, v: Vector, snapshot: 
 
 
 @kernel
-def _full_visits(view: LinearSum, order: Indices, w: Vector, state: SVRG2State, gradient: Vector) -> int:
+def _full_visits(view: View, order: Indices, w: Vector, state: SVRG2State, gradient: Vector) -> int:
     """Visit the components of `order` with A_j = H_j, in place; return how many were visited (fewer on divergence).
 
     `gradient` is that of the whole smooth part at the snapshot.
@@ -93,7 +93,7 @@ def _full_visits(view: LinearSum, order: Indices, w: Vector, state: SVRG2State, 
 
 
 @kernel
-def _diagonal_visits(view: LinearSum, order: Indices, w: Vector, state: SVRG2State, quadratic: Vector) -> int:
+def _diagonal_visits(view: View, order: Indices, w: Vector, state: SVRG2State, quadratic: Vector) -> int:
     """Visit the components of `order` with diagonal A_j, in place; return how many were visited (fewer on divergence)."""
     snapshot, step, diagonal = state.snapshot, state.curvature.step, state.curvature.diagonal
     m, step_size = float(view.n_components), state.step_size
@@ -134,7 +134,7 @@ def _combine(rows: Matrix, coefficients: Vector, out: Vector) -> None:
 
 @kernel
 def _sketched_visits(
-    view: LinearSum,
+    view: View,
     order: Indices,
     w: Vector,
     state: SVRG2State,

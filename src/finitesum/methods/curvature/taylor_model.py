@@ -33,7 +33,7 @@ from finitesum.core.symmetric import RANK, add_outer_products, multiply
 from finitesum.core.vectors import axpy, is_finite, norm, reordered_dot
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.linear import Problem, View, first_row, last_row
 
 #: Passes after which b and H are summed again, against rounding errors.
 REBUILD_EVERY = 50
@@ -109,7 +109,7 @@ def _times(curvature: float, change: float) -> float:
     return curvature * change
 
 
-def curvature_at_anchor(view: LinearSum, model: OpenModel, i: int) -> Any:
+def curvature_at_anchor(view: View, model: OpenModel, i: int) -> Any:
     """Return the curvature that row i has in H; what is not kept is evaluated again at the anchor."""
     if model.curvatures.size:
         return model.curvatures[i]
@@ -119,11 +119,11 @@ def curvature_at_anchor(view: LinearSum, model: OpenModel, i: int) -> Any:
 
 
 @compiled_form(of=curvature_at_anchor)
-def _curvature_at_anchor(view: LinearSum, model: OpenModel, i: int) -> float:
+def _curvature_at_anchor(view: View, model: OpenModel, i: int) -> float:
     return model.curvatures[i]  # type: ignore[no-any-return]
 
 
-def predicted_change(view: LinearSum, model: OpenModel, i: int, margin: Any, last: Any) -> Any:
+def predicted_change(view: View, model: OpenModel, i: int, margin: Any, last: Any) -> Any:
     """Return phi'' at the anchor times the change of row i's margin; H has `last` in its place, maybe a majorant's."""
     if model.curvatures.size == 0:
         return times(last, margin - model.margins[i])
@@ -131,13 +131,13 @@ def predicted_change(view: LinearSum, model: OpenModel, i: int, margin: Any, las
 
 
 @compiled_form(of=predicted_change)
-def _predicted_change(view: LinearSum, model: OpenModel, i: int, margin: float, last: float) -> float:
+def _predicted_change(view: View, model: OpenModel, i: int, margin: float, last: float) -> float:
     curvature = view.loss.d2(model.margins[i] + view.offsets[i], view.targets[i])
     return curvature * (margin - model.margins[i])  # type: ignore[no-any-return]
 
 
 @kernel_part
-def move_anchor(view: LinearSum, model: OpenModel, i: int, margin: Any, slope: Any, curvature: Any, last: Any) -> None:
+def move_anchor(view: View, model: OpenModel, i: int, margin: Any, slope: Any, curvature: Any, last: Any) -> None:
     """Replace row i's term of b [1, eq. 26] and what is kept of it; `last` is the curvature that it had."""
     old = model.slopes[i] - times(last, model.margins[i])
     view.rows.add_to(i, view.weights[i] * (slope - times(curvature, margin) - old), model.linear)
@@ -147,7 +147,7 @@ def move_anchor(view: LinearSum, model: OpenModel, i: int, margin: Any, slope: A
         model.curvatures[i] = curvature
 
 
-def raise_curvature(view: LinearSum, model: OpenModel, i: int, rise: Any) -> None:
+def raise_curvature(view: View, model: OpenModel, i: int, rise: Any) -> None:
     """Add rise x_i x_i' to H [1, eq. 27], or let it wait."""
     if isinstance(view.rows, Interpreted):
         view.rows.gram_add(i, rise, model.hessian)
@@ -156,7 +156,7 @@ def raise_curvature(view: LinearSum, model: OpenModel, i: int, rise: Any) -> Non
 
 
 @compiled_form(of=raise_curvature)
-def _raise_curvature(view: LinearSum, model: OpenModel, i: int, rise: float) -> None:
+def _raise_curvature(view: View, model: OpenModel, i: int, rise: float) -> None:
     if rise == 0.0:
         return
     if view.rows.is_sparse():
@@ -171,7 +171,7 @@ def _raise_curvature(view: LinearSum, model: OpenModel, i: int, rise: float) -> 
 
 
 def raise_bounded_curvature(
-    view: LinearSum, model: OpenModel, i: int, rise: Any, eigenvalue: float, direction: Vector
+    view: View, model: OpenModel, i: int, rise: Any, eigenvalue: float, direction: Vector
 ) -> float:
     """Do as `raise_curvature`, and return a bound on what lambda_max(H) has risen by: trace, or norm for functions.
 
@@ -196,7 +196,7 @@ def raise_bounded_curvature(
 
 @compiled_form(of=raise_bounded_curvature)
 def _raise_bounded_curvature(
-    view: LinearSum, model: OpenModel, i: int, rise: float, eigenvalue: float, direction: Vector
+    view: View, model: OpenModel, i: int, rise: float, eigenvalue: float, direction: Vector
 ) -> float:
     increase = 0.0
     if rise > 0.0:
@@ -212,7 +212,7 @@ def _raise_bounded_curvature(
 
 
 @kernel_part
-def visit(view: LinearSum, model: OpenModel, component: int, y: Vector) -> bool:
+def visit(view: View, model: OpenModel, component: int, y: Vector) -> bool:
     """Move the anchor of a component to y; return whether its derivatives are finite."""
     finite = True
     for i in range(first_row(view, component), last_row(view, component)):
@@ -240,7 +240,7 @@ def finish_visits(model: OpenModel) -> None:
 
 
 @kernel
-def _anchor_all(view: LinearSum, model: OpenModel, w: Vector) -> None:
+def _anchor_all(view: View, model: OpenModel, w: Vector) -> None:
     for component in range(view.n_components):
         visit(view, model, component, w)
     finish_visits(model)
@@ -254,7 +254,7 @@ def full_model(problem: AnySum, w: Vector) -> TaylorModel:
 
 
 @kernel
-def _sum_again(view: LinearSum, model: OpenModel) -> None:
+def _sum_again(view: View, model: OpenModel) -> None:
     for component in range(view.n_components):
         if model.visited[component]:
             for i in range(first_row(view, component), last_row(view, component)):

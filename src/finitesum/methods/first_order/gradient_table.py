@@ -30,7 +30,7 @@ from finitesum.methods.first_order.lagged_updates import (
     tabulate,
 )
 from finitesum.methods.visits import AnySum, add_gradient_change, step_along
-from finitesum.problems.linear import LinearSum, first_row, last_row
+from finitesum.problems.linear import View, first_row, last_row
 from finitesum.problems.term import prox_in_place
 
 
@@ -78,7 +78,7 @@ def empty_table(problem: AnySum, bounds: Vector) -> GradientTable:
 
 @kernel_part
 def _step_touched(
-    view: LinearSum,
+    view: View,
     lagged: LaggedSteps,
     component: int,
     now: int,
@@ -103,7 +103,7 @@ def _step_touched(
 
 
 def _step_all(
-    view: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
+    view: View, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
     """Step every penalised coordinate; `change` is D."""
     step_along(view, w, mean_gradient + rule.innovation * change, lagged.step_size)
@@ -114,7 +114,7 @@ def _step_all(
 
 @compiled_form(of=_step_all)
 def _compiled_step_all(
-    view: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
+    view: View, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
     # Loops of one line each, with the values of tuples read before them, become SIMD code whatever stands around them.
     innovation, step_size, decay = rule.innovation, lagged.step_size, lagged.decay
@@ -132,7 +132,7 @@ def _compiled_step_all(
 
 @kernel_part
 def _step_intercept(
-    view: LinearSum, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
+    view: View, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
 ) -> None:
     for j in range(view.n_penalised, w.size):
         w[j] -= lagged.step_size * (mean_gradient[j] + rule.innovation * change[j])
@@ -143,14 +143,7 @@ def _step_intercept(
 
 @inlined_part
 def _visit_sparse_row(
-    view: LinearSum,
-    lagged: LaggedSteps,
-    i: int,
-    now: int,
-    w: Vector,
-    table: GradientTable,
-    change: Vector,
-    rule: TableRule,
+    view: View, lagged: LaggedSteps, i: int, now: int, w: Vector, table: GradientTable, change: Vector, rule: TableRule
 ) -> bool:
     """Visit a component of one sparse row, reading its entries twice instead of four times; the intercept comes after."""
     rows, slopes, mean_gradient = view.rows, table.slopes, table.mean_gradient
@@ -189,7 +182,7 @@ def _visit_sparse_row(
     return np.isfinite(slope)  # type: ignore[no-any-return]
 
 
-def _exceeds_its_bound(view: LinearSum, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
+def _exceeds_its_bound(view: View, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
     """Return whether a gradient changed faster than its bound allows, which is raised then; the last point is kept."""
     if table.bounds.size == 0:
         return False
@@ -202,13 +195,13 @@ def _exceeds_its_bound(view: LinearSum, table: GradientTable, component: int, w:
 
 
 @compiled_form(of=_exceeds_its_bound)
-def _never(view: LinearSum, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
+def _never(view: View, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
     return False
 
 
 @kernel_part
 def _visit_component(
-    view: LinearSum,
+    view: View,
     lagged: LaggedSteps,
     component: int,
     now: int,
@@ -233,13 +226,7 @@ def _visit_component(
 
 @kernel_part
 def _visit_all(
-    view: LinearSum,
-    order: Indices,
-    w: Vector,
-    table: GradientTable,
-    change: Vector,
-    lagged: LaggedSteps,
-    rule: TableRule,
+    view: View, order: Indices, w: Vector, table: GradientTable, change: Vector, lagged: LaggedSteps, rule: TableRule
 ) -> int:
     one_sparse_row = view.rows.is_sparse() and view.batch_size == 1
     now = 0
@@ -257,9 +244,7 @@ def _visit_all(
 
 
 @kernel
-def table_visits(
-    view: LinearSum, order: Indices, w: Vector, table: GradientTable, step_size: float, rule: TableRule
-) -> int:
+def table_visits(view: View, order: Indices, w: Vector, table: GradientTable, step_size: float, rule: TableRule) -> int:
     """Visit the components of `order`, in place; return how many were visited.
 
     That is fewer than asked for after a divergence, and where a component's smoothness was found to exceed its bound.

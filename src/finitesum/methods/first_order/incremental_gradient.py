@@ -19,7 +19,7 @@ from finitesum.methods.base import SumMethod
 from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.visits import AnySum, add_component_gradient, prox_view, step_along
-from finitesum.problems.linear import LinearSum
+from finitesum.problems.linear import View
 
 
 class IGState(NamedTuple):
@@ -31,7 +31,7 @@ class IGState(NamedTuple):
 
 
 @kernel
-def _visits(view: LinearSum, order: Indices, w: Vector, step_size: float) -> int:
+def _visits(view: View, order: Indices, w: Vector, step_size: float) -> int:
     gradient = np.zeros(w.size)
     for k, component in enumerate(order):
         add_component_gradient(view, component, w, float(view.n_components), gradient)

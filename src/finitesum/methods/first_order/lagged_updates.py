@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel_part
-from finitesum.problems.linear import LinearSum, first_row, last_row
+from finitesum.problems.linear import View, first_row, last_row
 
 #: At most this many steps are tabulated: the tables stay in the processor's cache, and longer lags take several turns.
 TABLE_SIZE = 4096
@@ -37,13 +37,13 @@ def tabulate(lagged: LaggedSteps) -> None:
 
 
 @kernel_part
-def one_step(view: LinearSum, j: int, value: float, drift: float, decay: float, step_size: float) -> float:
+def one_step(view: View, j: int, value: float, drift: float, decay: float, step_size: float) -> float:
     """Return prox(decay v - drift) for coordinate j."""
     return view.penalty.prox_of(decay * value - drift, step_size, j)
 
 
 @kernel_part
-def _steps_one_by_one(view: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, k: int) -> float:
+def _steps_one_by_one(view: View, lagged: LaggedSteps, j: int, value: float, drift: float, k: int) -> float:
     """Do as `lagged_steps` for a penalty without a closed form, until the steps rest at a point."""
     for _ in range(k):
         moved = one_step(view, j, value, drift, lagged.decay, lagged.step_size)
@@ -54,7 +54,7 @@ def _steps_one_by_one(view: LinearSum, lagged: LaggedSteps, j: int, value: float
 
 
 @kernel_part
-def lagged_steps(view: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, n_steps: int) -> float:
+def lagged_steps(view: View, lagged: LaggedSteps, j: int, value: float, drift: float, n_steps: int) -> float:
     """Return v after n_steps of v <- prox(decay v - drift) for coordinate j."""
     if not view.penalty.has_closed_form():
         return _steps_one_by_one(view, lagged, j, value, drift, n_steps)
@@ -77,7 +77,7 @@ def lagged_steps(view: LinearSum, lagged: LaggedSteps, j: int, value: float, dri
 
 @kernel_part
 def _steps_with_prox(
-    view: LinearSum, lagged: LaggedSteps, j: int, value: float, drift: float, threshold: float, n_steps: int
+    view: View, lagged: LaggedSteps, j: int, value: float, drift: float, threshold: float, n_steps: int
 ) -> float:
     """Do as `lagged_steps` for a number of steps that is tabulated.
 
@@ -109,7 +109,7 @@ def _steps_with_prox(
 
 
 @kernel_part
-def catch_up(view: LinearSum, lagged: LaggedSteps, component: int, now: int, w: Vector, gradient: Vector) -> None:
+def catch_up(view: View, lagged: LaggedSteps, component: int, now: int, w: Vector, gradient: Vector) -> None:
     """Bring the coordinates that a component's rows touch to step `now`; `gradient` is their drift / step."""
     rows = view.rows
     for i in range(first_row(view, component), last_row(view, component)):
@@ -123,7 +123,7 @@ def catch_up(view: LinearSum, lagged: LaggedSteps, component: int, now: int, w: 
 
 
 @kernel_part
-def catch_up_all(view: LinearSum, lagged: LaggedSteps, now: int, w: Vector, gradient: Vector) -> None:
+def catch_up_all(view: View, lagged: LaggedSteps, now: int, w: Vector, gradient: Vector) -> None:
     """Bring every coordinate to step `now`."""
     for j in range(lagged.done.size):
         lag = now - lagged.done[j]

@@ -27,7 +27,7 @@ from finitesum.methods.base import SumMethod
 from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.visits import AnySum, add_component_gradient, prox_view, step_along
-from finitesum.problems.linear import LinearSum
+from finitesum.problems.linear import View
 
 
 class SARAHState(NamedTuple):
@@ -39,7 +39,7 @@ class SARAHState(NamedTuple):
 
 
 @kernel
-def _visits(view: LinearSum, order: Indices, w: Vector, previous: Vector, v: Vector, step_size: float) -> int:
+def _visits(view: View, order: Indices, w: Vector, previous: Vector, v: Vector, step_size: float) -> int:
     m = float(view.n_components)
     for k, component in enumerate(order):
         finite = add_component_gradient(view, component, w, m, v)

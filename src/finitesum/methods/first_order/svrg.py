@@ -35,7 +35,7 @@ from finitesum.methods.first_order.gradient_table import Fixed, GradientTable, t
 from finitesum.methods.parameters import Count, Fraction, StepSize
 from finitesum.methods.snapshot import Snapshot, expected_smoothness, next_snapshot, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, prox_view, step_along
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 
 
 class SVRGState(NamedTuple):
@@ -50,7 +50,7 @@ class SVRGState(NamedTuple):
 
 @kernel
 def _accelerated_visits(
-    view: LinearSum, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float, momentum: float
+    view: View, order: Indices, w: Vector, y: Vector, snapshot: Snapshot, step_size: float, momentum: float
 ) -> int:
     """Step along the components of `order`, in place; return how many were visited (fewer on divergence)."""
     change, previous, m = np.zeros(w.size), np.empty(w.size), float(view.n_components)

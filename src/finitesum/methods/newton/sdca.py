@@ -29,7 +29,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.evaluation.row_products import squared_norms
-from finitesum.problems.linear import LinearSum, Problem
+from finitesum.problems.linear import Problem, View
 from finitesum.problems.rows import CSRRows
 
 #: Rows that see the same w, by how much their steps are shorter for it, and blocks that follow each other in memory.
@@ -63,7 +63,7 @@ class DualState(NamedTuple):
 
 
 @kernel_part
-def _solved(view: LinearSum, i: int, coupling: float, goal: float, v: float) -> tuple[float, float]:
+def _solved(view: View, i: int, coupling: float, goal: float, v: float) -> tuple[float, float]:
     """Return v with v + coupling phi'(v) = goal, from v on, and phi'(v).
 
     The left side rises by 1 at least, so that each trial bounds the root. Where a step of Newton's method only changes
@@ -89,7 +89,7 @@ def _solved(view: LinearSum, i: int, coupling: float, goal: float, v: float) -> 
 
 
 @kernel_part
-def _visit(view: LinearSum, i: int, prediction: float, ridge: float, memory: DualState) -> float:
+def _visit(view: View, i: int, prediction: float, ridge: float, memory: DualState) -> float:
     """Return p_i (s_i+ - s_i), and remember s_i+."""
     weight = view.weights[i]
     if not weight > 0.0:
@@ -106,7 +106,7 @@ def _visit(view: LinearSum, i: int, prediction: float, ridge: float, memory: Dua
 
 
 @kernel
-def _epoch(view: LinearSum, blocks: Indices, ridge: float, w: Vector, memory: DualState, changes: Vector) -> float:
+def _epoch(view: View, blocks: Indices, ridge: float, w: Vector, memory: DualState, changes: Vector) -> float:
     """Visit all rows once; return sum_i (p_i (s_i+ - s_i) ||x_i||)^2."""
     rows, total = view.rows, 0.0
     for block in blocks:

@@ -32,7 +32,7 @@ from finitesum.evaluation.samples import Sample, others, sample_of
 from finitesum.methods.cost_model import costs_of, is_sample_too_small
 from finitesum.methods.newton.subsampling import GROWTH
 from finitesum.methods.subproblems.positive_definite import raised_factor
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.linear import Problem, View, first_row, last_row
 
 #: Thresholds that are compared: each half of the one before.
 N_THRESHOLDS = 24
@@ -66,7 +66,7 @@ def no_hessian(problem: Problem) -> StaleHessian:
 
 @kernel
 def _count_by_size(
-    view: LinearSum, members: Indices, now: Vector32, summed: Vector32, unit: float, counts: Vector, sizes: Vector
+    view: View, members: Indices, now: Vector32, summed: Vector32, unit: float, counts: Vector, sizes: Vector
 ) -> float:
     """Count and add up p_i |h_i - c_i| in classes [unit / 2^(k + 1), unit / 2^k); return sum p_i h_i.
 
@@ -100,7 +100,7 @@ def _by_size(
 
 
 @kernel
-def _sums(view: LinearSum, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
+def _sums(view: View, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
     total = moved = 0.0
     for component in members:
         for i in range(np.uint64(first_row(view, component)), np.uint64(last_row(view, component))):
@@ -156,13 +156,7 @@ def _cheapest(
 
 @kernel
 def _replace(
-    view: LinearSum,
-    members: Indices,
-    now: Vector32,
-    summed: Vector32,
-    least: float,
-    picked: Indices,
-    rises: Vector,
+    view: View, members: Indices, now: Vector32, summed: Vector32, least: float, picked: Indices, rises: Vector
 ) -> int:
     """Write the rows where p_i (h_i - c_i) is >= least in size, and these rises; replace their c_i; return how many."""
     n_picked = np.uint64(0)

@@ -58,7 +58,7 @@ from finitesum.methods.projected.sparse_memory import (
     take_out,
 )
 from finitesum.methods.projected.steps import Memory, Rule, floor_at, length_at
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.linear import Problem, View, first_row, last_row
 from finitesum.problems.rows import CSRRows
 
 #: Below this scale rho is rebuilt: sums over steps lose 1/rho to rounding.
@@ -75,7 +75,7 @@ def _iterate(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int,
 
 @kernel_part
 def _collect(
-    view: LinearSum, rule: Rule, domain: Domain, sparse: SparseMemory, component: int, now: int, n_steps: int
+    view: View, rule: Rule, domain: Domain, sparse: SparseMemory, component: int, now: int, n_steps: int
 ) -> int:
     """Write a component's subgradient to sparse.gradient and return how many coordinates it touches."""
     rows = view.rows
@@ -198,7 +198,7 @@ def _project(domain: Domain, sparse: SparseMemory, now: int) -> None:
 
 
 @kernel_part
-def _visit_all(view: LinearSum, order: Indices, rule: Rule, domain: Domain, sparse: SparseMemory, n_before: int) -> int:
+def _visit_all(view: View, order: Indices, rule: Rule, domain: Domain, sparse: SparseMemory, n_before: int) -> int:
     now = 0
     for component in order:
         n_steps = n_before + now
@@ -262,7 +262,7 @@ def _write(rule: Rule, domain: Domain, sparse: SparseMemory, memory: Memory, n_b
 
 
 @kernel
-def deferred_visits(view: LinearSum, order: Indices, rule: Rule, domain: Domain, memory: Memory, n_before: int) -> int:
+def deferred_visits(view: View, order: Indices, rule: Rule, domain: Domain, memory: Memory, n_before: int) -> int:
     """Take a step for each component of `order`, in place, after n_before steps; return how many (fewer to rebuild)."""
     dim = memory.iterate.size
     n_heap = domain.n_constrained if domain.kind == L1_BALL else 0

@@ -31,7 +31,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.methods.projected.steps import component_subgradient
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.linear import LinearSum, Problem, first_row, last_row
+from finitesum.problems.linear import Problem, View, first_row, last_row
 
 #: The number of components, evenly spaced, from which the size of the subgradients is taken.
 N_SAMPLED = 1000
@@ -47,7 +47,7 @@ class Scales(NamedTuple):
 
 
 @kernel
-def _add_squares(view: LinearSum, sample: Indices, x: Vector, gradient: Vector, squares: Vector) -> float:
+def _add_squares(view: View, sample: Indices, x: Vector, gradient: Vector, squares: Vector) -> float:
     """Add the squares of the sampled components' subgradients to `squares`; return the sum of their losses."""
     total = 0.0
     for component in sample:

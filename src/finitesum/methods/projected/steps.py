@@ -21,7 +21,7 @@ import numpy as np
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.problems.linear import LinearSum, first_row, last_row
+from finitesum.problems.linear import View, first_row, last_row
 
 # Forms of the move.
 DISPLACED, AVERAGED, EXTRAPOLATED = 0, 1, 2
@@ -250,7 +250,7 @@ def advance(rule: Rule, projection: Projection, n_constrained: int, memory: Memo
 
 
 @kernel_part
-def component_subgradient(view: LinearSum, component: int, point: Vector, out: Vector) -> None:
+def component_subgradient(view: View, component: int, point: Vector, out: Vector) -> None:
     """Write a subgradient of a component, the quadratic penalty included, to out."""
     ridge = view.penalty.ridge()
     for j in range(out.size):
@@ -262,7 +262,7 @@ def component_subgradient(view: LinearSum, component: int, point: Vector, out: V
 
 
 @kernel_part
-def _visit_all(view: LinearSum, order: Indices, rule: Rule, memory: Memory, scratch: Scratch, n_steps: int) -> int:
+def _visit_all(view: View, order: Indices, rule: Rule, memory: Memory, scratch: Scratch, n_steps: int) -> int:
     t = n_steps
     for component in order:
         t += 1
@@ -278,7 +278,7 @@ def _visit_all(view: LinearSum, order: Indices, rule: Rule, memory: Memory, scra
 
 
 @kernel
-def projected_visits(view: LinearSum, order: Indices, rule: Rule, memory: Memory, n_steps: int) -> int:
+def projected_visits(view: View, order: Indices, rule: Rule, memory: Memory, n_steps: int) -> int:
     """Take a step for each component of `order`, in place, after n_steps steps; return how many (fewer on divergence)."""
     dim = memory.iterate.size
     scratch = Scratch(np.zeros(dim), np.ones(dim), np.zeros(dim if rule.form == EXTRAPOLATED else 0))
