@@ -268,10 +268,8 @@ def as_python() -> Iterator[None]:
 
 def _bare(function: Callable[..., Any]) -> types.FunctionType:
     """Return the function without annotations, which numba would compare between classes."""
-    source = cast(types.FunctionType, function)
-    return types.FunctionType(
-        source.__code__, source.__globals__, source.__name__, source.__defaults__, source.__closure__
-    )
+    given = cast(types.FunctionType, function)
+    return types.FunctionType(given.__code__, given.__globals__, given.__name__, given.__defaults__, given.__closure__)
 
 
 def _compile_for_kernels(

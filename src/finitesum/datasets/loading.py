@@ -23,9 +23,7 @@ from finitesum.datasets.labels import require_numbers
 _TEXT: tuple[Format, ...] = ("svmlight", "csv")
 
 
-def _check_arguments(
-    path: Path, format: Format, target: Target, task: Task | None, part: Part, zero_based: bool
-) -> None:
+def _check_given(path: Path, format: Format, target: Target, task: Task | None, part: Part, zero_based: bool) -> None:
     """Raise where an argument is wrong, or does not suit the format."""
     if task not in (None, *get_args(Task)):
         raise DataError(f'task must be "classification", "regression" or None, got {preview(task)}.')
@@ -122,7 +120,7 @@ def load(
     require_file(file)
     found = find_format(file, format)
     column = os.fspath(target) if isinstance(target, os.PathLike) else target
-    _check_arguments(file, found, column, task, part, zero_based)
+    _check_given(file, found, column, task, part, zero_based)
     if n_features is not None and n_features < 1:
         raise DataError(f"n_features must be at least 1, got {n_features}. Leave it out to take it from the file.")
     if found == "npy":

@@ -268,9 +268,8 @@ def loss_sums(
         first = np.empty(0) if slopes is None else slopes[block.rows]
         parts, rows, few = np.empty(3 * N_TOGETHER), np.empty(N_TOGETHER, dtype=np.int64), np.empty((3, N_TOGETHER))
         at = Scratch(parts, rows, few[0], few[1], few[2], np.empty(N_TOGETHER, dtype=second.dtype))
-        return LossSums(
-            gradient, *_add_losses(block.view, block.components, w, int(majorize), second, first, gradient, at)
-        )
+        found = _add_losses(block.view, block.components, w, int(majorize), second, first, gradient, at)
+        return LossSums(gradient, *found)
 
     parts = map_row_blocks(sums, problem, components, n_threads)
     gradient = parts[0].gradient

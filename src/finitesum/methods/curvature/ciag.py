@@ -228,10 +228,8 @@ class CIAG(SumMethod):
         """Return the state after visits with a constant step."""
         control, schedule = state.control, state.schedule
         rule = trust_rule(problem, acts=False, is_gradual=True)
-        arrays = state.x, state.previous, taylor.opened(state.model)
-        n_visits, trust, largest_ratio = _visits(
-            problem.view, order, *arrays, schedule, control, rule, self.restart > 0
-        )
+        given = state.x, state.previous, taylor.opened(state.model), schedule, control, rule
+        n_visits, trust, largest_ratio = _visits(problem.view, order, *given, self.restart > 0)
         before, length = state, self.restart * problem.n_components
         state = state._replace(
             control=control._replace(trust=trust),

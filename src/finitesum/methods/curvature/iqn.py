@@ -94,9 +94,7 @@ def _compiled_add_squares(matrix: Matrix, a: float, v: Vector, b: float, u: Vect
 
 
 @kernel_part
-def _add_residual(
-    y: Vector, bs: Vector, m: int, keep: float, missed: Vector, residual: Vector, gradient: Vector
-) -> None:
+def _add_error(y: Vector, bs: Vector, m: int, keep: float, missed: Vector, residual: Vector, gradient: Vector) -> None:
     """Add (y - B_i s) / m, which `missed` has room for, to the mean model's gradient and to the running sum."""
     copy(y, missed)
     axpy(-1.0, bs, missed)
@@ -144,7 +142,7 @@ def _visits(
             fill(w, np.nan)
             return k + 1
         sbs = _multiply(matrices[component], step, bs)
-        _add_residual(y, bs, m, keep, missed, residual, gradient)
+        _add_error(y, bs, m, keep, missed, residual, gradient)
         smallest = SMALLEST_CURVATURE * dot(step, step)
         ys = dot(y, step)
         if ys > smallest and sbs > smallest:

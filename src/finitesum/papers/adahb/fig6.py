@@ -156,9 +156,8 @@ def _curves(results: Mapping[str, Any]) -> Table:
 def _verdicts(results: Mapping[str, Any], sizes: Vector, grown: Mapping[str, Vector]) -> list[Verdict]:
     def below(claim: str, mine: str, theirs: str, of_paper: bool = True) -> Verdict:
         pairs = {n: (_end(results, mine, n), _end(results, theirs, n)) for n in STEPS}
-        return Verdict(
-            claim, tuple(Finding(f"T = {n}", a < b, against(a, b, "")) for n, (a, b) in pairs.items()), of_paper
-        )
+        findings = (Finding(f"T = {n}", a < b, against(a, b, "")) for n, (a, b) in pairs.items())
+        return Verdict(claim, tuple(findings), of_paper)
 
     psg_slope, hb_rise = slope(np.log(sizes), grown[PSG]), float(grown[HB][-1] / grown[HB][0] - 1.0)
     span = f"T = {sizes[0]:.0f} to {sizes[-1]:.0f}"

@@ -100,12 +100,10 @@ def _unit(run: Run, context: Context, device: torch.device) -> Unit:
     return Unit(run.name, partial(_train, run, context.data_dir, device, checkpoint), checkpoint)
 
 
-def _train(
-    run: Run, data_dir: Path | None, device: torch.device, checkpoint: Path
-) -> Generator[str, None, dict[str, Any]]:
+def _train(run: Run, data_dir: Path | None, device: torch.device, file: Path) -> Generator[str, None, dict[str, Any]]:
     images = _images(run.training, data_dir)
     rows = []
-    for row in train(run, images, checkpoint=checkpoint, checkpoint_seconds=CHECKPOINT_SECONDS, device=device):
+    for row in train(run, images, checkpoint=file, checkpoint_seconds=CHECKPOINT_SECONDS, device=device):
         rows.append(row)
         yield f"epoch {row.epoch} of {run.training.epochs}, loss {row.train_loss:.3g}"
     n = torch.get_num_threads()

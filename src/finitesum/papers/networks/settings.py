@@ -47,9 +47,7 @@ class Method(NamedTuple):
 
 
 def _heavy_ball(optimizer: Callable[..., Optimizer], by_step: bool = False, **options: Any) -> Make:
-    return lambda params, alpha, n_steps: optimizer(
-        params, lr=alpha, steps_per_epoch=1 if by_step else n_steps, **options
-    )
+    return lambda params, alpha, n: optimizer(params, lr=alpha, steps_per_epoch=1 if by_step else n, **options)
 
 
 def _of_torch(optimizer: Callable[..., Optimizer], **options: Any) -> Make:
