@@ -25,16 +25,9 @@ def list_all(*, console: Console) -> None:
         file = find(entry.name)
         size = {"name": entry.name, "rows": entry.n_rows, "features": entry.n_features}
         lines.append((*size.values(), entry.n_classes or "-", "yes" if file else "no", entry.title))
-        rows.append(
-            {
-                **size,
-                "classes": entry.n_classes,
-                "here": file is not None,
-                "path": file and str(file),
-                "downloadable": any(part.urls for part in entry.files),
-                "title": entry.title,
-            }
-        )
+        place = {"here": file is not None, "path": file and str(file)}
+        more = {"downloadable": any(part.urls for part in entry.files), "title": entry.title}
+        rows.append({**size, "classes": entry.n_classes, **place, **more})
     console.result(rows, text_table(lines))
 
 

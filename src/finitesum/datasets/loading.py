@@ -164,16 +164,8 @@ def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task 
         raise DataError(
             f"{path} has {contents.n_features} features, but n_features={n_features}. Is it the right file?"
         )
-    return Dataset(
-        rows=rows,
-        labels=labels,
-        name=plain_name(path),
-        source=path,
-        feature_names=contents.feature_names,
-        target_name=contents.target_name,
-        task=task,
-        n_skipped=contents.n_skipped,
-    )
+    known = contents.feature_names, contents.target_name, task, contents.n_skipped
+    return Dataset(rows, labels, plain_name(path), path, *known)
 
 
 def _csr(arrays: dict[str, Array], n_found: int, n_features: int | None, path: Path) -> Any:

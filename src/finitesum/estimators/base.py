@@ -94,17 +94,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     def _problem(
         self, X: Any, y: Any, weights: Vector | None, loss: str | Loss, alpha: float, offset: Any = None
     ) -> Problem:
-        return Problem.linear(
-            X,
-            y,
-            loss=loss,
-            alpha=alpha,
-            l1_ratio=self.l1_ratio,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weights,
-            offset=offset,
-            constraint=self.constraint,
-        )
+        own: Any = {"l1_ratio": self.l1_ratio, "fit_intercept": self.fit_intercept, "constraint": self.constraint}
+        return Problem.linear(X, y, loss=loss, alpha=alpha, sample_weight=weights, offset=offset, **own)
 
     def _run(
         self, problems: list[Any], data: tuple[Any, Any, dict[str, Any]], starts: list[Vector | None] | None = None

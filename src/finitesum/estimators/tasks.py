@@ -31,8 +31,8 @@ class FitTasks:
     """The tasks of one fit."""
 
     def __init__(self, estimator: Any, X: Any, y: Any, metadata: dict[str, Any], n_problems: int) -> None:
-        self._estimator, self._X, self._y = estimator, X, y
-        self._metadata = {name: value for name, value in metadata.items() if value is not None} or None
+        given = {name: value for name, value in metadata.items() if value is not None} or None
+        self._fit = {"estimator": estimator, "X": X, "y": y, "metadata": given}
         self._root: Any = None
         if HAS_CALLBACKS:
             several = n_problems > 1
@@ -44,18 +44,10 @@ class FitTasks:
         self._n_problems = n_problems
 
     def _begin(self, context: Any) -> None:
-        context.call_on_fit_task_begin(estimator=self._estimator, X=self._X, y=self._y, metadata=self._metadata)
+        context.call_on_fit_task_begin(**self._fit)
 
     def _end(self, context: Any, attributes: Callable[[], dict[str, Any]] | None = None) -> bool:
-        return bool(
-            context.call_on_fit_task_end(
-                estimator=self._estimator,
-                X=self._X,
-                y=self._y,
-                metadata=self._metadata,
-                reconstruction_attributes=attributes,
-            )
-        )
+        return bool(context.call_on_fit_task_end(**self._fit, reconstruction_attributes=attributes))
 
     def of_problem(self, k: int) -> Any:
         """Return the context that the passes on problem k belong to."""

@@ -120,17 +120,8 @@ class FiniteSum:
     def term(self) -> ConvexTerm:
         """Penalty and set, on all variables but an intercept."""
         n_free = int(self.has_intercept)
-        return convex_term(
-            self.dim // self.n_outputs - n_free,
-            n_free,
-            self.n_outputs,
-            alpha=self.alpha,
-            l1_ratio=self.l1_ratio,
-            constraint=self.constraint,
-            penalty=self.penalty,
-            penalty_weights=self.penalty_weights,
-            groups=self.groups,
-        )
+        given = self.alpha, self.l1_ratio, self.constraint, self.penalty, self.penalty_weights, self.groups
+        return convex_term(self.dim // self.n_outputs - n_free, n_free, self.n_outputs, *given)
 
     @classmethod
     def from_linear(cls, problem: Problem) -> "FiniteSum":

@@ -177,34 +177,16 @@ class Problem:
         """
         rows = as_rows(X, intercept=fit_intercept)
         weights = checked_weights(sample_weight, rows.n_rows)
-        targets = checked_targets(y, rows.n_rows, as_loss(loss), weights)
-        shape = (rows.n_rows,) if targets.n_outputs == 1 else (rows.n_rows, targets.n_outputs)
+        known, targets, classes, n_outputs = checked_targets(y, rows.n_rows, as_loss(loss), weights)
+        shape = (rows.n_rows,) if n_outputs == 1 else (rows.n_rows, n_outputs)
         if offset is not None:
             offsets = checked_numbers(offset, shape, "offset")
         else:  # of several outputs it is a view of one number
-            offsets = np.zeros(shape) if targets.n_outputs == 1 else np.broadcast_to(0.0, shape)
-        term = convex_term(
-            rows.n_columns,
-            int(rows.intercept),
-            targets.n_outputs,
-            alpha=alpha,
-            l1_ratio=l1_ratio,
-            constraint=constraint,
-            penalty=penalty,
-            penalty_weights=penalty_weights,
-            groups=groups,
-        )
-        problem = cls(
-            rows,
-            targets.values,
-            offsets,
-            weights,
-            targets.loss,
-            term.penalty,
-            term.constraint,
-            targets.classes,
-            n_outputs=targets.n_outputs,
-        )
+            offsets = np.zeros(shape) if n_outputs == 1 else np.broadcast_to(0.0, shape)
+        of_term = alpha, l1_ratio, constraint, penalty, penalty_weights, groups
+        term = convex_term(rows.n_columns, int(rows.intercept), n_outputs, *of_term)
+        data = rows, targets, offsets, weights, known, term.penalty, term.constraint, classes
+        problem = cls(*data, n_outputs=n_outputs)
         return problem if batch_size is None else problem.batched(batch_size)
 
     @property
@@ -300,18 +282,9 @@ class Problem:
         """The problem as kernels see it; those that see blocks of rows of several outputs run as Python."""
         if self.n_outputs > 1:
             return View(**block_parts(self), **self.term.compiled._asdict())
-        return View(
-            self.rows,
-            self.targets,
-            self.offsets,
-            self.weights,
-            float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0,
-            self.has_offsets,
-            self.loss,
-            *self.term.compiled,
-            self.batch_size or 1,
-            self.n_components,
-        )
+        equal_weight = float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0
+        data = self.rows, self.targets, self.offsets, self.weights, equal_weight, self.has_offsets, self.loss
+        return View(*data, *self.term.compiled, self.batch_size or 1, self.n_components)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -323,14 +296,8 @@ class Problem:
         data = self.rows[:-3]  # the arrays before the sizes
         for array in (*data, self.targets, self.offsets, self.weights):
             digest_array(digest, array)
-        parts = (
-            type(self.loss).__module__,
-            repr(self.loss),
-            described(self.penalty),
-            repr(self.constraint.to_dict()),
-            self.rows[-3:],
-            self.batch_size,
-        )
+        loss = type(self.loss).__module__, repr(self.loss)
+        parts = (*loss, described(self.penalty), repr(self.constraint.to_dict()), self.rows[-3:], self.batch_size)
         digest.update(repr(parts).encode())  # the number of outputs follows from the targets' shape and the loss
         return digest.hexdigest()
 

@@ -316,7 +316,6 @@ def convex_term(
     n_columns: int,
     n_free: int,
     n_blocks: int = 1,
-    *,
     alpha: float = 0.0,
     l1_ratio: float = 0.0,
     constraint: Constraint | None = None,
