@@ -10,7 +10,7 @@ import click
 
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import NOT_CONVERGED, InputError
-from finitesum.cli.inputs import make_problem, method_options, read_data, require_sampling, task_of
+from finitesum.cli.inputs import make_problem, method_options, read_data, require_sampling, run_settings, task_of
 from finitesum.cli.options import FOLDER, USUAL_SOLVERS, Settings, data_options, problem_options, run_options, shown
 
 if TYPE_CHECKING:
@@ -80,17 +80,8 @@ def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list
     """Return what methods did on a problem; each is reported on stderr when it is done."""
     from finitesum.reporting import report
 
-    outcomes = report.compare(
-        problem,
-        names,
-        tol=asked.tol,
-        max_iter=asked.max_iter,
-        options=method_options(asked),
-        sampling=asked.sampling,
-        random_state=asked.seed,
-        verbose=console.verbose,
-        on_done=lambda outcome: console.note(_outcome_line(outcome)),
-    )
+    settings = {"options": method_options(asked), "verbose": console.verbose, **run_settings(asked)}
+    outcomes = report.compare(problem, names, on_done=lambda outcome: console.note(_outcome_line(outcome)), **settings)
     penalty = {0.0: "l2 penalty", 1.0: "l1 penalty"}.get(asked.l1_ratio, f"elastic net, l1_ratio {asked.l1_ratio:g}")
     intercept = "with intercept" if asked.intercept else "no intercept"
     kind = f"sparse, {data.nnz} entries ({100.0 * data.density:.3g} %)" if data.is_sparse else "dense"

@@ -25,11 +25,8 @@ _EXTRAS = {"data": "pyarrow", "torch": "torch"}
 def doctor(ctx: click.Context, /, *, console: Console) -> None:
     """Report what is installed and where files go, and make a tiny fit. Exit code 1 when something is broken."""
     problems: list[str] = []
-    report: dict[str, Any] = {
-        "finitesum": __version__,
-        "python": platform.python_version(),
-        "executable": sys.executable,
-    }
+    report: dict[str, Any] = {"finitesum": __version__, "python": platform.python_version()}
+    report["executable"] = sys.executable
     for name, check in _CHECKS.items():
         try:
             report[name] = check(problems)
@@ -82,13 +79,8 @@ def _kernels(problems: list[str]) -> dict[str, Any]:
     if folder is None:
         problems.append("no folder is writable for compiled kernels: set NUMBA_CACHE_DIR to a writable folder")
     kept = 0 if folder is None else sum(1 for _ in folder.glob("*.nbc"))
-    return {
-        "compiled": COMPILED,
-        "folder": folder and str(folder),
-        "writable": folder is not None,
-        "kernels kept": kept,
-        "stamp": source_stamp(),
-    }
+    place = {"folder": folder and str(folder), "writable": folder is not None, "kernels kept": kept}
+    return {"compiled": COMPILED, **place, "stamp": source_stamp()}
 
 
 def _data(problems: list[str]) -> dict[str, Any]:
@@ -106,12 +98,9 @@ def _data(problems: list[str]) -> dict[str, Any]:
             writable = True
     if not writable:
         problems.append(f"{root or 'no home folder'} is not writable for data: set FINITESUM_HOME to a writable folder")
-    return {
-        "folder": root and str(root),
-        "writable": writable,
-        "searched": [str(folder) for folder in search_folders()],
-        "data sets here": f"{sum(find(entry.name) is not None for entry in known)} of {len(known)}",
-    }
+    here = f"{sum(find(entry.name) is not None for entry in known)} of {len(known)}"
+    searched = [str(folder) for folder in search_folders()]
+    return {"folder": root and str(root), "writable": writable, "searched": searched, "data sets here": here}
 
 
 def _fit(problems: list[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from finitesum import __version__
 from finitesum.cli.console import Console, console_options, to_json
 from finitesum.cli.errors import INTERRUPTED, NOT_CONVERGED, InputError
-from finitesum.cli.inputs import make_method, make_problem, read_data, task_of
+from finitesum.cli.inputs import make_method, make_problem, read_data, run_settings, task_of
 from finitesum.cli.options import FOLDER, Settings, data_options, problem_options, run_options, shown, solver_option
 
 if TYPE_CHECKING:
@@ -231,18 +231,8 @@ def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Re
     checkpoint = None if plan.folder is None else plan.folder.checkpoint
     if plan.goes_on and checkpoint is not None and not checkpoint.exists():
         console.note(f"{checkpoint.parent} holds no checkpoint: the fit starts again.")
-    return minimize(
-        problem,
-        method=method,
-        tol=plan.settings.tol,
-        max_iter=plan.settings.max_iter,
-        sampling=plan.settings.sampling,
-        random_state=plan.settings.seed,
-        verbose=console.verbose,
-        checkpoint=checkpoint,
-        checkpoint_seconds=plan.checkpoint_seconds,
-        resume=plan.goes_on,
-    )
+    file: Any = {"checkpoint": checkpoint, "checkpoint_seconds": plan.checkpoint_seconds, "resume": plan.goes_on}
+    return minimize(problem, method=method, verbose=console.verbose, **run_settings(plan.settings), **file)
 
 
 def _reached(plan: Plan, result: Result) -> dict[str, Any]:

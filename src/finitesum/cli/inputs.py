@@ -63,14 +63,8 @@ def make_problem(settings: Settings, data: Dataset) -> tuple[Problem, tuple[Any,
 
     loss = as_loss(settings.loss)
     classes = _two_classes(data, settings.loss) if loss.target_kind() == "sign" else None
-    problem = Problem.linear(
-        data.rows,
-        data.targets(),
-        loss=loss,
-        alpha=resolve_alpha(settings.alpha, data.n_rows),
-        l1_ratio=settings.l1_ratio,
-        fit_intercept=settings.intercept,
-    )
+    penalty: Any = {"alpha": resolve_alpha(settings.alpha, data.n_rows), "l1_ratio": settings.l1_ratio}
+    problem = Problem.linear(data.rows, data.targets(), loss=loss, fit_intercept=settings.intercept, **penalty)
     return problem if settings.batch_size is None else problem.batched(settings.batch_size), classes
 
 
@@ -95,6 +89,12 @@ def task_of(settings: Settings) -> str | None:
     from finitesum.losses import as_loss
 
     return None if as_loss(settings.loss).target_kind() == "sign" else "regression"
+
+
+def run_settings(settings: Settings) -> dict[str, Any]:
+    """Return what `minimize` is asked for beside a problem and a method."""
+    named = {name: getattr(settings, name) for name in ("tol", "max_iter", "sampling")}
+    return {**named, "random_state": settings.seed}
 
 
 def method_options(settings: Settings) -> dict[str, Any]:

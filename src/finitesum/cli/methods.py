@@ -32,15 +32,10 @@ def methods(*, console: Console) -> None:
     from finitesum.methods import METHODS, options_of
     from finitesum.methods.base import TREATS
 
-    rows = [
-        {
-            "name": name,
-            **cls.card._asdict(),
-            "treats": [word for word in TREATS if word in cls.handles],
-            "options": options_of(cls),
-        }
-        for name, cls in METHODS.items()
-    ]
+    rows = []
+    for name, cls in METHODS.items():
+        treats = [word for word in TREATS if word in cls.handles]
+        rows.append({"name": name, **cls.card._asdict(), "treats": treats, "options": options_of(cls)})
     shown = [row | {"treats": ", ".join(row["treats"])} for row in rows]
     lines = [list(_HEADINGS.values()), *([row[name] for name in _HEADINGS] for row in shown)]
     console.result(rows, text_table(lines))

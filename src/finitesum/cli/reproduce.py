@@ -52,15 +52,8 @@ def reproduce(
     size: Size = "quick" if quick else "full"
     command = " ".join(["finitesum reproduce", *names, *(["--quick"] if quick else [])])
     try:
-        done = run_experiments(
-            experiments(names),
-            out,
-            size=size,
-            verbose=console.verbose,
-            on_done=lambda finished: _report(console, finished),
-            command=command,
-            **options,
-        )
+        asked = {"size": size, "verbose": console.verbose, "command": command, **options}
+        done = run_experiments(experiments(names), out, on_done=lambda finished: _report(console, finished), **asked)
     except KeyboardInterrupt:
         console.warn(f"interrupted. Give the same command again to continue with what {out} holds.")
         raise

@@ -64,14 +64,9 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     if folder is not None:
         removed, freed = prune(folder, STALE_SECONDS)
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    report = {
-        "signatures": [signature._asdict() for signature in signatures],
-        "seconds": seconds,
-        "folder": folder and str(folder),
-        "bytes": size,
-        "stale_folders_removed": removed,
-        "stale_bytes_removed": freed,
-    }
+    kept = {"folder": folder and str(folder), "bytes": size}
+    stale = {"stale_folders_removed": removed, "stale_bytes_removed": freed}
+    report = {"signatures": [signature._asdict() for signature in signatures], "seconds": seconds, **kept, **stale}
     text = f"{len(signatures)} kinds of problems compiled in {seconds:.1f} s; kept in {folder} ({size / 1e6:.1f} MB)"
     if removed:
         text += f"\n{removed} stale folders removed ({freed / 1e6:.1f} MB)"

@@ -117,13 +117,9 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
         def solve(k: int) -> Result:
             context = tasks.of_problem(k)
-            result = self._solve(
-                problems[k],
-                None if memory is not None else starts[k],
-                methods[k],
-                callback=self._after_pass(tasks, context, dtype, single=len(problems) == 1),
-                earlier=None if memory is None else memory[k],
-            )
+            watch = self._after_pass(tasks, context, dtype, single=len(problems) == 1)
+            start, earlier = (starts[k], None) if memory is None else (None, memory[k])
+            result = self._solve(problems[k], start, methods[k], callback=watch, earlier=earlier)
             tasks.end_of_problem(context)
             return result
 
@@ -137,13 +133,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _solve(self, problem: Any, start: Vector | None, method: Method, **changes: Any) -> Result:
         """Return the result of one run, with the estimator's parameters but for the changes."""
-        options: dict[str, Any] = {
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "random_state": as_seed(self.random_state),
-            "measure_every": self.measure_every,
-            "verbose": int(self.verbose),
-        }
+        options: dict[str, Any] = {name: getattr(self, name) for name in ("tol", "max_iter", "measure_every")}
+        options |= {"random_state": as_seed(self.random_state), "verbose": int(self.verbose)}
         return minimize(problem, start, method=method, **{**options, **changes})
 
     def _after_pass(self, tasks: FitTasks, context: Any, dtype: Any, *, single: bool) -> Callable[[Any], bool] | None:
@@ -182,10 +173,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         for name in ("cov_params_", "standard_errors_"):
             self.__dict__.pop(name, None)
         if self.standard_errors:
-            found = [
-                covariance_at(problem, result.x, total_weight, float(result.fun))
-                for problem, result in zip(problems, results, strict=True)
-            ]
+            pairs = zip(problems, results, strict=True)
+            found = [covariance_at(one, result.x, total_weight, float(result.fun)) for one, result in pairs]
             self.cov_params_ = np.stack(found) if len(found) > 1 else found[0]
             self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_, axis1=-2, axis2=-1))
 

@@ -139,12 +139,7 @@ def logistic_path(
     for result in results:
         estimator._warn(result)
     unpacked = [estimator._unpacked([result.x]) for result in results]
-    return LogisticPath(
-        inverse,
-        np.array([alpha_of_C(float(C), data.total_weight) for C in inverse]),
-        np.stack([coef for coef, _ in unpacked]),
-        np.stack([intercept for _, intercept in unpacked]),
-        np.array([result.optimality for result in results]),
-        np.array([result.n_passes for result in results]),
-        results,
-    )
+    alphas = np.array([alpha_of_C(float(C), data.total_weight) for C in inverse])
+    coefs, intercepts = (np.stack(parts) for parts in zip(*unpacked, strict=True))
+    optimality, n_passes = (np.array([result[name] for result in results]) for name in ("optimality", "n_passes"))
+    return LogisticPath(inverse, alphas, coefs, intercepts, optimality, n_passes, results)

@@ -138,10 +138,8 @@ callback, measure_every
             [offset] * len(targets) if offset is None or y.ndim == 1 else checked_numbers(offset, y.shape, "offset").T
         )
         rows, alphas = as_rows(X), self._alphas(len(targets), total)
-        problems = [
-            self._problem(rows, target, weights, loss, alpha, shift)
-            for target, alpha, shift in zip(targets, alphas, offsets, strict=True)
-        ]
+        parts = zip(targets, alphas, offsets, strict=True)
+        problems = [self._problem(rows, target, weights, loss, alpha, shift) for target, alpha, shift in parts]
         starts: list[Vector | None] | None = None
         if isinstance(loss, Poisson) and self.fit_intercept and not (self.warm_start and hasattr(self, "coef_")):
             starts = [poisson_start(one.targets, one.weights, one.offsets, one.dim) for one in problems]

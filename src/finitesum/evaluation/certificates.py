@@ -238,11 +238,8 @@ class Certificate(NamedTuple):
     def joined_by(self, problem: Problem | SubgradientProblem, minorant: Minorant) -> "Certificate":
         """Return the certificate after one more minorant."""
         weight, radius = 2.0 / (self.n_seen + 2), max(self.radius, minorant.radius)
-        mean = Minorant(
-            self.constants + weight * (minorant.constants - self.constants),
-            self.slopes + weight * (minorant.slopes - self.slopes),
-            radius,
-        )
+        constants = self.constants + weight * (minorant.constants - self.constants)
+        mean = Minorant(constants, self.slopes + weight * (minorant.slopes - self.slopes), radius)
         known = self.bound if radius == self.radius else -math.inf  # what held for points nearby says nothing of others
         found = max(lower_bound(problem, minorant._replace(radius=radius)), lower_bound(problem, mean))
         return Certificate(max(known, found - minorant.error), self.n_seen + 1, *mean[:3], minorant.error)

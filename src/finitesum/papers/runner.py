@@ -130,15 +130,11 @@ def _write_files(folder: Path, size: Size, outcome: Outcome) -> tuple[str, ...]:
 
 def _drawings(finished: Finished) -> list[dict[str, Any]]:
     """Return figures as the page shows them: as SVG, with widths in pixels, so that all have letters of one size."""
-    name = finished.experiment.name
-    return [
-        {
-            "svg": to_svg(drawing.figure, f"{name}: {drawing.caption}"),
-            "caption": drawing.caption,
-            "width": round(100.0 * drawing.figure.get_figwidth()),
-        }
-        for drawing in finished.outcome.drawings
-    ]
+    shown = []
+    for _, caption, figure in finished.outcome.drawings:
+        svg, width = to_svg(figure, f"{finished.experiment.name}: {caption}"), round(100.0 * figure.get_figwidth())
+        shown.append({"svg": svg, "caption": caption, "width": width})
+    return shown
 
 
 def classes_of(table: Table) -> list[str]:

@@ -188,18 +188,9 @@ class FiniteSum:
     def view(self) -> View:
         """The problem as kernels see it, which then run as Python."""
         n = self.n_components
-        return View(
-            cast(Any, self.rows),
-            targets=np.arange(n, dtype=np.float64),
-            offsets=np.zeros(n),
-            weights=np.full(n, 1.0 / n),
-            equal_weight=1.0 / n,
-            has_offsets=False,
-            loss=cast(Any, self.loss),
-            **self.term.compiled._asdict(),
-            batch_size=1,
-            n_components=n,
-        )
+        targets = np.arange(n, dtype=np.float64)  # the components' numbers
+        data = cast(Any, self.rows), targets, np.zeros(n), np.full(n, 1.0 / n), 1.0 / n, False, cast(Any, self.loss)
+        return View(*data, *self.term.compiled, 1, n)
 
     @property
     def is_constrained(self) -> bool:

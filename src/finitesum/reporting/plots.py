@@ -134,14 +134,8 @@ def panels_figure(panels: Sequence[Panel], *, n_columns: int = 2, height: float 
         figure = Figure(figsize=(total, tall))
         axes = figure.subplots(n_rows, n_columns, squeeze=False)
         left, gap, below, above = 0.84, 0.9, 0.5, 0.3
-        figure.subplots_adjust(
-            left=left / total,
-            right=1.0 - legend / total,
-            bottom=below / tall,
-            top=1.0 - above / tall,
-            wspace=gap / (width - gap),
-            hspace=(below + above) / (height - below - above),
-        )
+        figure.subplots_adjust(left / total, below / tall, 1.0 - legend / total, 1.0 - above / tall)
+        figure.subplots_adjust(wspace=gap / (width - gap), hspace=(below + above) / (height - below - above))
         handles: dict[str, Any] = {}
         for place, panel in zip(axes.flat, panels, strict=False):
             _draw(place, panel, styles, handles)
@@ -164,18 +158,9 @@ def _draw(axes: Any, panel: Panel, styles: dict[str, Style], handles: dict[str, 
         if not kept.any():
             continue
         guide = name in GUIDES
-        options = {
-            "label": line.label,
-            "color": style.color,
-            "linestyle": style.dashes,
-            "linewidth": 1.2 if guide else 1.5,
-            "zorder": 1 if guide else 2,
-            "marker": style.marker or None,
-            "markersize": 4.5,
-            "markerfacecolor": "white",
-            "markeredgewidth": 1.1,
-            "markevery": max(1, int(kept.sum()) // 10),
-        }
+        look = {"color": style.color, "linestyle": style.dashes, "marker": style.marker or None}
+        weight = {"linewidth": 1.2 if guide else 1.5, "zorder": 1 if guide else 2}
+        options = {"label": line.label, "markevery": max(1, int(kept.sum()) // 10), **look, **weight}
         handles.setdefault(line.label, axes.plot(line.x[kept], line.y[kept], **options)[0])
         if line.low is not None and line.high is not None:
             band = line.low[kept], line.high[kept]

@@ -195,13 +195,8 @@ def render(template: str, **content: Any) -> str:
     """Return a page: a file of the folder of templates with its content; version and time are added."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("finitesum.reporting", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    strict: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(loader=PackageLoader("finitesum.reporting", "templates"), autoescape=True, **strict)
     environment.filters.update(number=show, power=partial(show, spec=".1e"))
     written = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
     return environment.get_template(template).render(version=__version__, written=written, **content)

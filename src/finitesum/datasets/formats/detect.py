@@ -11,17 +11,8 @@ Format = Literal["svmlight", "csv", "npz", "npy", "parquet"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 
-_SUFFIXES: dict[str, Format] = {
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".npz": "npz",
-    ".npy": "npy",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
+_OTHERS: dict[str, Format] = {".svm": "svmlight", ".libsvm": "svmlight", ".tsv": "csv", ".pq": "parquet"}
+_SUFFIXES: dict[str, Format] = {**{f".{name}": name for name in FORMATS}, **_OTHERS}
 
 _MAGIC: dict[bytes, Format] = {b"PK\x03\x04": "npz", b"\x93NUMPY": "npy", b"PAR1": "parquet"}
 

@@ -184,12 +184,8 @@ class CIAG(SumMethod):
 
     def run_pass(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         before, m = state, problem.n_components
-        state = state._replace(
-            x=state.x.copy(),
-            previous=state.previous.copy(),
-            model=taylor.copy_model(state.model),
-            control=copied(state.control),
-        )
+        model, control = taylor.copy_model(state.model), copied(state.control)
+        state = state._replace(x=state.x.copy(), previous=state.previous.copy(), model=model, control=control)
         n_warm = max(m - before.n_visits, 0) if self.warm_start_method == "sag" else 0
         if n_warm:
             state = self._warm_started(problem, state, order[:n_warm])
@@ -231,11 +227,8 @@ class CIAG(SumMethod):
         given = state.x, state.previous, taylor.opened(state.model), schedule, control, rule
         n_visits, trust, largest_ratio = _visits(problem.view, order, *given, self.restart > 0)
         before, length = state, self.restart * problem.n_components
-        state = state._replace(
-            control=control._replace(trust=trust),
-            schedule=schedule._replace(largest_ratio=float(largest_ratio)),
-            n_gradients=state.n_gradients + n_visits,
-        )
+        control, schedule = control._replace(trust=trust), schedule._replace(largest_ratio=float(largest_ratio))
+        state = state._replace(control=control, schedule=schedule, n_gradients=state.n_gradients + n_visits)
         if not length or state.n_visits // length == before.n_visits // length:
             return state
         after = restarted(problem, state.schedule, self.extrapolation)

@@ -36,11 +36,8 @@ def advanced(run: ConjugateGradients, product: Vector) -> ConjugateGradients:
     if not curvature > 0.0:
         return run._replace(n_products=run.n_products + 1, is_over=True)
     step = run.size / curvature
-    return run._replace(
-        solution=run.solution + step * run.direction,
-        residual=run.residual - step * product,
-        n_products=run.n_products + 1,
-    )
+    solution, residual = run.solution + step * run.direction, run.residual - step * product
+    return run._replace(solution=solution, residual=residual, n_products=run.n_products + 1)
 
 
 def redirected(run: ConjugateGradients, scaled: Vector) -> ConjugateGradients:

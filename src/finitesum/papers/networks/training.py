@@ -183,12 +183,8 @@ def _identity(run: Run, device: torch.device) -> dict[str, Any]:
 
 def _save(path: Path, run: Run, trainee: _Trainee) -> None:
     device = next(trainee.network.parameters()).device
-    content = {
-        "run": _identity(run, device),
-        "rows": [list(row) for row in trainee.rows],
-        "network": trainee.network.state_dict(),
-        "optimizer": trainee.optimizer.state_dict(),
-    }
+    states = {"network": trainee.network.state_dict(), "optimizer": trainee.optimizer.state_dict()}
+    content = {"run": _identity(run, device), "rows": [list(row) for row in trainee.rows], **states}
     write_atomically(path, lambda file: torch.save(content, file))
 
 
