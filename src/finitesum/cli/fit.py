@@ -237,51 +237,27 @@ def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Re
 
 def _reached(plan: Plan, result: Result) -> dict[str, Any]:
     """Return what the model and the report both say of a fit."""
-    return {
-        "objective": float(result.fun),
-        "optimality": float(result.optimality),
-        "tol": plan.settings.tol,
-        "n_passes": float(result.n_passes),
-        "method": repr(result.method),
-        "version": __version__,
-    }
+    figures = {"objective": float(result.fun), "optimality": float(result.optimality), "tol": plan.settings.tol}
+    return {**figures, "n_passes": float(result.n_passes), "method": repr(result.method), "version": __version__}
 
 
 def _model(plan: Plan, data: Dataset, problem: Problem, classes: tuple[Any, Any] | None, result: Result) -> LinearModel:
     """Return the model that a result means."""
     from finitesum.estimators.model import LinearModel
 
-    return LinearModel(
-        coef=result.x[: problem.rows.n_columns].copy(),
-        intercept=float(result.x[-1]) if problem.has_intercept else 0.0,
-        loss=plan.settings.loss,
-        alpha=problem.penalty.lasso() + problem.penalty.ridge(),
-        l1_ratio=plan.settings.l1_ratio,
-        classes=classes,
-        feature_names=data.feature_names,
-        fit_intercept=problem.has_intercept,
-        seed=plan.settings.seed,
-        n_rows=data.n_rows,
-        **_reached(plan, result),
-    )
+    asked, alpha = plan.settings, problem.penalty.lasso() + problem.penalty.ridge()
+    coef, intercept = result.x[: problem.rows.n_columns].copy(), float(result.x[-1]) if problem.has_intercept else 0.0
+    what = asked.loss, alpha, asked.l1_ratio, classes, data.feature_names, problem.has_intercept
+    return LinearModel(coef, intercept, *what, seed=asked.seed, n_rows=data.n_rows, **_reached(plan, result))
 
 
 def _report(plan: Plan, data: Dataset, result: Result, seconds: dict[str, float]) -> dict[str, Any]:
     """Return how a fit ended, as plain values."""
-    return {
-        "success": bool(result.success),
-        "status": result.reason.name.lower(),
-        "message": result.message,
-        **_reached(plan, result),
-        "n_hessian_passes": float(result.n_hessian_passes),
-        "n_iter": int(result.nit),
-        "seconds": seconds,
-        "choice": result.choice,
-        "batch_size": int(result.batch_size),
-        "settings": plan.to_store,
-        "data": data.summary(),
-        "model": None if plan.folder is None else str(plan.folder.model),
-    }
+    ended = {"success": bool(result.success), "status": result.reason.name.lower(), "message": result.message}
+    work = {"n_hessian_passes": float(result.n_hessian_passes), "n_iter": int(result.nit), "seconds": seconds}
+    how = {"choice": result.choice, "batch_size": int(result.batch_size), "settings": plan.to_store}
+    model = None if plan.folder is None else str(plan.folder.model)
+    return {**ended, **_reached(plan, result), **work, **how, "data": data.summary(), "model": model}
 
 
 def _write(folder: RunFolder, model: LinearModel, result: Result, report: dict[str, Any]) -> None:

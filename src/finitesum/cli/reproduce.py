@@ -93,11 +93,8 @@ def _report(console: Console, finished: "Finished") -> None:
 
 
 def _plain(finished: "Finished") -> dict[str, Any]:
-    return {
-        "name": finished.experiment.name,
-        "verdicts": [{"claim": v.claim, "outcome": v.outcome} for v in finished.outcome.verdicts],
-        "values": {name: value.value for name, value in finished.outcome.values.items()},
-        "absent": dict(finished.outcome.absent),
-        "folder": str(finished.folder),
-        "files": list(finished.files),
-    }
+    outcome = finished.outcome
+    verdicts = [{"claim": v.claim, "outcome": v.outcome} for v in outcome.verdicts]
+    values = {name: value.value for name, value in outcome.values.items()}
+    found = {"name": finished.experiment.name, "verdicts": verdicts, "values": values, "absent": dict(outcome.absent)}
+    return {**found, "folder": str(finished.folder), "files": list(finished.files)}

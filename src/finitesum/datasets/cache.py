@@ -148,13 +148,9 @@ def _build(folder: Path, path: Path, state: list[Any], read: Read, *, is_private
 
 
 def _write_meta(folder: Path, contents: Contents) -> None:
-    meta = {
-        "arrays": {name: (array.shape, array.dtype.str, _checksum(array)) for name, array in contents.arrays.items()},
-        "n_features": contents.n_features,
-        "feature_names": contents.feature_names,
-        "target_name": contents.target_name,
-        "n_skipped": contents.n_skipped,
-    }
+    arrays = {name: (array.shape, array.dtype.str, _checksum(array)) for name, array in contents.arrays.items()}
+    kept = ("n_features", "feature_names", "target_name", "n_skipped")
+    meta = {"arrays": arrays, **{name: getattr(contents, name) for name in kept}}
     checksum = _digest(json.dumps(meta, sort_keys=True))
     (folder / _META).write_text(json.dumps({**meta, "checksum": checksum}, indent=1), encoding="utf-8")
 

@@ -179,20 +179,10 @@ class Dataset:
 
     def summary(self) -> dict[str, Any]:
         """Return what is known about the data set, as plain values that JSON can hold."""
-        out: dict[str, Any] = {
-            "name": self.name,
-            "source": None if self.source is None else str(self.source),
-            "n_rows": self.n_rows,
-            "n_skipped": self.n_skipped,
-            "n_features": self.n_features,
-            "nnz": self.nnz,
-            "density": self.density,
-            "sparse": self.is_sparse,
-            "dtype": str(self.rows.dtype),
-            "memmapped": self.is_memmapped,
-            "target": self.target_name,
-            "task": None if self.labels is None else self.inferred_task,
-        }
+        out: dict[str, Any] = {"name": self.name, "source": None if self.source is None else str(self.source)}
+        out |= {name: getattr(self, name) for name in ("n_rows", "n_skipped", "n_features", "nnz", "density")}
+        out |= {"sparse": self.is_sparse, "dtype": str(self.rows.dtype), "memmapped": self.is_memmapped}
+        out |= {"target": self.target_name, "task": None if self.labels is None else self.inferred_task}
         if out["task"] == "classification" and self.labels is not None:
             values, counts = np.unique(self.labels, return_counts=True)
             out["classes"] = {str(value): int(count) for value, count in zip(values, counts, strict=True)}

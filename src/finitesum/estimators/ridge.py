@@ -50,14 +50,10 @@ def joined(one: Moments, other: Moments) -> Moments:
         return one
     fraction, step, rise = other.total / total, other.mean - one.mean, other.target_mean - one.target_mean
     weight = one.total * fraction
-    return Moments(
-        total,
-        one.mean + fraction * step,
-        one.target_mean + fraction * rise,
-        one.gram + other.gram + weight * np.outer(step, step),
-        one.pull + other.pull + weight * rise * step,
-        one.spread + other.spread + weight * rise * rise,
-    )
+    mean, target_mean = one.mean + fraction * step, one.target_mean + fraction * rise
+    gram = one.gram + other.gram + weight * np.outer(step, step)
+    pull, spread = one.pull + other.pull + weight * rise * step, one.spread + other.spread + weight * rise * rise
+    return Moments(total, mean, target_mean, gram, pull, spread)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

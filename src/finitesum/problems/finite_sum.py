@@ -147,15 +147,10 @@ class FiniteSum:
         n, bound = problem.n_components, problem.loss.curvature_bound()
         parts = [linear_component(problem.one_output, j) for j in range(n)]  # of several outputs, for their size alone
         components = parts if problem.n_outputs == 1 else [ViewedComponent(problem.view, j) for j in range(n)]
-        return cls(
-            components,
-            problem.dim,
-            constraint=problem.constraint if problem.is_constrained else None,
-            penalty=problem.penalty,
-            smoothness=[part.smoothness(bound) for part in parts] if math.isfinite(bound) else None,
-            has_intercept=problem.has_intercept,
-            n_outputs=problem.n_outputs,
-        )
+        smoothness = [part.smoothness(bound) for part in parts] if math.isfinite(bound) else None
+        term: Any = {"constraint": problem.constraint if problem.is_constrained else None, "penalty": problem.penalty}
+        sizes: Any = {"has_intercept": problem.has_intercept, "n_outputs": problem.n_outputs}
+        return cls(components, problem.dim, smoothness=smoothness, **term, **sizes)
 
     # -- what methods and the driver ask of any problem
 

@@ -281,7 +281,8 @@ class Problem:
     def view(self) -> View:
         """The problem as kernels see it; those that see blocks of rows of several outputs run as Python."""
         if self.n_outputs > 1:
-            return View(**block_parts(self), **self.term.compiled._asdict())
+            parts: Any = (*block_parts(self), *self.term.compiled, 1, self.n_components)
+            return View(*parts)
         equal_weight = float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0
         data = self.rows, self.targets, self.offsets, self.weights, equal_weight, self.has_offsets, self.loss
         return View(*data, *self.term.compiled, self.batch_size or 1, self.n_components)

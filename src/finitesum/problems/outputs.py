@@ -142,18 +142,10 @@ def in_blocks(values: Any, batch_size: int) -> Any:
     return values.reshape(n_blocks, batch_size, *values.shape[1:])
 
 
-def block_parts(problem: "Problem") -> dict[str, Any]:
-    """Return what kernels see of a problem of several outputs beside its term, by the fields of a `View`."""
+def block_parts(problem: "Problem") -> tuple[Any, ...]:
+    """Return what kernels see of a problem of several outputs: the first fields of a `View`, before those of its term."""
     m, size = problem.n_components, problem.batch_size or 1
-    weights = in_blocks(m * problem.weights, size)
-    return {
-        "rows": RowBlocks(problem.rows, size, problem.n_outputs),
-        "targets": np.arange(m, dtype=np.float64),
-        "offsets": in_blocks(problem.offsets, size) if problem.has_offsets else np.zeros((m, 1, 1)),
-        "weights": np.full(m, 1.0 / m),
-        "equal_weight": 1.0 / m,
-        "has_offsets": problem.has_offsets,
-        "loss": BlockLoss(cast(ClassLoss, problem.loss), in_blocks(problem.targets, size), weights),
-        "batch_size": 1,
-        "n_components": m,
-    }
+    targets, weights = in_blocks(problem.targets, size), in_blocks(m * problem.weights, size)
+    rows, loss = RowBlocks(problem.rows, size, problem.n_outputs), BlockLoss(cast(Any, problem.loss), targets, weights)
+    offsets = in_blocks(problem.offsets, size) if problem.has_offsets else np.zeros((m, 1, 1))
+    return rows, np.arange(m, dtype=np.float64), offsets, np.full(m, 1.0 / m), 1.0 / m, problem.has_offsets, loss

@@ -279,14 +279,8 @@ def controlled_pass(
     trusting = trust_rule(problem, acts=True, is_gradual=True)
     if n_revisits:
         trusting = trusting._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0))
-    rule = StepRule(
-        trust=trusting,
-        is_accelerated=is_accelerated,
-        step_factor=1.0 if is_accelerated else 1.8,
-        model_steps=model_steps,
-        mu=strong_convexity(problem),
-        smoothness=_known_smoothness(problem),
-    )
+    step_factor, known = 1.0 if is_accelerated else 1.8, (strong_convexity(problem), _known_smoothness(problem))
+    rule = StepRule(trusting, is_accelerated, step_factor, model_steps, *known)
     visits = with_revisits(order, n_revisits)
     arrays = w, previous, taylor.opened(model)
     trust, eigenvalue, sequence = _controlled_visits(problem.view, visits, *arrays, control, rule)

@@ -38,14 +38,8 @@ CASES = (
     Case("a9a", "a9a", 0.0, 5),
 )
 
-SHORT_STEP, THEORY, RESTARTED, WARM, BOTH, AUTOMATIC = (
-    "1/64 of the theory's step",
-    "the theory's step",
-    "restarts from 1/64",
-    "the theory's, warm start",
-    "restarts and warm start",
-    "automatic",
-)
+SHORT_STEP, THEORY, RESTARTED = "1/64 of the theory's step", "the theory's step", "restarts from 1/64"
+WARM, BOTH, AUTOMATIC = "the theory's, warm start", "restarts and warm start", "automatic"
 _STYLES = {SHORT_STEP: "fg", THEORY: "ciag", RESTARTED: "a-ciag", WARM: "iag", BOTH: "sag", AUTOMATIC: "nim"}
 
 
@@ -113,11 +107,9 @@ def _table(needed: Mapping[Any, float], titles: Sequence[str]) -> Table:
 
 def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdict]:
     def faster(claim: str, mine: str, theirs: Sequence[str], slack: float = 1.0, of_paper: bool = True) -> Verdict:
+        reached = {key: or_inf(passes) for key, passes in needed.items()}
         pairs = {
-            f"{label} on {title}": (
-                or_inf(needed[title, mine, label]),
-                min(or_inf(needed[title, kind, label]) for kind in theirs),
-            )
+            f"{label} on {title}": (reached[title, mine, label], min(reached[title, kind, label] for kind in theirs))
             for label in METHODS
             for title in titles
         }

@@ -49,14 +49,9 @@ def main(
     command = ["python -m finitesum.papers.networks --size", size]
     command += [f"--only {name}" for name in only] + [f"--method {name}" for name in method]
     work = partial(run, grids=grids, device=where, n_threads=options["threads"])
-    (done,) = run_experiments(
-        [replace(experiment("adahb/networks"), run=work)],
-        out,
-        size="quick" if size == "quick" else "full",
-        data_dir=options["data"],
-        verbose=int(not options["quiet"]),
-        command=" ".join(command),
-    )
+    form: Any = {"size": "quick" if size == "quick" else "full", "verbose": int(not options["quiet"])}
+    wanted = replace(experiment("adahb/networks"), run=work)
+    (done,) = run_experiments([wanted], out, data_dir=options["data"], command=" ".join(command), **form)
     for name, advice in done.outcome.absent.items():
         show_error(f"{name} was left out. {advice}")
     if not done.outcome.drawings:

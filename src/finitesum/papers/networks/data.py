@@ -64,13 +64,8 @@ class Images:
         for argument, (wanted, there) in sizes.items():
             if wanted is not None and not 1 <= wanted <= there:
                 raise DataError(f"{argument} must be in 1..{there} for {self.name}, got {wanted}.")
-        return replace(
-            self,
-            train_images=self.train_images[:n_train],
-            train_labels=self.train_labels[:n_train],
-            test_images=self.test_images[:n_test],
-            test_labels=self.test_labels[:n_test],
-        )
+        train = self.train_images[:n_train], self.train_labels[:n_train]
+        return Images(self.name, self.n_classes, *train, self.test_images[:n_test], self.test_labels[:n_test])
 
     def without_mean(self) -> "Images":
         """Return the images less the mean of the training images, pixel by pixel: what the residual network is given."""
