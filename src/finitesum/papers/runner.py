@@ -114,16 +114,12 @@ def _write_files(folder: Path, size: Size, outcome: Outcome) -> tuple[str, ...]:
         write_bytes(folder / f"{drawing.name}.png", to_png(drawing.figure))
     for table in outcome.tables:
         write_csv(folder / f"{table.name}.csv", table.header, table.rows)
-    result = {
-        "size": size,
-        "verdicts": [
-            {"claim": v.claim, "outcome": v.outcome, "findings": [f._asdict() for f in v.findings]}
-            for v in outcome.verdicts
-        ],
-        "values": or_none({name: value.value for name, value in outcome.values.items()}),
-        "timings": or_none(outcome.timings),
-        "absent": dict(outcome.absent),
-    }
+    verdicts = []
+    for v in outcome.verdicts:
+        verdicts.append({"claim": v.claim, "outcome": v.outcome, "findings": [f._asdict() for f in v.findings]})
+    values = or_none({name: value.value for name, value in outcome.values.items()})
+    figures = {"values": values, "timings": or_none(outcome.timings)}
+    result = {"size": size, "verdicts": verdicts, **figures, "absent": dict(outcome.absent)}
     write_text(folder / "result.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     return (*(f"{d.name}.png" for d in outcome.drawings), *(f"{t.name}.csv" for t in outcome.tables), "result.json")
 
@@ -198,11 +194,8 @@ def record(path: Path, name: str, size: Size, outcome: Outcome) -> None:
         raise ValueError(
             f"{name} lacks {', '.join(outcome.absent) or 'a stand-in'}: record it where its cases are usual."
         )
-    known.setdefault(name, {})[size] = {
-        "verdicts": {v.claim: v.outcome for v in outcome.verdicts if not (v.noisy or outcome.absent)},
-        "values": {
-            key: None if math.isnan(value.value) else float(f"{value.value:.8g}")
-            for key, value in outcome.values.items()
-        },
-    }
+    verdicts = {v.claim: v.outcome for v in outcome.verdicts if not (v.noisy or outcome.absent)}
+    rounded = {key: float(f"{value.value:.8g}") for key, value in outcome.values.items()}
+    values = {key: None if math.isnan(number) else number for key, number in rounded.items()}
+    known.setdefault(name, {})[size] = {"verdicts": verdicts, "values": values}
     write_text(path, json.dumps(known, indent=1, ensure_ascii=False, sort_keys=True) + "\n")

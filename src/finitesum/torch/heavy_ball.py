@@ -197,14 +197,10 @@ class HeavyBall(Optimizer):
                     state[name].copy_(value)
 
     def _rule(self, group: Group) -> Rule:
-        return Rule(
-            adaptive=self._adaptive,
-            maximize=bool(group["maximize"]),
-            weight_decay=0.0 if group["decoupled_weight_decay"] else float(group["weight_decay"]),
-            may_vanish=self._adaptive and group["delta"] == 0,
-            smooth=bool(group["differentiable"]),
-            project=self._projector(group),
-        )
+        weight_decay = 0.0 if group["decoupled_weight_decay"] else float(group["weight_decay"])
+        may_vanish, smooth = self._adaptive and group["delta"] == 0, bool(group["differentiable"])
+        maximize, project = bool(group["maximize"]), self._projector(group)
+        return Rule(self._adaptive, maximize, weight_decay, may_vanish, smooth, project)
 
     def _projector(self, group: Group) -> Projector | None:
         constraint = group["constraint"]

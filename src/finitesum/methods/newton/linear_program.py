@@ -87,14 +87,8 @@ def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: f
         norm = np.concatenate([sizes, sizes, np.zeros(program.shape[1] - 2 * d)])
         program = scipy.sparse.vstack([program, scipy.sparse.csr_array(norm[None, :])], format="csr")
         right = np.append(right, ball.radius)
-    found = linprog(
-        c=np.concatenate([pull, rows.costs[loose]]),
-        A_ub=program,
-        b_ub=right,
-        bounds=np.stack(bounds, axis=1),
-        method="highs-ipm",
-        options={} if limit is None else {"time_limit": limit},
-    )
+    costs, options = np.concatenate([pull, rows.costs[loose]]), {} if limit is None else {"time_limit": limit}
+    found = linprog(costs, program, right, bounds=np.stack(bounds, axis=1), method="highs-ipm", options=options)
     if found.x is None or found.status != 0:
         raise RuntimeError(
             f"HiGHS found no optimum: {found.message} Where columns of X are large or small, scale them."
