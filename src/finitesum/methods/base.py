@@ -32,7 +32,7 @@ _TABLE = tomllib.loads(resources.files("finitesum.methods").joinpath("table.toml
 #: The module and class of each method, below `finitesum.methods`: it is loaded when it is first asked for.
 HOMES: dict[str, str] = {name: place for name, (place, *_) in _TABLE.items()}
 
-CARDS = {name: Card(*texts) for name, (_, *texts) in _TABLE.items()}
+_NAMES = {place: name for name, place in HOMES.items()}
 
 
 class State(Protocol):
@@ -120,17 +120,22 @@ array([1.])
 class SumMethod(Method):
     """What the methods on finite sums have alike: the base of their classes, which are frozen dataclasses.
 
+    Our own have the names and cards of the table, and the state that `init` is annotated to return if they name no other.
     Parameters are checked by their annotations (`finitesum.methods.parameters`). One source of a recursion serves linear
     models and components given as functions: see `finitesum.core.jit` and `finitesum.problems.components`.
     """
 
-    card: ClassVar[Card] = Card("", "", "", "", "", "")  # of our own methods that of the table
+    name: ClassVar[str]
+    state_type: ClassVar[type[Any]]
+    card: ClassVar[Card] = Card("", "", "", "", "", "")
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "prox", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled"
 
     def __init_subclass__(cls) -> None:
-        if "card" not in vars(cls) and (card := CARDS.get(vars(cls).get("name", ""))):
-            cls.card = card
+        if name := _NAMES.get(f"{cls.__module__}.{cls.__qualname__}".removeprefix("finitesum.methods.")):
+            cls.name, cls.card = name, Card(*_TABLE[name][1:])
+            if not hasattr(cls, "state_type"):
+                cls.state_type = cls.init.__annotations__["return"]
         own = inspect.cleandoc(cls.__doc__ or "")
         if "Parameters\n---" in own and "Examples\n---" not in own:
             before, references, after = own.partition("References\n---")

@@ -150,8 +150,6 @@ class CIAG(SumMethod):
     restart: Seed = 0
     warm_start_method: Literal["none", "full", "sag"] = "none"
 
-    name: ClassVar[str] = "ciag"
-    state_type: ClassVar[type[CIAGState]] = CIAGState
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
     default_sampling: ClassVar[str] = "shuffled-once"
 
@@ -271,5 +269,3 @@ class ACIAG(CIAG):
     """
 
     extrapolation: Fraction = "auto"
-
-    name: ClassVar[str] = "a-ciag"

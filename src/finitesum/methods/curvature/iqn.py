@@ -215,8 +215,6 @@ class IQN(SumMethod):
     initial: Annotated[float | Literal["hessian"], _check_initial] = "hessian"
     max_gigabytes: Annotated[float, _check_memory] = 1.0
 
-    name: ClassVar[str] = "iqn"
-    state_type: ClassVar[type[IQNState]] = IQNState
     handles: ClassVar[frozenset[str]] = frozenset({"weights", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled-once"
 

@@ -105,8 +105,6 @@ class NIM(SumMethod):
     solver: Literal["inexact", "exact", "inverse"] = "inexact"
     warm_start_method: Literal["none", "full"] = "none"
 
-    name: ClassVar[str] = "nim"
-    state_type: ClassVar[type[NIMState]] = NIMState
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
     default_sampling: ClassVar[str] = "shuffled-once"
 

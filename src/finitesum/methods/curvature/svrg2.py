@@ -212,8 +212,6 @@ class SVRG2(SumMethod):
     sketch: Literal["gauss", "prev"] = "gauss"
     seed: Seed = 0
 
-    name: ClassVar[str] = "svrg2"
-    state_type: ClassVar[type[SVRG2State]] = SVRG2State
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
 
     needs_hessians = True  # at the snapshot

@@ -47,7 +47,6 @@ class _Aggregated(SumMethod):
 
     step_size: StepSize = "auto"
 
-    state_type: ClassVar[type[AggregatedState]] = AggregatedState
     default_sampling: ClassVar[str] = "with-replacement"
     is_unbiased: ClassVar[bool] = False
     constant: ClassVar[Constant] = Constant.LARGEST  # what step "auto" rests on
@@ -99,7 +98,6 @@ class IAG(_Aggregated):
        aggregated gradient method", arXiv 1611.08022.
     """
 
-    name: ClassVar[str] = "iag"
     default_sampling: ClassVar[str] = "cyclic"
     constant: ClassVar[Constant] = Constant.MEAN
 
@@ -122,8 +120,6 @@ class SAG(_Aggregated):
        Math. Program. 162 (2017).
     """
 
-    name: ClassVar[str] = "sag"
-
     def _longest_step(self, problem: AnySum, smoothness: float) -> float:
         return 1.0 / smoothness
 
@@ -144,7 +140,6 @@ class SAGA(SAG):
        non-strongly convex composite objectives", NIPS 2014.
     """
 
-    name: ClassVar[str] = "saga"
     is_unbiased: ClassVar[bool] = True
 
     def _longest_step(self, problem: AnySum, smoothness: float) -> float:

@@ -107,9 +107,7 @@ class FG(_FullGradient):
 
     step_size: StepSize = "auto"
 
-    name: ClassVar[str] = "fg"
     handles: ClassVar[frozenset[str]] = _FullGradient.handles | {"nonconvex"}
-    state_type: ClassVar[type[FGState]] = FGState
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> FGState:
         if self._searches(problem):
@@ -167,9 +165,6 @@ class AFG(_FullGradient):
 
     step_size: StepSize = "auto"
     momentum: Fraction = "auto"
-
-    name: ClassVar[str] = "afg"
-    state_type: ClassVar[type[AFGState]] = AFGState
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> AFGState:
         n_gradients = 0

@@ -61,9 +61,7 @@ class IG(SumMethod):
     step_size: StepSize = "auto"
     decay: Literal["1/pass", "constant"] = "1/pass"
 
-    name: ClassVar[str] = "ig"
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"groups"}
-    state_type: ClassVar[type[IGState]] = IGState
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> IGState:
         if not isinstance(self.step_size, str):

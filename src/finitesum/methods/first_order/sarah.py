@@ -63,8 +63,6 @@ class SARAH(SumMethod):
 
     step_size: StepSize = "auto"
 
-    name: ClassVar[str] = "sarah"
-    state_type: ClassVar[type[SARAHState]] = SARAHState
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SARAHState:

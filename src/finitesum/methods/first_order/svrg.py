@@ -73,7 +73,6 @@ class _Snapshots(SumMethod):
     step_size: float | str
     inner_passes: int
 
-    state_type: ClassVar[type[SVRGState]] = SVRGState
     extrapolates: ClassVar[bool] = False
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SVRGState:
@@ -138,8 +137,6 @@ class SVRG(_Snapshots):
     step_size: StepSize = "auto"
     inner_passes: Count = 1
 
-    name: ClassVar[str] = "svrg"
-
     def _visit(self, problem: AnySum, state: SVRGState, order: Indices, w: Vector, y: Vector) -> int:
         table = GradientTable(state.snapshot.slopes, state.snapshot.gradient, np.empty(0), np.empty((0, 0)))
         return table_visits(prox_view(problem), order, w, table, state.step_size, Fixed(float(problem.n_components)))
@@ -169,7 +166,6 @@ class AccSVRG(_Snapshots):
     momentum: Fraction = "auto"
     inner_passes: Count = 1
 
-    name: ClassVar[str] = "acc-svrg"
     extrapolates: ClassVar[bool] = True
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
 

@@ -94,8 +94,6 @@ class InteriorPoint(SumMethod):
        (2002).
     """
 
-    name: ClassVar[str] = "interior-point"
-    state_type: ClassVar[type[InteriorState]] = InteriorState
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "l1", "weights", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 10

@@ -132,8 +132,6 @@ class LazyNewton(SampledNewton):
     first_rows: CountOrAuto = "auto"
     n_threads: Count = 1
 
-    name: ClassVar[str] = "lazy-newton"
-    state_type: ClassVar[type[LazyNewtonState]] = LazyNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> LazyNewtonState:

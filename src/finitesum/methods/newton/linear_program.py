@@ -176,8 +176,6 @@ class LinearProgram(SumMethod):
     (True, array([0.5]))
     """
 
-    name: ClassVar[str] = "linear-program"
-    state_type: ClassVar[type[ProgramState]] = ProgramState
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 1

@@ -102,8 +102,6 @@ class MultinomialNewton(SumMethod):
 
     solver: Literal["auto", "exact", "cg"] = "auto"
 
-    name: ClassVar[str] = "multinomial-newton"
-    state_type: ClassVar[type[MultinomialState]] = MultinomialState
     handles: ClassVar[frozenset[str]] = frozenset({"outputs"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25

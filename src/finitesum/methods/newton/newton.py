@@ -279,8 +279,6 @@ class Newton(SumMethod):
 
     step_size: StepSize = "auto"
 
-    name: ClassVar[str] = "newton"
-    state_type: ClassVar[type[NewtonState]] = NewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "constraint", "components", "outputs"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25

@@ -111,7 +111,6 @@ class NewtonCG(SampledNewton):
     first_rows: CountOrAuto = "auto"
     n_threads: Count = 1
 
-    name: ClassVar[str] = "newton-cg"
     is_straight: ClassVar[bool] = False
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
     shortest: ClassVar[float] = 4e-6

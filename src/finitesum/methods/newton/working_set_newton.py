@@ -87,7 +87,6 @@ class WorkingSetNewton(SampledNewton):
     first_columns: CountOrAuto = "auto"
     n_threads: Count = 1
 
-    name: ClassVar[str] = "working-set-newton"
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
 

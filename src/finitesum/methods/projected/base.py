@@ -60,7 +60,6 @@ class ProjectedMethod(SumMethod, ABC):
     name: ClassVar[str]
     handles: ClassVar[frozenset[str]] = frozenset({"constraint", "nonsmooth", "callables"})
     default_sampling: ClassVar[str] = "with-replacement"
-    state_type: ClassVar[type[ProjectedState]] = ProjectedState
     patience: ClassVar[None] = None
 
     def __init_subclass__(cls) -> None:

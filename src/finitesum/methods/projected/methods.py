@@ -17,7 +17,7 @@ References
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from finitesum.methods.parameters import check_fraction
 from finitesum.methods.projected import options
@@ -41,8 +41,6 @@ class PSG(ProjectedMethod):
     horizon: options.Horizon = None
     output: options.Output = "last"
 
-    name: ClassVar[str] = "psg"
-
     def auto_step_size(self, scales: Scales) -> float:
         """Return distance / (sqrt(2) M), over the root of the number of components where the steps are constant."""
         return scales.distance / (math.sqrt(2.0) * scales.subgradient)
@@ -56,8 +54,6 @@ class SGD(PSG):
     ----------
     .. [1] H. Robbins, S. Monro, "A stochastic approximation method", Ann. Math. Stat. 22 (1951).
     """
-
-    name: ClassVar[str] = "sgd"
 
 
 @dataclass(frozen=True)
@@ -75,8 +71,6 @@ class HB(ProjectedMethod):
     schedule: options.Schedule = "sqrt"
     horizon: options.Horizon = None
     output: options.Output = "last"
-
-    name: ClassVar[str] = "hb"
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return distance / (sqrt(2) M), times 1 - beta with constant momentum."""
@@ -96,8 +90,6 @@ class NAG(ProjectedMethod):
 
     schedule: options.Schedule = "sqrt"
     horizon: options.Horizon = None
-
-    name: ClassVar[str] = "nag"
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return sqrt(2) distance / M."""
@@ -119,8 +111,6 @@ class SGDMomentum(ProjectedMethod):
     )
     schedule: options.Schedule = "sqrt"
     horizon: options.Horizon = None
-
-    name: ClassVar[str] = "sgd-momentum"
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return (1-beta) distance / (sqrt(2) M)."""
@@ -146,8 +136,6 @@ class AdaHB(ProjectedMethod):
     horizon: options.Horizon = None
     output: options.Output = "last"
 
-    name: ClassVar[str] = "adahb"
-
     def auto_step_size(self, scales: Scales) -> float:
         """Return sqrt(gamma / (2 (2-gamma))) times the distance in a coordinate, times 1 - beta with constant momentum."""
         step_size = math.sqrt(self.gamma / (2.0 * (2.0 - self.gamma))) * scales.coordinate_distance
@@ -167,8 +155,6 @@ class AdaGrad(ProjectedMethod):
     delta: options.Delta = "auto"
     projection: options.Metric = "weighted"
     output: options.Output = "last"
-
-    name: ClassVar[str] = "adagrad"
 
     def auto_step_size(self, scales: Scales) -> float:
         """Return the distance in a coordinate / sqrt(2)."""
@@ -193,8 +179,6 @@ class RMSProp(ProjectedMethod):
     delta: options.Delta = "auto"
     projection: options.Metric = "weighted"
     schedule: options.RootOrConstant = "sqrt"
-
-    name: ClassVar[str] = "rmsprop"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -222,8 +206,6 @@ class Adam(ProjectedMethod):
     projection: options.Metric = "weighted"
     schedule: options.RootOrConstant = "sqrt"
 
-    name: ClassVar[str] = "adam"
-
     def auto_step_size(self, scales: Scales) -> float:
         """Return the distance in a coordinate / 2."""
         return 0.5 * scales.coordinate_distance
@@ -237,5 +219,3 @@ class AMSGrad(Adam):
     ----------
     .. [1] S. Reddi, S. Kale, S. Kumar, "On the convergence of Adam and beyond", ICLR 2018.
     """
-
-    name: ClassVar[str] = "amsgrad"
