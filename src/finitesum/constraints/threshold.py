@@ -40,22 +40,8 @@ References
 
 import numpy as np
 
-from finitesum.constraints.threshold_sums import (
-    Sums,
-    Terms,
-    cut,
-    height_at,
-    high_part,
-    largest_height,
-    rate_at,
-    slope_at,
-    split_sum,
-    splitter,
-    sums_above,
-    sums_above_from,
-    weighted_at,
-    weighted_size,
-)
+from finitesum.constraints import threshold_sums as summed
+from finitesum.constraints.threshold_sums import Sums, Terms
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import kernel_part, reassociated_part
 from finitesum.core.vectors import copy
@@ -94,7 +80,7 @@ def _guess(terms: Terms, total: float, floor: float, norm: float) -> float:
         moment = slope = n_above = 0.0
         for block in range(SAMPLE_BLOCKS):
             start = block * (d // SAMPLE_BLOCKS)
-            sums = sums_above(cut(terms, start, start + length), threshold)
+            sums = summed.sums_above(summed.cut(terms, start, start + length), threshold)
             moment += sums.moment
             slope += sums.slope
             n_above += sums.n_above
@@ -129,8 +115,10 @@ def _sums_in_blocks(terms: Terms, origin: float, threshold: float, blocks: int) 
     while blocks >> block:
         if (blocks >> block) & 1:
             start, stop = _bounds(terms.x.shape[0], block)
-            part = cut(terms, start, stop)
-            sums = sums_above(part, threshold) if origin == 0.0 else sums_above_from(part, origin, threshold)
+            part = summed.cut(terms, start, stop)
+            sums = (
+                summed.sums_above(part, threshold) if origin == 0.0 else summed.sums_above_from(part, origin, threshold)
+            )
             moment += sums.moment
             slope += sums.slope
             n_above += sums.n_above
@@ -174,7 +162,7 @@ def _find(terms: Terms, total: float, floor: float, norm: float) -> tuple[float,
     root, sums = _climb(terms, total, 0.0, floor, _guess(terms, total, floor, norm))
     if sums.n_far > 0.0:
         return 0.0, root, sums.slope
-    top = largest_height(terms)
+    top = summed.largest_height(terms)
     size = abs(top)
     if size == 0.0:
         return 0.0, root, sums.slope
@@ -187,9 +175,9 @@ def _value(terms: Terms, i: int, origin: float, threshold: float) -> float:
     """Return y, with the sign of x; no negative zeros."""
     x = terms.x[i]
     if origin == 0.0:
-        y = max(x, terms.mirror * x) - threshold * rate_at(terms, i)
+        y = max(x, terms.mirror * x) - threshold * summed.rate_at(terms, i)
     else:
-        y = rate_at(terms, i) * (height_at(terms, i, origin) - threshold)
+        y = summed.rate_at(terms, i) * (summed.height_at(terms, i, origin) - threshold)
     y = y if y > 0.0 else 0.0
     return float(terms.mirror * y if x < 0.0 else y) + 0.0
 
@@ -197,12 +185,12 @@ def _value(terms: Terms, i: int, origin: float, threshold: float) -> float:
 @reassociated_part
 def _write(terms: Terms, origin: float, threshold: float, total: float, out: Vector) -> tuple[float, float]:
     """Write y, and return sum c |y| as `split_sum` does."""
-    sigma = splitter(total, out.shape[0])
+    sigma = summed.splitter(total, out.shape[0])
     high = low = 0.0
     for i in range(terms.x.shape[0]):
         out[i] = _value(terms, i, origin, threshold)
-        value = weighted_size(out, terms.weights, i)
-        part = high_part(value, sigma)
+        value = summed.weighted_size(out, terms.weights, i)
+        part = summed.high_part(value, sigma)
         high += part
         low += value - part
     return high, low
@@ -212,7 +200,7 @@ def _write(terms: Terms, origin: float, threshold: float, total: float, out: Vec
 def _plain_sum(terms: Terms) -> float:
     total = 0.0
     for i in range(terms.x.shape[0]):
-        total += weighted_at(terms, i)
+        total += summed.weighted_at(terms, i)
     return total
 
 
@@ -223,7 +211,7 @@ def _missing(total: float, sums: tuple[float, float]) -> float:
 
 @kernel_part
 def _lowered(terms: Terms, i: int, amount: float, y: float) -> float:
-    size = abs(y) + amount * rate_at(terms, i)
+    size = abs(y) + amount * summed.rate_at(terms, i)
     size = size if size > 0.0 else 0.0
     size = size if y != 0.0 else 0.0
     return (-size if y < 0.0 else size) + 0.0
@@ -232,12 +220,12 @@ def _lowered(terms: Terms, i: int, amount: float, y: float) -> float:
 @reassociated_part
 def _lower_threshold(terms: Terms, amount: float, total: float, out: Vector) -> tuple[float, float]:
     """Lower the threshold of what was written by an amount too small to be subtracted from it; return sum c |y|."""
-    sigma = splitter(total, out.shape[0])
+    sigma = summed.splitter(total, out.shape[0])
     high = low = 0.0
     for i in range(out.shape[0]):
         out[i] = _lowered(terms, i, amount, out[i])
-        value = weighted_size(out, terms.weights, i)
-        part = high_part(value, sigma)
+        value = summed.weighted_size(out, terms.weights, i)
+        part = summed.high_part(value, sigma)
         high += part
         low += value - part
     return high, low
@@ -248,7 +236,7 @@ def _give_to_one(terms: Terms, missing: float, out: Vector) -> bool:
     """Give what is missing to the coordinate that costs least, the one of largest slope; return whether it could."""
     chosen, most = -1, 0.0
     for i in range(out.shape[0]):
-        k = slope_at(terms, i)
+        k = summed.slope_at(terms, i)
         if k > most or (k == most and abs(out[i]) > abs(out[chosen])):
             chosen, most = (i, k) if out[i] != 0.0 else (chosen, most)
     if chosen < 0:
@@ -286,7 +274,7 @@ def onto_l1_ball(terms: Terms, radius: float, out: Vector) -> None:
     norm = _plain_sum(terms)
     outside = radius * (1.0 - SLACK) < norm < np.inf
     if outside and norm < radius * (1.0 + SLACK):
-        high, low = split_sum(terms.x, terms.weights, radius)
+        high, low = summed.split_sum(terms.x, terms.weights, radius)
         outside = (radius - high) - low < 0.0
     if outside:
         _solve(terms, radius, 0.0, norm, out)

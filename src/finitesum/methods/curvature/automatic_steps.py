@@ -23,19 +23,9 @@ from finitesum.core.vectors import axpy, copy, divide, extrapolate, norm, scale
 from finitesum.evaluation.smoothness import component_smoothness
 from finitesum.methods.constants import Constant, smoothness_from, strong_convexity
 from finitesum.methods.curvature import taylor_model as taylor
+from finitesum.methods.curvature import trust as trusted
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
-from finitesum.methods.curvature.trust import (
-    ALL,
-    Comparison,
-    Trust,
-    TrustRule,
-    go_back,
-    new_trust,
-    no_comparison,
-    stepping,
-    trust_rule,
-    trusted_visit,
-)
+from finitesum.methods.curvature.trust import ALL, Comparison, Trust, TrustRule, trusted_visit
 from finitesum.methods.visits import AnySum, descend
 from finitesum.problems.linear import Problem, View
 
@@ -171,8 +161,8 @@ class Control(NamedTuple):
 
 def new_control(problem: AnySum, w0: Vector, *, acts: bool) -> Control:
     """Return the control before the first visit; one that does not act measures R only."""
-    trust = new_trust(problem, w0, trust_rule(problem, acts=acts, is_gradual=True))
-    return Control(np.zeros(padded_size(problem.dim)), no_comparison(problem), trust, 0.0, 1.0)
+    trust = trusted.new_trust(problem, w0, trusted.trust_rule(problem, acts=acts, is_gradual=True))
+    return Control(np.zeros(padded_size(problem.dim)), trusted.no_comparison(problem), trust, 0.0, 1.0)
 
 
 def with_bound(control: Control, model: TaylorModel, n_steps: int = 30) -> Control:
@@ -231,10 +221,10 @@ def _controlled_visits(
             restarts = trust.radius < radius
             if not rule.trust.majorizes:
                 length = _pull_back(w, start, radius, y)
-                trust, restarts = stepping(trust, length), restarts or length > radius
+                trust, restarts = trusted.stepping(trust, length), restarts or length > radius
         else:  # an exponential overflowed: halfway back to where it did not, and shorter steps
             restarts = True
-            go_back(w, start, trust.n_visits == 1)
+            trusted.go_back(w, start, trust.n_visits == 1)
         if restarts:
             sequence = 1.0
             copy(w, previous)
@@ -276,7 +266,7 @@ def controlled_pass(
     m = problem.n_components
     first = not bool(model.visited.any())
     n_revisits = math.ceil(m * max(0.05, min(0.5, 10.0 / m))) if first and m > 1 else 0
-    trusting = trust_rule(problem, acts=True, is_gradual=True)
+    trusting = trusted.trust_rule(problem, acts=True, is_gradual=True)
     if n_revisits:
         trusting = trusting._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0))
     step_factor, known = 1.0 if is_accelerated else 1.8, (strong_convexity(problem), _known_smoothness(problem))

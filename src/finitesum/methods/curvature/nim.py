@@ -36,19 +36,11 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
+from finitesum.methods.curvature import trust as trusted
 from finitesum.methods.curvature.guard import Guard, guarded, new_guard
 from finitesum.methods.curvature.model_minimisers import Run, exact_pass, inexact_visits, inverse_pass
 from finitesum.methods.curvature.taylor_model import TaylorModel
-from finitesum.methods.curvature.trust import (
-    Comparison,
-    Trust,
-    TrustRule,
-    comparison_window,
-    error_estimate,
-    new_trust,
-    no_comparison,
-    trust_rule,
-)
+from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule
 from finitesum.methods.parameters import Damping
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
@@ -123,16 +115,16 @@ class NIM(SumMethod):
             raise ValueError('solver "inverse" needs a smooth problem. Use solver="exact" with l1 penalties.')
 
     def _rule(self, problem: AnySum) -> TrustRule:
-        return trust_rule(problem, acts=self.step_size == "auto", is_gradual=False)
+        return trusted.trust_rule(problem, acts=self.step_size == "auto", is_gradual=False)
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NIMState:
         self._require_solvable(problem)
         is_full = self.warm_start_method == "full"
         model = taylor.full_model(problem, x0) if is_full else taylor.empty_model(problem)
-        trust = new_trust(problem, x0, self._rule(problem))
+        trust = trusted.new_trust(problem, x0, self._rule(problem))
         n_visits = problem.n_components if is_full else 0
         guard = new_guard(problem, model, x0)
-        return NIMState(x0.copy(), model, no_comparison(problem), trust, guard, 0.0, n_visits, n_visits)
+        return NIMState(x0.copy(), model, trusted.no_comparison(problem), trust, guard, 0.0, n_visits, n_visits)
 
     def run_pass(self, problem: AnySum, state: NIMState, order: Indices) -> NIMState:
         model, comparison = taylor.copy_model(state.model), copied(state.comparison)
@@ -170,11 +162,11 @@ class NIM(SumMethod):
 
         Of functions the first models may be far off: then NaN as well before a tenth of a pass was compared.
         """
-        is_early = state.trust.n_compared < comparison_window(problem.n_components)
+        is_early = state.trust.n_compared < trusted.comparison_window(problem.n_components)
         if not state.model.visited.all() or (isinstance(problem, FiniteSum) and is_early):
             return math.nan
         gradient = taylor.model_gradient(state.model, state.x)
-        return error_estimate(problem, state.comparison.residual) + problem.term.optimality(state.x, gradient)
+        return trusted.error_estimate(problem, state.comparison.residual) + problem.term.optimality(state.x, gradient)
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return the size at which reading the rows costs about what ten products with H cost, at most n / 100."""

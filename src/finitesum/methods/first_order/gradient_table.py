@@ -20,15 +20,8 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import compilable, compiled_form, inlined_part, kernel, kernel_part
 from finitesum.core.vectors import axpy, fill
 from finitesum.methods.constants import curvature_between
-from finitesum.methods.first_order.lagged_updates import (
-    TABLE_SIZE,
-    LaggedSteps,
-    catch_up,
-    catch_up_all,
-    lagged_steps,
-    one_step,
-    tabulate,
-)
+from finitesum.methods.first_order import lagged_updates
+from finitesum.methods.first_order.lagged_updates import LaggedSteps
 from finitesum.methods.visits import AnySum, add_gradient_change, step_along
 from finitesum.problems.linear import View, first_row, last_row
 from finitesum.problems.term import prox_in_place
@@ -95,7 +88,7 @@ def _step_touched(
             j = rows.column(i, k)
             if lagged.done[j] == now:
                 drift = lagged.step_size * (mean_gradient[j] + rule.innovation * change[j])
-                w[j] = one_step(view, j, w[j], drift, lagged.decay, lagged.step_size)
+                w[j] = lagged_updates.one_step(view, j, w[j], drift, lagged.decay, lagged.step_size)
                 if rule.records():
                     mean_gradient[j] += change[j]
                 change[j] = 0.0
@@ -157,7 +150,7 @@ def _visit_sparse_row(
         j: Any = np.uint64(rows.column(i, k))
         lag = now - lagged.done[j]
         if has_prox or lag >= lagged.powers.size:
-            w[j] = lagged_steps(view, lagged, j, w[j], step_size * mean_gradient[j], lag)
+            w[j] = lagged_updates.lagged_steps(view, lagged, j, w[j], step_size * mean_gradient[j], lag)
         else:  # a lag of 0 is not worth a branch: it is the identity
             w[j] = lagged.powers[np.uint64(lag)] * w[j] - step_size * mean_gradient[j] * lagged.sums[np.uint64(lag)]
         prediction += rows.entry(i, k) * w[j]
@@ -213,7 +206,7 @@ def _visit_component(
     mean_gradient = table.mean_gradient
     sparse = view.rows.is_sparse()
     if sparse:
-        catch_up(view, lagged, component, now, w, mean_gradient)
+        lagged_updates.catch_up(view, lagged, component, now, w, mean_gradient)
     finite = add_gradient_change(view, component, w, table.slopes, rule.scale, rule.records(), change)
     exceeds = _exceeds_its_bound(view, table, component, w, change)
     if sparse:
@@ -239,7 +232,7 @@ def _visit_all(
         now += 1
         if not goes_on:
             break
-    catch_up_all(view, lagged, now, w, table.mean_gradient)
+    lagged_updates.catch_up_all(view, lagged, now, w, table.mean_gradient)
     return now
 
 
@@ -250,10 +243,10 @@ def table_visits(view: View, order: Indices, w: Vector, table: GradientTable, st
     That is fewer than asked for after a divergence, and where a component's smoothness was found to exceed its bound.
     """
     sparse = view.rows.is_sparse()
-    n_tabulated = min(order.size, TABLE_SIZE) if sparse else 0
+    n_tabulated = min(order.size, lagged_updates.TABLE_SIZE) if sparse else 0
     done = np.zeros(view.n_penalised if sparse else 0, dtype=np.int64)
     decay = 1.0 - step_size * view.penalty.ridge()
     lagged = LaggedSteps(step_size, decay, np.empty(n_tabulated + 1), np.empty(n_tabulated + 1), done)
-    tabulate(lagged)
+    lagged_updates.tabulate(lagged)
     # A part of its own: in this function every use of `lagged` would count references, 70 ns a visit.
     return _visit_all(view, order, w, table, np.zeros(w.size), lagged, rule)

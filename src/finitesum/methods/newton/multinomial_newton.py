@@ -32,19 +32,8 @@ import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation import outputs as several
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.outputs import (
-    free_coordinates,
-    full_hessian,
-    hessian_product,
-    loss_of,
-    mean_gradient,
-    objective_at,
-    score_changes,
-    scores_at,
-    sum_of_rows,
-    weighted_gram,
-)
 from finitesum.evaluation.rounding import extended_gradient
 from finitesum.methods.base import SumMethod
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
@@ -133,7 +122,7 @@ class MultinomialNewton(SumMethod):
     def run_pass(self, problem: Problem, state: MultinomialState, order: Indices) -> MultinomialState:
         """Return the state after a step; by conjugate gradients, after a product or the end of a step."""
         if self.solver == "exact" or (self.solver == "auto" and _is_cheap(problem)):
-            hessian = full_hessian(problem, loss_of(problem).curvatures(state.scores), is_pinned=True)
+            hessian = several.full_hessian(problem, several.loss_of(problem).curvatures(state.scores), is_pinned=True)
             direction = -solve_spd(hessian, state.gradient)
             return _stepped(problem, state, direction, problem.n_components)
         if state.cg.residual.size == 0:
@@ -163,18 +152,18 @@ def _state_at(
 ) -> MultinomialState:
     """Return the state between two steps; its gradient is summed in extended precision if asked for."""
     with np.errstate(all="ignore"):  # after a divergence
-        scores = scores_at(problem, w)
+        scores = several.scores_at(problem, w)
         if is_extended:
             gradient = extended_gradient(problem, w)[0].astype(np.float64)
         else:
-            gradient = mean_gradient(problem, scores) + problem.term.quadratic * w
-        objective = objective_at(problem, scores, w)
+            gradient = several.mean_gradient(problem, scores) + problem.term.quadratic * w
+        objective = several.objective_at(problem, scores, w)
     return MultinomialState(w, scores, gradient, objective, n_gradients, n_hessians)
 
 
 def _begun(problem: Problem, state: MultinomialState) -> MultinomialState:
     """Return the state with conjugate gradients begun for the next step, preconditioned by a diagonal."""
-    curvatures = loss_of(problem).curvatures(state.scores)
+    curvatures = several.loss_of(problem).curvatures(state.scores)
     diagonals = _preconditioner(problem, curvatures, is_factored=False)
     cg = begun(-state.gradient, _preconditioned(diagonals, -state.gradient))
     return state._replace(curvatures=curvatures, preconditioner=diagonals, direction=np.zeros(problem.dim), cg=cg)
@@ -189,7 +178,7 @@ def _is_solved(problem: Problem, state: MultinomialState) -> bool:
 
 def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
     """Return the state after a product with H; after some products the preconditioner is that with factors."""
-    cg = advanced(state.cg, hessian_product(problem, state.curvatures, state.cg.direction))
+    cg = advanced(state.cg, several.hessian_product(problem, state.curvatures, state.cg.direction))
     state = state._replace(cg=cg, n_gradients=state.n_gradients + problem.n_components)
     if _is_solved(problem, state):
         return state
@@ -205,11 +194,11 @@ def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
 def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
     """Return the state after a step along the direction: the first t = 1, 1/2, 1/4, ... that brings F down enough, or 0."""
     direction = _kept_mean(problem, direction)
-    changes = score_changes(problem, direction)
+    changes = several.score_changes(problem, direction)
 
     def objective(t: float) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
-            return objective_at(problem, state.scores + t * changes, state.x + t * direction)
+            return several.objective_at(problem, state.scores + t * changes, state.x + t * direction)
 
     predicted = float(state.gradient @ direction)
     t, _ = halved(objective, state.objective, predicted, problem.n_rows)
@@ -220,14 +209,14 @@ def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hes
 
 def _kept_mean(problem: Problem, direction: Vector) -> Vector:
     """Return a direction without the part that changes nothing: the mean over the classes of what is not penalised."""
-    table, free = direction.reshape(problem.n_outputs, -1), free_coordinates(problem)
+    table, free = direction.reshape(problem.n_outputs, -1), several.free_coordinates(problem)
     table[:, free] -= table[:, free].mean(axis=0)
     return table.reshape(-1)
 
 
 def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) -> Preconditioner:
     """Return the diagonals of the outputs' blocks, or Cholesky factors that see some rows as they are."""
-    dim, loss, outputs = problem.rows.dim(), loss_of(problem), range(problem.n_outputs)
+    dim, loss, outputs = problem.rows.dim(), several.loss_of(problem), range(problem.n_outputs)
     diagonal = np.stack([problem.weights * loss.curvature_entry(curvatures, k, k) for k in outputs], axis=1)
     penalty = problem.term.quadratic[:dim]
     n_chosen = min(3 * dim, problem.n_rows) if is_factored else 0
@@ -235,13 +224,13 @@ def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) 
     chosen = [np.argpartition(-diagonal[:, k], n_chosen - 1)[:n_chosen] for k in outputs if n_chosen]
     for k, rows in enumerate(chosen):
         rest[rows, k] = 0.0
-    diagonals = sum_of_rows(problem, rest, squared=True) + penalty
+    diagonals = several.sum_of_rows(problem, rest, squared=True) + penalty
     floor = 1e-12 * float(diagonals.max()) or 1e-300
     if not chosen:
         return np.maximum(diagonals, floor)
     factors = np.empty((problem.n_outputs, dim, dim))
     for k, rows in enumerate(chosen):
-        gram = weighted_gram(problem, diagonal[:, k], np.sort(rows))
+        gram = several.weighted_gram(problem, diagonal[:, k], np.sort(rows))
         gram[np.arange(dim), np.arange(dim)] += diagonals[k] + 1e-10 * float(np.diagonal(gram).max()) + floor
         factors[k] = cho_factor(gram, overwrite_a=True, check_finite=False)[0].T  # so that its rows lie one by one
     return factors

@@ -38,16 +38,9 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
+from finitesum.methods.newton import subsampling
 from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch
-from finitesum.methods.newton.subsampling import (
-    FIRST_ROWS,
-    LEAST_TOL,
-    End,
-    SampledNewton,
-    found_at,
-    order_like,
-    permutation,
-)
+from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.problems.linear import Problem
@@ -118,7 +111,7 @@ class NewtonCG(SampledNewton):
 
     def template(self, problem: Problem, first: NewtonCGState, state: NewtonCGState) -> NewtonCGState:
         """Return a state of the shapes that one from a file must have: see `Method`."""
-        point, rows, order = np.zeros(problem.dim), np.zeros(problem.n_rows), order_like(problem, state)
+        point, rows, order = np.zeros(problem.dim), np.zeros(problem.n_rows), subsampling.order_like(problem, state)
         return first._replace(
             diagonal=point if state.diagonal.size or state.cg.residual.size else first.diagonal,
             dual=DualState(rows, rows, rows) if state.dual.slopes.size and order.size else first.dual,
@@ -135,7 +128,7 @@ class NewtonCG(SampledNewton):
             if state.order.size == 0:
                 may_begin = self.first_rows == "auto" and not state.x.any()
                 dual = first_epoch(problem) if may_begin else DualState()
-                state = state._replace(order=permutation(order, problem.n_components), dual=dual)
+                state = state._replace(order=subsampling.permutation(order, problem.n_components), dual=dual)
             if state.dual.slopes.size > 0:
                 return self._after_epoch(problem, state)
             is_complete = state.n_sampled == problem.n_components
@@ -156,7 +149,7 @@ class NewtonCG(SampledNewton):
 
     def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
-        m, tol, before = problem.n_components, max(state.tol, LEAST_TOL), state.dual.change
+        m, tol, before = problem.n_components, max(state.tol, subsampling.LEAST_TOL), state.dual.change
         w, dual = next_epoch(problem, state.x, state.dual, int(state.order[0]))
         is_slow = not dual.change < SLOW * before or dual.n_epochs == MOST_EPOCHS
         state = state._replace(x=w, dual=dual, n_gradients=state.n_gradients + m)
@@ -181,12 +174,12 @@ class NewtonCG(SampledNewton):
         """Return what a step over all components may leave of the gradient."""
         if not (state.optimality > 0.0 and state.first_optimality > 0.0):
             return 0.25
-        needed = 0.6 * max(state.tol, LEAST_TOL) / state.optimality
+        needed = 0.6 * max(state.tol, subsampling.LEAST_TOL) / state.optimality
         return min(0.25, max(math.sqrt(state.optimality / state.first_optimality), needed))
 
     def _grown(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state on the next larger sample, with the gradient there: only new rows are read."""
-        first = FIRST_ROWS if self.first_rows == "auto" else int(self.first_rows)
+        first = subsampling.FIRST_ROWS if self.first_rows == "auto" else int(self.first_rows)
         state, _ = self.on_larger_sample(problem, state, first if problem.is_smooth else problem.n_rows, state.majorize)
         if math.isnan(state.first_optimality):
             state = state._replace(first_optimality=state.optimality)

@@ -32,31 +32,9 @@ import numpy as np
 
 from finitesum.core.arrays import Indices
 from finitesum.core.jit import kernel, kernel_part
+from finitesum.methods.projected import sparse_memory as deferred
 from finitesum.methods.projected import steps
-from finitesum.methods.projected.sparse_memory import (
-    DECAY,
-    FREE,
-    HEAP,
-    INTERVALS,
-    L1_BALL,
-    L2_BALL,
-    LEVEL,
-    LOST,
-    N_FIGURES,
-    NORM,
-    PREFIX,
-    SLOPE,
-    Domain,
-    SparseMemory,
-    add_to,
-    current,
-    key_of,
-    pending,
-    place_in_heap,
-    settle,
-    sum_of,
-    take_out,
-)
+from finitesum.methods.projected.sparse_memory import FREE, INTERVALS, L1_BALL, L2_BALL, Domain, SparseMemory
 from finitesum.methods.projected.steps import Memory, Rule, floor_at, length_at
 from finitesum.problems.linear import Problem, View, first_row, last_row
 from finitesum.problems.rows import CSRRows
@@ -69,8 +47,8 @@ _SMALLEST_SCALE = 1e-3
 def _iterate(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int, n_steps: int) -> float:
     """Return w_j."""
     if rule.form != steps.AVERAGED:
-        return current(domain, sparse, j)
-    return (float(sparse.total[j]) + pending(domain, sparse, j, now)) / (n_steps + 2)
+        return deferred.current(domain, sparse, j)
+    return (float(sparse.total[j]) + deferred.pending(domain, sparse, j, now)) / (n_steps + 2)
 
 
 @kernel_part
@@ -113,7 +91,7 @@ def _quotient(rule: Rule, sparse: SparseMemory, j: int, t: int, g: float) -> flo
     """Let g enter the metric; return g_j / s_j, and leave 1 / kappa_j in sparse.rate."""
     if rule.metric == steps.PLAIN:
         return g
-    decay = sparse.figures[DECAY]
+    decay = sparse.figures[deferred.DECAY]
     weight = rule.metric_memory / t if rule.metric == steps.MEAN_SQUARE else 1.0
     sparse.second[j] += weight * g * g / decay
     metric = math.sqrt(decay * sparse.second[j]) + floor_at(rule, t)
@@ -127,25 +105,25 @@ def _quotient(rule: Rule, sparse: SparseMemory, j: int, t: int, g: float) -> flo
 @kernel_part
 def _touch_l1(sparse: SparseMemory, j: int, old: float, old_rate: float, new: float) -> None:
     if sparse.place[j] >= 0:
-        add_to(sparse, NORM, -abs(old))
-        add_to(sparse, SLOPE, -old_rate)
+        deferred.add_to(sparse, deferred.NORM, -abs(old))
+        deferred.add_to(sparse, deferred.SLOPE, -old_rate)
     if new == 0.0:
         if sparse.place[j] >= 0:
-            take_out(sparse, j)
+            deferred.take_out(sparse, j)
         sparse.value[j] = 0.0
         return
-    add_to(sparse, NORM, abs(new))
-    add_to(sparse, SLOPE, sparse.rate[j])
-    key = sparse.figures[LEVEL] + abs(new) / sparse.rate[j]
+    deferred.add_to(sparse, deferred.NORM, abs(new))
+    deferred.add_to(sparse, deferred.SLOPE, sparse.rate[j])
+    key = sparse.figures[deferred.LEVEL] + abs(new) / sparse.rate[j]
     sparse.value[j] = key if new > 0.0 else -key
-    place_in_heap(sparse, j)
+    deferred.place_in_heap(sparse, j)
 
 
 @kernel_part
 def _touch(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int, t: int, length: float) -> None:
     """Step one coordinate."""
-    settle(domain, sparse, j, now)
-    old = current(domain, sparse, j)
+    deferred.settle(domain, sparse, j, now)
+    old = deferred.current(domain, sparse, j)
     old_rate = sparse.rate[j]
     new = old - length * _quotient(rule, sparse, j, t, sparse.gradient[j])
     sparse.gradient[j] = 0.0
@@ -155,9 +133,9 @@ def _touch(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int, t
     elif domain.kind == INTERVALS:
         sparse.value[j] = min(max(new, domain.lower[j]), domain.upper[j])
     elif domain.kind == L2_BALL:
-        value = new / sparse.figures[LEVEL]
-        add_to(sparse, NORM, value * value)
-        add_to(sparse, NORM, -sparse.value[j] * sparse.value[j])
+        value = new / sparse.figures[deferred.LEVEL]
+        deferred.add_to(sparse, deferred.NORM, value * value)
+        deferred.add_to(sparse, deferred.NORM, -sparse.value[j] * sparse.value[j])
         sparse.value[j] = value
     else:
         _touch_l1(sparse, j, old, old_rate, new)
@@ -167,22 +145,22 @@ def _touch(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int, t
 def _onto_l1_ball(domain: Domain, sparse: SparseMemory, now: int) -> None:
     """Raise the level until the norm is the radius."""
     figures = sparse.figures
-    excess = sum_of(sparse, NORM) - domain.radius
+    excess = deferred.sum_of(sparse, deferred.NORM) - domain.radius
     if not excess > 0.0:
         return
-    while figures[HEAP] > 1.0:
+    while figures[deferred.HEAP] > 1.0:
         j = sparse.heap[0]
-        size = (key_of(sparse, j) - figures[LEVEL]) * sparse.rate[j]
-        if size * sum_of(sparse, SLOPE) > excess * sparse.rate[j]:
+        size = (deferred.key_of(sparse, j) - figures[deferred.LEVEL]) * sparse.rate[j]
+        if size * deferred.sum_of(sparse, deferred.SLOPE) > excess * sparse.rate[j]:
             break
-        settle(domain, sparse, j, now)
-        take_out(sparse, j)
+        deferred.settle(domain, sparse, j, now)
+        deferred.take_out(sparse, j)
         sparse.value[j] = 0.0
         excess -= size
-        add_to(sparse, SLOPE, -sparse.rate[j])
-    figures[LEVEL] += excess / sum_of(sparse, SLOPE)
-    figures[NORM] = domain.radius
-    figures[NORM + LOST] = 0.0
+        deferred.add_to(sparse, deferred.SLOPE, -sparse.rate[j])
+    figures[deferred.LEVEL] += excess / deferred.sum_of(sparse, deferred.SLOPE)
+    figures[deferred.NORM] = domain.radius
+    figures[deferred.NORM + deferred.LOST] = 0.0
 
 
 @kernel_part
@@ -191,10 +169,10 @@ def _project(domain: Domain, sparse: SparseMemory, now: int) -> None:
     if domain.kind == L1_BALL:
         _onto_l1_ball(domain, sparse, now)
     elif domain.kind == L2_BALL:
-        norm = figures[LEVEL] * math.sqrt(max(sum_of(sparse, NORM), 0.0))
+        norm = figures[deferred.LEVEL] * math.sqrt(max(deferred.sum_of(sparse, deferred.NORM), 0.0))
         if norm > domain.radius:
-            figures[LEVEL] *= domain.radius / norm
-    figures[PREFIX] += figures[LEVEL]
+            figures[deferred.LEVEL] *= domain.radius / norm
+    figures[deferred.PREFIX] += figures[deferred.LEVEL]
 
 
 @kernel_part
@@ -205,13 +183,13 @@ def _visit_all(view: View, order: Indices, rule: Rule, domain: Domain, sparse: S
         t = n_steps + 1
         count = _collect(view, rule, domain, sparse, component, now, n_steps)
         if rule.metric == steps.MEAN_SQUARE and t > rule.metric_memory:
-            sparse.figures[DECAY] *= 1.0 - rule.metric_memory / t
+            sparse.figures[deferred.DECAY] *= 1.0 - rule.metric_memory / t
         length = length_at(rule, t)
         for k in range(count):
             _touch(rule, domain, sparse, sparse.touched[k], now, t, length)
         _project(domain, sparse, now)
         now += 1
-        if domain.kind == L2_BALL and not sparse.figures[LEVEL] > _SMALLEST_SCALE:
+        if domain.kind == L2_BALL and not sparse.figures[deferred.LEVEL] > _SMALLEST_SCALE:
             break
     return now
 
@@ -221,9 +199,9 @@ def _visit_all(view: View, order: Indices, rule: Rule, domain: Domain, sparse: S
 
 @kernel_part
 def _build(rule: Rule, domain: Domain, sparse: SparseMemory, memory: Memory, n_before: int) -> None:
-    sparse.figures[DECAY] = 1.0
+    sparse.figures[deferred.DECAY] = 1.0
     if domain.kind == L2_BALL:
-        sparse.figures[LEVEL] = 1.0
+        sparse.figures[deferred.LEVEL] = 1.0
     floor = floor_at(rule, max(n_before, 1))
     for j in range(sparse.value.size):
         z = memory.companion[j] if rule.form == steps.AVERAGED else memory.iterate[j]
@@ -235,22 +213,22 @@ def _build(rule: Rule, domain: Domain, sparse: SparseMemory, memory: Memory, n_b
             if rule.is_weighted:
                 sparse.rate[j] = 1.0 / max(math.sqrt(memory.second[j]) + floor, steps.SMALLEST_METRIC)
         if j < domain.n_constrained and domain.kind == L2_BALL:
-            add_to(sparse, NORM, z * z)
+            deferred.add_to(sparse, deferred.NORM, z * z)
         if j < domain.n_constrained and domain.kind == L1_BALL and z != 0.0:
-            add_to(sparse, NORM, abs(z))
-            add_to(sparse, SLOPE, sparse.rate[j])
+            deferred.add_to(sparse, deferred.NORM, abs(z))
+            deferred.add_to(sparse, deferred.SLOPE, sparse.rate[j])
             sparse.value[j] = z / sparse.rate[j]
-            place_in_heap(sparse, j)
+            deferred.place_in_heap(sparse, j)
 
 
 @kernel_part
 def _write(rule: Rule, domain: Domain, sparse: SparseMemory, memory: Memory, n_before: int, now: int) -> None:
     n_steps = n_before + now
     for j in range(sparse.value.size):
-        settle(domain, sparse, j, now)
-        z = current(domain, sparse, j)
+        deferred.settle(domain, sparse, j, now)
+        z = deferred.current(domain, sparse, j)
         if rule.metric != steps.PLAIN:
-            memory.second[j] = sparse.figures[DECAY] * sparse.second[j]
+            memory.second[j] = sparse.figures[deferred.DECAY] * sparse.second[j]
         if rule.form == steps.AVERAGED:
             memory.companion[j] = z
             memory.iterate[j] = sparse.total[j] / (n_steps + 2)
@@ -278,7 +256,7 @@ def deferred_visits(view: View, order: Indices, rule: Rule, domain: Domain, memo
         np.zeros(dim),
         np.zeros(dim, dtype=np.int64),
         np.zeros(dim, dtype=np.int64),
-        np.zeros(N_FIGURES),
+        np.zeros(deferred.N_FIGURES),
     )
     _build(rule, domain, sparse, memory, n_before)
     now = _visit_all(view, order, rule, domain, sparse, n_before)
