@@ -125,7 +125,9 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
         results = map_tasks(solve, range(len(problems)), self.n_threads)
         self._note(results, dtype)
-        self._keep_memory(problems, results)
+        self.__dict__.pop("_memory", None)
+        if self.warm_start:
+            self._memory = [(problem.fingerprint, result) for problem, result in zip(problems, results, strict=True)]
         tasks.end(lambda: {"coef_": self.coef_, "intercept_": self.intercept_})
         for result in results:
             self._warn(result)
@@ -193,13 +195,6 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         if points is None or any(point.size != problem.dim for point, problem in zip(points, problems, strict=True)):
             return [None] * len(problems)
         return list(points)
-
-    def _keep_memory(self, problems: list[Problem], results: list[Result]) -> None:
-        """Remember the states of the runs, for a warm start on the same problems."""
-        if self.warm_start:
-            self._memory = [(problem.fingerprint, result) for problem, result in zip(problems, results, strict=True)]
-        else:
-            self.__dict__.pop("_memory", None)
 
     def _memory_for(self, problems: list[Problem], methods: list[Method]) -> list[Result] | None:
         """Return the runs to go on from: those on the same problems by the same methods, coefficients untouched."""

@@ -161,15 +161,12 @@ def write_report(folder: Path, sections: Sequence[Comparison], *, title: str, in
     folder.mkdir(parents=True, exist_ok=True)
     pages = []
     for section in sections:
-        prefix = f"{_slug(section.title)}-" if len(sections) > 1 else ""
+        words = "".join(c if c.isalnum() or c in "._" else " " for c in section.title.lower()).split()
+        prefix = f"{'-'.join(words)[:60]}-" if len(sections) > 1 else ""
         pages.append(_write_section(folder, section, prefix))
     page = folder / "report.html"
     write_text(page, render("report.html.j2", levels=LEVELS, title=title, intro=intro, sections=pages))
     return page
-
-
-def _slug(title: str) -> str:
-    return "-".join("".join(c if c.isalnum() or c in "._" else " " for c in title.lower()).split())[:60]
 
 
 def _write_section(folder: Path, section: Comparison, prefix: str) -> dict[str, Any]:
