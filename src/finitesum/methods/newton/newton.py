@@ -51,6 +51,9 @@ from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 
+#: What a model's slopes may lack at its minimiser, by the optimality: its step leaves more of that, but for the last one.
+EXACT = 1e-4
+
 #: The fraction of the first slope that a search leaves, and the t from which steps are not cut further.
 ACCURACY, SHORTEST = 0.01, 1e-3
 
@@ -152,7 +155,7 @@ def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
 def _step(problem: AnySum, hessian: Matrix, state: NewtonState) -> tuple[Vector, float]:
     """Return the step to the minimiser of the model, and the change of F that its slope predicts."""
     w = state.x
-    direction = minimise_model(problem.term, hessian, state.gradient, w, 0.0) - w
+    direction = minimise_model(problem.term, hessian, state.gradient, w, EXACT * state.snapshot.optimality) - w
     return direction, float(state.gradient @ direction) + problem.term.rise(w, w + direction)
 
 
