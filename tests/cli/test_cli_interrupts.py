@@ -155,9 +155,9 @@ def interrupt_at(n_lines):
 @pytest.mark.parametrize(
     ("every", "method"),
     [
-        (251, "fg"),
-        (251, "saga"),
-        (251, "a-ciag"),
+        (97, "fg"),
+        (97, "saga"),
+        (97, "a-ciag"),
         *(pytest.param(61, name, marks=pytest.mark.slow) for name in ("fg", "saga", "a-ciag")),
     ],
 )

@@ -70,9 +70,17 @@ def matrix_of_rows(problem: Problem) -> Any:
 
 
 @remembered
+def squares_of_rows(problem: Problem) -> Vector:
+    """Return ||x_i||^2 of all rows, without an intercept's 1."""
+    return squared_norms(problem, 0)
+
+
+@remembered
 def sum_of_squares(problem: Problem) -> float:
     """Return sum_i ||x_i||^2 over all rows, the intercept included."""
     rows = problem.rows
+    if squares_of_rows.__name__ in problem.derived:
+        return float(squares_of_rows(problem).sum()) + rows.intercept * rows.n_rows
     values = rows.values[rows.starts[0] : rows.starts[-1]] if isinstance(rows, CSRRows) else rows.values.ravel()
     return float(np.dot(values, values)) + rows.intercept * rows.n_rows
 

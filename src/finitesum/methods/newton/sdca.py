@@ -28,7 +28,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.evaluation.row_products import squared_norms
+from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.problems.linear import Problem, View
 from finitesum.problems.rows import CSRRows
 
@@ -134,7 +134,7 @@ def first_epoch(problem: Problem) -> DualState:
     is_suited = isinstance(problem.rows, CSRRows) and problem.is_smooth and not problem.term.has_weights
     if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
         return DualState()
-    squares = squared_norms(problem, 0)
+    squares = squares_of_rows(problem)
     coupling = float((problem.weights * squares).max()) * bound / ridge
     least = LEAST_COUPLED if problem.rows.intercept else 0.0
     if not least < coupling <= MOST_COUPLED:
