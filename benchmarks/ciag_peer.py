@@ -98,11 +98,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
         row |= {"same constants: passes": f"{found[0]:.2f}", "same constants: seconds": f"{found[1]:.3g}"}
         problem = whole.batched(METHODS[method]().default_batch_size(whole))
         found = measured(problem, method, {}, "shuffled-once")
-        row |= {
-            "auto: batch": problem.batch_size,
-            "auto: passes": f"{found[0]:.2f}",
-            "auto: seconds": f"{found[1]:.3g}",
-        }
+        row |= {"auto: batch": problem.batch_size, "auto: passes": f"{found[0]:.2f}", "auto: seconds": f"{found[1]:.3g}"}
         row["seconds, C++ / auto"] = f"{seconds / found[1]:.3g}"
         rows.append(row)
     return rows

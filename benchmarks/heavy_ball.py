@@ -27,8 +27,7 @@ from finitesum.evaluation.row_products import objective
 from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.methods.projected.base import advanced
 from finitesum.papers.adahb import fig6
-from finitesum.papers.adahb.fig1 import RUNS, SETS, hinge_problem, values
-from finitesum.papers.adahb.fig1 import minimum as find_minimum
+from finitesum.papers.adahb.fig1 import RUNS, SETS, hinge_problem, minimum as find_minimum, values
 from finitesum.running.sampling import order_of_pass
 
 N_SEEDS = 5
@@ -117,9 +116,7 @@ def wide_lines() -> list[str]:
 
 #: All binary sets at hand that are small and had no part in choosing the automatic step sizes: fixed before any was run.
 UNSEEN = {
-    **dict.fromkeys(
-        ["mushrooms", "phishing", "german.numer_scale", "svmguide3", "australian", "ionosphere_scale"], 10.0
-    ),
+    **dict.fromkeys(["mushrooms", "phishing", "german.numer_scale", "svmguide3", "australian", "ionosphere_scale"], 10.0),
     **dict.fromkeys(["heart_scale", "breast-cancer_scale", "diabetes_scale", "fourclass", "sonar_scale"], 10.0),
     "pcmac": 100.0,
 }
@@ -155,12 +152,7 @@ def harvey_part() -> None:
         for label in fig6.RUNS:
             found = fig6.trajectory(label, n_steps, 1)
             rows.append(
-                {
-                    "T": n_steps,
-                    "method": label,
-                    "f(w_T)": f"{found['value'][-1]:.8f}",
-                    "f(w_T+1)": f"{found['after']:.8f}",
-                }
+                {"T": n_steps, "method": label, "f(w_T)": f"{found['value'][-1]:.8f}", "f(w_T+1)": f"{found['after']:.8f}"}
             )
         bound = fig6.lower_bound(n_steps)
         rows.append({"T": n_steps, "method": "lower bound for PSG, last", "f(w_T)": "", "f(w_T+1)": f"{bound:.8f}"})
@@ -215,9 +207,7 @@ def unseen_lines() -> list[str]:
         ratio = {row["data"]: float(row["gap ratio"]) for row in rows if row["method"] == label}
         worst = max(ratio, key=lambda name: ratio[name])
         bad = ", ".join(name for name, value in ratio.items() if value > 5.0) or "-"
-        lines.append(
-            f"| {label} | {np.median(list(ratio.values())):.2f} | {max(ratio.values()):.3g} | {worst} | {bad} |"
-        )
+        lines.append(f"| {label} | {np.median(list(ratio.values())):.2f} | {max(ratio.values()):.3g} | {worst} | {bad} |")
     return [*lines, "", *table_of(read_rows("heavy_ball_unseen"))]
 
 

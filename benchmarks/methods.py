@@ -113,9 +113,7 @@ def row_of(name: str, method: str, mode: str, result: Result, options: dict[str,
     }
     row |= {f"passes to {goal:.0e}": f"{trace.passes_to(goal):.2f}" for goal in ACCURACIES}
     row |= {f"seconds to {goal:.0e}": f"{trace.seconds_to(goal):.3g}" for goal in ACCURACIES}
-    ended = {"CALLBACK": "out of seconds", "MAX_ITER": "out of passes"}.get(
-        result.reason.name, result.reason.name.lower()
-    )
+    ended = {"CALLBACK": "out of seconds", "MAX_ITER": "out of passes"}.get(result.reason.name, result.reason.name.lower())
     row |= {"reached": f"{result.optimality:.2e}", "passes": f"{result.n_passes:.2f}"}
     row |= {"Hessian passes": f"{result.n_hessian_passes:.2f}", "seconds": f"{result.seconds:.3g}"}
     return row | {"ended": ended, "trials": trials}
@@ -245,9 +243,7 @@ def table() -> list[str]:
             step = "auto"
             if row["mode"] == "tuned":
                 chosen = json.loads(row["options"])
-                step = f"{chosen['step_size']:.3g}" + (
-                    f", {chosen['extrapolation']}" if "extrapolation" in chosen else ""
-                )
+                step = f"{chosen['step_size']:.3g}" + (f", {chosen['extrapolation']}" if "extrapolation" in chosen else "")
             end = "" if row["ended"] == "converged" else f"{row['ended']} at {row['passes']}: {row['reached']}"
             cells = [row["method"], row["batch"], step, *_cells(row, "passes"), *_cells(row, "seconds"), end]
             lines.append("| " + " | ".join(cells) + " |")

@@ -176,9 +176,7 @@ def table(rows: list[dict[str, Any]], work: dict[str, Work]) -> str:
         own += f" | {work[key[0]].counts[f'{key[2]:.0e}']}" if key[0] in work else " | -"
         if mine and best:
             ratio = best["seconds"] / mine["seconds"]
-            lines.append(
-                f"{place} {own} | {best['seconds']:.4f} | {best['solver']} ({best['setting']}) | {ratio:.1f} |"
-            )
+            lines.append(f"{place} {own} | {best['seconds']:.4f} | {best['solver']} ({best['setting']}) | {ratio:.1f} |")
         else:
             lines.append(f"{place} {own} | - | none in time | - |")
     if work:
@@ -206,11 +204,7 @@ def main() -> None:
     if file.exists():
         with file.open(newline="") as stream:
             rows = [
-                {
-                    **row,
-                    "threads": int(row["threads"]),
-                    **{k: float(row[k]) for k in ("optimality", "seconds", "passes")},
-                }
+                {**row, "threads": int(row["threads"]), **{k: float(row[k]) for k in ("optimality", "seconds", "passes")}}
                 for row in csv.DictReader(stream)
             ]
     notes = options.out / "peers_work.json"

@@ -39,9 +39,7 @@ def penalised(task: Task, alpha: float) -> Iterator[Setting]:
     problem = Problem.linear(task.X, task.y, alpha=alpha, l1_ratio=1.0)
     for tol in (1e-5, 1e-7, 1e-9, 1e-11):
         yield Setting(
-            "finitesum",
-            f"auto, tol={tol:g}",
-            lambda tol=tol: minimize(problem, tol=tol, max_iter=3000, measure_every=0).x,
+            "finitesum", f"auto, tol={tol:g}", lambda tol=tol: minimize(problem, tol=tol, max_iter=3000, measure_every=0).x
         )
     for solver in ("liblinear", "saga"):
         for tol in (1e-2, 1e-4, 1e-6, 1e-8):
@@ -50,12 +48,7 @@ def penalised(task: Task, alpha: float) -> Iterator[Setting]:
                 f"tol={tol:g}",
                 lambda solver=solver, tol=tol: (
                     LogisticRegression(
-                        C=1.0 / (alpha * task.n),
-                        l1_ratio=1.0,
-                        solver=solver,
-                        tol=tol,
-                        fit_intercept=False,
-                        max_iter=3000,
+                        C=1.0 / (alpha * task.n), l1_ratio=1.0, solver=solver, tol=tol, fit_intercept=False, max_iter=3000
                     )
                     .fit(task.X, task.y)
                     .coef_[0]
@@ -102,9 +95,7 @@ def confined(task: Task, radius: float) -> Iterator[Setting]:
     problem = Problem.linear(task.X, task.y, constraint=L1Ball(radius))
     for tol in (1e-5, 1e-7, 1e-9, 1e-11):
         yield Setting(
-            "finitesum",
-            f"auto, tol={tol:g}",
-            lambda tol=tol: minimize(problem, tol=tol, max_iter=3000, measure_every=0).x,
+            "finitesum", f"auto, tol={tol:g}", lambda tol=tol: minimize(problem, tol=tol, max_iter=3000, measure_every=0).x
         )
     try:
         import copt

@@ -38,9 +38,7 @@ def cpu_seconds(action: Callable[[], object]) -> float:
     return time.thread_time() - start
 
 
-def in_turns(
-    first: Callable[[], object], second: Callable[[], object], rounds: int
-) -> tuple[float, float, list[float]]:
+def in_turns(first: Callable[[], object], second: Callable[[], object], rounds: int) -> tuple[float, float, list[float]]:
     """Return the median times of both, and the ratios first / second of the rounds."""
     first(), second()
     times = [(cpu_seconds(first), cpu_seconds(second)) for _ in range(rounds)]
@@ -115,12 +113,7 @@ def saga_passes(data: Path | None, rounds: int) -> None:
         share = PASSES / (PASSES - 1)  # the set-up run makes one pass too
         ratios = sorted(x / ((z - overhead) * share) for x, z in pairs)
         report(
-            f"SAGA, {name}: a pass against scikit-learn's",
-            a / PASSES,
-            (b - overhead) * share / PASSES,
-            ratios,
-            1e3,
-            "ms",
+            f"SAGA, {name}: a pass against scikit-learn's", a / PASSES, (b - overhead) * share / PASSES, ratios, 1e3, "ms"
         )
 
 

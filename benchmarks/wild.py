@@ -249,9 +249,7 @@ def overflows(wild: Wild) -> bool:
     if kind == "Simplex":
         least = Decimal(float(constraint.total)) * min(v)
     elif kind == "HalfSpace":  # of one column: of more the mean need not be a multiple of the normal to the last digit
-        least = (
-            v[0] * Decimal(float(constraint.offset)) / Decimal(float(constraint.normal[0])) if d == 1 else Decimal(0)
-        )
+        least = v[0] * Decimal(float(constraint.offset)) / Decimal(float(constraint.normal[0])) if d == 1 else Decimal(0)
         least = least if v[0] * Decimal(float(constraint.normal[0])) < 0 else Decimal(0)
     else:
         lower, upper = (exact(np.broadcast_to(b, d)) for b in constraint.bounds())
@@ -283,10 +281,7 @@ def is_lost_by_rounding(wild: Wild, x: np.ndarray) -> bool:
             return False
         return not minimize(wild.problem, method="newton", tol=wild.tol, max_iter=MOST_PASSES, random_state=0).success
     kind, w, d = type(wild.problem.constraint).__name__, exact(x), wild.X.shape[1]
-    if (
-        kind in ("L1Ball", "L2Ball")
-        and np.linalg.norm(x[:d], int(kind[1])) < (1.0 - 1e-9) * wild.problem.constraint.radius
-    ):
+    if kind in ("L1Ball", "L2Ball") and np.linalg.norm(x[:d], int(kind[1])) < (1.0 - 1e-9) * wild.problem.constraint.radius:
         kind = "Unconstrained"
     if kind not in ("Unconstrained", "Box", "LInfBall", "NonNegative"):
         return False

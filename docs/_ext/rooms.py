@@ -43,8 +43,7 @@ def picture(container, rows):
     height = len(rows) * (HEIGHT + GAP) - GAP
     label = f"The layers of {container}, from the top: " + "; ".join(", ".join(names) for names in rows)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" class="rooms" role="img" aria-label="{escape(label)}">'
-        f"{''.join(parts)}</svg>"
+        f'<svg viewBox="0 0 {WIDTH} {height}" class="rooms" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
     )
 
 

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from finitesum.estimators import HuberRegressor as HuberRegressor
-    from finitesum.estimators import LinearClassifier as LinearClassifier
-    from finitesum.estimators import LinearRegressor as LinearRegressor
-    from finitesum.estimators import LinearSVC as LinearSVC
-    from finitesum.estimators import LogisticRegression as LogisticRegression
-    from finitesum.estimators import LogisticRegressionCV as LogisticRegressionCV
-    from finitesum.estimators import PoissonRegressor as PoissonRegressor
-    from finitesum.estimators import Ridge as Ridge
-    from finitesum.estimators import logistic_path as logistic_path
+    from finitesum.estimators import (
+        HuberRegressor as HuberRegressor,
+        LinearClassifier as LinearClassifier,
+        LinearRegressor as LinearRegressor,
+        LinearSVC as LinearSVC,
+        LogisticRegression as LogisticRegression,
+        LogisticRegressionCV as LogisticRegressionCV,
+        PoissonRegressor as PoissonRegressor,
+        Ridge as Ridge,
+        logistic_path as logistic_path,
+    )
     from finitesum.methods import METHODS as METHODS
     from finitesum.problems.callables import Component as Component
     from finitesum.problems.finite_sum import FiniteSum as FiniteSum
-    from finitesum.problems.linear import MultinomialProblem as MultinomialProblem
-    from finitesum.problems.linear import Problem as Problem
-    from finitesum.running.driver import Result as Result
-    from finitesum.running.driver import StopReason as StopReason
-    from finitesum.running.driver import minimize as minimize
+    from finitesum.problems.linear import MultinomialProblem as MultinomialProblem, Problem as Problem
+    from finitesum.running.driver import Result as Result, StopReason as StopReason, minimize as minimize
 
 _PLACES = {
     "finitesum.estimators": "HuberRegressor LinearClassifier LinearRegressor LinearSVC LogisticRegression "

@@ -54,10 +54,7 @@ FILES = {
     "null.csv": (b"a,b,y\n1,\x00,1\n", "line 2"),
     "header.npy": (npy(ROWS).replace(b")", b"("), "cannot be read as an .npy array"),
     "short.npy": (npy(ROWS)[:-8], "cannot be read as an .npy array"),
-    "huge.npy": (
-        npy(ROWS).replace(b"(4, 3)", b"(4, 3000000000000)").replace(b" " * 13 + b"\n", b"\n"),
-        "cannot be read",
-    ),
+    "huge.npy": (npy(ROWS).replace(b"(4, 3)", b"(4, 3000000000000)").replace(b" " * 13 + b"\n", b"\n"), "cannot be read"),
     "zip.npy": (b"PK\x03\x04" + b"a" * 50, "cannot be read as an .npy array"),
     "archive.npy": (npz(X=ROWS), "is an archive of several arrays"),
     "array.npz": (npy(ROWS), "is one array"),

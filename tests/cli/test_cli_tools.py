@@ -132,11 +132,7 @@ def test_doctor_finds_what_is_broken(run, monkeypatch, tmp_path):
     monkeypatch.setattr("finitesum.running.driver.minimize", broken)
     result = run("doctor")
     assert result.exit_code == 1
-    for what in (
-        "no folder is writable for compiled kernels",
-        "is not writable for data",
-        "fit: RuntimeError: no luck",
-    ):
+    for what in ("no folder is writable for compiled kernels", "is not writable for data", "fit: RuntimeError: no luck"):
         assert what in result.stdout
 
 

@@ -170,11 +170,7 @@ def test_which_metrics_matter():
         (lambda: L1Ball(1.0, [1.0, 0.0]), ValueError, "weights must be > 0 and finite, got 0.0"),
         (lambda: L1Ball(1.0, [1.0, math.inf]), ValueError, "weights must be > 0 and finite, got inf"),
         (lambda: L1Ball(1.0, [1.0, math.nan]), ValueError, "weights must not hold NaN, got it at index 1"),
-        (
-            lambda: L1Ball(1.0, [[1.0]]),
-            ValueError,
-            r"weights must have one axis and an entry at least, got shape \(1, 1\)",
-        ),
+        (lambda: L1Ball(1.0, [[1.0]]), ValueError, r"weights must have one axis and an entry at least, got shape \(1, 1\)"),
         (lambda: L1Ball(1.0, 2.0), ValueError, r"weights must have one axis and an entry at least, got shape \(\)"),
         (lambda: L1Ball(1.0, ["a"]), TypeError, "weights must be numbers"),
         (lambda: Box(2.0, 1.0), ValueError, "lower must be <= upper, with a number between them, got 2.0 and 1.0"),

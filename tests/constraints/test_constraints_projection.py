@@ -4,21 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from oracles import projections as oracle
 from scipy.optimize import minimize
 
-from finitesum.constraints import (
-    Box,
-    HalfSpace,
-    L1Ball,
-    L2Ball,
-    LInfBall,
-    NonNegative,
-    Simplex,
-    Unconstrained,
-)
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative, Simplex, Unconstrained
 from finitesum.constraints.projections import project_euclidean, project_in_metric
 from finitesum.core.jit import COMPILED, Kernel
 
@@ -86,9 +76,7 @@ def simplex_case(rng, x, s):
 def half_space_case(rng, x, s):
     normals = rng.standard_normal(x.shape)
     offsets = rng.standard_normal(len(x)) * np.abs(x).sum(1)
-    return [HalfSpace(a, b) for a, b in zip(normals, offsets, strict=True)], oracle.onto_half_space(
-        x, normals, offsets, s
-    )
+    return [HalfSpace(a, b) for a, b in zip(normals, offsets, strict=True)], oracle.onto_half_space(x, normals, offsets, s)
 
 
 def box_case(rng, x, s):
@@ -278,9 +266,7 @@ def solve(constraint, x, s):
     elif isinstance(constraint, HalfSpace):
         rules = [{"type": "ineq", "fun": lambda y: constraint.offset - constraint.normal @ y}]
     else:
-        bounds = list(
-            zip(*np.broadcast_arrays(constraint.compiled.lower, constraint.compiled.upper, x)[:2], strict=True)
-        )
+        bounds = list(zip(*np.broadcast_arrays(constraint.compiled.lower, constraint.compiled.upper, x)[:2], strict=True))
     to_y = maps[0]
     found = minimize(
         lambda v: 0.5 * s @ (to_y @ v - x) ** 2,
@@ -450,8 +436,7 @@ finite = st.floats(-1e6, 1e6, allow_nan=False)
 
 @settings(max_examples=300 if COMPILED else 30, deadline=None, database=None)
 @given(
-    st.lists(st.tuples(finite, st.floats(1e-5, 1e5), st.floats(1e-2, 1e2)), min_size=1, max_size=12),
-    st.floats(1e-9, 1e9),
+    st.lists(st.tuples(finite, st.floats(1e-5, 1e5), st.floats(1e-2, 1e2)), min_size=1, max_size=12), st.floats(1e-9, 1e9)
 )
 def test_l1_ball_and_simplex_for_any_numbers(rows, radius):
     x, s, c = (np.array(column) for column in zip(*rows, strict=True))

@@ -29,11 +29,7 @@ ROWS = {
         {"step_size": "theory"},
         {"step_size": 0.05, "restart": 1, "warm_start_method": "sag"},
     ],
-    "a-ciag": [
-        {"step_size": 0.2, "extrapolation": 0.5},
-        {"step_size": "theory"},
-        {"step_size": "theory", "restart": 1},
-    ],
+    "a-ciag": [{"step_size": 0.2, "extrapolation": 0.5}, {"step_size": "theory"}, {"step_size": "theory", "restart": 1}],
     "nim": [{"step_size": 0.8}, {"step_size": 1.0, "solver": "exact", "warm_start_method": "full"}],
     "iqn": [{"initial": 0.7}, {"initial": 0.7, "step_size": 0.6}],
     "newton": [{}, {"step_size": 0.7}],

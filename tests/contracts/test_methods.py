@@ -9,8 +9,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from contracts.problems import FORMATS, as_format, make_pair
-from oracles import heavy_ball, hinge, iqn, lazy_newton, newton_type, svrg, svrg2
-from oracles import methods as oracles
+from oracles import heavy_ball, hinge, iqn, lazy_newton, methods as oracles, newton_type, svrg, svrg2
 
 from finitesum import METHODS, Problem, minimize
 from finitesum.core.jit import as_python
@@ -46,15 +45,9 @@ ORACLES = {
     "sag": ({"step_size": 0.1}, lambda F, x, orders: oracles.aggregated(F, x, orders, 0.1)),
     "saga": ({"step_size": 0.07}, lambda F, x, orders: oracles.saga(F, x, orders, 0.07)),
     "ciag": ({"step_size": 0.3}, lambda F, x, orders: oracles.ciag(F, x, orders, 0.3, 0.0)),
-    "a-ciag": (
-        {"step_size": 0.2, "extrapolation": 0.5},
-        lambda F, x, orders: oracles.ciag(F, x, orders, 0.2, 0.5),
-    ),
+    "a-ciag": ({"step_size": 0.2, "extrapolation": 0.5}, lambda F, x, orders: oracles.ciag(F, x, orders, 0.2, 0.5)),
     "svrg": ({"step_size": 0.07}, lambda F, x, orders: svrg.svrg(F, x, orders, 0.07)),
-    "acc-svrg": (
-        {"step_size": 0.07, "momentum": 0.6},
-        lambda F, x, orders: svrg.acc_svrg(F, x, orders, 0.07, 0.6),
-    ),
+    "acc-svrg": ({"step_size": 0.07, "momentum": 0.6}, lambda F, x, orders: svrg.acc_svrg(F, x, orders, 0.07, 0.6)),
     "sarah": ({"step_size": 0.1}, lambda F, x, orders: oracles.sarah(F, x, orders, 0.1)),
     "svrg2": ({"step_size": 0.1}, lambda F, x, orders: svrg2.svrg2(F, x, orders, 0.1, "full")),
     "nim": (
@@ -68,9 +61,7 @@ ORACLES = {
     "newton": ({"step_size": 0.7}, lambda F, x, orders: newton_type.newton(F, x, len(orders), 0.7)),
     "lazy-newton": (
         {"first_rows": 1000},  # all rows from the start
-        lambda F, x, orders: (
-            x for x, _ in lazy_newton.lazy_newton(F, F.loss_name, x, len(orders), F.costs, target=1e-14)
-        ),
+        lambda F, x, orders: (x for x, _ in lazy_newton.lazy_newton(F, F.loss_name, x, len(orders), F.costs, target=1e-14)),
     ),
     "newton-cg": (
         {"first_rows": 1000},
@@ -96,9 +87,7 @@ ORACLES = {
     ),
     "amsgrad": (
         METRIC,
-        projected(
-            lambda *p: heavy_ball.moments(*p, ROOT, heavy_ball.Forgetting(0.999, 1e-3, largest=True), 0.9, False)
-        ),
+        projected(lambda *p: heavy_ball.moments(*p, ROOT, heavy_ball.Forgetting(0.999, 1e-3, largest=True), 0.9, False)),
     ),
     "sgd": ({"step_size": 0.2}, projected(lambda *p: heavy_ball.displacement(*p, ROOT, beta=0.0))),
     "sgd-momentum": (
@@ -376,9 +365,7 @@ def test_visits_in_the_given_order(name):
 @pytest.mark.parametrize("form", ["dense", "csr32"])
 @pytest.mark.parametrize("name", ALL)
 def test_stops_once_the_exact_optimality_is_at_most_tol(name, form):
-    problem, oracle = make_pair(
-        form, **{"n": 60, "alpha": 0.1, "intercept": True, "batch_size": 2, **OWN.get(name, {})}
-    )
+    problem, oracle = make_pair(form, **{"n": 60, "alpha": 0.1, "intercept": True, "batch_size": 2, **OWN.get(name, {})})
     tol = LOOSE.get(name, 1e-9)
     result = minimize(problem, method=name, tol=tol, max_iter=3000)
     assert result.success, result.message
@@ -449,9 +436,7 @@ def test_a_method_is_described(name):
 @pytest.mark.parametrize("name", ["ig", "iag", "sag", "saga", "ciag", "a-ciag"])
 def test_a_row_of_weight_zero_counts_for_nothing_even_where_its_loss_overflows(name, form):
     X, y = np.array([[1.0], [0.5], [2000.0]]), np.array([2.0, 1.0, 0.0])
-    problem = Problem.linear(
-        as_format(X, form), y, loss="poisson", alpha=0.1, sample_weight=[1.0, 1.0, 0.0], batch_size=1
-    )
+    problem = Problem.linear(as_format(X, form), y, loss="poisson", alpha=0.1, sample_weight=[1.0, 1.0, 0.0], batch_size=1)
     method = METHODS[name]() if "ciag" in name else METHODS[name](step_size=0.1)
     *_, state = run(method, problem, np.array([0.5]), orders_of(method, 3, n_passes=8, sampling="shuffled"))
     assert np.isfinite(state.x).all()

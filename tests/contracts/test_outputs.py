@@ -6,8 +6,7 @@ A method that treats them adds a row to ORACLES: its options, and its recursion 
 import numpy as np
 import pytest
 from contracts.problems import FORMATS, as_format
-from oracles import iqn, newton_type, svrg, svrg2
-from oracles import methods as oracles
+from oracles import iqn, methods as oracles, newton_type, svrg, svrg2
 from oracles.outputs import SumOfOutputs
 
 from finitesum import METHODS, FiniteSum, MultinomialProblem, Problem, minimize
@@ -159,9 +158,7 @@ def test_dense_and_sparse_rows_of_either_precision_make_the_same_iterates(name):
     ids=ident,
 )
 def test_makes_the_iterates_of_the_same_sum_of_functions(name, more):
-    problem, _ = make_pair(
-        intercept=True, weighted=True, loss="squared" if name in ("newton", "nim") else "multinomial"
-    )
+    problem, _ = make_pair(intercept=True, weighted=True, loss="squared" if name in ("newton", "nim") else "multinomial")
     general = FiniteSum.from_linear(problem)
     assert general.check(start(problem)).success
     options = ORACLES[name][0] | more

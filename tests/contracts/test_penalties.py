@@ -41,16 +41,8 @@ SETTINGS = {
         oracle.weighted(0.1, 0.0, WEIGHTS),
         {"weights", "l1"},
     ),
-    "weighted-l2": (
-        {"alpha": 0.1, "penalty_weights": WEIGHTS},
-        oracle.weighted(0.0, 0.1, WEIGHTS),
-        {"weights"},
-    ),
-    "groups": (
-        {"alpha": 0.1, "groups": LABELS},
-        oracle.groups(0.0, 0.1 * np.sqrt([2, 1, 3]), MEMBERS),
-        {"groups"},
-    ),
+    "weighted-l2": ({"alpha": 0.1, "penalty_weights": WEIGHTS}, oracle.weighted(0.0, 0.1, WEIGHTS), {"weights"}),
+    "groups": ({"alpha": 0.1, "groups": LABELS}, oracle.groups(0.0, 0.1 * np.sqrt([2, 1, 3]), MEMBERS), {"groups"}),
     "sparse-groups": (
         {"alpha": 0.1, "l1_ratio": 0.3, "groups": LABELS},
         oracle.groups(0.03, 0.07 * np.sqrt([2, 1, 3]), MEMBERS),
@@ -241,9 +233,7 @@ def test_a_sum_of_functions_takes_the_penalties_of_linear_models(options):
     assert same.term.value(w) == pytest.approx(linear.term.value(w), rel=1e-14)
     np.testing.assert_array_equal(same.term.prox(w, 0.5), linear.term.prox(w, 0.5))
     mcp = FiniteSum(components, D, penalty=MCP(0.1))
-    assert mcp.term.value(w) == pytest.approx(
-        Problem.linear(X, NUMBERS, penalty=MCP(0.1), loss="squared").term.value(w)
-    )
+    assert mcp.term.value(w) == pytest.approx(Problem.linear(X, NUMBERS, penalty=MCP(0.1), loss="squared").term.value(w))
     with pytest.raises(ValueError, match="penalty goes without alpha"):
         FiniteSum(components, D, alpha=0.1, penalty=MCP(0.1))
 

@@ -71,9 +71,7 @@ def test_logistic_regression(given, n_classes, fit_intercept, weights):
     given = given | {"fit_intercept": fit_intercept}
     y, s = LABELS[n_classes], WEIGHTS[weights]
     model = LogisticRegression(**TIGHT, **given).fit(X, y, sample_weight=s)
-    other = reference.LogisticRegression(solver="newton-cg", tol=1e-12, max_iter=5000, **given).fit(
-        X, y, sample_weight=s
-    )
+    other = reference.LogisticRegression(solver="newton-cg", tol=1e-12, max_iter=5000, **given).fit(X, y, sample_weight=s)
     same(model, other, atol=1e-6)
 
 
@@ -108,9 +106,7 @@ def test_a_ridge_saved_with_the_earlier_meaning_of_alpha_is_refused():
     assert np.array_equal(pickle.loads(pickle.dumps(model)).coef_, model.coef_)
     state = model.__getstate__()
     del state["_alpha_is_of"]
-    with pytest.raises(
-        ValueError, match=r"saved when alpha stood against the mean.*LinearRegressor with the same alpha"
-    ):
+    with pytest.raises(ValueError, match=r"saved when alpha stood against the mean.*LinearRegressor with the same alpha"):
         Ridge().__setstate__(state)
 
 
@@ -171,9 +167,7 @@ def test_an_offset_of_a_classifier_is_a_column_whose_coefficient_is_given(model,
     assert shifted.score(X, y, offset=constant) == score
     for name in ("predict_proba", "predict_log_proba"):
         if hasattr(model, name):
-            assert getattr(shifted, name)(X, offset=constant) == pytest.approx(
-                getattr(model.fit(X, y), name)(X), abs=1e-6
-            )
+            assert getattr(shifted, name)(X, offset=constant) == pytest.approx(getattr(model.fit(X, y), name)(X), abs=1e-6)
             shifted = model.fit(X, y, offset=constant)
     known = RNG.standard_normal(shape)
     found = model.fit(X, y, offset=known)

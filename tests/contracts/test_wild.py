@@ -69,11 +69,7 @@ GUARDED, AUTOMATIC = ("nim", "ciag", "a-ciag"), ("iqn", "svrg2", "svrg")
 @pytest.mark.parametrize(
     ("method", "loss", "seed"),
     [
-        *(
-            ("nim", loss, seed)
-            for loss in ("logistic", "smoothed-hinge", "squared-hinge", "poisson")
-            for seed in range(3)
-        ),
+        *(("nim", loss, seed) for loss in ("logistic", "smoothed-hinge", "squared-hinge", "poisson") for seed in range(3)),
         *((method, loss, 2) for method in GUARDED[1:] for loss in ("squared-hinge", "poisson")),
     ],
 )
@@ -149,9 +145,7 @@ def test_a_few_rows_on_a_simplex_end():
 def test_accelerated_svrg_keeps_a_step_that_rounding_errors_do_not_shrink():
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        problem = Problem.linear(
-            rng.standard_normal((60, 5)), rng.standard_normal(60), loss="huber", constraint=Simplex()
-        )
+        problem = Problem.linear(rng.standard_normal((60, 5)), rng.standard_normal(60), loss="huber", constraint=Simplex())
         result = minimize(problem, method="acc-svrg", tol=1e-9, max_iter=500, random_state=seed)
         assert result.success
         assert result.state.step_size > 1e-6

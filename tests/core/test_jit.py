@@ -144,12 +144,7 @@ def test_where_nothing_is_writable_all_works_with_one_warning(tmp_path):
     (tmp_path / "file").touch()
     nowhere = str(tmp_path / "file" / "below")
     found = fit_elsewhere(
-        tmp_path,
-        HOME=nowhere,
-        XDG_CACHE_HOME=nowhere,
-        NUMBA_CACHE_DIR=nowhere,
-        FINITESUM_HOME=nowhere,
-        **no_temp(tmp_path),
+        tmp_path, HOME=nowhere, XDG_CACHE_HOME=nowhere, NUMBA_CACHE_DIR=nowhere, FINITESUM_HOME=nowhere, **no_temp(tmp_path)
     )
     assert found["success"]
     assert found["folder"] is None

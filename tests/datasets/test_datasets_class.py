@@ -17,9 +17,7 @@ def data(labels=(1, 2, 2), **kwargs):
 
 
 def test_import_is_light():
-    code = (
-        "import finitesum.datasets, sys; print([m for m in ('sklearn', 'scipy', 'numba', 'pooch') if m in sys.modules])"
-    )
+    code = "import finitesum.datasets, sys; print([m for m in ('sklearn', 'scipy', 'numba', 'pooch') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 

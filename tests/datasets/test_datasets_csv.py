@@ -7,12 +7,10 @@ import lzma
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from finitesum.datasets import DataError, load
-from finitesum.datasets.formats import csv as reader
-from finitesum.datasets.formats import streams
+from finitesum.datasets.formats import csv as reader, streams
 
 TEXT = "a,b,y\n1,2.5,0\n-3,4e2,1\n5,6,1\n"
 ROWS = np.array([[1, 2.5], [-3, 400], [5, 6]])
@@ -155,9 +153,7 @@ QUOTED = {
 @pytest.mark.parametrize("block", [10, 1 << 20])
 def test_quotes_swallow_no_rows(tmp_path, monkeypatch, case, block):
     monkeypatch.setattr(streams, "BLOCK_BYTES", block)
-    with pytest.raises(
-        DataError, match=r"line 3: the row that begins here cannot be cut into cells: .* Close each quote"
-    ):
+    with pytest.raises(DataError, match=r"line 3: the row that begins here cannot be cut into cells: .* Close each quote"):
         read(tmp_path, QUOTED[case])
 
 
@@ -200,10 +196,7 @@ def test_quoted_cells_may_hold_delimiters_and_line_ends(tmp_path):
 
 BROKEN = {
     "text": ("a,b,y\n1,2,0\n1,red,1\n", "line 3, column 'b' (column 2): 'red' is not a number. Turn text into numbers"),
-    "decimal comma": (
-        "a;y\n1,5;0\n2,5;1\n",
-        "line 2, column 'a' (column 1): '1,5' is not a number. Write decimals with",
-    ),
+    "decimal comma": ("a;y\n1,5;0\n2,5;1\n", "line 2, column 'a' (column 1): '1,5' is not a number. Write decimals with"),
     "mark of thousands": ("a,b,y\n1_000,2,0\n", "line 2, column 'a' (column 1): '1_000' is not a number"),
     "first row": ("1.5f,2,1\n3,4,0\n", "line 1: this may be a header or a row: '1.5f' stands above numbers"),
     "first row that counts": ("0,1,2\n5.5,6.0,7\n", "line 1: this may be a header or a row: it counts the columns"),
@@ -264,9 +257,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(
-    table=st.integers(1, 4).flatmap(
-        lambda d: st.lists(st.lists(finite, min_size=d, max_size=d), min_size=1, max_size=9)
-    ),
+    table=st.integers(1, 4).flatmap(lambda d: st.lists(st.lists(finite, min_size=d, max_size=d), min_size=1, max_size=9)),
     text=st.booleans(),
     slow=st.booleans(),
     block=st.integers(5, 200),

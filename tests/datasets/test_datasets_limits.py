@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from finitesum.datasets import DataError, cache, fetch, fetching, load
-from finitesum.datasets.formats import csv as csv_reader
-from finitesum.datasets.formats import streams
+from finitesum.datasets.formats import csv as csv_reader, streams
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits and figures of Linux")
 

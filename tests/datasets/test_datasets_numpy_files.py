@@ -25,8 +25,7 @@ def test_dense(tmp_path, names):
 
 
 @pytest.mark.parametrize(
-    ("given", "read"),
-    [("f4", "f4"), ("f2", "f4"), ("f8", "f8"), ("i4", "f8"), ("u1", "f8"), ("?", "f8"), (">f8", "f8")],
+    ("given", "read"), [("f4", "f4"), ("f2", "f4"), ("f8", "f8"), ("i4", "f8"), ("u1", "f8"), ("?", "f8"), (">f8", "f8")]
 )
 def test_types(tmp_path, given, read):
     data = load(save(tmp_path, X=ROWS.astype(given), y=LABELS))

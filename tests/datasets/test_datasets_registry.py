@@ -12,18 +12,7 @@ import numpy as np
 import pooch
 import pytest
 
-from finitesum.datasets import (
-    DataError,
-    fetch,
-    fetching,
-    find,
-    info,
-    list_datasets,
-    load_dataset,
-    path,
-    registry,
-    verify,
-)
+from finitesum.datasets import DataError, fetch, fetching, find, info, list_datasets, load_dataset, path, registry, verify
 from finitesum.datasets.registry import DataFile, Info
 
 TEXT = b"1 1:1\n2 2:1\n1 1:3 2:4\n"

@@ -6,13 +6,11 @@ import lzma
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy.sparse import csr_array
 
 from finitesum.datasets import DataError, load
-from finitesum.datasets.formats import streams
-from finitesum.datasets.formats import svmlight as reader
+from finitesum.datasets.formats import streams, svmlight as reader
 
 TEXT = b"+1 1:0.5 3:2e-3\n-1 2:1\n+1\n-1 4:-7\n"
 ROWS = np.array([[0.5, 0, 2e-3, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, -7.0]])

@@ -43,9 +43,7 @@ def test_each_method_has_a_page_with_its_equations_beside_its_code(name):
     assert re.search(rf"^{name}$", (DOCS / "methods" / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if "{beside}" in p.read_text(encoding="utf-8")], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("page", [p for p in PAGES if "{beside}" in p.read_text(encoding="utf-8")], ids=lambda p: p.stem)
 def test_the_code_beside_equations_is_there(page):
     text = page.read_text(encoding="utf-8")
     pieces = sources().pieces_on(text)
@@ -64,9 +62,7 @@ def test_each_public_name_and_each_experiment_has_its_place():
 
 def test_the_changelog_names_each_method_estimator_and_command():
     told = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert [
-        name for name in (*METHODS, *estimators.__all__, *main.list_commands(None)) if f"`{name}`" not in told
-    ] == []
+    assert [name for name in (*METHODS, *estimators.__all__, *main.list_commands(None)) if f"`{name}`" not in told] == []
 
 
 def test_code_that_is_gone_is_missed():

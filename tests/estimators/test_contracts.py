@@ -56,11 +56,7 @@ def test_kinds_of_input_lead_to_the_same_model(model):
     wide = scipy.sparse.csr_array(X)
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
-    for other in (
-        clone(model).fit(wide, y),
-        clone(model).fit(scipy.sparse.csc_matrix(X), y),
-        clone(model).fit(frame, y),
-    ):
+    for other in (clone(model).fit(wide, y), clone(model).fit(scipy.sparse.csc_matrix(X), y), clone(model).fit(frame, y)):
         assert np.abs(other.coef_ - dense.coef_).max() < 1e-7
     assert other.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     with pytest.raises(ValueError, match="feature names"):
@@ -182,9 +178,7 @@ def test_a_warm_start_on_the_same_data_goes_on_with_the_solvers_memory():
         model.fit(X, y)
     first = model.n_iter_[0]
     model.set_params(max_iter=5000).fit(X, y)
-    assert first + model.n_iter_[0] == pytest.approx(
-        whole.n_iter_[0], abs=0.2 * whole.n_iter_[0]
-    )  # checks fall elsewhere
+    assert first + model.n_iter_[0] == pytest.approx(whole.n_iter_[0], abs=0.2 * whole.n_iter_[0])  # checks fall elsewhere
     assert np.abs(model.coef_ - whole.coef_).max() < 1e-6
 
 
@@ -287,19 +281,14 @@ def test_a_callback_of_scikit_learn_may_stop():
 
 def test_a_stop_short_of_convergence_is_warned_of_with_both_values():
     X, y = data()
-    with pytest.warns(
-        ConvergenceWarning, match=r"LogisticRegression: Stopped at max_iter: optimality .* \(asked: 1e-10\)"
-    ):
+    with pytest.warns(ConvergenceWarning, match=r"LogisticRegression: Stopped at max_iter: optimality .* \(asked: 1e-10\)"):
         LogisticRegression(solver="fg", max_iter=3).fit(X, y)
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (
-            LogisticRegression(solver="lbfgs"),
-            "solver must be one of auto, fg, .*newton.* for Logistic here, got 'lbfgs'",
-        ),
+        (LogisticRegression(solver="lbfgs"), "solver must be one of auto, fg, .*newton.* for Logistic here, got 'lbfgs'"),
         (LogisticRegression(solver="adahb"), "solver must be one of auto"),
         (LogisticRegression(C=0.0), "C must be a number > 0, got 0.0"),
         (LogisticRegression(solver="newton", step_size=-1.0), "step_size must be > 0"),

@@ -59,8 +59,7 @@ def test_a_metric_without_weights_is_not_given_any():
 
 
 @pytest.mark.parametrize(
-    "parameter",
-    [{"C": 2.0}, {"callback": print}, {"measure_every": 1}, {"standard_errors": True}, {"warm_start": True}],
+    "parameter", [{"C": 2.0}, {"callback": print}, {"measure_every": 1}, {"standard_errors": True}, {"warm_start": True}]
 )
 def test_a_path_refuses_what_it_would_ignore(parameter):
     (name,) = parameter

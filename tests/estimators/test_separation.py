@@ -21,9 +21,7 @@ def data(n_classes, separated):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((90, 3))
     angles = 2.0 * np.pi * np.arange(n_classes) / n_classes
-    X[:, :2] += (10.0 if separated else 0.5) * np.column_stack([np.cos(angles), np.sin(angles)])[
-        np.arange(90) % n_classes
-    ]
+    X[:, :2] += (10.0 if separated else 0.5) * np.column_stack([np.cos(angles), np.sin(angles)])[np.arange(90) % n_classes]
     return X, np.arange(90) % n_classes
 
 

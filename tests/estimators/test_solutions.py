@@ -238,12 +238,8 @@ def test_huber_with_a_joint_scale_is_scikit_learns():
         rises = np.where(ratio <= 1.35, ratio**2, 2 * 1.35 * ratio - 1.35**2)
         return s @ (sigma + sigma * rises) + 0.1 * coef @ coef
 
-    assert objective(model.coef_, model.intercept_, model.scale_) <= objective(
-        other.coef_, other.intercept_, other.scale_
-    )
-    assert model.objective_ * s.sum() == pytest.approx(
-        objective(model.coef_, model.intercept_, model.scale_), rel=1e-10
-    )
+    assert objective(model.coef_, model.intercept_, model.scale_) <= objective(other.coef_, other.intercept_, other.scale_)
+    assert model.objective_ * s.sum() == pytest.approx(objective(model.coef_, model.intercept_, model.scale_), rel=1e-10)
     twice = HuberRegressor(scale="joint", alpha=2.0 * 0.1 / s.sum(), solver="newton", tol=1e-11).fit(*repeated(X, y, s))
     assert np.abs(twice.coef_ - model.coef_).max() < 1e-8
     assert twice.scale_ == pytest.approx(model.scale_, abs=1e-8)

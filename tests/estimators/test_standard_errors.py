@@ -35,9 +35,7 @@ def test_the_log_ratio_of_rates():
     ratio = (42.0 / 150.0) / (13.0 / 140.0)
     for model in (by_offset, by_weight):
         assert model.coef_[0] == pytest.approx(np.log(ratio), rel=1e-9)
-        assert model.standard_errors_ == pytest.approx(
-            [np.sqrt(1.0 / 13.0 + 1.0 / 42.0), np.sqrt(1.0 / 13.0)], rel=1e-9
-        )
+        assert model.standard_errors_ == pytest.approx([np.sqrt(1.0 / 13.0 + 1.0 / 42.0), np.sqrt(1.0 / 13.0)], rel=1e-9)
 
 
 @pytest.mark.parametrize("cls", [Ridge, LinearRegressor])

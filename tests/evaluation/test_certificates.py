@@ -7,13 +7,7 @@ import scipy.sparse
 from finitesum import minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative, Simplex
 from finitesum.core.jit import COMPILED
-from finitesum.evaluation.certificates import (
-    column_sizes,
-    dual_minorant,
-    has_certificate,
-    lower_bound,
-    minorant_at,
-)
+from finitesum.evaluation.certificates import column_sizes, dual_minorant, has_certificate, lower_bound, minorant_at
 from finitesum.evaluation.optimality import evaluate
 from finitesum.losses import Hinge
 from finitesum.methods import HB, PSG

@@ -30,9 +30,7 @@ def test_the_hessian_is_left_alone_where_it_has_too_many_columns_or_rows(cap, mo
     problem = Problem.linear(X, X[:, 0] > 0, alpha=1e-3)
     monkeypatch.setattr(f"finitesum.evaluation.conditioning.{cap}", {"MOST_COLUMNS": 3, "MOST_WORK": 40 * 3**2}[cap])
     assert np.isfinite(conditioning_at(problem, np.zeros(3)).condition)
-    monkeypatch.setattr(
-        f"finitesum.evaluation.conditioning.{cap}", {"MOST_COLUMNS": 2, "MOST_WORK": 40 * 3**2 - 1}[cap]
-    )
+    monkeypatch.setattr(f"finitesum.evaluation.conditioning.{cap}", {"MOST_COLUMNS": 2, "MOST_WORK": 40 * 3**2 - 1}[cap])
     assert np.isnan(conditioning_at(problem, np.zeros(3)).condition)
     assert "columns differ in size" in why_hard(problem, np.zeros(3), 1.0)
 

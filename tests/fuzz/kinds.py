@@ -124,9 +124,7 @@ def csv_text(header: bool, words: bool, quotes: bool, delimiter: str = ",") -> b
     lines = [["first", "second", "third", "fourth", "fifth", "label"]] if header else []
     for row, label in zip(ROWS.tolist(), SIGNS.tolist(), strict=True):
         lines.append([*map(repr, row), {1: "yes", -1: "no"}[label] if words else str(label)])
-    text = "\n".join(
-        delimiter.join(f'"{cell}"' if quotes and len(cell) < 5 else cell for cell in line) for line in lines
-    )
+    text = "\n".join(delimiter.join(f'"{cell}"' if quotes and len(cell) < 5 else cell for cell in line) for line in lines)
     return (text + "\n\n# the end\n").encode()
 
 
@@ -370,9 +368,7 @@ def kinds() -> list[Kind]:
         found.append(Kind(name, archive(name, **arrays), loaded(), is_archive=True))
     for dtype, order in (("f8", "C"), ("f4", "F"), ("i2", "C")):
         found.append(Kind(f"npy {dtype} {order}", npy(dtype, order), loaded(), other=other_npy))
-    found.append(
-        Kind("npy mapped", npy("f8", "C"), lambda p: (np.array(load(p, memmap=True).rows),), in_commands=False)
-    )
+    found.append(Kind("npy mapped", npy("f8", "C"), lambda p: (np.array(load(p, memmap=True).rows),), in_commands=False))
     try:
         import pyarrow  # noqa: F401
     except ImportError:

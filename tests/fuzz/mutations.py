@@ -22,23 +22,7 @@ TOKENS = [
     b"a" * 3000,
 ]
 NUMBERS = [0, 1, -1, 2, 127, 255, 2**15, 2**31 - 1, -(2**31), 2**31, 2**53 + 1, 2**62, -(2**63), 10**8]
-ODD = [
-    None,
-    True,
-    -1,
-    10**30,
-    1.5,
-    "",
-    "text",
-    [],
-    {},
-    [1, "a"],
-    {"a": []},
-    float("nan"),
-    float("inf"),
-    "é" * 200,
-    [[]],
-]
+ODD = [None, True, -1, 10**30, 1.5, "", "text", [], {}, [1, "a"], {"a": []}, float("nan"), float("inf"), "é" * 200, [[]]]
 UNPACK: dict[bytes, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
     b"\x1f\x8b": (gzip.decompress, gzip.compress),
     b"BZh": (bz2.decompress, bz2.compress),
@@ -165,9 +149,7 @@ def of_archive(r: random.Random, content: bytes) -> bytes:
     else:
         members[name] = saved(of_array(r, np.load(io.BytesIO(members[name]))))
     out = io.BytesIO()
-    method = r.choice(
-        (zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2)
-    )
+    method = r.choice((zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2))
     with zipfile.ZipFile(out, "w", method) as archive:
         for member, inside in members.items():
             archive.writestr(member, inside)

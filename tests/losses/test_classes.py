@@ -15,9 +15,7 @@ examples = pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
 def rows(loss, n=7, n_outputs=4, seed=0):
     rng = np.random.default_rng(seed)
     scores = 2.0 * rng.standard_normal((n, n_outputs))
-    return scores, rng.integers(0, n_outputs, n) if isinstance(loss, Multinomial) else rng.standard_normal(
-        (n, n_outputs)
-    )
+    return scores, rng.integers(0, n_outputs, n) if isinstance(loss, Multinomial) else rng.standard_normal((n, n_outputs))
 
 
 @examples
@@ -106,9 +104,7 @@ def test_two_classes_are_the_logistic_loss_of_the_difference():
         margin, sign = scores[i, 1] - scores[i, 0], 2.0 * target - 1.0
         value = Multinomial().value(scores[i : i + 1], np.array([target]))[0]
         assert value == pytest.approx(Logistic().value(margin, sign), rel=1e-13)
-        assert Multinomial().d1(scores[i : i + 1], np.array([target]))[0, 1] == pytest.approx(
-            Logistic().d1(margin, sign)
-        )
+        assert Multinomial().d1(scores[i : i + 1], np.array([target]))[0, 1] == pytest.approx(Logistic().d1(margin, sign))
 
 
 @examples

@@ -5,22 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from finitesum.core.jit import COMPILED, compilable, kernel
-from finitesum.losses import (
-    LOSSES,
-    Hinge,
-    Huber,
-    Logistic,
-    Loss,
-    Poisson,
-    SmoothedHinge,
-    Squared,
-    SquaredHinge,
-    as_loss,
-)
+from finitesum.losses import LOSSES, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge, as_loss
 from finitesum.losses.exponential import exp, log1p
 
 EXAMPLES = (
@@ -177,9 +165,7 @@ def test_the_logistic_majorant_touches_a_second_time_at_the_mirrored_point(u):
     loss = Logistic(1.5)
     quadratic = loss.value(u, 1.0) + loss.d1(u, 1.0) * (-2 * u) + 0.5 * loss.majorant(u, 1.0) * (2 * u) ** 2
     assert quadratic == pytest.approx(loss.value(-u, 1.0), rel=1e-14)
-    assert (
-        loss.majorant(u, 1.0) == loss.majorant(-u, -1.0) == pytest.approx(1.5 * math.tanh(u / 2) / (2 * u), rel=1e-15)
-    )
+    assert loss.majorant(u, 1.0) == loss.majorant(-u, -1.0) == pytest.approx(1.5 * math.tanh(u / 2) / (2 * u), rel=1e-15)
 
 
 @pytest.mark.parametrize("residual", [1.4, 3.0, 1e3])

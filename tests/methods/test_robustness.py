@@ -9,10 +9,7 @@ from contracts.synthetic import RECIPES, generated
 from finitesum import Problem, minimize
 from finitesum.core.jit import COMPILED
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not COMPILED, reason="takes minutes when kernels run as Python"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not COMPILED, reason="takes minutes when kernels run as Python")]
 
 #: Effective passes at the default component size and order.
 MOST_PASSES = {

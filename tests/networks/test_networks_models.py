@@ -15,8 +15,7 @@ def n_parameters(network):
 
 
 @pytest.mark.parametrize(
-    ("shape", "n_classes", "n"),
-    [((3, 32, 32), 10, 1_060_586), ((3, 32, 32), 100, 1_072_196), ((1, 28, 28), 10, 814_250)],
+    ("shape", "n_classes", "n"), [((3, 32, 32), 10, 1_060_586), ((3, 32, 32), 100, 1_072_196), ((1, 28, 28), 10, 814_250)]
 )
 def test_cnn_has_the_published_number_of_parameters(shape, n_classes, n):
     assert n_parameters(cnn(shape, n_classes)) == n
@@ -73,9 +72,7 @@ def test_strides_pad_at_the_end_like_keras():
     with torch.no_grad():
         unit.bias.zero_()
         first = unit(image)[0, :, 0, 0]
-    torch.testing.assert_close(
-        first, unit.weight.detach()[:, :, 0, 0].sum(1)
-    )  # the kernel's corner lies on the image's
+    torch.testing.assert_close(first, unit.weight.detach()[:, :, 0, 0].sum(1))  # the kernel's corner lies on the image's
 
 
 def test_the_penalty_has_the_gradient_of_keras_l2():

@@ -25,12 +25,7 @@ def interior_points(F, x, orders):
                 [np.zeros((n, dim)), np.diag(1 - a), none, -np.diag(xi)],
             ]
         )
-        lacking = (
-            A.T @ (F.p * a) - F.l2 * x,
-            1 - (A @ x + F.y * F.offsets) - xi + r,
-            first - a * r,
-            second - (1 - a) * xi,
-        )
+        lacking = (A.T @ (F.p * a) - F.l2 * x, 1 - (A @ x + F.y * F.offsets) - xi + r, first - a * r, second - (1 - a) * xi)
         return np.split(np.linalg.solve(system, np.concatenate(lacking)), [dim, dim + n, dim + 2 * n])
 
     def longest(moves, fraction):

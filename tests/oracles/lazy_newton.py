@@ -44,10 +44,7 @@ def threshold(F, loss, h, held, costs, digits, n_slow):
     total, left = F.p @ h, sizes.sum()
     if n_slow >= 4 or (n_slow >= 2 and left > 1e-3 * total) or not held.any():
         return 0.0
-    best, best_cost = (
-        np.inf,
-        max(1.0, digits / -np.log10(np.clip(4 * left / total, 1e-3, 0.95))) * costs.gradient * F.n,
-    )
+    best, best_cost = (np.inf, max(1.0, digits / -np.log10(np.clip(4 * left / total, 1e-3, 0.95))) * costs.gradient * F.n)
     for k in range(1, 25):
         least = unit / 2.0**k if k < 24 else 0.0
         replaced = (sizes >= least) if k < 24 else np.ones(F.n, dtype=bool)

@@ -28,11 +28,7 @@ class SumOfOutputs(Sum):
         """Weight, row and derivatives in the scores, one row after the other."""
         for i in block:
             if self.p[i] > 0:
-                yield (
-                    self.p[i],
-                    self.Z[i],
-                    self.row_loss(w.reshape(self.K, -1) @ self.Z[i] + self.offsets[i], self.y[i]),
-                )
+                yield (self.p[i], self.Z[i], self.row_loss(w.reshape(self.K, -1) @ self.Z[i] + self.offsets[i], self.y[i]))
 
     def objective(self, w):
         loss = sum(p * value for p, _, (value, _, _) in self.rows(w, range(self.n)))

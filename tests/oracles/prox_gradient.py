@@ -63,9 +63,7 @@ def groups(l1, strengths, members):
     """The sparse group lasso; members are lists of columns."""
 
     def value(w):
-        return float(
-            sum(s * np.linalg.norm(w[g]) for s, g in zip(strengths, members, strict=True)) + l1 * np.abs(w).sum()
-        )
+        return float(sum(s * np.linalg.norm(w[g]) for s, g in zip(strengths, members, strict=True)) + l1 * np.abs(w).sum())
 
     def prox(v, step):
         out = np.sign(v) * np.maximum(np.abs(v) - step * l1, 0.0)

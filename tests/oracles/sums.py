@@ -15,11 +15,7 @@ LOSSES = {
         lambda u, y: -2.0 * y * np.maximum(0.0, 1.0 - y * u),
         lambda u, y: 2.0 * (y * u < 1.0),
     ),
-    "hinge": (
-        lambda u, y: np.maximum(0.0, 1.0 - y * u),
-        lambda u, y: -y * (y * u < 1.0),
-        lambda u, y: np.zeros_like(u),
-    ),
+    "hinge": (lambda u, y: np.maximum(0.0, 1.0 - y * u), lambda u, y: -y * (y * u < 1.0), lambda u, y: np.zeros_like(u)),
     "huber": (
         lambda u, y: np.where(np.abs(u - y) <= 1.35, 0.5 * (u - y) ** 2, 1.35 * (np.abs(u - y) - 0.675)),
         lambda u, y: np.clip(u - y, -1.35, 1.35),

@@ -11,10 +11,8 @@ import pytest
 from finitesum import Problem
 from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods import AFG, CIAG, FG
-from finitesum.papers import experiment as registry
-from finitesum.papers import which_method
-from finitesum.papers.adahb import fig1 as hinge_figure
-from finitesum.papers.adahb import fig6, networks
+from finitesum.papers import experiment as registry, which_method
+from finitesum.papers.adahb import fig1 as hinge_figure, fig6, networks
 from finitesum.papers.ciag import fig1, phases, real_data, restart, table2
 from finitesum.papers.experiment import Context
 from finitesum.papers.runs import Trial, as_run, find_minimum, follow, run_trial
@@ -28,9 +26,7 @@ def test_psg_on_harveys_function_has_its_closed_form():
     a, b = 1 / (8 * c * (n - i + 1)), np.sqrt(i) / (2 * c * math.sqrt(n))
     steps = 1 / np.sqrt(i)
     for t, value in ((n - 1, found["value"][-1]), (n, found["after"])):
-        w = np.array(
-            [c * b[j] / math.sqrt(j + 1) - c * a[j] * steps[j + 1 : t].sum() if j < t else 0 for j in range(n)]
-        )
+        w = np.array([c * b[j] / math.sqrt(j + 1) - c * a[j] * steps[j + 1 : t].sum() if j < t else 0 for j in range(n)])
         assert value == pytest.approx(fig6.problem_of(n).value(w), rel=1e-12)
     assert found["after"] >= fig6.lower_bound(n)
 
@@ -119,10 +115,7 @@ def test_asymptotic_rates_are_those_of_the_gradient_methods():
     """The full gradient methods themselves, run for long, shrink V by these ratios."""
     mu, big, _, _, optimum = phases.constants()
     step = 0.5 / big
-    methods = {
-        "CIAG": FG(step_size=2.0 / (mu + big)),
-        "A-CIAG": AFG(step_size=step, momentum=momentum_limit(mu, step)),
-    }
+    methods = {"CIAG": FG(step_size=2.0 / (mu + big)), "A-CIAG": AFG(step_size=step, momentum=momentum_limit(mu, step))}
     problem = phases.problem_of()
     for name, method in methods.items():
         start = optimum + 1e-3

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from finitesum.papers import experiment as registry
-from finitesum.papers import runner
+from finitesum.papers import experiment as registry, runner
 from finitesum.papers.claims import Finding, Verdict, against, listed, tally
 from finitesum.papers.experiment import Context, Outcome, Table, Unit, Value
 from finitesum.papers.runner import agrees, check, classes_of, record, recorded
@@ -152,9 +151,7 @@ def test_where_data_is_absent_values_alone_are_recorded_and_none_is_lost(tmp_pat
 
 def test_a_tally_counts_the_papers_claims():
     yes, no = (Verdict("a", (Finding("", holds, ""),)) for holds in (True, False))
-    assert tally([yes, yes, no, Verdict("b", ())]) == (
-        "4 claims: 2 hold, 1 does not hold, 1 holds in part or is undecided"
-    )
+    assert tally([yes, yes, no, Verdict("b", ())]) == ("4 claims: 2 hold, 1 does not hold, 1 holds in part or is undecided")
     assert tally([Verdict("ours", (), of_paper=False)]) == ""
 
 

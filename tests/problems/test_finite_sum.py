@@ -184,9 +184,7 @@ def test_backtracking_never_raises_the_objective():
 
 def hyperbolic(a):
     return Component(
-        lambda x: np.cosh(a @ x - 1.0),
-        lambda x: np.sinh(a @ x - 1.0) * a,
-        lambda x: np.cosh(a @ x - 1.0) * np.outer(a, a),
+        lambda x: np.cosh(a @ x - 1.0), lambda x: np.sinh(a @ x - 1.0) * a, lambda x: np.cosh(a @ x - 1.0) * np.outer(a, a)
     )
 
 
@@ -330,10 +328,7 @@ def test_options_about_linear_models_are_refused(method, options, message):
 @pytest.mark.parametrize(
     ("component", "message"),
     [
-        (
-            Component(lambda x: 0.0, lambda x: np.ones(3)),
-            r"component 1: gradient must return 4 numbers, got shape \(3,\)",
-        ),
+        (Component(lambda x: 0.0, lambda x: np.ones(3)), r"component 1: gradient must return 4 numbers, got shape \(3,\)"),
         (Component(lambda x: x, lambda x: x), r"component 1: value must return one number, got shape \(4,\)"),
         (Component(lambda x: np.nan, lambda x: x), "component 1: value is not finite at the start"),
         (Component(lambda x: 0.0, lambda x: x / 0.0), "component 1: gradient is not finite at the start"),

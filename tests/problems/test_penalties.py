@@ -4,23 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from finitesum import Problem
 from finitesum.constraints import L1Ball
-from finitesum.problems.penalties import (
-    L1,
-    L2,
-    MCP,
-    PENALTIES,
-    SCAD,
-    ElasticNet,
-    GroupLasso,
-    Penalty,
-    Zero,
-    elastic_net,
-)
+from finitesum.problems.penalties import L1, L2, MCP, PENALTIES, SCAD, ElasticNet, GroupLasso, Penalty, Zero, elastic_net
 from finitesum.problems.term_penalties import ElasticNetByProx, as_penalty
 
 numbers = st.floats(-1e3, 1e3)
@@ -122,9 +110,7 @@ def test_the_prox_of_groups_is_no_worse_than_points_around_it(l1):
             return groups.penalty_total(u, 0.0) + (u - v) @ (u - v) / (2.0 * step)
 
         tries = w + rng.standard_normal((200, 5)) * 10.0 ** rng.uniform(-6, 0, (200, 1))
-        assert (
-            cost(w) <= min(cost(u) for u in [*tries, v, np.zeros(5), w * [1, 0, 1, 0, 1], w * [0, 1, 0, 1, 0]]) + 1e-13
-        )
+        assert cost(w) <= min(cost(u) for u in [*tries, v, np.zeros(5), w * [1, 0, 1, 0, 1], w * [0, 1, 0, 1, 0]]) + 1e-13
     assert groups.penalty_total(np.array([3.0, 0.0, 4.0, 2.0, 0.0]), 0.0) == pytest.approx(
         (1.0 - l1) * (math.sqrt(3) * 5.0 + math.sqrt(2) * 2.0) + l1 * 9.0
     )
@@ -136,11 +122,7 @@ REFUSED = {
     "NaN": ({"penalty": MCP(math.nan)}, ValueError, "alpha of MCP must be a finite number, got nan"),
     "strength": ({"penalty": SCAD(-1.0)}, ValueError, r"alpha of SCAD must be >= 0, got -1\.0\. 0 is no penalty"),
     "text": ({"penalty": "mcp"}, TypeError, r"penalty must be one such as MCP\(0\.1\) .*, got 'mcp'"),
-    "two penalties": (
-        {"penalty": MCP(0.1), "alpha": 1.0},
-        ValueError,
-        "penalty goes without alpha, l1_ratio and groups",
-    ),
+    "two penalties": ({"penalty": MCP(0.1), "alpha": 1.0}, ValueError, "penalty goes without alpha, l1_ratio and groups"),
     "weights of another length": (
         {"alpha": 1.0, "penalty_weights": [1.0]},
         ValueError,
@@ -158,11 +140,7 @@ REFUSED = {
         ValueError,
         "penalty_weights must be left out with groups",
     ),
-    "a set": (
-        {"penalty": MCP(0.1), "constraint": L1Ball(1.0)},
-        ValueError,
-        "a constraint goes with an l2 penalty alone",
-    ),
+    "a set": ({"penalty": MCP(0.1), "constraint": L1Ball(1.0)}, ValueError, "a constraint goes with an l2 penalty alone"),
 }
 
 

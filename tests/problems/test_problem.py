@@ -75,10 +75,7 @@ REFUSED = {
     ),
     "too few weights": ({"sample_weight": [1.0]}, r"sample_weight must have shape \(4,\) .* got \(1,\)"),
     "one weight": ({"sample_weight": 1.0}, r"sample_weight must have shape \(4,\) .* got "),
-    "a negative weight": (
-        {"sample_weight": [1.0, -0.5, 1.0, 1.0]},
-        r"sample_weight must be >= 0, got -0\.5 at position 1",
-    ),
+    "a negative weight": ({"sample_weight": [1.0, -0.5, 1.0, 1.0]}, r"sample_weight must be >= 0, got -0\.5 at position 1"),
     "a NaN weight": ({"sample_weight": [1.0, np.nan, 1, 1]}, r"sample_weight must be finite, got nan at position 1"),
     "all weights zero": ({"sample_weight": [0.0] * 4}, r"sample_weight must have a positive sum, got zeros only"),
     "weights beyond all sums": ({"sample_weight": [1e308] * 4}, r"sample_weight must have a finite sum, got one"),
@@ -298,10 +295,7 @@ class TestFingerprint:
         wide = scipy.sparse.csr_array(X)
         wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
         duplicates = scipy.sparse.coo_array(
-            (
-                np.append(X[X != 0], [0.5, -0.5]),
-                (np.append(np.nonzero(X)[0], [0, 0]), np.append(np.nonzero(X)[1], [0, 0])),
-            )
+            (np.append(X[X != 0], [0.5, -0.5]), (np.append(np.nonzero(X)[0], [0, 0]), np.append(np.nonzero(X)[1], [0, 0])))
         )
         prints = {linear(X=form).fingerprint for form in (scipy.sparse.csr_array(X), wide, wide.tocsc(), duplicates)}
         assert len(prints) == 1

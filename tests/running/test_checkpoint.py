@@ -341,9 +341,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_run(tmp_path, place
     problem, settings = the_case()
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    with pytest.raises(
-        CheckpointError, match=r" cannot be written \(.*\)\. Give a checkpoint file in a folder that may"
-    ):
+    with pytest.raises(CheckpointError, match=r" cannot be written \(.*\)\. Give a checkpoint file in a folder that may"):
         minimize(problem, method="fg", checkpoint=tmp_path / place, callback=never, resume=resume, **settings)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
@@ -451,9 +449,7 @@ def test_nested_tuples_come_back_with_their_types_and_bits(tmp_path):
 def test_a_missing_field_is_named():
     arrays = flatten(Inner(np.ones(1), 3))
     del arrays["state.count"]
-    with pytest.raises(
-        CheckpointError, match=r"^the checkpoint lacks state\.count\. It was written by another version"
-    ):
+    with pytest.raises(CheckpointError, match=r"^the checkpoint lacks state\.count\. It was written by another version"):
         unflatten(Inner, arrays)
 
 

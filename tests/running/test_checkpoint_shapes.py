@@ -73,9 +73,7 @@ def test_arrays_of_other_shapes_are_refused(name, tmp_path):
                 minimize(problem, **resuming)
 
 
-@pytest.mark.parametrize(
-    "change", [{"k": "3"}, {"k": -5}, {"k": 2.5}, {"seconds": None}, {"n_checks": [1]}, {"k": True}]
-)
+@pytest.mark.parametrize("change", [{"k": "3"}, {"k": -5}, {"k": 2.5}, {"seconds": None}, {"n_checks": [1]}, {"k": True}])
 def test_a_loop_of_other_things_than_numbers_is_refused(change, tmp_path):
     problem, arguments = run_of("saga")
     path = tmp_path / "run.npz"

@@ -481,9 +481,7 @@ def test_seconds_are_those_of_passes_and_charged_checks(problem, monkeypatch, me
     checks = result.n_passes - result.nit
     assert checks >= 1
     assert result.seconds == result.nit + 1000.0 * checks
-    assert (
-        result.trace.column("seconds")[-1] == result.seconds - 1000.0
-    )  # what the iterate cost, its check not included
+    assert result.trace.column("seconds")[-1] == result.seconds - 1000.0  # what the iterate cost, its check not included
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -538,9 +536,7 @@ def test_max_iter_reached_at_the_optimum_is_success(problem, optimum):
 
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("error" if COMPILED else "ignore:.*encountered in:RuntimeWarning")
-@pytest.mark.parametrize(
-    "name", ["fg", *(pytest.param(name, marks=pytest.mark.slow) for name in ("iag", *INCREMENTAL))]
-)
+@pytest.mark.parametrize("name", ["fg", *(pytest.param(name, marks=pytest.mark.slow) for name in ("iag", *INCREMENTAL))])
 def test_a_divergence_is_reported_and_not_warned_of(problem, name):
     with np.errstate(all="warn"):
         assert minimize(problem, method=name, options={"step_size": 1e300}).reason is StopReason.DIVERGED

@@ -18,14 +18,7 @@ def row(n_passes, optimality=math.nan, seconds=0.0):
 
 def report(**changes):
     return PassReport(
-        **{
-            "n_passes": 3.0,
-            "max_iter": 100.0,
-            "optimality": 1e-3,
-            "start_optimality": 1.0,
-            "tol": 1e-6,
-        }
-        | changes
+        **{"n_passes": 3.0, "max_iter": 100.0, "optimality": 1e-3, "start_optimality": 1.0, "tol": 1e-6} | changes
     )
 
 
@@ -133,8 +126,7 @@ def test_quiet_shows_nothing(verbose):
 
 
 @pytest.mark.parametrize(
-    ("stream", "environment", "bar"),
-    [(Terminal, {}, True), (Terminal, {"NO_COLOR": "1"}, False), (io.StringIO, {}, False)],
+    ("stream", "environment", "bar"), [(Terminal, {}, True), (Terminal, {"NO_COLOR": "1"}, False), (io.StringIO, {}, False)]
 )
 def test_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, stream, environment, bar):
     monkeypatch.delenv("NO_COLOR", raising=False)

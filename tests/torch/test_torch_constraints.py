@@ -7,17 +7,7 @@ pytest.importorskip("torch.optim", reason="torch is not installed")
 
 import torch
 
-from finitesum.constraints import (
-    CONSTRAINTS,
-    Box,
-    HalfSpace,
-    L1Ball,
-    L2Ball,
-    LInfBall,
-    NonNegative,
-    Simplex,
-    Unconstrained,
-)
+from finitesum.constraints import CONSTRAINTS, Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative, Simplex, Unconstrained
 from finitesum.torch import HB, AdaHB, EachRow
 from finitesum.torch.projections import Projector
 
@@ -194,9 +184,7 @@ def test_harveys_function_to_six_digits():
     assert harvey(w.detach().numpy(), a, b)[0] == pytest.approx(0.00329237, abs=5e-9)
 
 
-@pytest.mark.parametrize(
-    "constraint", [L1Ball(2.0), L2Ball(0.8), LInfBall(0.4), Box(-0.2, 0.9), Simplex()], ids=name_of
-)
+@pytest.mark.parametrize("constraint", [L1Ball(2.0), L2Ball(0.8), LInfBall(0.4), Box(-0.2, 0.9), Simplex()], ids=name_of)
 def test_last_iterate_solves_a_constrained_problem(constraint):
     """Least squares with all rows at once: the optimum is a fixed point of the projected gradient step."""
     torch.manual_seed(0)

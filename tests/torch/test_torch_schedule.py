@@ -9,8 +9,7 @@ pytest.importorskip("torch.optim", reason="torch is not installed")
 import torch
 from torch.optim import lr_scheduler
 
-from finitesum.torch import HB, AdaHB, EpochLengthWarning, EpochT
-from finitesum.torch import epochs as epochs_module
+from finitesum.torch import HB, AdaHB, EpochLengthWarning, EpochT, epochs as epochs_module
 from finitesum.torch.schedule import coefficients, time_of
 
 BOTH = pytest.mark.parametrize("optimizer_class", [AdaHB, HB])
@@ -74,9 +73,7 @@ def test_first_coefficients_are_those_of_the_paper():
     group = AdaHB([one_parameter()], lr=1.0, steps_per_epoch=1).param_groups[0]
     first, second, third = (coefficients(float(k), group) for k in (1, 2, 3))
     assert (first.momentum, second.momentum, third.momentum) == pytest.approx((1 / 3, 1 / 2, 3 / 5))
-    assert (first.step_size, second.step_size, third.step_size) == pytest.approx(
-        (1 / 3, 1 / 4 / 2**0.5, 1 / 5 / 3**0.5)
-    )
+    assert (first.step_size, second.step_size, third.step_size) == pytest.approx((1 / 3, 1 / 4 / 2**0.5, 1 / 5 / 3**0.5))
     assert (first.gain, second.gain) == pytest.approx((0.1, 0.05))
 
 
@@ -311,11 +308,7 @@ def test_epoch_t_stepped_at_every_update_is_noticed():
 
 def test_groups_may_count_differently():
     a, b, c = one_parameter(), one_parameter(), one_parameter()
-    groups = [
-        {"params": [a]},
-        {"params": [b], "steps_per_epoch": 1},
-        {"params": [c], "steps_per_epoch": None, "t": 3.0},
-    ]
+    groups = [{"params": [a]}, {"params": [b], "steps_per_epoch": 1}, {"params": [c], "steps_per_epoch": None, "t": 3.0}]
     optimizer = AdaHB(groups, steps_per_epoch=4)
     step(optimizer, 6)
     times = [time_of(6.0, group) for group in optimizer.param_groups]

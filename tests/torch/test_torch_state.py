@@ -16,9 +16,7 @@ from finitesum.torch.projections import describe
 
 BOTH = pytest.mark.parametrize("optimizer_class", [AdaHB, HB])
 HOW = pytest.mark.parametrize(
-    "how",
-    [{}, {"foreach": False}, {"fused": True}, {"capturable": True}, {"capturable": True, "foreach": False}],
-    ids=str,
+    "how", [{}, {"foreach": False}, {"fused": True}, {"capturable": True}, {"capturable": True, "foreach": False}], ids=str
 )
 
 

@@ -7,8 +7,7 @@ pytest.importorskip("torch.optim", reason="torch is not installed")
 
 import torch
 
-from finitesum.torch import HB, AdaHB
-from finitesum.torch import fused as fused_module
+from finitesum.torch import HB, AdaHB, fused as fused_module
 
 BOTH = pytest.mark.parametrize("optimizer_class", [AdaHB, HB])
 REFERENCE = {"foreach": False}

@@ -68,9 +68,7 @@ def verify(ctx: click.Context, /, *, console: Console, names: tuple[str, ...], c
 
     chosen = names or [entry.name for entry in datasets.list_datasets() if datasets.find(entry.name) is not None]
     if not chosen:
-        raise InputError(
-            "no data set of the registry is on this machine. Name one, or get one by 'finitesum data fetch'."
-        )
+        raise InputError("no data set of the registry is on this machine. Name one, or get one by 'finitesum data fetch'.")
     rows: list[dict[str, Any]] = []
     for name in chosen:
         file = datasets.path(name)  # its absence is an error of the call, not of the file

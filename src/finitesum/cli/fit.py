@@ -133,9 +133,7 @@ class Plan(NamedTuple):
 @click.option("--strict", is_flag=True, help="Exit with code 3 when the fit has not converged.")
 @console_options
 @click.pass_context
-def fit(
-    ctx: click.Context, /, *, console: Console, threads: int | None, strict: bool, force: bool, **options: Any
-) -> None:
+def fit(ctx: click.Context, /, *, console: Console, threads: int | None, strict: bool, force: bool, **options: Any) -> None:
     """Fit a linear model to DATA.
 
     DATA is a file in svmlight format (also .xz, .gz, .bz2), CSV, .npz, .npy or Parquet, or the name of a data set

@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 @click.command(short_help="Run the experiments of both papers: list, NAME or all.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--quick", is_flag=True, help="A few minutes for all of them.")
-@click.option(
-    "--check", "checked", is_flag=True, help="Compare with recorded values; exit with code 1 on a difference."
-)
+@click.option("--check", "checked", is_flag=True, help="Compare with recorded values; exit with code 1 on a difference.")
 @shown(
-    "--out",
-    "finitesum-papers",
-    "Folder for the page, figures and tables; an interrupted run continues there.",
-    type=FOLDER,
+    "--out", "finitesum-papers", "Folder for the page, figures and tables; an interrupted run continues there.", type=FOLDER
 )
 @click.option("--data", "data_dir", type=FOLDER, help="Folder of data, searched first.")
 @click.option("--record", "record_to", type=FILE, hidden=True, help="Record the outcomes.")

@@ -32,9 +32,7 @@ class Signature(NamedTuple):
 
 
 @click.command(short_help="Compile all kernels once and keep them.")
-@click.option(
-    "--loss", "losses", multiple=True, help="A loss to compile for; may be repeated. [default: the usual ones]"
-)
+@click.option("--loss", "losses", multiple=True, help="A loss to compile for; may be repeated. [default: the usual ones]")
 @console_options
 def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     """Compile all kernels for {float64, float32} x {dense, CSR int32, CSR int64} and keep them on disk.

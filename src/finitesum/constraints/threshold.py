@@ -116,9 +116,7 @@ def _sums_in_blocks(terms: Terms, origin: float, threshold: float, blocks: int) 
         if (blocks >> block) & 1:
             start, stop = _bounds(terms.x.shape[0], block)
             part = summed.cut(terms, start, stop)
-            sums = (
-                summed.sums_above(part, threshold) if origin == 0.0 else summed.sums_above_from(part, origin, threshold)
-            )
+            sums = summed.sums_above(part, threshold) if origin == 0.0 else summed.sums_above_from(part, origin, threshold)
             moment += sums.moment
             slope += sums.slope
             n_above += sums.n_above

@@ -39,9 +39,7 @@ def require_indices(X: Any) -> bool:
     return False
 
 
-def require_compressed(
-    starts: Any, indices: Any, n_values: int, n_major: int, n_minor: int, axis: str = "column"
-) -> bool:
+def require_compressed(starts: Any, indices: Any, n_values: int, n_major: int, n_minor: int, axis: str = "column") -> bool:
     """Raise a ValueError unless `indptr` and `indices` of CSR rows, or of columns, fit the matrix and its entries.
 
     What is returned is whether the indices of each row increase: SciPy's flags say what was true at some time.

@@ -164,9 +164,7 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
         except OSError as error:  # a full disk
             warnings.warn(
-                f"Compiled kernels cannot be kept in {self._cache_path} ({error.strerror}).",
-                RuntimeWarning,
-                stacklevel=2,
+                f"Compiled kernels cannot be kept in {self._cache_path} ({error.strerror}).", RuntimeWarning, stacklevel=2
             )
 
 

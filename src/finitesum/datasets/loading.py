@@ -34,9 +34,7 @@ def _check_given(path: Path, format: Format, target: Target, task: Task | None, 
     if zero_based and format != "svmlight":
         raise DataError(f"zero_based=True is for svmlight files, but {path} is {format}. Leave it out.")
     if target not in (None, False) and format == "svmlight":
-        raise DataError(
-            f"target={preview(target)}: the rows of an svmlight file begin with their labels. Leave it out."
-        )
+        raise DataError(f"target={preview(target)}: the rows of an svmlight file begin with their labels. Leave it out.")
     if isinstance(target, int) and not isinstance(target, bool) and format in ("npz", "npy"):
         where = "the name of an array" if format == "npz" else "the path of a file"
         raise DataError(f"target={target}: for {format} it must be {where}.")
@@ -161,9 +159,7 @@ def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task 
     is_dense = "rows" in arrays
     rows = arrays["rows"] if is_dense else _csr(arrays, contents.n_features, n_features, path)
     if is_dense and n_features not in (None, contents.n_features):
-        raise DataError(
-            f"{path} has {contents.n_features} features, but n_features={n_features}. Is it the right file?"
-        )
+        raise DataError(f"{path} has {contents.n_features} features, but n_features={n_features}. Is it the right file?")
     known = contents.feature_names, contents.target_name, task, contents.n_skipped
     return Dataset(rows, labels, plain_name(path), path, *known)
 

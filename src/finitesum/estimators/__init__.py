@@ -7,14 +7,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from finitesum.estimators.classifiers import LinearClassifier as LinearClassifier
-    from finitesum.estimators.classifiers import LinearSVC as LinearSVC
+    from finitesum.estimators.classifiers import LinearClassifier as LinearClassifier, LinearSVC as LinearSVC
     from finitesum.estimators.huber import HuberRegressor as HuberRegressor
     from finitesum.estimators.logistic import LogisticRegression as LogisticRegression
     from finitesum.estimators.logistic_cv import LogisticRegressionCV as LogisticRegressionCV
     from finitesum.estimators.path import logistic_path as logistic_path
-    from finitesum.estimators.regressors import LinearRegressor as LinearRegressor
-    from finitesum.estimators.regressors import PoissonRegressor as PoissonRegressor
+    from finitesum.estimators.regressors import LinearRegressor as LinearRegressor, PoissonRegressor as PoissonRegressor
     from finitesum.estimators.ridge import Ridge as Ridge
 
 _HOMES = {

@@ -223,9 +223,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         scores = np.asarray(validate_data(self, X, reset=False, **X_CHECKS) @ self.coef_.T + self.intercept_)
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
-        return (
-            scores if offset is None else scores + checked_numbers(offset, scores.shape, "offset").astype(scores.dtype)
-        )
+        return scores if offset is None else scores + checked_numbers(offset, scores.shape, "offset").astype(scores.dtype)
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Vector | None:

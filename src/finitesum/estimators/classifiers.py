@@ -97,9 +97,7 @@ class LinearClassifier(LinearClassifierMixin):
     def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
         loss = as_loss(self.loss)
         if loss.target_kind() != "sign":
-            raise ValueError(
-                f"loss must be one for classification, such as logistic or squared-hinge, got {self.loss!r}."
-            )
+            raise ValueError(f"loss must be one for classification, such as logistic or squared-hinge, got {self.loss!r}.")
         return self._one_against_the_rest(data, loss, alpha)
 
     @available_if(lambda estimator: isinstance(as_loss(estimator.loss), Logistic))

@@ -138,9 +138,7 @@ solver_, cov_params_, standard_errors_
             routed = process_routing(self, caller, sample_weight=sample_weight, **params)
             return routed.splitter.get("split", {}), routed.scorer.score
         if params:
-            raise ValueError(
-                f"{caller} has no parameter {', '.join(params)}. Switch metadata routing on to pass it on."
-            )
+            raise ValueError(f"{caller} has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
         scorer = self._scorer()
         known = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
         takes_weights = "sample_weight" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())

@@ -86,9 +86,7 @@ class LinearModel:
     def probabilities(self, rows: Any) -> Any:
         """Return the probabilities of the two classes, shape (n, 2); a ModelError where the model's loss gives none."""
         if not self.has_probabilities:
-            raise ModelError(
-                f'a model of the loss "{self.loss}" gives no probabilities; fit with "logistic" to have them.'
-            )
+            raise ModelError(f'a model of the loss "{self.loss}" gives no probabilities; fit with "logistic" to have them.')
         decision = self.decision(rows)
         return expit(np.stack([-decision, decision], axis=1))
 

@@ -128,9 +128,7 @@ def logistic_path(
     """
     meaningless = [name for name in NOT_OF_A_PATH if name in parameters]
     if meaningless:
-        raise TypeError(
-            f"logistic_path has no {', '.join(meaningless)}. Cs are the strengths; for the rest fit one model."
-        )
+        raise TypeError(f"logistic_path has no {', '.join(meaningless)}. Cs are the strengths; for the rest fit one model.")
     estimator = LogisticRegression(**parameters)
     inverse = as_Cs(Cs)
     data = estimator._labelled(X, y, sample_weight, offset)

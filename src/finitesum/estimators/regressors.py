@@ -134,9 +134,7 @@ callback, measure_every
             y = y[:, 0]
         total = float(X.shape[0] if weights is None else weights.sum())
         targets = np.atleast_2d(y.T)
-        offsets = (
-            [offset] * len(targets) if offset is None or y.ndim == 1 else checked_numbers(offset, y.shape, "offset").T
-        )
+        offsets = [offset] * len(targets) if offset is None or y.ndim == 1 else checked_numbers(offset, y.shape, "offset").T
         rows, alphas = as_rows(X), self._alphas(len(targets), total)
         parts = zip(targets, alphas, offsets, strict=True)
         problems = [self._problem(rows, target, weights, loss, alpha, shift) for target, alpha, shift in parts]

@@ -31,9 +31,7 @@ def as_solver(
     name = solver.lower().replace("_", "-")
     if name == "auto":
         if step_size != "auto":
-            raise ValueError(
-                f'step_size goes with a solver: name one, or leave step_size at "auto", got {step_size!r}.'
-            )
+            raise ValueError(f'step_size goes with a solver: name one, or leave step_size at "auto", got {step_size!r}.')
         if not any(_is_offered(known, problem) for known in METHODS):
             raise ValueError(_refusal(solver, problem))
         return choose(problem, tol, n_threads or 1).method

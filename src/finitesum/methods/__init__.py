@@ -5,26 +5,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from finitesum.methods.base import HOMES
-from finitesum.methods.base import Card as Card
-from finitesum.methods.base import Method as Method
-from finitesum.methods.base import State as State
+from finitesum.methods.base import HOMES, Card as Card, Method as Method, State as State
 
 if TYPE_CHECKING:
-    from finitesum.methods.curvature.ciag import ACIAG as ACIAG
-    from finitesum.methods.curvature.ciag import CIAG as CIAG
+    from finitesum.methods.curvature.ciag import ACIAG as ACIAG, CIAG as CIAG
     from finitesum.methods.curvature.iqn import IQN as IQN
     from finitesum.methods.curvature.nim import NIM as NIM
     from finitesum.methods.curvature.svrg2 import SVRG2 as SVRG2
-    from finitesum.methods.first_order.aggregated import IAG as IAG
-    from finitesum.methods.first_order.aggregated import SAG as SAG
-    from finitesum.methods.first_order.aggregated import SAGA as SAGA
-    from finitesum.methods.first_order.full_gradient import AFG as AFG
-    from finitesum.methods.first_order.full_gradient import FG as FG
+    from finitesum.methods.first_order.aggregated import IAG as IAG, SAG as SAG, SAGA as SAGA
+    from finitesum.methods.first_order.full_gradient import AFG as AFG, FG as FG
     from finitesum.methods.first_order.incremental_gradient import IG as IG
     from finitesum.methods.first_order.sarah import SARAH as SARAH
-    from finitesum.methods.first_order.svrg import SVRG as SVRG
-    from finitesum.methods.first_order.svrg import AccSVRG as AccSVRG
+    from finitesum.methods.first_order.svrg import SVRG as SVRG, AccSVRG as AccSVRG
     from finitesum.methods.newton.interior_point import InteriorPoint as InteriorPoint
     from finitesum.methods.newton.lazy_newton import LazyNewton as LazyNewton
     from finitesum.methods.newton.linear_program import LinearProgram as LinearProgram
@@ -32,16 +24,18 @@ if TYPE_CHECKING:
     from finitesum.methods.newton.newton import Newton as Newton
     from finitesum.methods.newton.newton_cg import NewtonCG as NewtonCG
     from finitesum.methods.newton.working_set_newton import WorkingSetNewton as WorkingSetNewton
-    from finitesum.methods.projected.methods import HB as HB
-    from finitesum.methods.projected.methods import NAG as NAG
-    from finitesum.methods.projected.methods import PSG as PSG
-    from finitesum.methods.projected.methods import SGD as SGD
-    from finitesum.methods.projected.methods import AdaGrad as AdaGrad
-    from finitesum.methods.projected.methods import AdaHB as AdaHB
-    from finitesum.methods.projected.methods import Adam as Adam
-    from finitesum.methods.projected.methods import AMSGrad as AMSGrad
-    from finitesum.methods.projected.methods import RMSProp as RMSProp
-    from finitesum.methods.projected.methods import SGDMomentum as SGDMomentum
+    from finitesum.methods.projected.methods import (
+        HB as HB,
+        NAG as NAG,
+        PSG as PSG,
+        SGD as SGD,
+        AdaGrad as AdaGrad,
+        AdaHB as AdaHB,
+        Adam as Adam,
+        AMSGrad as AMSGrad,
+        RMSProp as RMSProp,
+        SGDMomentum as SGDMomentum,
+    )
 
 _NAMES = {place.rpartition(".")[2]: name for name, place in HOMES.items()}
 

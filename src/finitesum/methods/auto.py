@@ -183,10 +183,6 @@ def _for_components(problem: FiniteSum) -> Choice:
         return _by_prox(problem)
     has_hessians = all(problem.has_hessian(j) for j in range(problem.n_components))
     if has_hessians and 16.0 * problem.dim**2 <= MOST_BYTES:
-        return Choice(
-            as_method("a-ciag"), "components with second derivatives: few passes, and no constants are needed"
-        )
+        return Choice(as_method("a-ciag"), "components with second derivatives: few passes, and no constants are needed")
     why = f"a Hessian of {problem.dim:,} x {problem.dim:,}" if has_hessians else "components without second derivatives"
-    return Choice(
-        as_method("acc-svrg" if problem.is_constrained else "svrg"), f"{why}: gradients alone, from snapshots"
-    )
+    return Choice(as_method("acc-svrg" if problem.is_constrained else "svrg"), f"{why}: gradients alone, from snapshots")

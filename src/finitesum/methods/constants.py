@@ -15,8 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.evaluation.smoothness import component_smoothness, counted_smoothness
-from finitesum.evaluation.smoothness import strong_convexity as linear_strong_convexity
+from finitesum.evaluation.smoothness import (
+    component_smoothness,
+    counted_smoothness,
+    strong_convexity as linear_strong_convexity,
+)
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem

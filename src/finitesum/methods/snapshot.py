@@ -124,9 +124,7 @@ def _slope_rounding(problem: AnySum, last: Snapshot, new: Snapshot) -> float:
     return float(2.0 * np.finfo(np.float64).eps * distances @ gradients)
 
 
-def next_snapshot(
-    problem: AnySum, last: Snapshot, w: Vector, step_size: float, *, adapt: bool
-) -> tuple[Snapshot, float]:
+def next_snapshot(problem: AnySum, last: Snapshot, w: Vector, step_size: float, *, adapt: bool) -> tuple[Snapshot, float]:
     """Return the snapshot to go on from after visits that led to w, and the next step: by the rule where steps adapt."""
     new = take_snapshot(problem, w)
     if not adapt:

@@ -98,16 +98,12 @@ def scale_by_adahb(
     def update(updates: Any, state: AdaHBState, params: Any = None) -> tuple[Any, AdaHBState]:
         t = (state.count // steps_per_epoch + 1).astype(jnp.result_type(float))
         alpha = learning_rate(state.count) if callable(learning_rate) else learning_rate
-        square = jax.tree.map(
-            lambda v, g: _wide(g, v) ** 2 * (gamma / t) + v * (1 - gamma / t), state.square_avg, updates
-        )
+        square = jax.tree.map(lambda v, g: _wide(g, v) ** 2 * (gamma / t) + v * (1 - gamma / t), state.square_avg, updates)
         step_size, floor = alpha / ((t + 2) * jnp.sqrt(t)), delta / jnp.sqrt(t)
 
         def move(u: Any, g: Any, v: Any) -> Any:
             s = jnp.sqrt(v) + floor
-            return (t / (t + 2) * u - step_size * jnp.where(s > 0, _wide(g, v) / jnp.where(s > 0, s, 1), 0)).astype(
-                u.dtype
-            )
+            return (t / (t + 2) * u - step_size * jnp.where(s > 0, _wide(g, v) / jnp.where(s > 0, s, 1), 0)).astype(u.dtype)
 
         displacement = jax.tree.map(move, state.displacement, updates, square)
         square = jax.tree.map(lambda new, old: new.astype(old.dtype), square, state.square_avg)

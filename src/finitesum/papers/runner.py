@@ -191,9 +191,7 @@ def record(path: Path, name: str, size: Size, outcome: Outcome) -> None:
     old = known.get(name, {}).get(size, {"verdicts": {}, "values": {}})
     loses = bool(outcome.absent) and (bool(old["verdicts"]) or not old["values"].keys() <= outcome.values.keys())
     if loses or not outcome.is_usual:
-        raise ValueError(
-            f"{name} lacks {', '.join(outcome.absent) or 'a stand-in'}: record it where its cases are usual."
-        )
+        raise ValueError(f"{name} lacks {', '.join(outcome.absent) or 'a stand-in'}: record it where its cases are usual.")
     verdicts = {v.claim: v.outcome for v in outcome.verdicts if not (v.noisy or outcome.absent)}
     rounded = {key: float(f"{value.value:.8g}") for key, value in outcome.values.items()}
     values = {key: None if math.isnan(number) else number for key, number in rounded.items()}

@@ -158,10 +158,7 @@ class DerivativeCheck(NamedTuple):
     def message(self) -> str:
         """What was found, in a sentence for each component that is off, at most five."""
         off = []
-        for errors, what, of in (
-            (self.gradient_errors, "gradient", "value"),
-            (self.hessian_errors, "Hessian", "gradient"),
-        ):
+        for errors, what, of in ((self.gradient_errors, "gradient", "value"), (self.hessian_errors, "Hessian", "gradient")):
             off += [
                 f"component {j}: the {what} contradicts differences of the {of} (relative error {errors[j]:.1e})."
                 for j in np.flatnonzero(~(errors <= self.tolerance))

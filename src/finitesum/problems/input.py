@@ -56,9 +56,7 @@ def _first_not_finite(values: Data) -> int | None:
 
 
 def _refuse_entry(value: float, i: int, j: int) -> None:
-    raise ValueError(
-        f"X must be finite, got {value} in row {i}, column {j} (from 0). Impute or drop such entries first."
-    )
+    raise ValueError(f"X must be finite, got {value} in row {i}, column {j} (from 0). Impute or drop such entries first.")
 
 
 def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
@@ -124,9 +122,7 @@ def checked_numbers(values: Any, shape: tuple[int, ...], name: str) -> Any:
     if not np.isfinite(array).all():
         position = np.argwhere(~np.isfinite(array))[0]
         where = f"position {position[0]}" if array.ndim == 1 else f"row {position[0]}, column {position[1]}"
-        raise ValueError(
-            f"{name} must be finite, got {array[tuple(position)]} at {where}. Impute or drop such rows first."
-        )
+        raise ValueError(f"{name} must be finite, got {array[tuple(position)]} at {where}. Impute or drop such rows first.")
     return array
 
 
@@ -206,9 +202,7 @@ def _labels(labels: Any) -> tuple[Any, Any]:
     if kind in "OMm":
         i = next((i for i, label in enumerate(labels) if _is_missing(label)), -1)
         if i >= 0:
-            raise ValueError(
-                f"y must not lack labels, got {labels[i]} at position {i}. Drop rows without a label first."
-            )
+            raise ValueError(f"y must not lack labels, got {labels[i]} at position {i}. Drop rows without a label first.")
     if kind in "biuf" and labels.size and labels.min() < labels.max():  # two numbers need no sorting
         low, high = labels.min(), labels.max()
         if ((is_high := labels == high) | (labels == low)).all():

@@ -258,7 +258,5 @@ def elastic_net(alpha: float, l1_ratio: float = 0.0) -> ElasticNet:
     if not isinstance(alpha, Real) or not 0.0 <= alpha < math.inf:
         raise ValueError(f"alpha must be a number >= 0 and finite, got {alpha!r}. 0 is no penalty.")
     if not isinstance(l1_ratio, Real) or not 0.0 <= l1_ratio <= 1.0:
-        raise ValueError(
-            f"l1_ratio must be a number in [0, 1], got {l1_ratio!r}. 0 is the l2 penalty, 1 the l1 penalty."
-        )
+        raise ValueError(f"l1_ratio must be a number in [0, 1], got {l1_ratio!r}. 0 is the l2 penalty, 1 the l1 penalty.")
     return ElasticNet(float(alpha) * float(l1_ratio), float(alpha) * (1.0 - float(l1_ratio)))

@@ -345,16 +345,12 @@ def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: A
     if constraint is None:
         return Unconstrained()
     if not isinstance(constraint, Constraint):
-        raise TypeError(
-            f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}."
-        )
+        raise TypeError(f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}.")
     constraint.check_dim(n_columns)
     if isinstance(constraint, Unconstrained):
         return constraint
     if penalty.lasso() > 0.0:
-        raise ValueError(
-            "an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out."
-        )
+        raise ValueError("an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out.")
     if not isinstance(penalty, ElasticNet):
         raise ValueError(  # noqa: TRY004 - of the problem
             "a constraint goes with an l2 penalty alone, because the prox of a penalty on a set is not known: leave "

@@ -67,10 +67,7 @@ _SPARE = tuple(
 )
 
 #: What is no method but a bound or a guide to the eye.
-GUIDES = {
-    "guide": Style("#555555", (0, (2, 2)), ""),
-    "guide-2": Style("#555555", (0, (6, 2, 1, 2)), ""),
-}
+GUIDES = {"guide": Style("#555555", (0, (2, 2)), ""), "guide-2": Style("#555555", (0, (6, 2, 1, 2)), "")}
 
 #: Fonts, axes and grid of every figure.
 LOOKS = Path(__file__).with_name("figures.mplstyle")

@@ -75,9 +75,7 @@ def unflatten(state_type: type[Any], arrays: dict[str, Any], prefix: str = "stat
 def _number(kind: type[Any], array: Any, key: str) -> Any:
     is_number = array.ndim == 0 and array.dtype.kind in "biuf"
     if not is_number or not (kind is float or (np.isfinite(array) and kind(array) == array)):
-        raise CheckpointError(
-            f"the checkpoint has no {kind.__name__} as {key}. It is damaged: delete it and start again."
-        )
+        raise CheckpointError(f"the checkpoint has no {kind.__name__} as {key}. It is damaged: delete it and start again.")
     return kind(array)
 
 

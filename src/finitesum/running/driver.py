@@ -59,18 +59,14 @@ def _check_settings(
     if sampling is not None and sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}.")
     if not isinstance(measure_every, Integral) or measure_every < 0:
-        raise ValueError(
-            f"measure_every must be a whole number >= 0, got {measure_every!r}. 0 measures at the end only."
-        )
+        raise ValueError(f"measure_every must be a whole number >= 0, got {measure_every!r}. 0 measures at the end only.")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {callback!r}.")
     if not isinstance(checkpoint_seconds, Real) or not checkpoint_seconds >= 0.0:
         raise ValueError(f"checkpoint_seconds must be >= 0, got {checkpoint_seconds!r}. 0 writes after each pass.")
 
 
-def _chosen(
-    problem: AnyProblem, method: str | Method, options: dict[str, Any] | None, tol: float
-) -> tuple[Method, str]:
+def _chosen(problem: AnyProblem, method: str | Method, options: dict[str, Any] | None, tol: float) -> tuple[Method, str]:
     """Return the method, and the reason for it where it was left to us."""
     if method != "auto":
         return as_method(method, options), ""

@@ -149,9 +149,7 @@ class Lines(Display):
 class Bar(Display):
     """A bar on stderr that appears after some seconds, whether or not anything was shown before."""
 
-    def __init__(
-        self, label: str, waiting: str = "", patience_seconds: float | None = None, *, keep: bool = False
-    ) -> None:
+    def __init__(self, label: str, waiting: str = "", patience_seconds: float | None = None, *, keep: bool = False) -> None:
         self._label = label
         self._keep = keep  # whether the last picture stays
         self._lock = threading.Lock()

@@ -22,13 +22,7 @@ class StopReason(enum.Enum):
     CALLBACK = 4
 
     def message(
-        self,
-        tol: float,
-        reached: float,
-        n_passes: float,
-        method: Method | None = None,
-        why: str = "",
-        left: float = 0.0,
+        self, tol: float, reached: float, n_passes: float, method: Method | None = None, why: str = "", left: float = 0.0
     ) -> str:
         """Return a sentence with the asked and the reached value and, short of convergence, why, or what to do.
 

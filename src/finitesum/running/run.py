@@ -69,7 +69,7 @@ class Run:
     def start(self, x0: Vector, *, check: bool) -> None:
         """Make the first state; check a start that was given exactly, because it may be the optimum already."""
         self._clock = time.perf_counter()
-        self._start = checkpoints.digest(x0)
+        self._start = "" if self.checkpoint is None else checkpoints.digest(x0)
         x0 = x0 if check else default_start(self.problem, x0)
         if isinstance(self.problem, FiniteSum):
             self.problem.require_defined(x0)

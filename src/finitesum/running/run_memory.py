@@ -111,9 +111,7 @@ def kept_in(
         trace = Trace([TraceRow(*row) for row in arrays["trace"].astype(np.float64, casting="equiv").tolist()])
         loop = Loop(**header["loop"])
     except (KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{path} lacks a part ({error}). It was written by another version; start again."
-        ) from error
+        raise CheckpointError(f"{path} lacks a part ({error}). It was written by another version; start again.") from error
     for name, value in vars(loop).items():
         kind = type(getattr(Loop, name))
         if type(value) not in (kind, int) or (kind is int and value < -1):

@@ -94,12 +94,7 @@ def default_start(problem: Any, start: Vector) -> Vector:
 
 def why_infinite(problem: Any) -> str:
     """Return what is said of a point where F is not finite: whether that is so at every other point, too."""
-    if (
-        isinstance(problem, Problem)
-        and not problem.has_intercept
-        and problem.n_outputs == 1
-        and problem.loss.is_smooth()
-    ):
+    if isinstance(problem, Problem) and not problem.has_intercept and problem.n_outputs == 1 and problem.loss.is_smooth():
         sides = _sides(problem)
         if sides.any() and (best := _within(problem, sides, FAR)).fun - best.optimality > 1e-9 * best.fun:
             return (

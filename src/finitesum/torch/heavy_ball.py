@@ -290,13 +290,9 @@ def _check_parameter(param: Tensor, group: Group, projector: Projector | None) -
     if not group["fused"]:
         return
     if not _is_plain(param) or not (param.is_floating_point() or param.is_complex()):
-        raise RuntimeError(
-            f"fused=True needs plain floating-point tensors, got {type(param).__name__} of {param.dtype}."
-        )
+        raise RuntimeError(f"fused=True needs plain floating-point tensors, got {type(param).__name__} of {param.dtype}.")
     if param.device.type not in ("cpu", "cuda"):
-        raise RuntimeError(
-            f"fused=True works on the CPU and on CUDA, got a parameter on {param.device}. Use foreach=True."
-        )
+        raise RuntimeError(f"fused=True works on the CPU and on CUDA, got a parameter on {param.device}. Use foreach=True.")
     if param.device.type == "cuda" and not HAS_TRITON:
         raise RuntimeError("fused=True on CUDA needs Triton, which is not installed. Install it, or use foreach=True.")
 

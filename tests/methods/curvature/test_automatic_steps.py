@@ -15,9 +15,7 @@ from finitesum.running.sampling import SAMPLINGS, order_of_pass
 
 def needs_speed(test):
     """Run the test with compiled kernels, or not at all: it takes minutes when they run as Python."""
-    return pytest.mark.compiled(
-        pytest.mark.skipif(not COMPILED, reason="takes minutes when kernels run as Python")(test)
-    )
+    return pytest.mark.compiled(pytest.mark.skipif(not COMPILED, reason="takes minutes when kernels run as Python")(test))
 
 
 def generated(kind, n=1000, d=31, seed=0):

@@ -55,9 +55,7 @@ def test_restarts_equal_their_equations(form, setting, restart, warm_start):
     orders, x0 = orders_of(problem.n_components, 10), 0.5 * np.ones(problem.dim)
     mu, longest = strong_convexity(problem), theory_step(problem, "auto")
 
-    expected = oracles.ciag(
-        oracle, x0, orders, 0.02, lambda step: momentum_limit(mu, step), warm_start, restart, longest
-    )
+    expected = oracles.ciag(oracle, x0, orders, 0.02, lambda step: momentum_limit(mu, step), warm_start, restart, longest)
     states = list(passes_of(method, problem, x0, orders))
     for state, point in zip(states, expected, strict=True):
         np.testing.assert_allclose(state.x, point, rtol=1e-11, atol=1e-11)

@@ -77,10 +77,7 @@ def test_on_quadratics_the_self_initialised_model_is_exact_after_one_pass(cls):
 def test_one_component_ciag_is_the_gradient_method_and_a_ciag_the_accelerated_one():
     problem, _ = make_pair(batch_size=23, weighted=True)
     x0 = np.ones(problem.dim)
-    for cls, reference, options in (
-        (CIAG, FG, {"step_size": 0.4}),
-        (ACIAG, AFG, {"step_size": 0.4, "extrapolation": 0.5}),
-    ):
+    for cls, reference, options in ((CIAG, FG, {"step_size": 0.4}), (ACIAG, AFG, {"step_size": 0.4, "extrapolation": 0.5})):
         known = {"step_size": 0.4} if reference is FG else {"step_size": 0.4, "momentum": 0.5}
         expected = reference(**known).init(problem, x0)
         for state in visits(cls(**options), problem, x0, [0] * 8):
@@ -285,9 +282,7 @@ def test_proximal_ciag_converges_linearly_from_nearby_as_its_notes_say(setting):
     for k, state in enumerate(visits(method, problem, x, list(range(oracle.n)) * 20), start=1):
         distances.append(np.sum((state.x - optimum) ** 2))
         assert distances[-1] <= delta ** np.ceil(k / (oracle.n + 1)) * first * (1 + 1e-9) + 1e-26
-    if (
-        "constraint" not in setting
-    ):  # where a constraint acts, all is over before the errors of the first anchors are gone
+    if "constraint" not in setting:  # where a constraint acts, all is over before the errors of the first anchors are gone
         late = np.array(distances)[oracle.n :]
         late = late[late > 1e-26]
         assert late.size > 100

@@ -13,11 +13,7 @@ from finitesum.methods import NIM, Newton
 from finitesum.methods.curvature.trust import ALL
 
 FORMATS = ("dense", "csr32")  # other losses, index types and constraints go through the contract table
-SETTINGS = [
-    {},
-    {"batch_size": 3, "intercept": True, "weighted": True},
-    {"batch_size": 13, "weighted": True},
-]
+SETTINGS = [{}, {"batch_size": 3, "intercept": True, "weighted": True}, {"batch_size": 13, "weighted": True}]
 passes_of = partial(problems.passes_of, n_passes=3, sampling="with-replacement")
 L1 = [{"l1_ratio": 0.7, "alpha": 0.1}, {"l1_ratio": 0.5, "batch_size": 3, "intercept": True, "weighted": True}]
 
@@ -72,9 +68,7 @@ def test_the_inverse_kept_up_gives_the_exact_minimisers(form, damping, setting):
 
 
 @pytest.mark.parametrize("scale", [0.3, 4.0])
-@pytest.mark.parametrize(
-    "setting", [{}, {"batch_size": 3, "intercept": True, "weighted": True, "alpha": 1e-3}], ids=ident
-)
+@pytest.mark.parametrize("setting", [{}, {"batch_size": 3, "intercept": True, "weighted": True, "alpha": 1e-3}], ids=ident)
 def test_trust_equals_its_rule(scale, setting):
     problem, F = make_pair("csr32", **setting)
     x0 = start(problem, scale)
@@ -200,9 +194,7 @@ def test_nim_counts(method, hessians):
 def test_newton_counts_a_second_gradient_where_the_line_search_shortens_the_step():
     problem, F = make_pair(n=60)
     _, states = passes_of(Newton(), problem, np.zeros(problem.dim), n_passes=3)
-    assert [(state.n_gradients, state.n_hessians) for state in states] == [
-        (60 * (k + 2), 60 * (k + 1)) for k in range(3)
-    ]
+    assert [(state.n_gradients, state.n_hessians) for state in states] == [(60 * (k + 2), 60 * (k + 1)) for k in range(3)]
     assert Newton().estimate(problem, states[-1]) == pytest.approx(F.optimality(states[-1].x), rel=1e-6)
     far, _ = far_problem("separable")
     _, states = passes_of(Newton(), far, 30.0 * np.ones(8), n_passes=1)

@@ -88,9 +88,7 @@ def test_full_hessians_leave_no_noise_on_quadratics():
 @pytest.mark.parametrize("scale", [0.0, 20.0])
 def test_converges_without_a_step_to_tune(kind, scale):
     problem, F = make_pair("csr32", n=80, d=5, alpha=0.01, intercept=True)
-    result = minimize(
-        problem, start(problem, scale), method="svrg2", options={"hessian": kind}, tol=1e-9, max_iter=2000
-    )
+    result = minimize(problem, start(problem, scale), method="svrg2", options={"hessian": kind}, tol=1e-9, max_iter=2000)
     assert result.success, result.message
     assert F.optimality(result.x) <= 1.01e-9
 
@@ -119,9 +117,7 @@ def test_counts_and_estimate():
     problem, F = make_pair(batch_size=3)
     m = problem.n_components
     _, states = passes_of(SVRG2(hessian="2D", step_size=0.1), problem, start(problem), n_passes=3)
-    assert [(state.n_gradients, state.n_hessians) for state in states] == [
-        (m + 2 * m * k, m + m * k) for k in (1, 2, 3)
-    ]
+    assert [(state.n_gradients, state.n_hessians) for state in states] == [(m + 2 * m * k, m + m * k) for k in (1, 2, 3)]
     assert isinstance(states[0], SVRG2State)
     assert SVRG2().estimate(problem, states[-1]) == pytest.approx(F.optimality(states[-1].x), rel=1e-11)
 

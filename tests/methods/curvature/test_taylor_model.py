@@ -131,9 +131,7 @@ def test_a_visit_changes_the_model_gradient_by_the_residual_of_the_prediction(fo
     for j in list(anchors)[:4]:
         y = rng.standard_normal(problem.dim)
         true = oracle.loss_gradient(j, y) / oracle.m
-        predicted = (
-            oracle.loss_gradient(j, anchors[j]) + oracle.loss_hessian(j, anchors[j]) @ (y - anchors[j])
-        ) / oracle.m
+        predicted = (oracle.loss_gradient(j, anchors[j]) + oracle.loss_hessian(j, anchors[j]) @ (y - anchors[j])) / oracle.m
         before = model_gradient(model, y)
         _visit_each(problem.view, taylor.opened(model), np.array([j]), y[None, :])
         anchors[j] = y

@@ -63,9 +63,7 @@ def text_like(n=3000, d=8000, seed=0, *, intercept=False, alpha_n=1.0, repeats=1
     X.sum_duplicates()
     X = sp.csr_matrix(sp.diags(1.0 / np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())) @ X)
     y = np.where(
-        X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n) > 0.1,
-        1.0,
-        0.0 if more.get("loss") == "poisson" else -1.0,
+        X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n) > 0.1, 1.0, 0.0 if more.get("loss") == "poisson" else -1.0
     )
     if repeats > 1:
         X, y = sp.csr_matrix(sp.vstack([X[[i]] for i in range(n) for _ in range(repeats)])), np.repeat(y, repeats)

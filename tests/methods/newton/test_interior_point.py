@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from scipy.optimize import LinearConstraint
-from scipy.optimize import minimize as scipy_minimize
+from scipy.optimize import LinearConstraint, minimize as scipy_minimize
 from sklearn.datasets import load_breast_cancer
 
 from finitesum import Problem, minimize

@@ -347,9 +347,7 @@ def sampled_memory(n=4000, d=20):
 def test_curvatures_wait_longer_while_steps_are_good():
     problem, memory, now = sampled_memory()
     assert moved_fraction(problem, memory, now) == pytest.approx(0.1 * 0.1 / (0.9 * 0.2 + 0.1 * 0.1), rel=1e-5)
-    replaced = [
-        refreshed(problem, memory, now, n_read=4000, digits=6.0, is_good=is_good)[1] for is_good in (False, True)
-    ]
+    replaced = [refreshed(problem, memory, now, n_read=4000, digits=6.0, is_good=is_good)[1] for is_good in (False, True)]
     assert replaced == [100, 0]
 
 

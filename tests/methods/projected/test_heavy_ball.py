@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from oracles import heavy_ball as oracle
-from oracles import projections
+from oracles import heavy_ball as oracle, projections
 from oracles.sums import Sum
 
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex, Unconstrained
@@ -82,10 +81,7 @@ CASES = {
     "hb": (HB(A, form="displacement"), lambda *p: oracle.displacement(*p, SQRT)),
     "hb-constant": (HB(A, momentum=0.6, form="displacement"), lambda *p: oracle.displacement(*p, SQRT, beta=0.6)),
     "hb-averaging": (HB(A, form="averaging"), lambda *p: oracle.averaging(*p, SQRT)[0]),
-    "hb-averaging-constant": (
-        HB(A, momentum=0.6, form="averaging"),
-        lambda *p: oracle.averaging(*p, SQRT, beta=0.6)[0],
-    ),
+    "hb-averaging-constant": (HB(A, momentum=0.6, form="averaging"), lambda *p: oracle.averaging(*p, SQRT, beta=0.6)[0]),
     "nag": (NAG(A), lambda *p: oracle.extrapolation(*p, A)),
     "adahb": (AdaHB(A, form="displacement", **MS), lambda *p: oracle.displacement(*p, SQRT, mean_square())),
     "adahb-constant": (
@@ -105,10 +101,7 @@ CASES = {
         AdaHB(A, form="averaging", projection="euclidean", **MS),
         lambda *p: oracle.averaging(*p, SQRT, mean_square(), weighted=False)[0],
     ),
-    "adagrad": (
-        AdaGrad(A, delta=1e-3),
-        lambda *p: oracle.displacement(*p, CONSTANT, oracle.SquareSum(1e-3), 0.0),
-    ),
+    "adagrad": (AdaGrad(A, delta=1e-3), lambda *p: oracle.displacement(*p, CONSTANT, oracle.SquareSum(1e-3), 0.0)),
     "rmsprop": (
         RMSProp(A, memory=0.8, delta=1e-3),
         lambda *p: oracle.displacement(*p, SQRT, oracle.Forgetting(0.8, 1e-3), 0.0),
@@ -127,10 +120,7 @@ CASES = {
     ),
     "sgd": (SGD(A, schedule="constant"), lambda *p: oracle.displacement(*p, CONSTANT, beta=0.0)),
     "sgd-momentum": (SGDMomentum(A, momentum=0.6), lambda *p: oracle.displacement(*p, SQRT, beta=0.6)),
-    "sgd-momentum-torch": (
-        SGDMomentum(A, momentum=0.6, variant="torch"),
-        lambda *p: oracle.torch_momentum(*p, SQRT, 0.6),
-    ),
+    "sgd-momentum-torch": (SGDMomentum(A, momentum=0.6, variant="torch"), lambda *p: oracle.torch_momentum(*p, SQRT, 0.6)),
 }
 SETTINGS = [
     {"which": "l1-ball"},

@@ -45,9 +45,7 @@ def minimum(A, c, constraint):
             lam /= lam.sum()
             return constraint.radius * np.linalg.norm(A.T @ lam) - c @ lam
 
-        found = min(
-            (minimize(dual, s, method="BFGS", options={"gtol": 1e-10}) for s in np.eye(m)[:3]), key=lambda r: r.fun
-        )
+        found = min((minimize(dual, s, method="BFGS", options={"gtol": 1e-10}) for s in np.eye(m)[:3]), key=lambda r: r.fun)
         return -found.fun  # a lower bound of the minimum, tight to 1e-6 or so
     if isinstance(constraint, L1Ball):
         rows = np.vstack([np.hstack([A, -A, -np.ones((m, 1))]), np.r_[np.ones(2 * d), 0.0]])
@@ -80,10 +78,7 @@ def auxiliary(method, problem, n_steps):
 @pytest.mark.parametrize("which", SETS)
 def test_a_variational_inequality_holds_where_the_printed_lemma_fails(which, alpha):
     problem, _, _ = random_problem(0, SETS[which])
-    for method in (
-        HB(alpha, form="displacement"),
-        AdaHB(alpha, delta=1e-8, form="displacement"),
-    ):
+    for method in (HB(alpha, form="displacement"), AdaHB(alpha, delta=1e-8, form="displacement")):
         largest = 0.0
         for _, _, after, y, s in auxiliary(method, problem, N_STEPS):
             e = s * (after - y)
@@ -146,9 +141,7 @@ def test_both_forms_keep_the_bounds_that_need_no_bounded_set(form):
     T = N_STEPS
     method = HB(alpha, form=form, schedule="horizon", horizon=T)
     *_, last, _ = states(method, problem, T)
-    assert problem.value(last.x) - low <= (first + np.sqrt(T) * (solution**2 / (2 * alpha) + alpha * M**2 / 2)) / (
-        T + 1
-    )
+    assert problem.value(last.x) - low <= (first + np.sqrt(T) * (solution**2 / (2 * alpha) + alpha * M**2 / 2)) / (T + 1)
 
 
 def linear(g, constraint):
@@ -225,8 +218,7 @@ def test_displacement_is_averaging_while_no_constraint_acts(method):
         here = SubgradientProblem(DIM, problem.value, problem.subgradient, constraint)
         for momentum in ("varying", 0.7):
             runs = [
-                states(method(0.05, momentum=momentum, form=form), here, n_steps)
-                for form in ("displacement", "averaging")
+                states(method(0.05, momentum=momentum, form=form), here, n_steps) for form in ("displacement", "averaging")
             ]
             for one, other in zip(*runs, strict=True):
                 np.testing.assert_allclose(one.x, other.x, rtol=1e-9, atol=1e-11)

@@ -132,9 +132,7 @@ def _by_arrow(lines: list[str], columns: tuple[int, ...], layout: "Layout") -> A
             pa.py_buffer(data),
             parser.ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=len(data) + 1),
             parser.ParseOptions(delimiter=layout.delimiter, quote_char=False, newlines_in_values=False),
-            parser.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.float64()), include_columns=names, null_values=[]
-            ),
+            parser.ConvertOptions(column_types=dict.fromkeys(names, pa.float64()), include_columns=names, null_values=[]),
         )
     except pa.ArrowException:
         return None
@@ -166,9 +164,7 @@ def _parsed(line: int, cells: list[str], path: Path, layout: "Layout") -> tuple[
     """Return the features and the label of a row."""
     where = f"{path}, line {line}"
     if len(cells) != layout.n_columns:
-        raise DataError(
-            f"{where}: the row has {len(cells)} cells, the first row has {layout.n_columns}. Correct the row."
-        )
+        raise DataError(f"{where}: the row has {len(cells)} cells, the first row has {layout.n_columns}. Correct the row.")
     features = [to_number(cells[i]) for i in layout.features]
     for i, value in zip(layout.features, features, strict=True):
         if value is None or not math.isfinite(value):

@@ -22,8 +22,7 @@ from finitesum.core.symmetric import padded_size
 from finitesum.core.vectors import axpy, copy, divide, extrapolate, norm, scale
 from finitesum.evaluation.smoothness import component_smoothness
 from finitesum.methods.constants import Constant, smoothness_from, strong_convexity
-from finitesum.methods.curvature import taylor_model as taylor
-from finitesum.methods.curvature import trust as trusted
+from finitesum.methods.curvature import taylor_model as taylor, trust as trusted
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import ALL, Comparison, Trust, TrustRule, trusted_visit
 from finitesum.methods.visits import AnySum, descend

@@ -156,9 +156,7 @@ class CIAG(SumMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.step_size == "auto" and self.restart:
-            raise ValueError(
-                'restart goes with a constant step: give step_size ("theory", say), or leave restart at 0.'
-            )
+            raise ValueError('restart goes with a constant step: give step_size ("theory", say), or leave restart at 0.')
         if self.step_size == "auto" and self.extrapolation not in ("auto", 0.0):
             raise ValueError(
                 f"extrapolation {self.extrapolation} goes with a constant step: give step_size, or leave extrapolation "

@@ -39,13 +39,7 @@ class Run(NamedTuple):
 
 @kernel_part
 def _conjugate_gradients(
-    model: OpenModel,
-    residual: Vector,
-    direction: Vector,
-    product: Vector,
-    step: Vector,
-    tolerance: float,
-    most_steps: int,
+    model: OpenModel, residual: Vector, direction: Vector, product: Vector, step: Vector, tolerance: float, most_steps: int
 ) -> None:
     """Add to `step` an approximate solution of H step = residual, in place; all have the padded length."""
     square = dot(residual, residual)

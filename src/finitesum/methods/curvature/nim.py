@@ -35,8 +35,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.base import SumMethod, copied
-from finitesum.methods.curvature import taylor_model as taylor
-from finitesum.methods.curvature import trust as trusted
+from finitesum.methods.curvature import taylor_model as taylor, trust as trusted
 from finitesum.methods.curvature.guard import Guard, guarded, new_guard
 from finitesum.methods.curvature.model_minimisers import Run, exact_pass, inexact_visits, inverse_pass
 from finitesum.methods.curvature.taylor_model import TaylorModel

@@ -134,13 +134,7 @@ def _combine(rows: Matrix, coefficients: Vector, out: Vector) -> None:
 
 @kernel
 def _sketched_visits(
-    view: View,
-    order: Indices,
-    w: Vector,
-    state: SVRG2State,
-    quadratic: Vector,
-    directions: Matrix,
-    matches_action: bool,
+    view: View, order: Indices, w: Vector, state: SVRG2State, quadratic: Vector, directions: Matrix, matches_action: bool
 ) -> int:
     """Visit the components of `order` with A_j of low rank, in place; return how many were visited (fewer on divergence).
 

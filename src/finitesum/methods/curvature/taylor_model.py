@@ -170,9 +170,7 @@ def _raise_curvature(view: View, model: OpenModel, i: int, rise: float) -> None:
     model.n_waiting[0] = k + 1
 
 
-def raise_bounded_curvature(
-    view: View, model: OpenModel, i: int, rise: Any, eigenvalue: float, direction: Vector
-) -> float:
+def raise_bounded_curvature(view: View, model: OpenModel, i: int, rise: Any, eigenvalue: float, direction: Vector) -> float:
     """Do as `raise_curvature`, and return a bound on what lambda_max(H) has risen by: trace, or norm for functions.
 
     A rise that is large beside `eigenvalue` may bring a new largest eigenvector: it is mixed into the `direction` of the

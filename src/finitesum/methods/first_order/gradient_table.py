@@ -95,9 +95,7 @@ def _step_touched(
                 lagged.done[j] = now + 1
 
 
-def _step_all(
-    view: View, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule
-) -> None:
+def _step_all(view: View, lagged: LaggedSteps, w: Vector, mean_gradient: Vector, change: Vector, rule: TableRule) -> None:
     """Step every penalised coordinate; `change` is D."""
     step_along(view, w, mean_gradient + rule.innovation * change, lagged.step_size)
     if rule.records():

@@ -165,8 +165,7 @@ def _reported(problem: Problem, sides: Sides, state: InteriorState) -> Vector:
     snapped = np.concatenate([sides.snapped(state.z, problem.n_rows, state[2:6]), x[sides.units.size :]])
     points = [problem.term.project(x.copy()), problem.term.project(snapped)]
     inner, moved = (
-        float(sides.costs[: problem.n_rows] @ np.maximum(1.0 - margins_at(problem, point), 0.0))
-        + problem.term.value(point)
+        float(sides.costs[: problem.n_rows] @ np.maximum(1.0 - margins_at(problem, point), 0.0)) + problem.term.value(point)
         for point in points
     )
     return points[moved <= inner + OF_MOVE * state.tol]
@@ -212,9 +211,7 @@ def _system(problem: Problem, state: InteriorState) -> System | None:
     return system_at(problem, sides, sides.rows_at(state.z), theta, quadratic, (state.basis, state.coordinates))
 
 
-def _direction(
-    problem: Problem, state: InteriorState, system: System, target: Vector, slack_target: Vector
-) -> _Direction:
+def _direction(problem: Problem, state: InteriorState, system: System, target: Vector, slack_target: Vector) -> _Direction:
     """Return the direction that brings a r to target and (1 - a) xi to slack_target, up to products of its parts."""
     slacks, gaps, multipliers, free = state.slacks, state.gaps, state.multipliers, state.complements
     sides, n = system.sides, problem.dim

@@ -178,9 +178,7 @@ class LazyNewton(SampledNewton):
             state = state._replace(n_steps=state.n_steps + 1, n_gradients=n_gradients)
             return self._moved(problem, state, sample, end)
 
-    def _direction(
-        self, problem: Problem, state: LazyNewtonState, sample: Sample
-    ) -> tuple[LazyNewtonState, Vector | None]:
+    def _direction(self, problem: Problem, state: LazyNewtonState, sample: Sample) -> tuple[LazyNewtonState, Vector | None]:
         """Return the state with its Hessian refreshed, and a direction; None where F_A is minimised to its own accuracy."""
         if sample.is_complete(problem):
             state = self._refreshed(problem, state, sample)

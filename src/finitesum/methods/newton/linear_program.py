@@ -90,9 +90,7 @@ def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: f
     costs, options = np.concatenate([pull, rows.costs[loose]]), {} if limit is None else {"time_limit": limit}
     found = linprog(costs, program, right, bounds=np.stack(bounds, axis=1), method="highs-ipm", options=options)
     if found.x is None or found.status != 0:
-        raise RuntimeError(
-            f"HiGHS found no optimum: {found.message} Where columns of X are large or small, scale them."
-        )
+        raise RuntimeError(f"HiGHS found no optimum: {found.message} Where columns of X are large or small, scale them.")
     x = found.x[: found.x.size - n]
     if ball is not None:
         x = np.concatenate([x[:d] - x[d : 2 * d], x[2 * d :]])

@@ -241,7 +241,5 @@ def _preconditioned(preconditioner: Preconditioner, residual: Vector) -> Vector:
     rows = residual.reshape(preconditioner.shape[0], -1)
     if preconditioner.ndim == 2:
         return (rows / preconditioner).reshape(-1)
-    solved = [
-        cho_solve((lower.T, False), row, check_finite=False) for lower, row in zip(preconditioner, rows, strict=True)
-    ]
+    solved = [cho_solve((lower.T, False), row, check_finite=False) for lower, row in zip(preconditioner, rows, strict=True)]
     return np.concatenate(solved)

@@ -30,14 +30,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.outputs import (
-    free_coordinates,
-    full_hessian,
-    loss_of,
-    score_changes,
-    scores_at,
-    weighted_slopes,
-)
+from finitesum.evaluation.outputs import free_coordinates, full_hessian, loss_of, score_changes, scores_at, weighted_slopes
 from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_precision, is_rounded
 from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
@@ -168,12 +161,7 @@ def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonSt
         found = in_extended_precision(problem, w, found)
         there, gradient = there._replace(optimality=found.optimality), found.gradient
     return state._replace(
-        x=w,
-        snapshot=there,
-        gradient=gradient,
-        step_size=t,
-        n_stuck=0,
-        n_gradients=state.n_gradients + problem.n_components,
+        x=w, snapshot=there, gradient=gradient, step_size=t, n_stuck=0, n_gradients=state.n_gradients + problem.n_components
     )
 
 
@@ -212,9 +200,7 @@ def _on_grid(problem: AnySum, state: NewtonState, hessian: Matrix) -> NewtonStat
     if bounds is not None:
         free &= (w != bounds.lower) & (w != bounds.upper)
     normal = _normal(problem, w) if (mapping != state.gradient)[free].any() else np.zeros(w.size)
-    if (
-        problem.n_outputs > 1 and (pinned := free_coordinates(problem)).size > 0
-    ):  # the last output follows from the others
+    if problem.n_outputs > 1 and (pinned := free_coordinates(problem)).size > 0:  # the last output follows from the others
         hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, w)))
         free[pinned - problem.rows.dim()] = False
     units, right, normal = np.spacing(np.abs(w[free])), -mapping[free], normal[free]

@@ -106,9 +106,7 @@ class SGDMomentum(ProjectedMethod):
     """
 
     momentum: options.Fraction = 0.9
-    variant: Annotated[str, options.choice("Momentum on the true displacement, or on a sum.", "keras", "torch")] = (
-        "keras"
-    )
+    variant: Annotated[str, options.choice("Momentum on the true displacement, or on a sum.", "keras", "torch")] = "keras"
     schedule: options.Schedule = "sqrt"
     horizon: options.Horizon = None
 

@@ -91,8 +91,7 @@ Schedule = Annotated[
     str, choice("The lengths a_t: alpha/sqrt(t), alpha/sqrt(T), alpha/sqrt(T) (1 - (t-1)/T), or alpha.", *SCHEDULES)
 ]
 RootOrConstant = Annotated[
-    str,
-    choice("a_t: alpha/sqrt(t), as convex problems need, or alpha, as networks are trained with.", "sqrt", "constant"),
+    str, choice("a_t: alpha/sqrt(t), as convex problems need, or alpha, as networks are trained with.", "sqrt", "constant")
 ]
 Horizon = Annotated[
     float | None,
@@ -123,9 +122,7 @@ Form = Annotated[
     ),
 ]
 Gamma = Annotated[float, Option("float in (0, 1]", "The weight of the newest squares is gamma/t.", check_gamma)]
-Fraction = Annotated[
-    float, Option("float in [0, 1)", "What a mean or a sum keeps of itself in a step.", check_fraction)
-]
+Fraction = Annotated[float, Option("float in [0, 1)", "What a mean or a sum keeps of itself in a step.", check_fraction)]
 #: What is right depends on another option, with which it is checked.
 FractionOrGamma = Annotated[float, Option("float", "rho in [0, 1), or gamma in (0, 1].", lambda name, value: None)]
 Delta = Annotated[

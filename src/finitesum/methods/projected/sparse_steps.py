@@ -32,8 +32,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.projected import sparse_memory as deferred
-from finitesum.methods.projected import steps
+from finitesum.methods.projected import sparse_memory as deferred, steps
 from finitesum.methods.projected.sparse_memory import FREE, INTERVALS, L1_BALL, L2_BALL, Domain, SparseMemory
 from finitesum.methods.projected.steps import Memory, Rule, floor_at, length_at
 from finitesum.problems.linear import Problem, View, first_row, last_row
@@ -52,9 +51,7 @@ def _iterate(rule: Rule, domain: Domain, sparse: SparseMemory, j: int, now: int,
 
 
 @kernel_part
-def _collect(
-    view: View, rule: Rule, domain: Domain, sparse: SparseMemory, component: int, now: int, n_steps: int
-) -> int:
+def _collect(view: View, rule: Rule, domain: Domain, sparse: SparseMemory, component: int, now: int, n_steps: int) -> int:
     """Write a component's subgradient to sparse.gradient and return how many coordinates it touches."""
     rows = view.rows
     count = 0

@@ -177,8 +177,6 @@ def minimised(
         if not most > 0.0:
             return w
         joining = gain >= (MUCH * most if k < AT_ONCE_ROUNDS else most)
-        point = point._replace(
-            free=point.free | joining, signs=np.where(joining & intervals.has_sign, signs, point.signs)
-        )
+        point = point._replace(free=point.free | joining, signs=np.where(joining & intervals.has_sign, signs, point.signs))
         n_refined = 0
     return point.w

@@ -119,9 +119,7 @@ def _verdicts(needed: Mapping[Any, float], titles: Sequence[str]) -> list[Verdic
     schedules = [kind for kind in _STYLES if kind != AUTOMATIC]
     return [
         faster("Restarts with a longer step need no more passes than the short step alone", RESTARTED, [SHORT_STEP]),
-        faster(
-            "Restarts lose at most a fifth against the theory's step from the start", RESTARTED, [THEORY], 1.2, False
-        ),
+        faster("Restarts lose at most a fifth against the theory's step from the start", RESTARTED, [THEORY], 1.2, False),
         faster("A warm start by SAG needs no more passes than none", WARM, [THEORY], of_paper=False),
         faster(
             "The automatic step needs no more passes than the best schedule (within 5 %)",

@@ -102,10 +102,7 @@ def _table3(runs: Runs, constants: Mapping[str, Mapping[str, float]], cases: Map
     for title, entry in cases.items():
         tuned, program = (
             {label: f"{runs[title, kind, label].options['step_size']:.3g}" for label in labels}
-            for kind, labels in (
-                (TUNED_STEPS, ("A-CIAG", "CIAG", "IAG")),
-                (real_data.PROGRAM_STEPS, ("A-CIAG", "CIAG")),
-            )
+            for kind, labels in ((TUNED_STEPS, ("A-CIAG", "CIAG", "IAG")), (real_data.PROGRAM_STEPS, ("A-CIAG", "CIAG")))
         )
         (multiple, extrapolation), (slow,), (iag,) = entry.tuned
         cells = {
