@@ -142,7 +142,7 @@ def load(
         except (StorageError, OSError, MemoryError):
             raise
         except Exception as error:  # of a file that no test has thought of
-            raise DataError(f"{file} cannot be read as {found}: {type(error).__name__}: {error}.") from error
+            raise DataError(f"{file} cannot be read as {found}: {type(error).__name__}: {error!s:.300}.") from error
 
     contents = None
     if cache and (memmap or found in _TEXT):

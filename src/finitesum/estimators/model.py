@@ -115,7 +115,7 @@ def load_model(path: str | os.PathLike[str]) -> LinearModel:
     except ModelError:
         raise
     except Exception as error:
-        raise ModelError(f"{file} is damaged or no model ({error}). Fit it again.") from error
+        raise ModelError(f"{file} is damaged or no model ({error!s:.300}). Fit it again.") from error
 
 
 def _from_header(header: dict[str, Any], coef: Any) -> LinearModel:

@@ -191,7 +191,7 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
     except Exception as error:
-        raise CheckpointError(f"{path} is damaged or no checkpoint ({error}). Delete it and start again.") from error
+        raise CheckpointError(f"{path} is damaged or no checkpoint ({error!s:.300}). Delete it and start again.") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise CheckpointError(f"{path} is no checkpoint of this version ({FORMAT}). Delete it and start again.")
     return Checkpoint(header, arrays)
