@@ -5,7 +5,10 @@ import pytest
 import scipy.sparse as sp
 
 from finitesum import Problem
-from finitesum.evaluation.row_sums import Majorize, loss_sums
+from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.rounding import extended_gradient
+from finitesum.evaluation.row_sums import Majorize, loss_sums, row_blocks
+from finitesum.problems.rows import to_matrix
 
 N = 700
 
@@ -50,3 +53,33 @@ def test_sums_over_some_components_are_numpys(rows, choice, batch_size):
     np.testing.assert_allclose(curvatures[chosen], np.where(weights > 0.0, curvature, 0.0)[chosen], rtol=1e-12)
     assert np.isnan(slopes[~chosen]).all()
     assert np.isnan(curvatures[~chosen]).all()
+
+
+@pytest.mark.parametrize("most_rows", [1, 100, 349, 350, 351, 400, 699, 700, 1000])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_blocks_hold_each_row_once(rows, most_rows, batch_size):
+    X, stored, y, weights, offsets, _ = rows
+    problem = Problem.linear(stored, y, sample_weight=weights, offset=offsets, batch_size=batch_size)
+    first = 0
+    for block in row_blocks(problem, most_rows):
+        assert block.rows == slice(first, min(first + most_rows, N))
+        matrix = to_matrix(block.view.rows)
+        np.testing.assert_array_equal(matrix.toarray() if sp.issparse(matrix) else matrix, X[block.rows])
+        np.testing.assert_array_equal(block.view.offsets, problem.offsets[block.rows])
+        assert block.components.tolist() == list(range(block.view.n_components))
+        first = block.rows.stop
+    assert first == N
+
+
+@pytest.mark.parametrize("most_rows", [250, 400, 699])
+def test_sums_in_blocks_of_any_size_are_those_over_all_rows(rows, most_rows, monkeypatch):
+    X, stored, y, weights, offsets, w = rows
+    problem = Problem.linear(stored, y, sample_weight=weights, offset=offsets, alpha=0.1)
+    monkeypatch.setattr("finitesum.evaluation.rounding.BLOCK_SIZE", most_rows * (X.shape[1] + 2))
+    gradient, _ = extended_gradient(problem, w)
+    np.testing.assert_allclose(gradient.astype(float), loss_sums(problem, w).gradient + 0.1 * w, rtol=1e-11, atol=1e-15)
+    classes = Problem.linear(stored, np.arange(N) % 3, sample_weight=weights, loss="multinomial", alpha=0.1)
+    point = np.random.default_rng(1).standard_normal(classes.dim)
+    expected = evaluate(classes, point)
+    monkeypatch.setattr("finitesum.evaluation.outputs.BLOCK_SIZE", most_rows * 5)
+    np.testing.assert_allclose(evaluate(classes, point).gradient, expected.gradient, rtol=1e-12, atol=1e-15)

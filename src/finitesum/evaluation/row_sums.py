@@ -54,9 +54,9 @@ class Block(NamedTuple):
     rows: slice  # of an array with one number per row of the problem
 
 
-def _block(problem: Problem, components: Indices) -> Block:
-    """Return the rows from the first of the components to the last; all rows where that would leave few out."""
-    if components.size == 0 or 2 * (components[-1] - components[0]) > problem.n_components:
+def _block(problem: Problem, components: Indices, leaves_out: float = 0.5) -> Block:
+    """Return the rows from the first of the components to the last; all rows where that would leave a smaller part out."""
+    if components.size == 0 or components[-1] + 1 - components[0] > (1.0 - leaves_out) * problem.n_components:
         return Block(problem.view, components, slice(0, problem.n_rows))
     first, size = int(components[0]), problem.view.batch_size
     rows = slice(first * size, min((int(components[-1]) + 1) * size, problem.n_rows))
@@ -93,7 +93,7 @@ def map_row_blocks(
 def row_blocks(problem: Problem, most_rows: int) -> Iterator[Block]:
     """Yield all rows in their order, in blocks of at most this many."""
     for first in range(0, problem.n_rows, most_rows):
-        yield _block(problem.by_rows, np.arange(first, min(first + most_rows, problem.n_rows)))
+        yield _block(problem.by_rows, np.arange(first, min(first + most_rows, problem.n_rows)), leaves_out=0.0)
 
 
 @kernel_part
