@@ -157,3 +157,11 @@ def test_settings_of_other_kinds(run, svm, tmp_path, setting):
     content = json.loads((folder / "settings.json").read_text())
     (folder / "settings.json").write_text(json.dumps({**content, "settings": {**content["settings"], **setting}}))
     assert f"settings.json is damaged ({next(iter(setting))} is " in one_line(run("fit", "--resume", folder))
+
+
+def test_a_stored_step_size_that_is_no_number_is_refused_in_a_sentence(run, csv_file, tmp_path):
+    folder = tmp_path / "fit"
+    run("fit", csv_file, "--out", folder, "--solver", "saga", "--max-iter", "1", "--tol", "0")
+    content = json.loads((folder / "settings.json").read_text())
+    (folder / "settings.json").write_text(json.dumps({**content, "settings": {**content["settings"], "step_size": "to"}}))
+    assert "step_size must be" in one_line(run("fit", "--resume", folder))

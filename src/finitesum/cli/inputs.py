@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
-from finitesum.cli.options import Settings, resolve_alpha
+from finitesum.cli.options import Settings, number_of, resolve_alpha
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -99,7 +99,7 @@ def run_settings(settings: Settings) -> dict[str, Any]:
 
 def method_options(settings: Settings) -> dict[str, Any]:
     """Return the parameters of a method that were given."""
-    return {} if settings.step_size == "auto" else {"step_size": float(settings.step_size)}
+    return {} if settings.step_size == "auto" else {"step_size": number_of(settings.step_size)}
 
 
 def require_sampling(settings: Settings) -> None:

@@ -48,13 +48,13 @@ class Settings:
 def resolve_alpha(text: str, n_rows: int) -> float:
     """Return the number that an alpha such as "1e-4" or "1/n" stands for."""
     number, slash, rows = text.partition("/")
-    value = _number(number)
+    value = number_of(number)
     if not 0.0 <= value < math.inf or (slash and rows != "n"):
         raise InputError(f"alpha must be a number >= 0, or one such as 1/n, got {text!r}")
     return value / n_rows if slash else value
 
 
-def _number(text: str) -> float:
+def number_of(text: str) -> float:
     """Return the number of a text, NaN where it is none."""
     try:
         return float(text)
@@ -74,7 +74,7 @@ def _alpha(_context: click.Context, _option: click.Parameter, text: str) -> str:
 
 def _step_size(_context: click.Context, _option: click.Parameter, text: str) -> str:
     """Return the text of a step size, which is checked."""
-    if text != "auto" and not _number(text) > 0.0:
+    if text != "auto" and not number_of(text) > 0.0:
         raise click.BadParameter(f'the step size must be a number > 0, or "auto", got {text!r}')
     return text
 
