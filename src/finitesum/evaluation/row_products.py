@@ -79,10 +79,9 @@ def squares_of_rows(problem: Problem) -> Vector:
 def sum_of_squares(problem: Problem) -> float:
     """Return sum_i ||x_i||^2 over all rows, the intercept included."""
     rows = problem.rows
-    if squares_of_rows.__name__ in problem.derived:
-        return float(squares_of_rows(problem).sum()) + rows.intercept * rows.n_rows
-    values = rows.values[rows.starts[0] : rows.starts[-1]] if isinstance(rows, CSRRows) else rows.values.ravel()
-    return float(np.dot(values, values)) + rows.intercept * rows.n_rows
+    if isinstance(rows, CSRRows):  # for which they may be known
+        return float(squares_of_rows(problem.one_output).sum()) + rows.intercept * rows.n_rows
+    return float(np.dot(rows.values.ravel(), rows.values.ravel())) + rows.intercept * rows.n_rows
 
 
 @kernel

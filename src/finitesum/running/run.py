@@ -333,10 +333,11 @@ class Run:
 
     def _ends_above_start(self, last: Measures) -> bool:
         """Return whether a run by steps of the method's own ends where F is higher than at its start."""
-        first = self.trace.rows[0].objective
-        if math.isnan(first):
+        if has_own_step(self.method):
+            return False
+        if math.isnan(first := self.trace.rows[0].objective):
             first = evaluate(self.problem, self.best.start).objective
-        return not has_own_step(self.method) and last.objective > first + 1e-12 * abs(first)
+        return last.objective > first + 1e-12 * abs(first)
 
     def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
         """Return the iterate of lowest objective among start, best by their estimates and last, and the passes it took.

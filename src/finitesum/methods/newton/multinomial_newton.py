@@ -41,7 +41,7 @@ from finitesum.methods.subproblems.line_search import halved, rounding_of
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.linear import Problem
 
-#: "auto" takes the exact solver up to this many variables, and where Hessian and factor take at most so many products.
+#: "auto" takes the exact solver up to this many variables, and where Hessian and factor take at most this many products.
 EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
 
 #: Products with the diagonal preconditioner, at least, before the factors are made.

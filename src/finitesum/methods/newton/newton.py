@@ -53,8 +53,8 @@ ACCURACY, SHORTEST = 0.01, 1e-3
 #: The fraction of F that the rounding errors of a step back onto the set may cost, and from which a fall is one.
 HIDDEN, VISIBLE = 1e-13, 1e-16
 
-#: Points next to an iterate that are tried, at most: each takes a lattice basis.
-MOST_GRIDS = 8
+#: Points next to an iterate that are tried, at most, and variables up to which they are: each takes a lattice basis.
+MOST_GRIDS, MOST_ON_GRID = 8, 300
 
 #: Passes that may lead no further before nothing is tried any more: theta is 1 then.
 MOST_STUCK = 3
@@ -193,7 +193,7 @@ def _on_grid(problem: AnySum, state: NewtonState, hessian: Matrix) -> NewtonStat
     with the normal a, or on a sphere, P (H + mu I) + a a' / a'a with the projection P along a.
     """
     term, w, constraint = problem.term, state.x, cast(Any, problem.term.constraint)
-    if not isinstance(problem, Problem) or not np.isfinite(hessian).all():
+    if not isinstance(problem, Problem) or problem.dim > MOST_ON_GRID or not np.isfinite(hessian).all():
         return None
     mapping, bounds = term.mapping(w, state.gradient), term.intervals
     free = w != 0.0
