@@ -74,6 +74,7 @@ ORACLES = {
         lambda F, x, orders: islice(lazy_newton.working_set_newton(F, F.loss_name, x, F.costs, 1e-14), len(orders)),
     ),
     "interior-point": ({}, hinge.interior_points),
+    "dual-ascent": ({"epochs": 2}, lambda F, x, orders: hinge.dual_ascent(F, x, orders, 2)),
     "linear-program": ({}, hinge.linear_program),
     "psg": ({"step_size": 0.2}, projected(lambda *p: heavy_ball.displacement(*p, ROOT, beta=0.0))),
     "hb": ({"step_size": 0.2}, projected(lambda *p: heavy_ball.displacement(*p, ROOT))),
@@ -106,11 +107,13 @@ CLOSE |= dict.fromkeys(SMOOTH, 1e-7)
 #: Methods for one kind of problem alone: a problem of this kind, what they say of others, and what they go on to treat.
 OWN = {
     "interior-point": {"loss": "hinge", "alpha": 0.05},
+    "dual-ascent": {"loss": "hinge", "alpha": 0.05},
     "linear-program": {"loss": "hinge", "alpha": 0.0, "constraint": "l1-ball"},
 }
-SAYS = {"interior-point": "interior-point needs the hinge", "linear-program": "linear-program needs the hinge"}
+SAYS = {name: f"{name} needs the hinge" for name in OWN}
 FITS = {
     "interior-point": lambda loss="logistic", **more: loss == "hinge",
+    "dual-ascent": lambda loss="logistic", alpha=0.05, **more: loss == "hinge" and alpha > 0.0,
     "linear-program": lambda loss="logistic", alpha=0.05, constraint=None, **more: (
         loss == "hinge" and alpha == 0.0 and constraint in ("l1-ball", "box")
     ),

@@ -61,3 +61,72 @@ def linear_program(F, x, orders):
     found = linprog(cost, program, right, bounds=[*bounds, *[(0, None)] * F.n], method="highs-ds").x
     for _ in orders:
         yield found[: F.dim] - found[F.dim : 2 * F.dim]
+
+
+def dual_ascent(F, x, orders, epochs):
+    """Coordinate ascent in loads l, and Newton's step on the free ones by conjugate gradients, a pass at a time."""
+    A, c, coefficients, ridge = F.y[:, None] * F.Z, F.p, F.penalised, F.l2.max()
+    hold = 3.0 * ridge / (F.p @ (F.Z[:, coefficients] ** 2).sum(axis=1))
+    D = np.where(coefficients, ridge, hold)  # in the metric of which w is the loads' image
+
+    def value(w):
+        return c @ np.maximum(-slopes(w), 0.0) + 0.5 * F.l2 @ w**2
+
+    def image(loads, b):
+        return np.where(coefficients, A.T @ loads / D, b)
+
+    def slopes(w):
+        return A @ w + F.y * F.offsets - 1.0
+
+    has_b = not coefficients.all()
+    loads = np.where(slopes(x) < 0.0, c, 0.0) if x.any() else np.zeros(F.n)
+    w, best, H = image(loads, x[-1]), x, (A / D) @ A.T
+    rest, low, high, k, face = np.zeros(F.n, bool), -np.inf, np.inf, 0, None
+    for order in orders:
+        if face is None:
+            if has_b and k == 0:
+                w[-1] += F.y @ loads / hold
+            least, most = (low if low < 0 else -np.inf), (high if high > 0 else np.inf)
+            low = high = 0.0
+            for i in np.concatenate([F.blocks[j] for j in order]):
+                if rest[i]:
+                    continue
+                slope = slopes(w)[i]
+                at_bound = (loads[i] == 0 and slope > 0) or (loads[i] == c[i] and slope < 0)
+                rest[i] = at_bound and not least <= slope <= most
+                if not at_bound:
+                    low, high = min(low, slope), max(high, slope)
+                    new = np.clip(loads[i] - slope / H[i, i], 0.0, c[i])
+                    w, loads[i] = w + A[i] / D * (new - loads[i]), new
+            k += 1
+            if k == epochs:
+                face = np.flatnonzero((loads > 0) & (loads < c))
+                p, r = np.zeros(face.size), -slopes(w)[face]
+                q, n_products, start = r / H[face, face], 0, r @ (r / H[face, face])
+        else:
+            G, n_read = H[np.ix_(face, face)], 0
+            while n_read < F.n and r @ (r / np.diag(G)) > 1e-4 * start and face.size:
+                size, n_products, n_read = r @ (r / np.diag(G)), n_products + 1, n_read + face.size
+                p, r = p + size / (q @ G @ q) * q, r - size / (q @ G @ q) * (G @ q)
+                if n_products >= min(2 * face.size, max(10, 20 * F.n // face.size)) or (abs(p) > c[face]).any():
+                    start = np.inf
+                    break
+                q = r / np.diag(G) + q * (r @ (r / np.diag(G))) / size
+        if k == epochs and (face.size == 0 or not r @ (r / np.diag(H)[face]) > 1e-4 * start):
+            before, t = loads[face], 1.0
+            while face.size and t >= 1e-3:
+                change = np.clip(before + t * p, 0.0, c[face]) - before
+                if slopes(w)[face] @ change + 0.5 * change @ H[np.ix_(face, face)] @ change < 0.0:
+                    loads[face] = np.clip(before + t * p, 0.0, c[face])
+                    w = w + A[face].T @ change / D
+                    break
+                t *= 0.5
+            w = image(loads, w[-1])
+            if has_b:
+                wanted = w[-1] - F.y * slopes(w)
+                by = np.argsort(wanted)
+                less, more = np.cumsum(c[by]), c[F.y > 0].sum()
+                w[-1] = np.mean([wanted[by[less >= (1 - 1e-12) * more][0]], wanted[by[less > (1 + 1e-12) * more][0]]])
+            best = w.copy() if value(w) < value(best) else best
+            rest, low, high, k, face = np.zeros(F.n, bool), -np.inf, np.inf, 0, None
+        yield best

@@ -14,6 +14,7 @@ SIGNS = np.sign(X @ RNG.standard_normal(4) + RNG.standard_normal(30))
 PROBLEMS = {
     "logistic": Problem.linear(X, SIGNS, alpha=1e-3, fit_intercept=True),
     "hinge": Problem.linear(X, SIGNS, loss="hinge", constraint=L1Ball(1.0)),
+    "hinge and ridge": Problem.linear(X, SIGNS, loss="hinge", alpha=1e-2, fit_intercept=True),
     "classes": Problem.linear(X, RNG.integers(0, 3, 30), loss="multinomial", alpha=1e-3),
 }
 
@@ -25,6 +26,7 @@ OPTIONS = {
     "multinomial-newton": ({"solver": "cg"}, 3),
     "saga": ({}, 3),
     "svrg2": ({"hessian": "CM"}, 3),
+    "dual-ascent": ({"epochs": 2}, 4),
 }
 
 

@@ -43,10 +43,14 @@ def _combine(view: View, components: Indices, coefficients: Vector, out: Vector)
                 view.rows.add_to(i, coefficients[i], out)
 
 
-def combination(problem: Problem, coefficients: Vector) -> Vector:
-    """Return sum_i c_i x_i over all rows, shape (dim,)."""
+def combination(problem: Problem, coefficients: Vector, components: Indices | None = None) -> Vector:
+    """Return sum_i c_i x_i over the rows of some components, or over all, shape (dim,)."""
     out = np.zeros(problem.dim)
-    map_row_blocks(lambda block: _combine(block.view, block.components, coefficients[block.rows], out), problem)
+
+    def combine(block: Block) -> None:
+        _combine(block.view, block.components, coefficients[block.rows], out)
+
+    map_row_blocks(combine, problem, components)
     return out
 
 

@@ -9,15 +9,17 @@ solution is sparse, and among many columns working sets find those that it needs
 solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for,
 conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to A-CIAG
 where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Smooth problems of
-several outputs have a Newton's method of their own. The hinge loss goes to interior points with any elastic net
-or set, up to some thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth
-losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex
+several outputs have a Newton's method of their own. The hinge loss with an l2 penalty goes to dual ascent, or to interior
+points where these are likely to be faster; with any other elastic net or set to interior points, up to some thousand
+columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and functions that
+give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex
 or a half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
 import math
 from typing import Any, NamedTuple
 
+from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses import Logistic, SquaredHinge
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, is_suited
@@ -53,6 +55,11 @@ NEVER_MIND = 0.1
 NO_TIME = 0.005
 
 
+#: The hinge loss, as measured on generated rows: steps of interior points and nanoseconds of a row in one beside its
+#: Hessian, gradients that a visit of dual ascent costs, and its passes: (least, by the coupling of rows, to this power).
+INTERIOR_STEPS, INTERIOR_ROW, DUAL_VISIT, DUAL_PASSES = 14.0, 800.0, 3.2, (30.0, 60.0, 0.6)
+
+
 class Choice(NamedTuple):
     """A method, and the reason for it in a sentence."""
 
@@ -67,6 +74,9 @@ def _for_nonsmooth(problem: Problem) -> Choice:
         order = dim + (dim if term.constraint.boundary == "l1-norm" else 0)
     exact, by_steps = as_method("interior-point"), _by_subgradients(problem, f"{name} is nonsmooth")
     fits = dim * smaller <= MOST_NUMBERS
+    is_large = not fits or order > MATRIX_UP_TO
+    if is_suited(dual := as_method("dual-ascent"), problem) and (is_large or _dual_is_faster(problem, order)):
+        return Choice(dual, f"{name} with an l2 penalty has a dual problem in {problem.n_rows:,} bounded variables")
     if is_suited(exact, problem):
         most = MATRIX_UP_TO if is_suited(by_steps.method, problem) else math.sqrt(MOST_BYTES / 16.0)
         if fits and order <= most:
@@ -75,6 +85,16 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     if fits and smaller <= MATRIX_UP_TO and is_suited(linear_program := as_method("linear-program"), problem):
         return Choice(linear_program, f"{name} on this set is a linear program in many columns")
     return by_steps
+
+
+def _dual_is_faster(problem: Problem, order: int) -> bool:
+    """Return whether dual ascent is likely to take less time than interior points, whose matrices are of this order."""
+    n, costs, (least, by_coupling, power) = problem.n_rows, costs_of(problem), DUAL_PASSES
+    coupling = float(problem.weights @ squares_of_rows(problem)) / (n * problem.term.ridge)
+    factor = costs.factor * (order / problem.dim) ** 3
+    interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
+    passes = least + by_coupling * coupling**power
+    return bool(DUAL_VISIT * n * costs.gradient * passes < interior)
 
 
 def _by_subgradients(problem: Problem | SubgradientProblem, why: str) -> Choice:

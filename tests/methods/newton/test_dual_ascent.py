@@ -1,164 +1,68 @@
-"""Dual ascent: its oracle epoch by epoch, where it is begun, problems on which it must be left out."""
-
-import itertools
+"""Dual ascent for the hinge loss: minima against interior points, the equations of the free loads, what is refused."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from contracts.problems import make_pair
-from oracles import dual_ascent as oracle
 
 from finitesum import Problem, minimize
-from finitesum.core.jit import kernel
-from finitesum.evaluation.optimality import evaluate
-from finitesum.methods.newton.newton_cg import NewtonCG
-from finitesum.methods.newton.sdca import BLOCK, NEIGHBOURS, _solved, first_epoch, next_epoch
+from finitesum.evaluation.row_products import predictions
 
 
-@kernel
-def root_of(linear_sum, i, coupling, goal, v):
-    return _solved(linear_sum, i, coupling, goal, v)
-
-
-def epochs(problem, seed):
-    """Yield the iterate and the change after each epoch from 0."""
-    x, memory = np.zeros(problem.dim), first_epoch(problem)
-    while True:
-        x, memory = next_epoch(problem, x, memory, seed)
-        yield x, memory.change
-
-
-def orders(n, seed):
-    """The blocks in the order of their visits: neighbours stay together."""
+def generated_hinge(seed):
+    """Return rows of any shape and density, weights over two decades with zeros among them, offsets, any alpha."""
     rng = np.random.default_rng(seed)
-    n_blocks = -(-n // BLOCK)
-    while True:
-        blocks = [NEIGHBOURS * k + j for k in rng.permutation(-(-n_blocks // NEIGHBOURS)) for j in range(NEIGHBOURS)]
-        yield [block for block in blocks if block < n_blocks]
+    n, d = int(rng.integers(5, 200)), int(rng.integers(1, 60))
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5) * 10.0 ** rng.uniform(-1, 1, d)
+    y = np.where(X @ rng.standard_normal(d) + rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    y[:2] = 1.0, -1.0
+    more = {"alpha": 10.0 ** rng.uniform(-4, 0), "fit_intercept": bool(rng.random() < 0.6)}
+    if rng.random() < 0.5:
+        more["sample_weight"] = 10.0 ** rng.uniform(-2, 0, n) * (rng.random(n) < 0.9) + 1e-3 * (np.arange(n) < 2)
+    if rng.random() < 0.3:
+        more["offset"] = 0.3 * rng.standard_normal(n)
+    return Problem.linear(sp.csr_array(X) if rng.random() < 0.5 else X, y, loss="hinge", **more)
 
 
-@pytest.mark.usefixtures("kernels_as_python")
-@pytest.mark.parametrize("loss", ["logistic", "squared", "squared-hinge", "huber", "smoothed-hinge"])
-@pytest.mark.parametrize(
-    "more", [{}, {"intercept": True, "weighted": True}, {"form": "csr64", "weighted": True}], ids=["", "b", "64"]
-)
-def test_each_epoch_is_the_oracle_s(loss, more):
-    intercept = more.get("intercept", False)
-    problem, F = make_pair(**{"form": "csr32", **more}, loss=loss, n=150, alpha=0.5)
-    assert first_epoch(problem).slopes.size > 0
-    for (x, change), _, (expected, expected_change) in zip(
-        epochs(problem, 3), range(12), oracle.epochs(F, orders(150, 3), intercept), strict=False
-    ):
-        np.testing.assert_allclose(x, expected, rtol=1e-7, atol=1e-9)
-        assert change == pytest.approx(expected_change, rel=1e-6, abs=1e-10)
-    at_start = evaluate(problem, np.zeros(problem.dim)).optimality
-    assert evaluate(problem, x).optimality < (0.1 if intercept else 0.01) * at_start
-
-
-def text_like(n=3000, d=8000, seed=0, *, intercept=False, alpha_n=1.0, repeats=1, skew=4, **more):
-    """Rows of length 1 with frequent and rare columns."""
-    rng = np.random.default_rng(seed)
-    columns = np.minimum((d * rng.random((n, 30)) ** skew).astype(int), d - 1)
-    X = sp.csr_matrix((rng.random(n * 30) + 0.1, columns.ravel(), np.arange(0, 30 * n + 1, 30)), shape=(n, d))
+def text(n=2000, d=3000):
+    """Return rows of length 1 with frequent and rare columns."""
+    rng = np.random.default_rng(0)
+    columns = np.minimum((d * rng.random((n, 30)) ** 4).astype(int), d - 1)
+    X = sp.csr_array((rng.random(n * 30) + 0.1, columns.ravel(), np.arange(0, 30 * n + 1, 30)), shape=(n, d))
     X.sum_duplicates()
-    X = sp.csr_matrix(sp.diags(1.0 / np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())) @ X)
-    y = np.where(
-        X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n) > 0.1, 1.0, 0.0 if more.get("loss") == "poisson" else -1.0
-    )
-    if repeats > 1:
-        X, y = sp.csr_matrix(sp.vstack([X[[i]] for i in range(n) for _ in range(repeats)])), np.repeat(y, repeats)
-    return Problem.linear(X, y, alpha=alpha_n / X.shape[0], fit_intercept=intercept, **more)
+    X = sp.csr_array(sp.diags_array(1.0 / np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())) @ X)
+    y = np.where(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n) > 0.1, 1.0, -1.0)
+    return Problem.linear(X, y, loss="hinge", alpha=1.0 / n)
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize(
-    "loss", ["logistic", *(pytest.param(s, marks=pytest.mark.slow) for s in ("squared-hinge", "smoothed-hinge"))]
-)
-@pytest.mark.parametrize("alpha_n", [0.5, 8.0])
-def test_minima_are_those_that_conjugate_gradients_find(intercept, loss, alpha_n):
-    problem = text_like(intercept=intercept, loss=loss, alpha_n=alpha_n)
-    by_epochs, without = (
-        minimize(problem, method="newton-cg", options={"first_rows": rows}, tol=1e-9, measure_every=0)
-        for rows in ("auto", 2000)
-    )
-    assert by_epochs.success, by_epochs.message
-    assert without.success, without.message
-    np.testing.assert_allclose(by_epochs.x, without.x, atol=1e-5)
-    assert by_epochs.fun == pytest.approx(without.fun, rel=1e-12)
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 60))])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_hinge_problems_of_any_shape_end_at_the_minimum(seed):
+    problem = generated_hinge(seed)
+    result = minimize(problem, method="dual-ascent", tol=1e-9, max_iter=5000, measure_every=0)
+    other = minimize(problem, method="interior-point", tol=1e-9, measure_every=0)
+    assert result.success, result.message
+    assert abs(result.fun - other.fun) <= 2e-9
 
 
-def test_a_target_is_met_by_epochs_alone_in_few_passes():
-    problem = text_like(skew=1)
-    result = minimize(problem, method="newton-cg", tol=1e-8, measure_every=0)
+def test_the_free_loads_of_text_are_solved_for_in_few_rounds():
+    problem = text()
+    result = minimize(problem, method="dual-ascent", tol=1e-12, measure_every=0)
     assert result.success
-    assert result.nit <= 18  # epochs alone: a pass is one of them
-    assert result.n_passes <= 20
+    assert result.state.n_rounds <= 20
+    loads, costs = result.state.loads, problem.weights
+    free = (loads > 0.0) & (loads < costs)
+    slopes = problem.targets * predictions(problem, result.x) - 1.0
+    assert 10 <= free.sum() < 2000
+    assert np.abs(slopes[free]).max() <= 1e-8
+    assert slopes[loads == 0.0].min() >= -1e-8
+    assert slopes[loads == costs].max() <= 1e-8
 
 
-@pytest.mark.parametrize("repeats", [4, 16])
-def test_from_blocks_of_equal_rows_a_run_soon_goes_on_by_newton_s_steps(repeats):
-    problem = text_like(n=200, repeats=repeats, alpha_n=0.2)
-    assert first_epoch(problem).slopes.size > 0
-    result = minimize(problem, method="newton-cg", tol=1e-10, measure_every=0)
-    assert result.success
-    assert result.n_passes <= 150
-
-
-@pytest.mark.parametrize("loss", ["logistic", "squared", "squared-hinge", "huber", "smoothed-hinge"])
-@pytest.mark.parametrize("coupling", [0.1, 1.0, 4.5])
-def test_a_row_s_equation_is_solved_from_anywhere(loss, coupling):
-    problem = Problem.linear(sp.csr_array(np.eye(2)), [0.0, 1.0], loss=loss, alpha=1.0)
-    d1 = make_pair("csr32", loss, n=4)[1].d1
-    for i, goal, start in itertools.product((0, 1), np.linspace(-9, 9, 37), (-5.0, 0.0, 1.0, 20.0)):
-        target = problem.targets[i]
-        v, slope = root_of(problem.view, i, coupling, goal, start)
-        missing = abs(start + coupling * d1(np.array([start]), target)[0] - goal)
-        assert slope == pytest.approx(d1(np.array([v]), target)[0], abs=1e-12)
-        assert abs(v + coupling * slope - goal) <= 1.01e-3 * missing + 1e-12
-
-
-def test_rows_of_zeros_and_without_weight_change_nothing():
-    problem = text_like(n=400)
-    rows = problem.rows
-    matrix = sp.csr_matrix((rows.values, rows.columns, rows.starts), shape=(400, rows.n_columns)).tolil()
-    matrix[5] = 0.0
-    matrix = sp.csr_matrix(matrix)
-    labels = np.where(np.asarray(problem.targets) > 0, 1.0, -1.0)
-    counts = np.arange(400) % 7 > 0
-    some = Problem.linear(matrix, labels, alpha=1.0 / 400, sample_weight=counts.astype(float))
-    without = Problem.linear(sp.csr_matrix(matrix[counts]), labels[counts], alpha=1.0 / 400)
-    results = [minimize(p, method="newton-cg", tol=1e-10, measure_every=0) for p in (some, without)]
-    assert all(result.success for result in results)
-    np.testing.assert_allclose(results[0].x, results[1].x, atol=1e-7)
-    far = [list(zip(epochs(p, 0), range(40), strict=False))[-1][0][0] for p in (some, without)]
-    np.testing.assert_allclose(far[0], far[1], atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "problem",
-    [
-        text_like(n=200, alpha_n=0.01),
-        text_like(n=200, alpha_n=100.0, intercept=True),
-        text_like(n=200, loss="poisson"),
-        text_like(n=200, l1_ratio=0.5),
-        Problem.linear(np.eye(4), [0, 1, 0, 1], alpha=1.0),
-        Problem.linear(sp.csr_array(np.eye(4)), [0, 1, 0, 1], alpha=0.0),
-        Problem.linear(sp.csr_array((4, 3)), [0, 1, 0, 1], alpha=1.0),
-    ],
-    ids=["coupled", "intercept", "poisson", "l1", "dense", "no penalty", "no entries"],
-)
-def test_where_epochs_are_not_worth_it_there_are_none(problem):
-    assert first_epoch(problem).slopes.size == 0
-
-
-def test_a_start_from_elsewhere_is_kept():
-    problem = text_like()
-    near = minimize(problem, method="newton-cg", tol=1e-4, measure_every=0)
-    assert 1e-9 < near.optimality <= 1e-4
-    method = NewtonCG()
-    state = method.run_pass(problem, method.init(problem, near.x, 1e-10), np.arange(problem.n_components))
-    assert state.dual.slopes.size == 0
-    while state.n_sampled < problem.n_components:
-        state = method.run_pass(problem, state, np.arange(problem.n_components))
-    assert state.n_gradients <= 12 * problem.n_components  # samples, and no epochs
-    assert minimize(problem, near.x, method="newton-cg", tol=1e-9, measure_every=0).success
+def test_dual_ascent_refuses_what_it_is_not_for():
+    X, y = np.eye(4), [1, -1, 1, -1]
+    with pytest.raises(ValueError, match="dual-ascent needs the hinge loss with alpha > 0"):
+        minimize(Problem.linear(X, y, loss="hinge"), method="dual-ascent")
+    with pytest.raises(ValueError, match="dual-ascent needs the hinge loss"):
+        minimize(Problem.linear(X, y, alpha=0.1), method="dual-ascent")
+    with pytest.raises(ValueError, match="dual-ascent cannot treat an l1 penalty"):
+        minimize(Problem.linear(X, y, loss="hinge", alpha=0.1, l1_ratio=0.5), method="dual-ascent")
