@@ -32,7 +32,8 @@ with warnings.catch_warnings(record=True) as caught:
     from finitesum.core import jit
     from finitesum.evaluation import row_sums
     problem = Problem.linear(np.array([[1.0, 0.5], [0.0, 2.0], [1.5, -1.0]]), [0.5, -1.0, 2.0], loss="squared", alpha=0.1)
-    result = minimize(problem, method="fg", tol=1e-8)
+    with jit.as_compiled():
+        result = minimize(problem, method="fg", tol=1e-8)
 print(json.dumps({
     "success": bool(result.success),
     "x": result.x.tobytes().hex(),
@@ -193,7 +194,9 @@ def test_kernels_of_equal_names_in_modules_of_equal_names_have_files_of_their_ow
             pass
 
         visits.__module__ = module
-        return compiler._Locator(visits, Path()).get_disambiguator()
+        from finitesum.core.compiler import _Locator
+
+        return _Locator(visits, Path()).get_disambiguator()
 
     assert named("finitesum.methods.base") != named("finitesum.constraints.base")
 

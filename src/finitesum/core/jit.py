@@ -1,4 +1,4 @@
-"""Compiles kernels: the only module that imports numba.
+"""Decorators of kernels, and the one rule by which a kernel runs compiled, as Python, or in a form over arrays.
 
 The decorators:
 
@@ -9,6 +9,8 @@ The decorators:
     run in any order).
 ``compiled_form``
     what kernels run in the place of a function that Python goes on calling.
+``array_form``
+    what runs in the place of a kernel on small data: NumPy's operations on whole arrays, which need no compiler.
 ``compilable``
     a NamedTuple class whose plain methods kernels may call, so that one kernel serves every kind of rows, every loss
     and every penalty.
@@ -16,6 +18,10 @@ The decorators:
 One source, two forms: a part stays a plain function, which kernels compile and Python runs as it stands. A kernel that is
 given an `Interpreted` object (functions of the user's in the place of rows of data) runs as Python, and so do its parts;
 elementwise work then goes through `finitesum.core.vectors`, whose functions are NumPy operations in Python.
+
+The rule: a kernel with a form over arrays runs in it where that form touches at most `MOST_NUMBERS` numbers, whether the
+kernel is compiled or not, so that a result depends on the data and never on what happens to be compiled. There it is about
+as fast as machine code, and a process with small problems alone never imports numba (`finitesum.core.compiler`).
 
 Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
 the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
@@ -30,22 +36,23 @@ within a block of ``as_python()`` they do so in a process that has compiled them
 import functools
 import hashlib
 import inspect
+import os
 import tempfile
-import types
-import uuid
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
-from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defined]
-from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
-from numba.extending import overload
+import numpy as np
 
 from finitesum.core.files import STALE_SECONDS, candidates, make_folders, prune, unsafe_part
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,14 +60,13 @@ T = TypeVar("T", bound=type)
 
 PACKAGE = Path(__file__).parents[1]
 
-COMPILED: bool = not numba.config.DISABLE_JIT
+COMPILED: bool = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 #: Lets the compiler sum in any order and fuse multiply with add: for dot products, where no order is the right one.
 REASSOCIATE = frozenset({"reassoc", "contract"})
 
-#: Said of every other function, because numba compiles one that says nothing as its first caller is compiled.
-#: A division by zero gives inf or NaN as NumPy's does: a branch for it would keep loops from becoming SIMD code.
-AS_WRITTEN: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
+#: Numbers that a form over arrays touches, at most: there it takes a millisecond, and compiling seconds.
+MOST_NUMBERS = 1_000_000.0
 
 
 @functools.cache
@@ -69,7 +75,7 @@ def source_stamp() -> str:
 
     Those are the modules that use this one. A module that does not can hold no kernel and no part of one.
     """
-    digest = hashlib.sha256(numba.__version__.encode())
+    digest = hashlib.sha256(version("numba").encode())
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_bytes()
         if b"finitesum.core.jit" in source or path == Path(__file__):
@@ -110,62 +116,34 @@ def cache_folder() -> Path | None:
     return None
 
 
-class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Where a kernel's machine code lies and which sources it was made from, as numba asks."""
-
-    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
-        self._py_file = Path(inspect.getfile(function)).absolute()
-        self._folder = folder
-        # numba names the file by the last part of the module's name: two modules `base` must not share it
-        self._place = f"{function.__module__}-{function.__code__.co_firstlineno}"
-
-    def get_cache_path(self) -> str:
-        return str(self._folder)
-
-    def get_source_stamp(self) -> str:
-        if PACKAGE in self._py_file.parents:
-            return source_stamp()
-        return source_stamp() + hashlib.sha256(self._py_file.read_bytes()).hexdigest()[:16]
-
-    def get_disambiguator(self) -> str:
-        return self._place
-
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], _file: str) -> "_Locator | None":
-        folder = cache_folder()
-        return None if folder is None else cls(function, folder)
+#: What the compiler is told before it compiles the first kernel, in order.
+_QUEUE: list[Callable[["ModuleType"], None]] = []
+_LOADING = threading.RLock()
+_loaded: "ModuleType | None" = None
 
 
-class _CacheContent(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_Locator,)
+def _compiler() -> "ModuleType":
+    """Return `finitesum.core.compiler`, which imports numba, with all parts and classes made known to it."""
+    global _loaded
+    with _LOADING:
+        if _loaded is None:
+            from finitesum.core import compiler
+
+            while _QUEUE:
+                _QUEUE.pop(0)(compiler)
+            _loaded = compiler
+        return _loaded
 
 
-class _KernelFiles(IndexDataCacheFile):  # type: ignore[misc]
-    """The files of a kernel. Numba numbers them, so that two processes at once could give one name to two kinds of code."""
-
-    def _data_name(self, number: int) -> str:
-        return f"{super()._data_name(number)}-{uuid.uuid4().hex[:12]}"
-
-
-class _KernelCache(FunctionCache):  # type: ignore[misc]
-    _impl_class = _CacheContent
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        stamp = self._impl.locator.get_source_stamp()
-        self._cache_file = _KernelFiles(self._cache_path, self._impl.filename_base, stamp)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # machine code is unpickled: whoever can write it can run anything
-        return None if unsafe_part(Path(self._cache_path)) else super().load_overload(sig, target_context)
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        try:
-            super().save_overload(sig, data)
-        except OSError as error:  # a full disk
-            warnings.warn(
-                f"Compiled kernels cannot be kept in {self._cache_path} ({error.strerror}).", RuntimeWarning, stacklevel=2
-            )
+def _when_compiling(tell: Callable[["ModuleType"], None]) -> None:
+    """Tell the compiler something: now where it is in use, else before it compiles the first kernel."""
+    if not COMPILED:
+        return
+    with _LOADING:
+        if _loaded is None:
+            _QUEUE.append(tell)
+        else:
+            tell(_loaded)
 
 
 class Interpreted:
@@ -207,45 +185,78 @@ def _is_ours(value: tuple[Any, ...]) -> bool:
 
 
 class Kernel:
-    """A compiled entry point: the disk-cached machine code, or a private one where the user's classes take part."""
+    """An entry point: compiled, with the machine code kept on disk or, where the user's classes take part, in the process.
 
-    #: Whether all kernels of the process run as Python at present.
+    On small data a form over arrays takes its place, where there is one.
+    """
+
+    #: Whether all kernels of the process run as Python at present, or all as machine code.
     as_python = False
+    as_compiled = False
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self._uncached = numba.njit(nogil=True, **AS_WRITTEN)(function)
-        self._cached = numba.njit(nogil=True, **AS_WRITTEN)(function)
-        if cache_folder() is not None and Path(inspect.getfile(function)).is_file():
-            self._cached._cache = _KernelCache(function)
+        self.array_form: Callable[..., Any] | None = None
+        self.n_numbers: Callable[..., float] = _no_numbers
+        self._cached: Any = None
+        self._uncached: Any = None
 
     def __call__(self, *args: Any) -> Any:
         if Kernel.as_python:
             return self.function(*args)
+        if self.array_form is not None and not Kernel.as_compiled and self.n_numbers(*args) <= MOST_NUMBERS:
+            with np.errstate(all="ignore"):  # as machine code does
+                return self.array_form(*args)
         for value in args:
             if isinstance(value, tuple) and not _is_ours(value):
                 break
         else:
-            return self._cached(*args)
+            return (self._cached or self._made(keeps=True))(*args)
         if any(map(_is_interpreted, args)):
             return self.function(*args)
-        return self._uncached(*args)
+        return (self._uncached or self._made(keeps=False))(*args)
+
+    def _made(self, *, keeps: bool) -> Any:
+        """Return what compiles at its first call and keeps machine code on disk, or does not; make both."""
+        with _LOADING:
+            if self._cached is None:
+                self._uncached, self._cached = _compiler().dispatchers(self.function)
+        return self._cached if keeps else self._uncached
 
     @property
     def cache_hits(self) -> int:
         """How many signatures of this process came from the disk."""
-        return sum(self._cached.stats.cache_hits.values())
+        return 0 if self._cached is None else sum(self._cached.stats.cache_hits.values())
 
     @property
     def signatures(self) -> int:
         """How many signatures this process has used."""
-        return len(self._cached.signatures) + len(self._uncached.signatures)
+        made = () if self._cached is None else (self._cached, self._uncached)
+        return sum(len(one.signatures) for one in made)
+
+
+def _no_numbers(*_args: Any) -> float:
+    return 0.0
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that Python calls; keep its machine code on disk. Arguments are given by position."""
     return cast(Callable[P, R], Kernel(function)) if COMPILED else function
+
+
+def array_form(of: Callable[P, R], n_numbers: Callable[P, float]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let the decorated function run in the place of a kernel on arguments where it touches few numbers, as given.
+
+    Both compute the same up to rounding errors.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        if isinstance(of, Kernel):
+            of.array_form, of.n_numbers = function, n_numbers
+        return function
+
+    return decorate
 
 
 @contextmanager
@@ -261,26 +272,21 @@ def as_python() -> Iterator[None]:
         Kernel.as_python = before
 
 
-def _bare(function: Callable[..., Any]) -> types.FunctionType:
-    """Return the function without annotations, which numba would compare between classes."""
-    given = cast(types.FunctionType, function)
-    return types.FunctionType(given.__code__, given.__globals__, given.__name__, given.__defaults__, given.__closure__)
+@contextmanager
+def as_compiled() -> Iterator[None]:
+    """Run all kernels of the process as machine code within the block, on small data, too: to compile or to test them."""
+    before, Kernel.as_compiled = Kernel.as_compiled, True
+    try:
+        yield
+    finally:
+        Kernel.as_compiled = before
 
 
 def _compile_for_kernels(
     of: Callable[..., Any], function: Callable[..., Any], inline: str = "never", fastmath: Any = False
 ) -> None:
     """Let kernels that call `of` run the machine code of `function`."""
-    if not COMPILED:
-        return
-
-    def implementation(*_args: Any) -> Any:
-        return _bare(function)
-
-    implementation.__signature__ = inspect.signature(_bare(function))  # type: ignore[attr-defined]
-    # Inlined always: a call passes each member of a tuple by itself, a hundred numbers for a problem and its memory.
-    options = {"_nrt": False, "forceinline": True, **AS_WRITTEN, "fastmath": fastmath}
-    overload(of, inline=inline, jit_options=options)(implementation)
+    _when_compiling(lambda compiler: compiler.know_part(of, function, inline, fastmath))
 
 
 def kernel_part(function: Callable[P, R]) -> Callable[P, R]:
@@ -314,29 +320,8 @@ def compiled_form(of: Callable[P, R], *, fastmath: Any = False) -> Callable[[Cal
 _VERBS: dict[str, tuple[str, ...]] = {}
 
 
-class _MethodTemplate(_OverloadMethodTemplate):  # type: ignore[misc]
-    """Finds a method in the tuple's class. Other tuples keep their fields, be they named like a method of ours."""
-
-    def _resolve(self, tuple_type: Any, name: str) -> Any:
-        if name != self._attr or not inspect.isfunction(getattr(tuple_type.instance_class, name, None)):
-            return None
-        return super()._resolve(tuple_type, name)
-
-
-def _register_verb(name: str, parameters: tuple[str, ...]) -> None:
-    def implementation(self: Any, *_args: Any) -> Any:
-        return _bare(getattr(self.instance_class, name))
-
-    signature = inspect.Signature([inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD) for p in parameters])
-    for numba_type in (NamedTuple, NamedUniTuple):
-        copy = types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
-        copy.__signature__ = signature  # type: ignore[attr-defined]
-        # What numba.extending.overload_method does, with a template of our own; inlined, so that loops become SIMD code.
-        options = {"jit_options": {"_nrt": False, "forceinline": True, **AS_WRITTEN}}
-        infer_getattr(
-            make_overload_attribute_template(numba_type, name, copy, inline="never", base=_MethodTemplate, **options)
-        )
-        overload(copy, **options)(copy)
+def _know_verb(name: str, parameters: tuple[str, ...], compiler: "ModuleType") -> None:
+    compiler.know_verb(name, parameters)
 
 
 def compilable(cls: T) -> T:
@@ -354,8 +339,7 @@ def compilable(cls: T) -> T:
         known = _VERBS.get(name)
         if known is None:
             _VERBS[name] = parameters
-            if COMPILED:
-                _register_verb(name, parameters)
+            _when_compiling(partial(_know_verb, name, parameters))
         elif known != parameters:
             raise TypeError(
                 f"{cls.__name__}.{name}({', '.join(parameters)}) differs from the known {name}({', '.join(known)}): "

@@ -1,11 +1,12 @@
 """Gram matrices of the rows, weighted with curvatures: Hessians of linear models."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.row_sums import Block, curvatures_at, map_row_blocks
 from finitesum.problems.linear import Problem
@@ -37,6 +38,37 @@ def _add_grams(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) ->
 @kernel
 def _add_sparse(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
     _add_grams(rows, picked, scales, lower)
+
+
+def _gram_numbers(rows: CSRRows, picked: Indices, *_others: Any) -> float:
+    """Return how many numbers a Gram matrix touches in arrays, by 8: few of them are summed in a fit."""
+    return min(_as_dense(rows, picked), _as_sparse(rows, picked)) / 8.0
+
+
+def _as_dense(rows: CSRRows, picked: Indices) -> float:
+    """Return about how many numbers a matrix product of the rows with their zeros touches."""
+    return picked.size * rows.dim() * (2.0 + rows.dim() / 16.0)
+
+
+def _as_sparse(rows: CSRRows, picked: Indices) -> float:
+    """Return about how many numbers a product of sparse matrices touches."""
+    stored = np.diff(rows.starts)[picked].astype(np.float64)
+    return 8.0 * float(stored @ (stored + rows.intercept)) + float(rows.dim()) ** 2
+
+
+@array_form(_add_sparse, _gram_numbers)
+def _sparse_in_arrays(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
+    matrix, d = to_matrix(rows)[picked].astype(np.float64, copy=False), rows.n_columns
+    if _as_dense(rows, picked) < _as_sparse(rows, picked):
+        matrix = matrix.toarray()
+        lower[:d, :d] += np.tril(matrix.T @ (scales[:, None] * matrix))
+    else:
+        scaled = matrix.copy()
+        scaled.data *= np.repeat(scales, np.diff(matrix.indptr))
+        lower[:d, :d] += np.tril((matrix.T @ scaled).toarray())
+    if rows.intercept:
+        lower[d, :d] += matrix.T @ scales
+        lower[d, d] += scales.sum()
 
 
 def _sum_dense(

@@ -25,15 +25,16 @@ import numpy as np
 
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import kernel
+from finitesum.core.jit import array_form, kernel
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import Block, map_row_blocks, row_blocks
-from finitesum.losses import LOSSES, Huber, Logistic, Poisson, SmoothedHinge, Squared, SquaredHinge
+from finitesum.losses import LOSSES, Logistic, Poisson
+from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
-from finitesum.problems.linear import Problem, View
-from finitesum.problems.rows import CSRRows, to_matrix
+from finitesum.problems.linear import Problem, View, n_numbers
+from finitesum.problems.rows import CSRRows, products, to_matrix
 
 #: Units of rounding of float64 and of the extended format.
 UNIT, EXTENDED_UNIT = float(np.finfo(np.float64).eps) / 2, float(np.finfo(np.longdouble).eps) / 2
@@ -114,6 +115,18 @@ def _add_errors(view: View, w: Vector, of_slopes: float, of_predictions: float, 
             errors[j] += error
 
 
+@array_form(_add_errors, n_numbers)
+def _errors_in_arrays(view: View, w: Vector, of_slopes: float, of_predictions: float, errors: Vector) -> None:
+    rows, chosen = view.rows, np.flatnonzero(view.weights)
+    matrix, d = abs(to_matrix(rows)[chosen].astype(np.float64)), rows.n_columns
+    prediction = products(rows, chosen, w) + view.offsets[chosen]
+    slope, curvature = in_arrays(view.loss).d1_d2(prediction, view.targets[chosen])
+    sizes = np.abs(prediction) + matrix @ np.abs(w[:d])
+    error = view.weights[chosen] * (of_slopes * np.abs(slope) + of_predictions * curvature * sizes)
+    errors[:d] += matrix.T @ error
+    errors[d:] += error.sum()
+
+
 def gradient_rounding(problem: Problem, w: Vector) -> float:
     """Return a bound of the norm of the rounding errors in a linear model's gradient at w, by a pass over the rows."""
     errors, of_slopes = np.zeros(problem.dim), _of_sum(problem.n_rows) + OF_SLOPE * UNIT
@@ -128,32 +141,14 @@ def _by_rows(problem: Problem, w: Vector, found: Measures) -> float:
     return gradient_rounding(problem, w) + _of_term(problem, w, found.gradient)
 
 
-def _logistic(loss: Any, u: Any, y: Any) -> Any:
-    decay = np.exp(-np.abs(u))
-    return -loss.scale * y * np.where(y * u > 0.0, decay, 1.0) / (1.0 + decay)
-
-
-#: The derivatives of the losses of one prediction on arrays of any precision.
-SLOPES: dict[type[Any], Callable[[Any, Any, Any], Any]] = {
-    Logistic: _logistic,
-    Squared: lambda loss, u, y: loss.scale * (u - y),
-    SquaredHinge: lambda loss, u, y: -2.0 * loss.scale * y * np.maximum(1.0 - y * u, 0.0),
-    SmoothedHinge: lambda loss, u, y: -y * np.minimum(np.maximum(1.0 - y * u, 0.0) / loss.width, 1.0),
-    Huber: lambda loss, u, y: np.clip(u - y, -loss.threshold, loss.threshold),
-    Poisson: lambda loss, u, y: loss.scale * (np.exp(u) - y),
-}
-
-
 def _slopes(problem: Problem, predictions: Any, targets: Any) -> tuple[Any, float]:
     """Return the derivatives at extended predictions, and their relative error."""
     loss: Any = problem.loss
     if problem.n_outputs > 1:
         return loss.d1(predictions, targets), OF_SLOPE * EXTENDED_UNIT
-    if type(loss) in SLOPES:
-        of_slope = OF_SLOPE if isinstance(loss, Logistic | Poisson) else OF_LINEAR_SLOPE
-        return SLOPES[type(loss)](loss, predictions, targets), of_slope * EXTENDED_UNIT
-    slopes = [loss.d1(float(u), float(y)) for u, y in zip(predictions, targets, strict=True)]
-    return np.array(slopes, dtype=np.longdouble), OF_SLOPE * UNIT
+    is_ours = type(loss) in LOSSES.values()
+    of_slope = OF_LINEAR_SLOPE if is_ours and not isinstance(loss, Logistic | Poisson) else OF_SLOPE
+    return in_arrays(loss).d1(predictions, targets), of_slope * (EXTENDED_UNIT if is_ours else UNIT)
 
 
 def _dot(stored: Matrix, matrix: Any, w: Any, *more: Any) -> Any:

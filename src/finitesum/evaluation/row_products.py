@@ -8,10 +8,11 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import kernel
+from finitesum.core.jit import array_form, kernel
 from finitesum.evaluation.row_sums import Block, map_row_blocks
-from finitesum.problems.linear import Problem, View, first_row, last_row, remembered
-from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
+from finitesum.losses.arrays import in_arrays
+from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
+from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, squares, to_matrix
 
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9
@@ -22,6 +23,12 @@ def _predict(view: View, components: Indices, w: Vector, out: Vector) -> None:
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
             out[i] = view.rows.dot(i, w)
+
+
+@array_form(_predict, n_numbers)
+def _predict_in_arrays(view: View, components: Indices, w: Vector, out: Vector) -> None:
+    chosen = chosen_rows(view, components)
+    out[chosen] = products(view.rows, chosen, w)
 
 
 def predictions(problem: Problem, w: Vector, components: Indices | None = None, n_threads: int = 1) -> Vector:
@@ -43,6 +50,12 @@ def _combine(view: View, components: Indices, coefficients: Vector, out: Vector)
                 view.rows.add_to(i, coefficients[i], out)
 
 
+@array_form(_combine, n_numbers)
+def _combine_in_arrays(view: View, components: Indices, coefficients: Vector, out: Vector) -> None:
+    chosen = chosen_rows(view, components)
+    add_combination(view.rows, chosen, coefficients[chosen], out)
+
+
 def combination(problem: Problem, coefficients: Vector, components: Indices | None = None) -> Vector:
     """Return sum_i c_i x_i over the rows of some components, or over all, shape (dim,)."""
     out = np.zeros(problem.dim)
@@ -58,6 +71,11 @@ def combination(problem: Problem, coefficients: Vector, components: Indices | No
 def _square(rows: DenseRows | CSRRows, out: Vector) -> None:
     for i in range(rows.n_rows):
         out[i] = rows.squared_norm(i)
+
+
+@array_form(_square, lambda rows, out: float(rows.values.size))
+def _square_in_arrays(rows: DenseRows | CSRRows, out: Vector) -> None:
+    out[:] = squares(rows).sum(axis=1) + float(rows.intercept)
 
 
 def squared_norms(problem: Problem, intercept: int) -> Vector:
@@ -95,6 +113,13 @@ def _multiply(view: View, components: Indices, curvatures: Any, v: Vector, out: 
             weight = view.weights[i] * curvatures[i]
             if weight != 0.0:
                 view.rows.add_to(i, weight * view.rows.dot(i, v), out)
+
+
+@array_form(_multiply, n_numbers)
+def _multiply_in_arrays(view: View, components: Indices, curvatures: Any, v: Vector, out: Vector) -> None:
+    chosen = chosen_rows(view, components)
+    scales = view.weights[chosen] * curvatures[chosen] * products(view.rows, chosen, v)
+    add_combination(view.rows, chosen, scales, out)
 
 
 def gram_product(
@@ -151,6 +176,15 @@ def _add_squares(view: View, components: Indices, curvatures: Any, out: Vector) 
                 out[rows.n_columns] += weight
 
 
+@array_form(_add_squares, n_numbers)
+def _squares_in_arrays(view: View, components: Indices, curvatures: Any, out: Vector) -> None:
+    rows, chosen = view.rows, chosen_rows(view, components)
+    scales = view.weights[chosen] * curvatures[chosen]
+    out[: rows.n_columns] += squares(rows, chosen).T @ scales
+    if rows.intercept:
+        out[rows.n_columns] += scales.sum()
+
+
 def gram_diagonal(problem: Problem, curvatures: Any, components: Indices | None = None) -> Vector:
     """Return the diagonal of sum_i p_i c_i x_i x_i' over the rows of some components, or of all."""
     out = np.zeros(problem.dim)
@@ -197,6 +231,29 @@ def _value(view: View, components: Indices, starts: Vector, changes: Vector, t: 
     return total
 
 
+def _on_line(
+    view: View, components: Indices, starts: Vector, changes: Vector, t: float
+) -> tuple[Indices | slice, Vector, Vector]:
+    """Return the chosen rows of positive weight, their predictions and their weights."""
+    chosen = chosen_rows(view, components)
+    if view.equal_weight == 0.0 and not view.weights.all():
+        positive = view.weights > 0.0
+        chosen = np.flatnonzero(positive) if chosen is EVERY else chosen[positive[chosen]]  # type: ignore[index]
+    return chosen, starts[chosen] + t * changes[chosen] + view.offsets[chosen], view.weights[chosen]
+
+
+@array_form(_slope, n_numbers)
+def _slope_in_arrays(view: View, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
+    chosen, prediction, weights = _on_line(view, components, starts, changes, t)
+    return float((weights * in_arrays(view.loss).d1(prediction, view.targets[chosen])) @ changes[chosen])
+
+
+@array_form(_value, n_numbers)
+def _value_in_arrays(view: View, components: Indices, starts: Vector, changes: Vector, t: float) -> float:
+    chosen, prediction, weights = _on_line(view, components, starts, changes, t)
+    return float(weights @ in_arrays(view.loss).value(prediction, view.targets[chosen]))
+
+
 def _sum_along(kernel_of_block: Callable[..., float], problem: Problem, line: Line, t: float) -> float:
     def part(block: Block) -> float:
         return kernel_of_block(block.view, block.components, line.starts[block.rows], line.changes[block.rows], t)
@@ -236,6 +293,20 @@ def _add_minorants(view: View, w: Vector, constants: Vector, slopes: Matrix) -> 
             constants[side] += weight * (loss - slope * linear_part)
             view.rows.add_to(i, weight * slope, slopes[side])
     return total
+
+
+@array_form(_add_minorants, n_numbers)
+def _minorants_in_arrays(view: View, w: Vector, constants: Vector, slopes: Matrix) -> float:
+    chosen = np.flatnonzero(view.weights)
+    weights, targets, loss = view.weights[chosen], view.targets[chosen], in_arrays(view.loss)
+    linear_part = products(view.rows, chosen, w)
+    prediction = linear_part + view.offsets[chosen]
+    value, slope = loss.value(prediction, targets), loss.d1(prediction, targets)
+    for side, is_here in enumerate((~(slope > 0.0), slope > 0.0)):
+        scales = np.where(is_here, weights * slope, 0.0)
+        constants[side] += weights @ np.where(is_here, value, 0.0) - scales @ np.where(is_here, linear_part, 0.0)
+        add_combination(view.rows, chosen, scales, slopes[side])
+    return float(weights @ value)
 
 
 def minorant_sums(problem: Problem, w: Vector, constants: Vector, slopes: Matrix) -> float:

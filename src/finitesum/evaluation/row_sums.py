@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import kernel, kernel_part, reassociated_part
+from finitesum.core.jit import array_form, kernel, kernel_part, reassociated_part
 from finitesum.core.threads import map_blocks
-from finitesum.problems.linear import Problem, View, first_row, last_row
-from finitesum.problems.rows import n_entries, rows_between
+from finitesum.losses.arrays import in_arrays
+from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
+from finitesum.problems.rows import add_combination, n_entries, products, rows_between
 
 T = TypeVar("T")
 
@@ -86,8 +87,8 @@ def map_row_blocks(
     chosen = np.arange(m) if components is None else components
     if n_threads == 1:
         return [sums(_block(problem, chosen))]
-    n_numbers = n_entries(problem.rows) if numbers_a_row is None else problem.n_rows * numbers_a_row
-    return map_blocks(lambda some: sums(_block(problem, some)), chosen, n_numbers * chosen.size / m, n_threads)
+    n_read = n_entries(problem.rows) if numbers_a_row is None else problem.n_rows * numbers_a_row
+    return map_blocks(lambda some: sums(_block(problem, some)), chosen, n_read * chosen.size / m, n_threads)
 
 
 def row_blocks(problem: Problem, most_rows: int) -> Iterator[Block]:
@@ -238,6 +239,38 @@ def _add_losses(
                 found = _add_scattered(view, n, w, majorize, curvatures, slopes, gradient, at)
                 squares, value, n = squares + found[0], value + found[1], 0
     return squares, value
+
+
+@array_form(_add_losses, n_numbers)
+def _losses_in_arrays(
+    view: View,
+    components: Indices,
+    w: Vector,
+    majorize: int,
+    curvatures: Any,
+    slopes: Vector,
+    gradient: Vector,
+    _at: Scratch,
+) -> tuple[float, float]:
+    chosen, loss = chosen_rows(view, components), in_arrays(view.loss)
+    targets, weights = view.targets[chosen], view.weights[chosen]
+    prediction = products(view.rows, chosen, w)
+    prediction += view.offsets[chosen]
+    slope, curvature = loss.d1_d2(prediction, targets)
+    value = loss.value(prediction, targets)
+    if majorize > 0:
+        bound = loss.majorant(prediction, targets)
+        replaces = (bound < np.inf) & ((majorize == 2) | (slope * prediction > 0.0))
+        curvature = np.where(replaces, bound, curvature)
+    if view.equal_weight == 0.0 and not weights.all():
+        counts = weights > 0.0
+        slope, curvature, value = (np.where(counts, part, 0.0) for part in (slope, curvature, value))
+    curvatures[chosen] = curvature
+    if slopes.size > 0:
+        slopes[chosen] = slope
+    weighted = weights * slope
+    add_combination(view.rows, chosen, weighted, gradient)
+    return float(weighted @ slope), float(weights @ value)
 
 
 class LossSums(NamedTuple):

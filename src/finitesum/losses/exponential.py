@@ -3,10 +3,11 @@
 With k = round(t / log 2) and r = t - k log 2, |r| <= log(2)/2, exp(t) = 2^k exp(r); the polynomial is Taylor's of degree
 13, whose remainder is below 2e-17, and 2^k is made from its bits. The error is at most 1 unit in the last place for
 -708 <= t <= 709; below it is 0. log(1 + s) = 2 artanh(s / (2 + s)) is the series of the
-inverse hyperbolic tangent, to 2 units in the last place for 0 <= s <= 1. Python calls `math`.
+inverse hyperbolic tangent, to 2 units in the last place for 0 <= s <= 1. Python calls `math`, and NumPy for arrays.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +30,9 @@ _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = (1.0 / math.fac
 )
 
 
-def exp(t: float) -> float:
-    """Return exp(t) for t <= 709."""
-    return math.exp(t)
+def exp(t: Any) -> Any:
+    """Return exp(t) for t <= 709, of a number or of an array."""
+    return np.exp(t) if isinstance(t, np.ndarray) else math.exp(t)
 
 
 @compiled_form(exp, fastmath={"contract"})
@@ -51,9 +52,9 @@ def _exp(t: float) -> float:
     return 0.0 if given < LEAST else power
 
 
-def log1p(fraction: float) -> float:
-    """Return log(1 + fraction) for 0 <= fraction <= 1."""
-    return math.log1p(fraction)
+def log1p(fraction: Any) -> Any:
+    """Return log(1 + fraction) for 0 <= fraction <= 1, of a number or of an array."""
+    return np.log1p(fraction) if isinstance(fraction, np.ndarray) else math.log1p(fraction)
 
 
 @compiled_form(log1p, fastmath={"contract"})

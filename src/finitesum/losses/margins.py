@@ -1,8 +1,9 @@
 """Losses of a margin y u, for targets -1 and +1: logistic, hinge and its smooth kin."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from finitesum.core.elementwise import maximum, minimum, where
 from finitesum.core.jit import compilable
 from finitesum.losses.base import OfMargin, Scaled
 from finitesum.losses.exponential import exp, log1p
@@ -18,33 +19,33 @@ class Logistic(Scaled, OfMargin):
     (0.693147, -0.5, 0.25)
     """
 
-    def value(self, prediction: float, target: float) -> float:
+    def value(self, prediction: Any, target: Any) -> Any:
         margin = target * prediction
-        return self.scale * (max(-margin, 0.0) + log1p(exp(-abs(margin))))
+        return self.scale * (maximum(-margin, 0.0) + log1p(exp(-abs(margin))))
 
-    def d1(self, prediction: float, target: float) -> float:
+    def d1(self, prediction: Any, target: Any) -> Any:
         margin = target * prediction
         decay = exp(-abs(margin))
-        fraction = decay if margin > 0.0 else 1.0
+        fraction = where(margin > 0.0, decay, 1.0)
         return -self.scale * target * fraction / (1.0 + decay)
 
-    def d2(self, prediction: float, target: float) -> float:
+    def d2(self, prediction: Any, target: Any) -> Any:
         decay = exp(-abs(prediction))
         return self.scale * decay / ((1.0 + decay) * (1.0 + decay))
 
-    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
         margin = target * prediction
         decay = exp(-abs(margin))
         fraction = 1.0 / (1.0 + decay)
-        slope = decay * fraction if margin > 0.0 else fraction
+        slope = where(margin > 0.0, decay * fraction, fraction)
         return -self.scale * target * slope, self.scale * decay * fraction * fraction
 
-    def majorant(self, prediction: float, target: float) -> float:
+    def majorant(self, prediction: Any, target: Any) -> Any:
         """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic bound (Stat. Comput. 10, 2000)."""
         size = abs(prediction)
         decay = exp(-size)
-        ratio = (1.0 - decay) / (size * (1.0 + decay)) if size > 2e-4 else 0.5 - size * size / 24.0
-        return self.scale * 0.5 * ratio
+        ratio = (1.0 - decay) / (maximum(size, 2e-4) * (1.0 + decay))
+        return self.scale * 0.5 * where(size > 2e-4, ratio, 0.5 - size * size / 24.0)
 
     def curvature_bound(self) -> float:
         """Return 1/4."""
@@ -59,16 +60,16 @@ class Logistic(Scaled, OfMargin):
 class SquaredHinge(Scaled, OfMargin):
     """max(0, 1 - y u)^2 for targets -1 and +1; the second derivative jumps at margin 1."""
 
-    def value(self, prediction: float, target: float) -> float:
+    def value(self, prediction: Any, target: Any) -> Any:
         gap = 1.0 - target * prediction
-        return 0.0 if gap <= 0.0 else self.scale * gap * gap
+        return where(gap <= 0.0, 0.0, self.scale * gap * gap)
 
-    def d1(self, prediction: float, target: float) -> float:
+    def d1(self, prediction: Any, target: Any) -> Any:
         gap = 1.0 - target * prediction
-        return 0.0 if gap <= 0.0 else -2.0 * self.scale * target * gap
+        return where(gap <= 0.0, 0.0, -2.0 * self.scale * target * gap)
 
-    def d2(self, prediction: float, target: float) -> float:
-        return 2.0 * self.scale if target * prediction < 1.0 else 0.0
+    def d2(self, prediction: Any, target: Any) -> Any:
+        return where(target * prediction < 1.0, 2.0 * self.scale, 0.0)
 
     def curvature_bound(self) -> float:
         """Return 2."""
@@ -79,17 +80,15 @@ class SquaredHinge(Scaled, OfMargin):
 class Hinge(Scaled, OfMargin):
     """max(0, 1 - y u) for targets -1 and +1: not smooth, for the subgradient methods; d1 is 0 at margin 1."""
 
-    def value(self, prediction: float, target: float) -> float:
+    def value(self, prediction: Any, target: Any) -> Any:
         gap = 1.0 - target * prediction
-        return 0.0 if gap <= 0.0 else self.scale * gap
+        return where(gap <= 0.0, 0.0, self.scale * gap)
 
-    def d1(self, prediction: float, target: float) -> float:
+    def d1(self, prediction: Any, target: Any) -> Any:
         gap = 1.0 - target * prediction
-        if gap <= 0.0:
-            return 0.0
-        return -self.scale * target if gap > 0.0 else gap
+        return where(gap <= 0.0, 0.0, where(gap > 0.0, -self.scale * target, gap))
 
-    def d2(self, prediction: float, target: float) -> float:
+    def d2(self, prediction: Any, target: Any) -> Any:
         """Return 0, the second derivative beside the corner."""
         return 0.0
 
@@ -106,25 +105,22 @@ class _Rounded(NamedTuple):
 class SmoothedHinge(_Rounded, OfMargin):
     """The hinge, rounded at its corner over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
 
-    def value(self, prediction: float, target: float) -> float:
+    def value(self, prediction: Any, target: Any) -> Any:
         gap = 1.0 - target * prediction
-        if gap <= 0.0:
-            return 0.0
-        if gap >= self.width:
-            return gap - 0.5 * self.width
-        return 0.5 * gap * gap / self.width
+        rounded = where(gap >= self.width, gap - 0.5 * self.width, 0.5 * gap * gap / self.width)
+        return where(gap <= 0.0, 0.0, rounded)
 
-    def d1(self, prediction: float, target: float) -> float:
-        return -target * min(max(1.0 - target * prediction, 0.0) / self.width, 1.0)
+    def d1(self, prediction: Any, target: Any) -> Any:
+        return -target * minimum(maximum(1.0 - target * prediction, 0.0) / self.width, 1.0)
 
-    def d2(self, prediction: float, target: float) -> float:
+    def d2(self, prediction: Any, target: Any) -> Any:
         gap = 1.0 - target * prediction
-        return 1.0 / self.width if 0.0 < gap < self.width else 0.0
+        return where((gap > 0.0) & (gap < self.width), 1.0 / self.width, 0.0)
 
-    def majorant(self, prediction: float, target: float) -> float:
+    def majorant(self, prediction: Any, target: Any) -> Any:
         """Return the least curvature of a quadratic above the loss that touches it here: 1 / width within the corner."""
         gap = 1.0 - target * prediction
-        return 1.0 / max(self.width, gap, self.width - 2.0 * gap)
+        return 1.0 / maximum(where(gap > 0.0, gap, self.width - 2.0 * gap), self.width)
 
     def curvature_bound(self) -> float:
         """Return 1 / width."""

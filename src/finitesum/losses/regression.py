@@ -1,9 +1,10 @@
 """Losses of a prediction and a number: squared, Huber, Poisson."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from finitesum.core.jit import compilable
+from finitesum.core.elementwise import maximum, minimum, where
+from finitesum.core.jit import compilable, kernel_part
 from finitesum.losses.base import Curved, OfResidual, Scaled
 from finitesum.losses.exponential import exp
 
@@ -15,13 +16,13 @@ LARGEST_EXPONENT = 709.0
 class Squared(Scaled, OfResidual):
     """(u - y)^2 / 2."""
 
-    def value(self, prediction: float, target: float) -> float:
+    def value(self, prediction: Any, target: Any) -> Any:
         return 0.5 * self.scale * (prediction - target) * (prediction - target)
 
-    def d1(self, prediction: float, target: float) -> float:
+    def d1(self, prediction: Any, target: Any) -> Any:
         return self.scale * (prediction - target)
 
-    def d2(self, prediction: float, target: float) -> float:
+    def d2(self, prediction: Any, target: Any) -> Any:
         return self.scale
 
     def curvature_bound(self) -> float:
@@ -41,51 +42,46 @@ class _Threshold(NamedTuple):
 class Huber(_Threshold, OfResidual):
     """r^2 / 2 for a residual r = u - y of size <= threshold, threshold (|r| - threshold/2) beyond."""
 
-    def value(self, prediction: float, target: float) -> float:
+    def value(self, prediction: Any, target: Any) -> Any:
         size = abs(prediction - target)
-        if size <= self.threshold:
-            return 0.5 * size * size
-        return self.threshold * (size - 0.5 * self.threshold)
+        return where(size <= self.threshold, 0.5 * size * size, self.threshold * (size - 0.5 * self.threshold))
 
-    def d1(self, prediction: float, target: float) -> float:
-        return min(max(prediction - target, -self.threshold), self.threshold)
+    def d1(self, prediction: Any, target: Any) -> Any:
+        return minimum(maximum(prediction - target, -self.threshold), self.threshold)
 
-    def d2(self, prediction: float, target: float) -> float:
-        return 1.0 if abs(prediction - target) <= self.threshold else 0.0
+    def d2(self, prediction: Any, target: Any) -> Any:
+        return where(abs(prediction - target) <= self.threshold, 1.0, 0.0)
 
-    def majorant(self, prediction: float, target: float) -> float:
+    def majorant(self, prediction: Any, target: Any) -> Any:
         """Return min(1, threshold / |r|), the curvature of iteratively reweighted least squares."""
-        size = abs(prediction - target)
-        return 1.0 if size <= self.threshold else self.threshold / size
+        return self.threshold / maximum(abs(prediction - target), self.threshold)
 
     def curvature_bound(self) -> float:
         """Return 1."""
         return 1.0
 
 
+@kernel_part
+def _mean(prediction: Any) -> Any:
+    """Return exp(u), infinite for u > 709."""
+    return where(prediction > LARGEST_EXPONENT, math.inf, exp(minimum(prediction, LARGEST_EXPONENT)))
+
+
 @compilable
 class Poisson(Scaled, Curved):
     """exp(u) - y u, the Poisson negative log-likelihood with log link, for targets >= 0 (infinite for u > 709)."""
 
-    def value(self, prediction: float, target: float) -> float:
-        if prediction > LARGEST_EXPONENT:
-            return math.inf
-        return self.scale * (exp(prediction) - target * prediction)
+    def value(self, prediction: Any, target: Any) -> Any:
+        return self.scale * (_mean(prediction) - target * prediction)
 
-    def d1(self, prediction: float, target: float) -> float:
-        if prediction > LARGEST_EXPONENT:
-            return math.inf
-        return self.scale * (exp(prediction) - target)
+    def d1(self, prediction: Any, target: Any) -> Any:
+        return self.scale * (_mean(prediction) - target)
 
-    def d2(self, prediction: float, target: float) -> float:
-        if prediction > LARGEST_EXPONENT:
-            return math.inf
-        return self.scale * exp(prediction)
+    def d2(self, prediction: Any, target: Any) -> Any:
+        return self.scale * _mean(prediction)
 
-    def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
-        if prediction > LARGEST_EXPONENT:
-            return math.inf, math.inf
-        mean = exp(prediction)
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        mean = _mean(prediction)
         return self.scale * (mean - target), self.scale * mean
 
     def target_kind(self) -> str:

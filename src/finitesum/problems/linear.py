@@ -20,13 +20,14 @@ import numpy as np
 
 from finitesum.constraints import Constraint
 from finitesum.constraints.projections import Projection
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel_part
 from finitesum.losses import Loss, Squared, as_loss
+from finitesum.losses.arrays import row_numbers
 from finitesum.problems.input import as_rows, checked_numbers, checked_targets, checked_weights
 from finitesum.problems.outputs import block_parts
 from finitesum.problems.penalties import ElasticNet
-from finitesum.problems.rows import CSRRows, DenseRows
+from finitesum.problems.rows import EVERY, CSRRows, DenseRows
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import TermPenalty, described
 
@@ -62,6 +63,23 @@ def first_row(view: View, component: int) -> int:
 def last_row(view: View, component: int) -> int:
     """Return the row behind a component's last."""
     return min((component + 1) * view.batch_size, view.rows.n_rows)
+
+
+def chosen_rows(view: View, components: Indices) -> Indices | slice:
+    """Return the rows of some components, increasing; `EVERY` where they are all."""
+    if components.size == view.n_components:
+        return EVERY
+    if view.batch_size == 1:
+        return components
+    rows = (components[:, None] * view.batch_size + np.arange(view.batch_size)).ravel()
+    return rows[rows < view.rows.n_rows]
+
+
+def n_numbers(view: View, *_others: Any) -> float:
+    """Return how many numbers a pass over all rows in arrays touches; infinity where the rows are none of data."""
+    if not isinstance(view.rows, DenseRows | CSRRows):
+        return math.inf
+    return float(view.rows.values.size + view.rows.n_rows * row_numbers(view.loss))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,10 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Data, Indices, Matrix, Vector
-from finitesum.core.jit import compilable, kernel, kernel_part, reassociated_part
+from finitesum.core.jit import array_form, compilable, kernel, kernel_part, reassociated_part
+
+#: All rows.
+EVERY = slice(None)
 
 
 @reassociated_part
@@ -203,6 +206,31 @@ def to_matrix(rows: DenseRows | CSRRows) -> Any:
     return scipy.sparse.csr_array(parts, shape=(rows.n_rows, rows.n_columns))
 
 
+def products(rows: DenseRows | CSRRows, chosen: Indices | slice, w: Vector) -> Vector:
+    """Return x_i'w of the chosen rows, by NumPy or SciPy: what `dot` is to one row."""
+    out: Vector = _chosen(rows, chosen) @ w[: rows.n_columns]
+    if rows.intercept:
+        out += w[rows.n_columns]
+    return out
+
+
+def add_combination(rows: DenseRows | CSRRows, chosen: Indices | slice, scales: Vector, out: Vector) -> None:
+    """Add sum_i s_i x_i of the chosen rows, in their order, by NumPy or SciPy: what `add_to` is to one row."""
+    out[: rows.n_columns] += _chosen(rows, chosen).T @ scales
+    if rows.intercept:
+        out[rows.n_columns] += scales.sum()
+
+
+def squares(rows: DenseRows | CSRRows, chosen: Indices | slice = EVERY) -> Any:
+    """Return the chosen rows' entries, squared, without the intercept, as an ndarray or a CSR array of float64."""
+    return _chosen(rows, chosen).astype(np.float64) ** 2
+
+
+def _chosen(rows: DenseRows | CSRRows, chosen: Indices | slice) -> Any:
+    matrix = to_matrix(rows)
+    return matrix if chosen is EVERY else matrix[chosen]
+
+
 def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows | CSRRows:
     """Return consecutive rows, over the same memory."""
     if isinstance(rows, DenseRows):
@@ -219,6 +247,12 @@ def _count_entries(rows: CSRRows, places: Any, counts: Any) -> None:
         counts[i + 1] = n
 
 
+@array_form(_count_entries, lambda rows, *_: rows.values.size)
+def _count_in_arrays(rows: CSRRows, places: Any, counts: Any) -> None:
+    kept = np.concatenate([[0], np.cumsum(places[rows.columns] >= 0)])
+    counts[1:] = kept[rows.starts[1:]] - kept[rows.starts[:-1]]
+
+
 @kernel
 def _copy_entries(rows: CSRRows, places: Any, columns: Any, values: Any) -> None:
     n = np.uint64(0)
@@ -226,6 +260,14 @@ def _copy_entries(rows: CSRRows, places: Any, columns: Any, values: Any) -> None
         place = places[np.uint64(rows.columns[k])]
         columns[n], values[n] = place, rows.values[k]  # the next one writes over what is not kept
         n += np.uint64(place >= 0)
+
+
+@array_form(_copy_entries, lambda rows, *_: rows.values.size)
+def _copy_in_arrays(rows: CSRRows, places: Any, columns: Any, values: Any) -> None:
+    here = slice(rows.starts[0], rows.starts[-1])
+    found = places[rows.columns[here]]
+    kept = np.flatnonzero(found >= 0)
+    columns[: kept.size], values[: kept.size] = found[kept], rows.values[here][kept]
 
 
 def columns_of(rows: DenseRows | CSRRows, columns: Indices) -> DenseRows | CSRRows:

@@ -19,7 +19,7 @@ import numpy as np
 from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Flags, Indices, Vector
-from finitesum.core.jit import compiled_form, kernel
+from finitesum.core.jit import array_form, compiled_form, kernel
 from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
 from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet, as_penalty
 
@@ -44,6 +44,28 @@ def _prox(penalty: TermPenalty, w: Vector, step_size: float) -> None:
 
 @kernel
 def _project(projection: Projection, w: Vector) -> None:
+    projection.project_euclidean_into(w, w)
+
+
+#: Numbers of an array that are computed while Python applies a prox or a projection to one coordinate.
+COORDINATE_NUMBERS = 500.0
+
+
+def _penalty_numbers(penalty: TermPenalty, w: Vector, *_others: Any) -> float:
+    return w.size * (1.0 if isinstance(penalty, ElasticNet | WeightedElasticNet) else COORDINATE_NUMBERS)
+
+
+@array_form(_prox, _penalty_numbers)
+def _prox_in_arrays(penalty: TermPenalty, w: Vector, step_size: float) -> None:
+    if isinstance(penalty, ElasticNet | WeightedElasticNet):
+        thresholds = step_size * penalty.l1 * getattr(penalty, "weights", 1.0)
+        w[:] = np.where(np.abs(w) <= thresholds, 0.0, w - np.copysign(thresholds, w))
+    else:
+        penalty.apply_prox(w, step_size)
+
+
+@array_form(_project, lambda projection, w: w.size * COORDINATE_NUMBERS)
+def _project_in_python(projection: Projection, w: Vector) -> None:
     projection.project_euclidean_into(w, w)
 
 
@@ -79,6 +101,29 @@ def _penalty_of_blocks(term: CompiledTerm, w: Vector) -> float:
     total = 0.0
     for start in range(0, w.size, w.size // term.n_blocks):
         total = term.penalty.penalty_total(w[start : start + term.n_penalised], total)
+    return total
+
+
+def _term_numbers(term: CompiledTerm, w: Vector, *_others: Any) -> float:
+    return w.size * COORDINATE_NUMBERS if term.is_constrained else _penalty_numbers(term.penalty, w)
+
+
+@array_form(_prox_step, _term_numbers)
+def _prox_step_in_arrays(term: CompiledTerm, w: Vector, gradient: Vector, step_size: float) -> Vector:
+    moved: Vector = w - step_size * gradient
+    prox_in_place(term, moved, step_size)
+    return moved
+
+
+@array_form(_penalty_of_blocks, lambda term, w: _penalty_numbers(term.penalty, w))
+def _penalty_in_arrays(term: CompiledTerm, w: Vector) -> float:
+    penalty, blocks = term.penalty, w.reshape(term.n_blocks, -1)[:, : term.n_penalised]
+    if isinstance(penalty, ElasticNet | WeightedElasticNet):
+        weights, sizes = getattr(penalty, "weights", 1.0), np.abs(blocks)
+        return float((weights * (penalty.l1 * sizes + 0.5 * penalty.l2 * sizes * sizes)).sum())
+    total = 0.0
+    for block in blocks:
+        total = penalty.penalty_total(block, total)
     return total
 
 

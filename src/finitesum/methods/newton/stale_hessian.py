@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import kernel
+from finitesum.core.jit import array_form, kernel
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.hessian import LEAST_PIVOT, add_gram, is_precise
 from finitesum.evaluation.row_sums import Block, Vector32, map_row_blocks
@@ -32,7 +32,7 @@ from finitesum.evaluation.samples import Sample, others, sample_of
 from finitesum.methods.cost_model import costs_of, is_sample_too_small
 from finitesum.methods.newton.subsampling import GROWTH
 from finitesum.methods.subproblems.positive_definite import raised_factor
-from finitesum.problems.linear import Problem, View, first_row, last_row
+from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
 
 #: Thresholds that are compared: each half of the one before.
 N_THRESHOLDS = 24
@@ -86,6 +86,25 @@ def _count_by_size(
     return total
 
 
+@array_form(_count_by_size, n_numbers)
+def _count_in_arrays(
+    view: View, members: Indices, now: Vector32, summed: Vector32, unit: float, counts: Vector, sizes: Vector
+) -> float:
+    weights, curvatures, moved = _moved_in_arrays(view, members, now, summed)
+    bits = (moved * (1.0 / unit)).view(np.int64)
+    k = np.clip(1022 - (bits >> 52), 0, counts.size - 1)
+    counts += np.bincount(k, minlength=counts.size)
+    sizes += np.bincount(k, weights=moved, minlength=counts.size)
+    return float(weights @ curvatures)
+
+
+def _moved_in_arrays(view: View, members: Indices, now: Vector32, summed: Vector32) -> tuple[Vector, Vector, Vector]:
+    """Return p_i, h_i and p_i |h_i - c_i| of the members' rows."""
+    chosen = chosen_rows(view, members)
+    weights, curvatures = view.weights[chosen], now[chosen].astype(np.float64)
+    return weights, curvatures, weights * np.abs(curvatures - summed[chosen])
+
+
 def _by_size(
     problem: Problem, members: Indices, now: Vector32, summed: Vector32, unit: float = 1.0
 ) -> tuple[Vector, Vector, float]:
@@ -110,6 +129,12 @@ def _sums(view: View, members: Indices, now: Vector32, summed: Vector32) -> tupl
     return total, moved
 
 
+@array_form(_sums, n_numbers)
+def _sums_in_arrays(view: View, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
+    weights, curvatures, moved = _moved_in_arrays(view, members, now, summed)
+    return float(weights @ curvatures), float(moved.sum())
+
+
 def _total_and_moved(problem: Problem, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
     """Return sum p_i h_i and sum p_i |h_i - c_i| over the rows of some components."""
     parts = map_row_blocks(lambda b: _sums(b.view, b.components, now[b.rows], summed[b.rows]), problem, members)
@@ -123,7 +148,6 @@ def moved_fraction(problem: Problem, hessian: StaleHessian, now: Vector32) -> fl
     return moved / total if total > 0.0 else 0.0
 
 
-@kernel
 def _cheapest(
     counts: Vector,
     sizes: Vector,
@@ -138,20 +162,13 @@ def _cheapest(
     The costs are those of a row, of a factor, and of a pass.
     """
     of_row, of_factor, of_pass = costs
-    moved = sizes.sum()
-    best, least, replaced, left = 0, np.inf, 0.0, moved
-    for k in range(N_THRESHOLDS + 1):
-        if k > 0:
-            replaced += counts[k - 1]
-            left = max(left - sizes[k - 1], 0.0)
-        ratio = (caution * left / total if total > 0.0 else 0.0) + sampling_error
-        passes = max(1.0, digits / -math.log10(min(max(ratio, 1e-3), 0.95)))
-        cost = replaced * of_row + passes * of_pass
-        if replaced > 0.0:
-            cost += of_factor
-        if cost < least:
-            best, least = k, cost
-    return best, moved / total if total > 0.0 else 0.0
+    moved, replaced, gone = float(sizes.sum()), np.zeros(counts.size + 1), np.zeros(sizes.size + 1)
+    np.cumsum(counts, out=replaced[1:])
+    np.cumsum(sizes, out=gone[1:])
+    by_total = 1.0 / total if total > 0.0 else 0.0
+    ratios = caution * by_total * np.maximum(moved - gone, 0.0) + sampling_error
+    passes = np.maximum(1.0, digits / -np.log10(np.clip(ratios, 1e-3, 0.95)))
+    return int(np.argmin(replaced * of_row + passes * of_pass + of_factor * (replaced > 0.0))), moved * by_total
 
 
 @kernel
@@ -168,6 +185,19 @@ def _replace(
             summed[i] = now[i] if is_picked else summed[i]
             n_picked += np.uint64(is_picked)
     return int(n_picked)
+
+
+@array_form(_replace, n_numbers)
+def _replace_in_arrays(
+    view: View, members: Indices, now: Vector32, summed: Vector32, least: float, picked: Indices, rises: Vector
+) -> int:
+    chosen = chosen_rows(view, members)
+    rise = view.weights[chosen] * (now[chosen].astype(np.float64) - summed[chosen])
+    places = np.flatnonzero((rise != 0.0) & (np.abs(rise) >= least))
+    rows = places if isinstance(chosen, slice) else chosen[places]
+    picked[: rows.size], rises[: rows.size] = rows, rise[places]
+    summed[rows] = now[rows]
+    return rows.size
 
 
 def refreshed(

@@ -21,7 +21,7 @@ from scipy.linalg import eigvalsh
 from scipy.sparse.linalg import eigsh
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
 from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
 from finitesum.methods.subproblems.positive_definite import solve_spd
@@ -79,6 +79,33 @@ def _descend(
                 changes |= _move(hessian, w, gradient, j, min(max(target, lower[j]), upper[j]))
             elif abs(gradient[j]) < thresholds[j]:  # linear on both sides of 0
                 changes |= _move(hessian, w, gradient, j, min(max(0.0, lower[j]), upper[j]))
+        n_settled = 0 if changes else n_settled + 1
+        if n_settled == SETTLED_PASSES:
+            return
+
+
+@array_form(_descend, lambda hessian, *_: 1e4 * len(hessian))
+def _descend_in_arrays(
+    hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, n_passes: int
+) -> None:
+    n_settled, diagonal = 0, np.diagonal(hessian).tolist()
+    bounds = list(zip(thresholds.tolist(), lower.tolist(), upper.tolist(), strict=True))
+    for _ in range(n_passes):
+        changes = False
+        for j, (curvature, (threshold, least, most)) in enumerate(zip(diagonal, bounds, strict=True)):
+            slope, before = float(gradient[j]), float(w[j])
+            if curvature > 0.0:
+                target, threshold = before - slope / curvature, threshold / curvature
+                target = max(target - threshold, 0.0) + min(target + threshold, 0.0)
+            elif abs(slope) < threshold:
+                target = 0.0
+            else:
+                continue
+            target = min(max(target, least), most)
+            if target != before:
+                w[j] = target
+                gradient += (target - before) * hessian[j]
+                changes |= (before > 0.0) != (target > 0.0) or (before < 0.0) != (target < 0.0)
         n_settled = 0 if changes else n_settled + 1
         if n_settled == SETTLED_PASSES:
             return

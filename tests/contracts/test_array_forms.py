@@ -1,0 +1,245 @@
+"""Each kernel that has a form over arrays computes there what its loops do: all losses, rows, weights, batches, subsets."""
+
+import itertools
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from finitesum import Problem, constraints, minimize
+from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
+from finitesum.evaluation import row_products
+from finitesum.evaluation.hessian import hessian_at
+from finitesum.evaluation.rounding import gradient_rounding
+from finitesum.evaluation.row_sums import Majorize, loss_sums
+from finitesum.losses import LOSSES, Logistic
+from finitesum.losses.arrays import takes_arrays
+from finitesum.methods.newton import stale_hessian
+from finitesum.problems.linear import n_numbers
+from finitesum.problems.rows import columns_of
+
+pytestmark = [
+    pytest.mark.as_chosen,
+    pytest.mark.skipif(not COMPILED, reason="all kernels run as Python under NUMBA_DISABLE_JIT"),
+]
+
+N, D = 37, 6
+
+
+@compilable
+class WrittenForNumbers(NamedTuple):
+    """The logistic loss, as it is written without arrays in mind."""
+
+    scale: float = 1.0
+
+    def value(self, prediction, target):
+        margin = target * prediction
+        return math.log1p(math.exp(-margin)) if margin > 0.0 else -margin + math.log1p(math.exp(margin))
+
+    def d1(self, prediction, target):
+        return -target / (1.0 + math.exp(target * prediction))  # overflows at 710
+
+    def d2(self, prediction, target):
+        return math.exp(-abs(prediction)) / (1.0 + math.exp(-abs(prediction))) ** 2
+
+    def d1_d2(self, prediction, target):
+        return self.d1(prediction, target), self.d2(prediction, target)
+
+    def majorant(self, prediction, target):
+        return 0.25
+
+    def curvature_bound(self):
+        return 0.25
+
+    def d2_lipschitz(self):
+        return 0.1
+
+    def target_kind(self):
+        return "sign"
+
+    def is_smooth(self):
+        return True
+
+
+class WrittenWithNumPy(WrittenForNumbers):
+    def value(self, prediction, target):
+        return np.logaddexp(0.0, -target * prediction)
+
+    def d1(self, prediction, target):
+        return -target / (1.0 + np.exp(target * prediction))
+
+    def d2(self, prediction, target):
+        return np.exp(-np.abs(prediction)) / (1.0 + np.exp(-np.abs(prediction))) ** 2
+
+
+ALL_LOSSES = {**{name: cls() for name, cls in LOSSES.items()}, "for numbers": WrittenForNumbers()}
+ROWS = ("dense", "float32", "csr", "csr64")
+
+
+def problem_of(loss, rows, *, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, D)) * (rng.random((N, D)) < 0.6)
+    X[2], X[:, 3] = 0.0, 0.0  # an empty row and column
+    u = X @ rng.standard_normal(D)
+    kind = loss.target_kind()
+    y = u + rng.standard_normal(N) if kind == "real" else rng.poisson(np.exp(np.clip(u, -2, 1)))
+    y = np.where(u + rng.standard_normal(N) > 0.0, 1, -1) if kind == "sign" else y
+    if rows == "float32":
+        X = X.astype(np.float32)
+    if rows.startswith("csr"):
+        X = sp.csr_array(X)
+    problem = Problem.linear(X, y, loss=loss, alpha=0.1, **more)
+    if rows == "csr64":
+        columns, starts = (part.astype(np.int64) for part in problem.rows[1:3])
+        problem = replace(problem, rows=problem.rows._replace(columns=columns, starts=starts))
+    return problem
+
+
+def weights(kind, rng):
+    return {"equal": None, "some 0": np.where(rng.random(N) < 0.3, 0.0, rng.random(N))}[kind]
+
+
+def sums_over(problem, components):
+    """What the kernels compute: all sums over rows that methods see data by."""
+    rng = np.random.default_rng(5)
+    w, v, curvatures = rng.standard_normal(problem.dim), rng.standard_normal(problem.dim), rng.random(N)
+    rows = np.zeros(N, dtype=bool)
+    size = problem.batch_size or 1
+    for j in range(problem.n_components) if components is None else components:
+        rows[j * size : (j + 1) * size] = True
+    for majorize in Majorize:
+        slopes, second = np.zeros(N), np.zeros(N)
+        yield from loss_sums(problem, w, components, slopes=slopes, curvatures=second, majorize=majorize)
+        yield from (slopes, second)
+    yield row_products.predictions(problem, w, components)[rows]
+    yield row_products.gram_product(problem, curvatures, v, components)
+    yield row_products.gram_diagonal(problem, curvatures, components)
+    line = row_products.line_through(problem, w, v, components)
+    line = line._replace(starts=np.where(rows, line.starts, 0.0), changes=np.where(rows, line.changes, 0.0))
+    yield row_products.slope_along(problem, line, 0.3)
+    yield row_products.value_along(problem, line, 0.3)
+    now, summed = np.random.default_rng(6).random((2, N)).astype(np.float32)
+    members = np.arange(problem.n_components) if components is None else components
+    yield from stale_hessian._by_size(problem, members, now, summed, 0.02)
+    yield from stale_hessian._total_and_moved(problem, members, now, summed)
+    picked, rises, summed = np.zeros(N, dtype=np.int64), np.zeros(N), summed.copy()
+    n = stale_hessian._replace(problem.view, members, now, summed, 0.01, picked, rises)
+    yield from (n, picked[:n], rises[:n], summed)
+    if components is None:
+        yield row_products.combination(problem, curvatures)
+        yield row_products.squared_norms(problem, 1)
+        constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
+        yield row_products.minorant_sums(problem, w, constants, slopes)
+        yield from (constants, slopes, hessian_at(problem, w), gradient_rounding(problem, w))
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_sums_over_rows(loss, rows):
+    rng = np.random.default_rng(1)
+    settings = itertools.product((False, True), ("equal", "some 0"), (None, 3), (None, np.array([0, 1, 4, 5, 11])))
+    for intercept, kind, batch_size, components in settings:
+        more = {"fit_intercept": intercept, "sample_weight": weights(kind, rng), "batch_size": batch_size}
+        problem = problem_of(ALL_LOSSES[loss], rows, offset=rng.standard_normal(N), **more)
+        found = list(sums_over(problem, components))
+        with as_python():
+            wanted = list(sums_over(problem, components))
+        for k, (left, right) in enumerate(zip(found, wanted, strict=True)):
+            np.testing.assert_allclose(left, right, rtol=1e-11, atol=1e-12, err_msg=f"{k} {more}")
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_rows_with_some_columns(rows):
+    given, columns = problem_of(Logistic(), rows).rows, np.array([0, 2, 3, 5])
+    found = columns_of(given, columns)
+    with as_python():
+        wanted = columns_of(given, columns)
+    for left, right in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+PENALTIES = {
+    "elastic net": {"alpha": 0.3, "l1_ratio": 0.5},
+    "weights": {"alpha": 0.3, "l1_ratio": 0.5, "penalty_weights": np.arange(D) / 2.0},
+    "groups": {"alpha": 0.3, "groups": [0, 0, 1, 1, 2, 2]},
+    "box": {"constraint": "NonNegative()"},
+    "ball": {"constraint": "L1Ball(0.5)"},
+}
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_terms(penalty):
+    rng = np.random.default_rng(2)
+    more = {k: eval(v, vars(constraints)) if k == "constraint" else v for k, v in PENALTIES[penalty].items()}
+    X, y = rng.standard_normal((N, D)), rng.standard_normal(N)
+    term = Problem.linear(X, y, loss="squared", fit_intercept=True, **more).term
+    w, gradient = rng.standard_normal(D + 1), rng.standard_normal(D + 1)
+    w[2] = math.nan if penalty != "ball" else w[2]
+
+    def all_of_it():
+        return term.prox_step(w, gradient, 0.4), term.prox(w, 0.4), term.value(w), term.add_to(gradient.copy(), w)
+
+    found = all_of_it()
+    with as_python():
+        wanted = all_of_it()
+    for left, right in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "poisson", "squared-hinge", "hinge"])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.7])
+def test_a_fit_takes_the_same_steps(loss, l1_ratio):
+    problem = problem_of(LOSSES[loss](), "csr", fit_intercept=True)
+    problem = Problem.linear(sp.csr_array(problem.rows[:3]), problem.targets, loss=loss, alpha=0.05, l1_ratio=l1_ratio)
+    found = minimize(problem, tol=1e-9)
+    with as_python():
+        wanted = minimize(problem, tol=1e-9)
+    assert found.success
+    assert (found.nit, found.n_passes) == (wanted.nit, wanted.n_passes)
+    np.testing.assert_allclose(found.x, wanted.x, rtol=1e-6, atol=1e-9)
+
+
+def test_a_loss_of_the_users_own_needs_no_compiler():
+    assert not takes_arrays(WrittenForNumbers())
+    assert takes_arrays(WrittenWithNumPy())
+    known = minimize(problem_of(Logistic(), "dense"), tol=1e-10).x
+    for loss in (WrittenForNumbers(), WrittenWithNumPy()):
+        result = minimize(problem_of(loss, "dense"), tol=1e-10)
+        assert result.success
+        np.testing.assert_allclose(result.x, known, rtol=1e-7)
+
+
+def test_the_form_depends_on_the_size_of_the_data_alone():
+    kernel = row_products._predict
+    assert isinstance(kernel, Kernel)
+    small = problem_of(Logistic(), "dense")
+    assert n_numbers(small.view) == N * (D + 10.0)
+    n = int(MOST_NUMBERS / (D + 10.0))
+    for size, is_small in ((n, True), (n + 1, False)):
+        problem = Problem.linear(np.zeros((size, D)), np.ones(size), loss="squared")
+        assert (n_numbers(problem.view) <= MOST_NUMBERS) == is_small
+
+
+def test_a_small_fit_in_a_process_of_its_own_never_loads_the_compiler():
+    code = """
+import sys, numpy as np
+from finitesum.estimators import HuberRegressor, LinearSVC, LogisticRegression, PoissonRegressor, Ridge
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 4))
+u = X.sum(axis=1) + rng.standard_normal(60)
+for C in (dict(), dict(l1_ratio=1.0)):
+    LogisticRegression(**C).fit(X, u > 0)
+LogisticRegression().fit(X, np.digitize(u, [-1, 1]))
+for loss in ("hinge", "squared-hinge"):
+    LinearSVC(loss=loss).fit(X, u > 0)
+for model in (HuberRegressor(), PoissonRegressor(), Ridge()):
+    model.fit(X, np.abs(u))
+print("numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
