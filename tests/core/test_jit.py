@@ -308,6 +308,7 @@ def test_within_a_block_kernels_run_as_python_and_after_an_error_they_are_compil
     def half(x):
         return x / 2.0
 
+    assert half(1.0) == 0.5
     half.function = lambda x: seen.append(x) or x / 2.0
 
     @compiler.as_python()
