@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import ShuffleSplit, StratifiedKFold
 
 from finitesum import LogisticRegression, LogisticRegressionCV, logistic_path
 from finitesum.constraints import L1Ball
+from finitesum.running import together
 
 CHEAP = {"solver": "newton"}
 
@@ -75,3 +77,91 @@ def test_a_path_uses_threads():
     one, two = (logistic_path(X, y, Cs=[0.1, 1.0], solver="auto", n_threads=k) for k in (1, 2))
     assert [result.method.n_threads for result in two.results] == [2, 2]
     assert np.allclose(one.coefs, two.coefs, atol=1e-8)
+
+
+#: What may differ between cross-validations whose folds are solved together: data, weights, parameters.
+TOGETHER = {
+    "dense": {},
+    "csr": {"sparse": True},
+    "no intercept": {"fit_intercept": False},
+    "weights": {"weighted": True, "class_weight": "balanced"},
+    "offsets": {"offsets": True},
+    "few rows": {"n": 60, "d": 8},
+    "a sample": {"n": 6000, "d": 2},
+    "no penalty": {"Cs": [0.1, np.inf]},
+    "other splits": {"cv": ShuffleSplit(3, random_state=0)},
+    "one fold at a time": {"most": 1.0},
+}
+
+
+def fold_fits(model, X, y, weights, offsets, Cs, cv):
+    """Yield each fold's number, each C's, and a fit of its own."""
+    parameters = {"fit_intercept": model.fit_intercept, "class_weight": model.class_weight, "tol": 1e-10}
+    for f, (train, _) in enumerate(cv.split(X, y)):
+        rows = {name: v if v is None else v[train] for name, v in (("sample_weight", weights), ("offset", offsets))}
+        for k, C in enumerate(Cs):
+            yield f, k, train, LogisticRegression(C, solver="newton", **parameters).fit(X[train], y[train], **rows)
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_folds_solved_together_are_fits_to_a_part_of_a_standard_error(case, monkeypatch):
+    given = dict(TOGETHER[case])
+    n, d, Cs = given.pop("n", 400), given.pop("d", 3), given.pop("Cs", np.logspace(-3, 4, 8))
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((n, d)) * np.array([0.1, 3.0] * d)[:d] + 0.3
+    y = (X.sum(axis=1) + 2.0 * rng.logistic(size=n) > 0).astype(int)
+    data = sp.csr_array(X) if given.pop("sparse", False) else X
+    weights = rng.uniform(0.2, 3.0, n) * (rng.random(n) < 0.9) if given.pop("weighted", False) else None
+    offsets = rng.standard_normal(n) if given.pop("offsets", False) else None
+    if (most := given.pop("most", None)) is not None:
+        monkeypatch.setattr("finitesum.estimators.folds.MOST_NUMBERS", most)
+    cv = given.pop("cv", StratifiedKFold(4))
+    model = LogisticRegressionCV(Cs, cv=cv, **given).fit(data, y, sample_weight=weights, offset=offsets)
+    for f, k, train, fit in fold_fits(model, X, y, weights, offsets, Cs, cv):
+        Z = np.column_stack([X[train], np.ones(train.size)]) if model.fit_intercept else X[train]
+        p = fit.predict_proba(X[train], offset=None if offsets is None else offsets[train])
+        base = np.ones(train.size) if weights is None else weights[train]
+        information = (Z.T * (base * p[:, 0] * p[:, 1])) @ Z
+        w = np.append(model.coefs_paths_[f, k, 0] - fit.coef_[0], model.intercepts_paths_[f, k] - fit.intercept_)
+        w = w if model.fit_intercept else w[:-1]
+        assert np.sqrt(w @ information @ w) < 10 * together.ACCURACY  # for all decisions at once, in standard errors
+    alone = LogisticRegression(
+        model.C_, solver="newton", class_weight=model.class_weight, fit_intercept=model.fit_intercept
+    )
+    alone.fit(data, y, sample_weight=weights, offset=offsets)
+    assert np.abs(model.coef_ - alone.coef_).max() < 1e-5  # the fit to all rows has tol
+    assert model.optimality_ <= model.tol
+
+
+def test_what_is_not_solved_together_is_solved_alone(monkeypatch):
+    monkeypatch.setattr(together, "MOST_PASSES", 2)
+    X, y = data(n=300)
+    Cs = np.logspace(-2, 2, 5)
+    model = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
+    for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < 2e-3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together, "MOST_PASSES", 0)
+        exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
+    for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_accuracies_are_the_scorers(n_classes):
+    X, y = data(n=90)
+    y = y + (n_classes == 3) * (X[:, 1] > 0.5)
+    s = np.random.default_rng(2).uniform(0.0, 2.0, y.size)
+    one, other = (
+        LogisticRegressionCV([0.01, 1.0], cv=3, scoring=how).fit(X, y, sample_weight=s) for how in (None, "accuracy")
+    )
+    assert np.allclose(one.scores_, other.scores_, rtol=1e-12)
+
+
+def test_folds_and_strengths_share_passes():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 4))
+    y = X.sum(axis=1) + 2.0 * rng.logistic(size=3000) > 0
+    model = LogisticRegressionCV(10, cv=5, scoring="neg_log_loss").fit(X, y)
+    assert model.n_passes_paths_.mean() < 4.0
+    assert (model.n_passes_paths_[:, -4:-1] == 1.0).all()  # interpolated

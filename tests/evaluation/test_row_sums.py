@@ -1,10 +1,13 @@
 """Sums over rows against NumPy: over all of them, runs of them, and rows that lie apart."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from finitesum import Problem
+from finitesum.evaluation.many_points import curvatures_at_each, gradients_at_each, gradients_of_all
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.rounding import extended_gradient
 from finitesum.evaluation.row_sums import Majorize, loss_sums, row_blocks
@@ -83,3 +86,26 @@ def test_sums_in_blocks_of_any_size_are_those_over_all_rows(rows, most_rows, mon
     expected = evaluate(classes, point)
     monkeypatch.setattr("finitesum.evaluation.outputs.BLOCK_SIZE", most_rows * 5)
     np.testing.assert_allclose(evaluate(classes, point).gradient, expected.gradient, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_sums_at_many_points_are_those_at_each(rows, fit_intercept, monkeypatch):
+    _, stored, y, weights, offsets, _ = rows
+    monkeypatch.setattr("finitesum.evaluation.many_points.N_TOGETHER", 1000)  # several blocks of rows
+    problem = Problem.linear(stored, y, sample_weight=weights, offset=offsets, fit_intercept=fit_intercept)
+    rng = np.random.default_rng(5)
+    points, weightings = rng.standard_normal((4, problem.dim)), np.stack([problem.weights, rng.random(N) / N])
+    which = np.array([0, 1, 1, 0])
+    each = gradients_at_each(problem, points, weightings, which)
+    of_all = gradients_of_all(problem, points, weightings)
+    curvatures = curvatures_at_each(problem, points)
+    for j, w in enumerate(points):
+        for f in range(2):
+            gradient = loss_sums(replace(problem, weights=weightings[f]), w).gradient
+            np.testing.assert_allclose(of_all[f, j], gradient, rtol=1e-11, atol=1e-14)
+            if which[j] == f:
+                np.testing.assert_allclose(each[j], gradient, rtol=1e-11, atol=1e-14)
+        expected = np.empty(N)
+        loss_sums(replace(problem, weights=np.full(N, 1.0 / N)), w, curvatures=expected)
+        np.testing.assert_allclose(curvatures[j], expected, rtol=1e-12)

@@ -98,11 +98,16 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         return Problem.linear(X, y, loss=loss, alpha=alpha, sample_weight=weights, offset=offset, **own)
 
     def _run(
-        self, problems: list[Any], data: tuple[Any, Any, dict[str, Any]], starts: list[Vector | None] | None = None
+        self,
+        problems: list[Any],
+        data: tuple[Any, Any, dict[str, Any]],
+        starts: list[Vector | None] | None = None,
+        earlier: Callable[[Method], Result | None] | None = None,
     ) -> list[Result]:
         """Solve the problems, set what is known of the runs, and warn of those that did not converge.
 
-        The data are X, y and what the fit was given beside them, by name.
+        The data are X, y and what the fit was given beside them, by name. `earlier` returns a run of a method that the one
+        on the first problem goes on from, if there is one.
         """
         X, y, metadata = data
         if self.standard_errors:
@@ -111,6 +116,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         n_inside = self.n_threads if len(problems) == 1 else None
         methods = [as_solver(self.solver, self.step_size, one, tol=self.tol, n_threads=n_inside) for one in problems]
         memory = self._memory_for(problems, methods)
+        if memory is None and starts is not None and earlier is not None and (known := earlier(methods[0])) is not None:
+            memory = [known]
         if starts is None:
             starts = self._starts(problems)
         dtype = X.dtype

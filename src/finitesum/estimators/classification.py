@@ -53,9 +53,15 @@ class LabelledData:
         check_classification_targets(y)
         self.X, self.y = X, y
         self.sample_weight = checked_weights(sample_weight, X)
-        base = np.ones(X.shape[0]) if self.sample_weight is None else self.sample_weight
-        self.classes, codes = np.unique(y, return_inverse=True)
-        totals = np.bincount(codes, weights=base, minlength=self.classes.size)
+        self.codes: Indices
+        self.classes, self.codes = np.unique(y, return_inverse=True)
+        self.offset: Any = None  # (n,) of two classes, (n, K) of several
+        self._weigh(estimator)
+
+    def _weigh(self, estimator: LinearEstimator) -> None:
+        """Leave classes without weight out, and set the weights of the rows."""
+        base = np.ones(self.codes.size) if self.sample_weight is None else self.sample_weight
+        totals = np.bincount(self.codes, weights=base, minlength=self.classes.size)
         present = totals > 0.0  # a class without weight counts as absent
         if present.sum() < 2:
             raise ValueError(
@@ -63,12 +69,20 @@ class LabelledData:
                 f"{self.classes[present].tolist()}. Check the labels and weights."
             )
         self.classes = self.classes[present]
-        self.codes: Indices = np.where(present, np.cumsum(present) - 1, 0)[codes]
+        self.codes = np.where(present, np.cumsum(present) - 1, 0)[self.codes]
         factors = class_weights(estimator.class_weight, self.classes, self.codes, base)
         if not factors.all():
             raise ValueError("class_weight must be > 0 for the classes of the data. Drop the rows of a class instead.")
         self.weights: Vector = base * factors[self.codes]
-        self.offset: Any = None  # (n,) of two classes, (n, K) of several
+
+    def of_rows(self, estimator: LinearEstimator, rows: Indices) -> "LabelledData":
+        """Return the labels and weights of some rows; X stays that of all rows."""
+        part = copy(self)
+        part.y, part.codes = self.y[rows], self.codes[rows]
+        part.sample_weight = None if self.sample_weight is None else self.sample_weight[rows]
+        part.offset = None if self.offset is None else self.offset[rows]
+        part._weigh(estimator)
+        return part
 
     @property
     def total_weight(self) -> float:

@@ -10,24 +10,28 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from finitesum.core.arrays import Vector
-from finitesum.core.threads import map_tasks
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData, with_offset
 from finitesum.estimators.covariance import require_covariance
+from finitesum.estimators.folds import Fold, earlier_run, solve_folds
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
-from finitesum.estimators.path import as_Cs, solve_path, with_alpha
+from finitesum.estimators.path import as_Cs, with_alpha
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.running.driver import Result
+from finitesum.running.driver import as_seed
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegressionCV(LogisticRegressionMixin):
     """Logistic regression whose C is the one with the best mean score over the folds of a cross-validation.
 
-    In each fold the path of all Cs is solved from strong to weak penalties, each from what the last one left (see
-    `logistic_path`), to the optimality of a fit of its own; S is the sum of the fold's weights. The model with the best
-    C is then fitted to all rows. Ties go to the smaller C.
+    The model with the best C is fitted to all rows, to `tol`. Ties go to the smaller C. S is the sum of the fold's weights.
+
+    With solver="auto", an l2 penalty and not too many columns the folds are solved for all Cs together, to no more than a
+    score needs: the error of a fold's decisions x'w + b is about 1e-3 of their standard errors, where H^-1 / S is the
+    estimates' covariance matrix. All else (an l1 penalty, a set, several classes, a solver that is named) has a path for
+    each fold, from strong to weak penalties, each from what the last one left (see `logistic_path`), and reaches `tol`:
+    name the solver where you need the folds' coefficients to the last digits.
 
     Parameters
     ----------
@@ -42,7 +46,7 @@ class LogisticRegressionCV(LogisticRegressionMixin):
 warm_start, callback, measure_every, standard_errors
         As in `LogisticRegression`; callbacks watch the fit to all rows.
     n_threads : int, optional
-        Folds that are solved at once.
+        Folds that are solved at once, or threads that share the rows where folds are solved together.
 
     Attributes
     ----------
@@ -54,7 +58,8 @@ warm_start, callback, measure_every, standard_errors
     coefs_paths_ : ndarray, shape (folds, m, K, d), with K = 1 for two classes
     intercepts_paths_ : ndarray, shape (folds, m, K)
     n_passes_paths_ : ndarray, shape (folds, m)
-        Effective passes over the fold's training rows.
+        Gradients of all of the fold's training rows; 1 for solutions that were interpolated between other Cs. Where folds
+        are solved together, one pass over the rows finds those of all of them.
     classes_, coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, \
 solver_, cov_params_, standard_errors_
         Of the fit to all rows, as in `LogisticRegression`.
@@ -89,23 +94,31 @@ solver_, cov_params_, standard_errors_
             require_covariance(problem)  # before the folds are solved
         split_params, score_params = self._routed("fit", data.sample_weight, params)
         splitter = check_cv(self.cv, data.y, classifier=True)
-        folds: list[tuple[Any, Any]] = list(splitter.split(data.X, data.y, **split_params))
-
-        def solve(k: int) -> tuple[list[Result], Vector]:
-            return self._solve_fold(data, *folds[k], score_params)
-
-        found = map_tasks(solve, range(len(folds)), self.n_threads)
-        self.scores_ = np.stack([scores for _, scores in found])
-        self.C_ = float(self.Cs_[_best(self.scores_.mean(axis=0))])
-        paths = [[self._unpacked([result.x]) for result in results] for results, _ in found]
-        self.coefs_paths_ = np.array([[coef for coef, _ in path] for path in paths])
-        self.intercepts_paths_ = np.array([[intercept for _, intercept in path] for path in paths])
-        self.n_passes_paths_ = np.array([[result.n_passes for result in results] for results, _ in found])
-        for results, _ in found:
-            for result in results:
-                self._warn(result)
+        folds = [self._fold(data, *split) for split in splitter.split(data.X, data.y, **split_params)]
+        paths = solve_folds(self, problem, data, folds, self.Cs_)
+        self.scores_ = np.array(
+            [
+                self._scores(data, fold.test, path.points, score_params)
+                for fold, path in zip(folds, paths.of_folds, strict=True)
+            ]
+        )
+        best = _best(self.scores_.mean(axis=0))
+        self.C_ = float(self.Cs_[best])
+        unpacked = [[self._unpacked([x]) for x in path.points] for path in paths.of_folds]
+        self.coefs_paths_ = np.array([[coef for coef, _ in path] for path in unpacked])
+        self.intercepts_paths_ = np.array([[intercept for _, intercept in path] for path in unpacked])
+        self.n_passes_paths_ = np.array([path.n_passes for path in paths.of_folds])
+        for result in (result for path in paths.of_folds for result in path.results):
+            self._warn(result)
         problem = with_alpha(problem, alpha_of_C(self.C_, data.total_weight), self.l1_ratio)
-        results = self._run([problem], (data.X, y, {"sample_weight": sample_weight, "offset": offset}))
+        starts = None if self.warm_start and hasattr(self, "coef_") else [paths.starts[best]]
+        metadata = {"sample_weight": sample_weight, "offset": offset}
+        results = self._run(
+            [problem],
+            (data.X, y, metadata),
+            starts,
+            lambda method: earlier_run(problem, method, paths, best, self.tol, as_seed(self.random_state)),
+        )
         self._warn_if_separated(data, problem)
         self._note_errors([problem], results, data.total_weight)
         return self
@@ -144,27 +157,39 @@ solver_, cov_params_, standard_errors_
         takes_weights = "sample_weight" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
         return {}, {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}
 
-    def _solve_fold(
-        self, data: LabelledData, train: Any, test: Any, score_params: dict[str, Any]
-    ) -> tuple[list[Result], Vector]:
-        """Return the path of a fold and its scores."""
-        weights = None if data.sample_weight is None else data.sample_weight[train]
-        part = LabelledData(self, data.X[train], data.y[train], weights)
+    def _fold(self, data: LabelledData, train: Any, test: Any) -> Fold:
+        """Return a split, with the labels and weights of the rows to fit."""
+        rows = np.arange(data.y.shape[0])
+        train, test = rows[train], rows[test]
+        part = data.of_rows(self, train)
         if len(part.classes) != len(data.classes):
             missing = sorted(set(data.classes.tolist()) - set(part.classes.tolist()), key=str)
             raise ValueError(f"a fold's training rows lack the classes {missing}. Use fewer folds, or stratified ones.")
+        return Fold(train, test, part)
+
+    def _scores(self, data: LabelledData, test: Indices, points: Matrix, score_params: dict[str, Any]) -> Vector:
+        """Return the scores of a path's models on the test rows."""
         offset = None if data.offset is None else data.offset[test]
-        part.offset = None if data.offset is None else data.offset[train]
-        results = solve_path(self, part, self.Cs_)
+        here = {name: _rows_of(value, test, data.X.shape[0]) for name, value in score_params.items()}
+        X, y = data.X[test], data.y[test]
+        tables = [self._unpacked([x]) for x in points]
+        if self.scoring is None and set(here) <= {"sample_weight"}:
+            return self._accuracies(X, data.codes[test], tables, offset, here.get("sample_weight"))
         model = LogisticRegression(l1_ratio=self.l1_ratio, fit_intercept=self.fit_intercept)
         model.classes_, model.n_features_in_ = data.classes, data.X.shape[1]
-        here = {name: _rows_of(value, test, data.X.shape[0]) for name, value in score_params.items()}
-        scorer = clone(self._scorer(), safe=False)
-        scores = []
-        for result in results:
-            model.coef_, model.intercept_ = model._unpacked([result.x])
-            scores.append(float(scorer(with_offset(model, offset), data.X[test], data.y[test], **here)))
-        return results, np.array(scores)
+        scorer, scores = clone(self._scorer(), safe=False), []
+        for model.coef_, model.intercept_ in tables:
+            scores.append(float(scorer(with_offset(model, offset), X, y, **here)))
+        return np.array(scores)
+
+    def _accuracies(self, X: Any, codes: Indices, tables: list[Any], offset: Any, weights: Any) -> Vector:
+        """Return the part of the rows, by weight, whose class each model predicts: what the scorer would return."""
+        coef, intercept = np.stack([coef for coef, _ in tables]), np.stack([intercept for _, intercept in tables])
+        decisions = np.asarray(X @ coef.reshape(-1, coef.shape[-1]).T).reshape(-1, *intercept.shape) + intercept
+        if offset is not None:
+            decisions += offset.reshape(len(codes), 1, -1)
+        predicted = decisions[:, :, 0] > 0.0 if decisions.shape[2] == 1 else decisions.argmax(axis=2)
+        return np.average(predicted == codes[:, None], axis=0, weights=weights)
 
 
 def _best(means: Vector) -> int:

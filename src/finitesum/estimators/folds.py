@@ -1,0 +1,118 @@
+"""The paths of a cross-validation: every fold's solutions for all strengths of the penalty, at the cost of few fits.
+
+Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
+Elsewhere each fold has its own path. The fit to all rows begins at the mean of the folds' solutions, which is as near to
+its own as 1/n, where each fold's is as near as sqrt(1/n).
+"""
+
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.threads import limited_blas, map_tasks
+from finitesum.estimators.base import alpha_of_C
+from finitesum.estimators.classification import LabelledData
+from finitesum.estimators.path import solve_path
+from finitesum.estimators.solvers import as_solver
+from finitesum.evaluation.samples import evaluate_on, sample_of
+from finitesum.methods.base import Method, batch_size_for
+from finitesum.methods.newton.lazy_newton import LazyNewton
+from finitesum.methods.newton.newton import Newton
+from finitesum.methods.newton.stale_hessian import factor_of
+from finitesum.problems.linear import Problem
+from finitesum.running.driver import Result, as_seed
+from finitesum.running.sampling import order_of_pass
+from finitesum.running.together import Family, Together, solve_together
+
+#: Numbers that are held for each variable of a problem that is solved with others, and the most for all of them.
+NUMBERS, MOST_NUMBERS = 20.0, 5e7
+
+
+class Fold(NamedTuple):
+    """A split of the rows, and what is known of the labels and weights of the rows that are fitted."""
+
+    train: Indices
+    test: Indices
+    part: LabelledData  # with the X of all rows
+
+
+class Path(NamedTuple):
+    """A fold's solutions for all strengths."""
+
+    points: Matrix  # (m, dim)
+    n_passes: Vector  # (m,)  over the rows of the fold
+    results: list[Result]  # of the runs that there were
+
+
+class Paths(NamedTuple):
+    """The paths of all folds, and from where all rows are fitted."""
+
+    of_folds: list[Path]
+    starts: Matrix  # (m, dim)
+    together: Together | None
+
+
+def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
+    """Return the paths of all folds, and points near those of all rows; the problem is that of all rows."""
+    method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol)
+    is_free = isinstance(estimator.solver, str) and estimator.solver == "auto" and isinstance(method, LazyNewton | Newton)
+    if is_free and problem.n_outputs == 1 and problem.is_smooth:
+        return _together(estimator, problem, data, folds, Cs)
+    paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)
+    return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
+
+
+def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
+    """Return the path of a fold."""
+    part = copy(fold.part)
+    part.X = data.X[fold.train]
+    results = solve_path(estimator, part, Cs)
+    return Path(np.array([result.x for result in results]), np.array([result.n_passes for result in results]), results)
+
+
+def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
+    method = LazyNewton()
+    problem = problem.batched(batch_size_for(method, problem))
+    size = max(1, int(MOST_NUMBERS // (NUMBERS * Cs.size * problem.dim + problem.n_rows)))
+    order = order_of_pass(method.default_sampling, as_seed(estimator.random_state), 0, problem.n_components)
+    paths, starts = [], np.zeros((Cs.size, problem.dim))
+    for first in range(0, len(folds), size):
+        some = folds[first : first + size]
+        with limited_blas(estimator.n_threads):
+            found = solve_together(_family(problem, data, some, Cs), order, estimator.tol, estimator.n_threads or 1)
+        starts += len(some) / len(folds) * found.starts
+        for fold, points, n_passes, is_solved in zip(some, found.points, found.n_passes, found.is_solved, strict=True):
+            path = Path(points, n_passes, [])
+            if not is_solved.all():
+                rest = _alone(estimator, data, fold, Cs[~is_solved])
+                points[~is_solved], path = rest.points, path._replace(results=rest.results)
+                n_passes[~is_solved] += rest.n_passes
+            paths.append(path)
+    return Paths(paths, starts, found)
+
+
+def _family(problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Family:
+    """Return the problems of some folds for all strengths."""
+    weights = np.zeros((len(folds), problem.n_rows))
+    for of_rows, fold in zip(weights, folds, strict=True):
+        np.add.at(of_rows, fold.train, fold.part.weights / fold.part.total_weight)
+    totals = np.array([fold.part.total_weight for fold in folds])
+    ridges = np.array([[alpha_of_C(float(C), total) for C in Cs] for total in [data.total_weight, *totals]])
+    return Family(problem, weights, ridges[1:], ridges[0], np.maximum(totals, np.count_nonzero(weights, axis=1)))
+
+
+def earlier_run(problem: Problem, method: Method, paths: Paths, k: int, tol: float, seed: int) -> Result | None:
+    """Return what the paths know of all rows at strength k, as a method's run to go on from; None where it takes none."""
+    if paths.together is None or not isinstance(method, LazyNewton):
+        return None
+    problem = problem.batched(batch_size_for(method, problem))
+    order = order_of_pass(method.default_sampling, seed, 0, problem.n_components)
+    hessian, x = paths.together.hessians[int(paths.together.which[k])], paths.starts[k]
+    sample = sample_of(problem, np.arange(problem.n_components))
+    known = evaluate_on(problem, sample, x, np.zeros(problem.n_rows, dtype=np.float32), n_threads=method.n_threads)
+    state = method.init_at(problem, x, tol, known, order)
+    factor, shift = factor_of(problem, hessian, problem.term.ridge, 0.0)
+    state = state._replace(hessian=hessian, factor=factor, shift=shift, n_gradients=problem.n_components)
+    return Result(x=x, state=state, method=method, seed=seed, next_pass=0)

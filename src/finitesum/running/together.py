@@ -1,0 +1,379 @@
+"""Many problems at once that differ in the weights of their rows and in the strength of an l2 penalty: folds and paths.
+
+F_fk(w) = sum_i q_fi loss_i(w) + alpha_fk/2 sum_j v_j w_j^2,    f = 1, ..., F,  k = 1, ..., m
+
+All have their gradients by one pass (`finitesum.evaluation.many_points`), and each has steps of L-BFGS by a preconditioner:
+
+1. The m problems of all rows are solved on a sample to its own accuracy. Their Hessians are few: strengths share one as
+   long as the curvatures of the rows differ by less than `SHARED` of their sum.
+2. One pass over all rows at these points gives the gradients of all folds, whose first steps begin there. A fold's Hessian
+   is that of the sample, with the folds' strength of the penalty.
+3. Passes at the points of all folds follow until each problem is solved.
+4. Where the penalty hardly counts, solutions are nearly linear in its strength: those between two strengths are
+   interpolated, and solved on their own where the interpolation's error is not small enough.
+
+A step is taken where F falls for certain (the slope at its end is not positive, because F is convex) or the gradient shrank
+in the norm of the inverse Hessian; else it is cut to where the slopes at both ends put the minimum.
+
+A problem is solved where what the last step leaves, by Newton's decrement sqrt(g'B g) and what of it the step before left,
+is at most `ACCURACY` standard errors: sqrt(g'B g) ratio <= ACCURACY / sqrt(S_f), S_f the sum of the fold's weights or the
+number of its rows, whichever is larger. For a likelihood, H/S_f is the inverse covariance matrix of the estimates, so that
+no decision x'w is further off than that part of its own standard error. Or where the optimality is at most tol.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation.hessian import add_gram, may_be_single
+from finitesum.evaluation.many_points import curvatures_at_each, gradients_at_each, gradients_of_all
+from finitesum.methods.newton.stale_hessian import StaleHessian, factor_of
+from finitesum.methods.subproblems.positive_definite import apply_inverse
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import DenseRows, to_matrix
+
+#: The error of a solution, in standard errors.
+ACCURACY = 1e-3
+
+#: The part of the curvature that may differ where a Hessian is shared.
+SHARED = 0.1
+
+#: The part of that by which solutions of several strengths may differ to count as one.
+MERGED = 0.3
+
+#: What a step on the sample leaves of the decrement at least, where the next one has another Hessian.
+SLOW = 0.3
+
+#: Rows of the sample: at least this many, this fraction of all and this many times the variables; all where that is most.
+SAMPLE_ROWS, SAMPLE_FRACTION, SAMPLE_TIMES, MOST_OF_ALL = 2000, 0.1, 20, 0.4
+
+#: The part of the sample's own error, d/n_A in the squared decrement, to which problems on it are solved.
+OF_NOISE = 0.02
+
+#: Solutions are taken for linear in the strength where it moves them by at most this many times the accuracy, until two
+#: more of them show what they are.
+NEARLY_LINEAR = 200.0
+
+#: Pairs of each problem, and passes on the sample and on all rows, after which the rest is left to others.
+N_PAIRS, SAMPLE_PASSES, MOST_PASSES = 8, 20, 15
+
+
+class Family(NamedTuple):
+    """Problems on the same rows."""
+
+    problem: Problem  # of all rows
+    weights: Matrix  # (F, n)  q: each row sums to 1
+    ridges: Matrix  # (F, m)  alpha, falling
+    ridges_of_all: Vector  # (m,)  of the problems of all rows
+    sizes: Vector  # (F,)  S_f
+
+
+class Together(NamedTuple):
+    """What was found."""
+
+    points: npt.NDArray[np.float64]  # (F, m, dim)
+    is_solved: npt.NDArray[np.bool_]  # (F, m)
+    n_passes: npt.NDArray[np.float64]  # (F, m)
+    starts: Matrix  # (m, dim)  near to the solutions of all rows
+    hessians: list[StaleHessian]  # of a sample of all rows
+    which: Indices  # (m,)  the nearest Hessian of each strength
+
+
+class _Steps:
+    """Iterates of many problems, with their pairs."""
+
+    def __init__(self, x: Matrix, ridge: Vector, weights: Vector, enough: Vector, tol: float) -> None:
+        self.x, self.quadratic, self.enough, self.tol = x.copy(), ridge[:, None] * weights, enough, tol
+        self.gradient, self.direction = np.zeros_like(x), np.zeros_like(x)
+        self.t, self.slope = np.ones(len(x)), np.full(len(x), -np.inf)
+        self.ratio = np.full(len(x), np.nan)  # what the last full step left of the decrement
+        self.is_solved, self.n_passes = np.zeros(len(x), dtype=bool), np.zeros(len(x))
+        self.steps, self.changes = np.zeros((2, N_PAIRS, *x.shape))
+        self.inverse_products = np.zeros((N_PAIRS, len(x)))  # 1 / s'y, 0 where there is no pair
+        self.n_rounds = 0
+
+    def begin(self, loss_gradient: Matrix, precondition: Callable[[Indices, Matrix], Matrix]) -> None:
+        """Take the gradients of the losses at x, and choose directions."""
+        self.gradient = loss_gradient + self.quadratic * self.x
+        self._direct(np.arange(len(self.x)), precondition)
+
+    def trials(self, some: Indices) -> Matrix:
+        return np.asarray(self.x[some] + self.t[some, None] * self.direction[some])
+
+    def advance(self, some: Indices, loss_gradient: Matrix, precondition: Callable[[Indices, Matrix], Matrix]) -> None:
+        """Take the steps whose ends have these gradients of the losses, or cut them."""
+        ends = self.trials(some)
+        gradient = loss_gradient + self.quadratic[some] * ends
+        after = np.einsum("pj,pj->p", gradient, self.direction[some])
+        before, t = self.slope[some], self.t[some]
+        falls = (after <= 0.0) | (np.abs(after) <= 0.5 * np.abs(before))  # NaN does not
+        falls &= np.isfinite(gradient).all(axis=1)
+        cut = some[~falls]
+        with np.errstate(all="ignore"):
+            part = before[~falls] / (before[~falls] - after[~falls])
+        self.t[cut] *= np.clip(np.where(np.isfinite(part), part, 0.1), 0.1, 0.5)
+        taken, ends, gradient = some[falls], ends[falls], gradient[falls]
+        step, change = ends - self.x[taken], gradient - self.gradient[taken]
+        product = np.einsum("pj,pj->p", step, change)
+        place = self.n_rounds % N_PAIRS
+        self.n_rounds += 1
+        self.inverse_products[place] = 0.0
+        self.steps[place, taken], self.changes[place, taken] = step, change
+        with np.errstate(all="ignore"):
+            self.inverse_products[place, taken] = np.where(product > 0.0, 1.0 / product, 0.0)
+        self.x[taken], self.gradient[taken] = ends, gradient
+        was_full, before = t[falls] == 1.0, before[falls]
+        self.t[taken] = 1.0
+        self._direct(taken, precondition)
+        self.ratio[taken] = np.where(was_full, np.sqrt(self.slope[taken] / before), np.nan)
+        self._judge(taken)
+
+    def _direct(self, some: Indices, precondition: Callable[[Indices, Matrix], Matrix]) -> None:
+        """Choose directions by the two loops of L-BFGS, and remember the slopes along them: the squared decrements."""
+        left, coefficients = self.gradient[some].copy(), []
+        places = [(self.n_rounds - 1 - i) % N_PAIRS for i in range(min(self.n_rounds, N_PAIRS))]
+        for place in places:
+            coefficient = np.einsum("pj,pj->p", self.steps[place, some], left) * self.inverse_products[place, some]
+            left -= coefficient[:, None] * self.changes[place, some]
+            coefficients.append(coefficient)
+        result = precondition(some, left)
+        for place, coefficient in zip(reversed(places), reversed(coefficients), strict=True):
+            product = np.einsum("pj,pj->p", self.changes[place, some], result) * self.inverse_products[place, some]
+            result += (coefficient - product)[:, None] * self.steps[place, some]
+        self.direction[some] = -result
+        self.slope[some] = -np.einsum("pj,pj->p", self.gradient[some], result)
+
+    def _judge(self, some: Indices) -> None:
+        decrement = np.sqrt(np.maximum(-self.slope[some], 0.0))
+        left = decrement * np.where(self.ratio[some] < 0.5, self.ratio[some], 1.0)
+        is_optimal = np.linalg.norm(self.gradient[some], axis=1) <= self.tol
+        solved = some[(left <= self.enough[some]) | is_optimal]
+        self.is_solved[solved] = True
+        self.x[solved] += self.direction[solved]
+
+    @property
+    def open(self) -> Indices:
+        """The problems that are not solved."""
+        return np.flatnonzero(~self.is_solved)
+
+
+class _Hessians:
+    """Few Hessians for many points: one is added for a point whose rows' curvatures differ from those of all others."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.single = problem, may_be_single(problem)
+        self.known: list[StaleHessian] = []
+
+    def nearest(self, points: Matrix) -> Indices:
+        """Return which Hessian is nearest to that of each point."""
+        now = curvatures_at_each(self.problem, points) * self.problem.weights
+        totals = np.maximum(now.sum(axis=1), 1e-300)
+        distances = np.array([self._distance(now, hessian) for hessian in self.known]).reshape(-1, len(points))
+        while not self.known or (distances.min(axis=0) > SHARED * totals).any():
+            far = int((distances.min(axis=0) / totals).argmax()) if self.known else len(points) // 2
+            self._add(now[far])
+            distances = np.vstack([distances, self._distance(now, self.known[-1])])
+        return np.asarray(distances.argmin(axis=0))
+
+    def _distance(self, now: Matrix, hessian: StaleHessian) -> Vector:
+        return np.asarray(np.abs(now - hessian.curvatures * self.problem.weights).sum(axis=1))
+
+    def _add(self, weighted: Vector) -> None:
+        n, dim = self.problem.n_rows, self.problem.dim
+        sums = np.zeros((dim, dim))
+        add_gram(self.problem, np.arange(n), weighted, sums, single_precision=self.single)
+        with np.errstate(all="ignore"):
+            curvatures = np.where(self.problem.weights > 0.0, weighted / self.problem.weights, 0.0).astype(np.float32)
+        largest = np.diagonal(sums).copy() if self.single else np.zeros(dim)
+        self.known.append(StaleHessian(curvatures, sums, np.arange(n), 1.0, largest))
+
+
+class _Preconditioner:
+    """Inverses of the Hessians with the strengths of the penalty, made when they are first needed."""
+
+    def __init__(self, hessians: _Hessians, which: Indices, ridges: Vector, strength: Indices) -> None:
+        self.hessians, self.which, self.ridges, self.strength = hessians, which, ridges, strength
+        self._factors: dict[tuple[int, int], Matrix] = {}
+
+    def __call__(self, some: Indices, right: Matrix) -> Matrix:
+        result = np.empty_like(right)
+        strengths = self.strength[some]
+        for k in np.unique(strengths):
+            chosen = strengths == k
+            result[chosen] = apply_inverse(self.factor(int(k)), np.asfortranarray(right[chosen].T)).T
+        return result
+
+    def factor(self, k: int) -> Matrix:
+        place = int(self.which[k]), k
+        if place not in self._factors:
+            problem, hessian = self.hessians.problem, self.hessians.known[place[0]]
+            self._factors[place] = factor_of(problem, hessian, float(self.ridges[k]), 0.0)[0]
+        return self._factors[place]
+
+
+def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 1) -> Together:
+    """Return the solutions of all folds, and points to begin with of all rows.
+
+    The problem is smooth, of one output and with a batch size; `order` is the one in which its components join the sample.
+    """
+    problem, (n_folds, m) = family.problem, family.ridges.shape
+    sample, rows, components = _sampled(problem, order)
+    hessians = _Hessians(sample)
+    points, which = _on_sample(sample, hessians, family.ridges_of_all)
+    precondition = _Preconditioner(hessians, which, family.ridges.mean(axis=0), np.arange(m))
+    first = _first_weak(family, precondition, points)
+    between = np.arange(first + 1, m - 1)
+    leaders = np.setdiff1d(np.arange(m), between)
+    gradients = gradients_of_all(problem, points[leaders], family.weights, n_threads)
+    found, n_passes = np.repeat(points[None], n_folds, axis=0), np.ones((n_folds, m))
+    is_solved = np.zeros((n_folds, m), dtype=bool)
+
+    def solve(strengths: Indices, gradients: Matrix | None) -> None:
+        """Solve the problems of all folds with some strengths, from the points found so far."""
+        fold, strength = (each.ravel() for each in np.meshgrid(np.arange(n_folds), strengths, indexing="ij"))
+        x, enough = found[fold, strength], ACCURACY / np.sqrt(family.sizes[fold])
+        steps = _Steps(x, family.ridges[fold, strength], problem.term.weights, enough, tol)
+        precondition.strength = strength
+        if gradients is None:
+            gradients = gradients_at_each(problem, x, family.weights, fold, n_threads)
+            steps.n_passes += 1.0
+        steps.begin(gradients, precondition)
+        for _ in range(MOST_PASSES):
+            some = steps.open
+            if some.size == 0:
+                break
+            loss_gradient = gradients_at_each(problem, steps.trials(some), family.weights, fold[some], n_threads)
+            steps.n_passes[some] += 1.0
+            steps.advance(some, loss_gradient, precondition)
+        found[fold, strength], is_solved[fold, strength] = steps.x, steps.is_solved
+        n_passes[fold, strength] += steps.n_passes
+
+    solve(leaders, gradients.reshape(-1, problem.dim))
+    if between.size > 0:
+        errors = _interpolate(family, precondition, found, first)
+        ends = is_solved[:, [first - 1, first, m - 1]].all(axis=1, keepdims=True)
+        is_solved[:, between] = ends & (errors <= ACCURACY / np.sqrt(family.sizes[:, None]))
+        if (rest := between[~is_solved[:, between].all(axis=0)]).size > 0:
+            solve(rest, None)
+    starts = _of_all_rows(family, precondition, found)
+    part = float(problem.weights[rows].sum()) or 1.0
+    handed = [_of_problem(problem, hessian, rows, components, part) for hessian in hessians.known]
+    return Together(found, is_solved, n_passes, starts, handed, which)
+
+
+def _of_all_rows(family: Family, precondition: "_Preconditioner", found: npt.NDArray[np.float64]) -> Matrix:
+    """Return points near the solutions of all rows: the means of the folds', (m, dim), with the strengths of all rows.
+
+    The mean of the folds' F is that of all rows but for the strength, where each row is in as many folds.
+    """
+    means, more = found.mean(axis=0), family.ridges.mean(axis=0) - family.ridges_of_all
+    precondition.strength = np.arange(len(means))
+    pulls = more[:, None] * family.problem.term.weights * means
+    return np.asarray(means + precondition(precondition.strength, pulls))
+
+
+def _first_weak(family: Family, precondition: "_Preconditioner", points: Matrix) -> int:
+    """Return the first strength from which on solutions may be near to linear in the strength; m - 1 if there is none."""
+    m, enough = len(points), ACCURACY / math.sqrt(family.sizes.max())
+    pulls = family.problem.term.weights * points
+    lengths = np.sqrt(np.einsum("kj,kj->k", pulls, precondition(np.arange(m), pulls)))
+    weak = np.flatnonzero(family.ridges_of_all * lengths <= NEARLY_LINEAR * enough)
+    return int(weak[0]) if weak.size > 0 and weak[0] >= 1 else m - 1
+
+
+def _interpolate(family: Family, precondition: "_Preconditioner", found: npt.NDArray[np.float64], first: int) -> Matrix:
+    """Write the solutions between the strength `first` and the last, and return their errors, (F, number of them).
+
+    They are quadratic in the strength, through those solutions and the one before. As w(alpha) is a sum of c / (lambda +
+    alpha) over eigenvalues, it bends most at 0, where the difference of the two slopes that are known underestimates it by
+    up to the ratio of their strengths: the error is that difference over the whole distance, in the norm of the Hessian.
+    """
+    m, alphas = found.shape[1], family.ridges[:, :, None]
+    before, here, last = alphas[:, first - 1], alphas[:, first], alphas[:, m - 1]
+    slope = (found[:, first] - found[:, m - 1]) / (here - last)
+    change = (found[:, first - 1] - found[:, first]) / (before - here) - slope
+    change_size = np.linalg.norm(change @ np.tril(precondition.factor(first).T), axis=1)
+    errors = np.empty((len(found), m - 2 - first))
+    for i, k in enumerate(range(first + 1, m - 1)):
+        alpha = alphas[:, k]
+        found[:, k] = (
+            found[:, m - 1] + slope * (alpha - last) + change * ((alpha - last) * (alpha - here) / (before - last))
+        )
+        errors[:, i] = change_size * ((alpha - last) * (here - alpha) / (here - last))[:, 0]
+    return errors
+
+
+def _on_sample(sample: Problem, hessians: _Hessians, ridges: Vector) -> tuple[Matrix, Indices]:
+    """Return points of all strengths that minimise F on the sample to its own accuracy, and which Hessian is nearest."""
+    m, dim, of_all = ridges.size, sample.dim, sample.weights[None]
+    noise = math.sqrt(OF_NOISE * dim / sample.n_rows)
+    precondition = _Preconditioner(hessians, hessians.nearest(np.zeros((1, dim))).repeat(m), ridges, np.arange(m))
+    begin = gradients_at_each(sample, np.zeros((1, dim)), of_all, np.zeros(1, dtype=np.int64))
+    pull = sample.term.weights * precondition(np.array([m - 1]), begin)
+    length = math.sqrt(max(float(pull[0] @ precondition(np.array([m - 1]), pull)[0]), 0.0))
+    leads = (ridges - ridges[-1]) * length > MERGED * noise  # the others' solutions differ by less than is asked for here
+    leads[-1] = True
+    chosen = np.flatnonzero(leads)
+    steps = _Steps(np.zeros((chosen.size, dim)), ridges[chosen], sample.term.weights, np.full(chosen.size, noise), 0.0)
+    precondition = _Preconditioner(hessians, precondition.which[chosen], ridges[chosen], np.arange(chosen.size))
+    steps.begin(begin, precondition)
+    for _ in range(SAMPLE_PASSES):
+        some = steps.open
+        if some.size == 0:
+            break
+        found = gradients_at_each(sample, steps.trials(some), of_all, np.zeros(some.size, dtype=np.int64))
+        _refreshing(steps, some, found, hessians, precondition)
+        if (steps.t[some] < 1e-6).all():
+            break
+    of_chosen = np.searchsorted(chosen, np.arange(m))
+    return steps.x[of_chosen], hessians.nearest(steps.x)[of_chosen]
+
+
+def _refreshing(steps: _Steps, some: Indices, found: Matrix, hessians: _Hessians, precondition: _Preconditioner) -> None:
+    """Take the steps; where they are slow, the next ones have Hessians that are near to those at their ends."""
+
+    def direct(taken: Indices, right: Matrix) -> Matrix:
+        if (slow := taken[~(steps.ratio[taken] <= SLOW)]).size > 0:
+            precondition.which[slow] = hessians.nearest(steps.x[slow])
+        return precondition(taken, right)
+
+    steps.advance(some, found, direct)
+
+
+def _sampled(problem: Problem, order: Indices) -> tuple[Problem, Indices, Indices]:
+    """Return the problem on a sample, which rows these are, and which components."""
+    n, m, size = problem.n_rows, problem.n_components, problem.batch_size or 1
+    wanted = max(SAMPLE_ROWS, SAMPLE_FRACTION * n, SAMPLE_TIMES * problem.dim)
+    components = np.arange(m) if wanted > MOST_OF_ALL * n else np.sort(order[: math.ceil(wanted / size)])
+    if components.size == m:
+        return problem, np.arange(n), components
+    rows = (components[:, None] * size + np.arange(size)).ravel()
+    rows = rows[rows < n]
+    weights = problem.weights[rows]
+    chosen: Any
+    if isinstance(problem.rows, DenseRows):
+        chosen = problem.rows._replace(values=problem.rows.values[rows], n_rows=rows.size)
+    else:
+        matrix = to_matrix(problem.rows)[rows]
+        chosen = problem.rows._replace(values=matrix.data, columns=matrix.indices, starts=matrix.indptr, n_rows=rows.size)
+    own = replace(
+        problem,
+        rows=chosen,
+        targets=problem.targets[rows],
+        offsets=problem.offsets[rows],
+        weights=weights / (weights.sum() or 1.0),
+        batch_size=None,
+    )
+    return own, rows, components
+
+
+def _of_problem(problem: Problem, hessian: StaleHessian, rows: Indices, components: Indices, part: float) -> StaleHessian:
+    """Return a Hessian of the sample as one of the problem's."""
+    curvatures = np.zeros(problem.n_rows, dtype=np.float32)
+    curvatures[rows] = hessian.curvatures
+    return StaleHessian(curvatures, part * hessian.sums, components, part, part * hessian.largest_float32)
