@@ -83,11 +83,13 @@ def _sum_dense(
         chosen = np.flatnonzero(~(sign * scales <= 0.0))  # NaN too: it must show
         for start in range(0, chosen.size, n_together):
             some = chosen[start : start + n_together]
-            roots = np.sqrt(sign * scales[some])
-            stored = values[picked[some]] if centre is None else values[picked[some]] - centre
-            block = np.empty((some.size, dim), dtype=dtype)
-            np.multiply(stored, roots[:, None], out=block[:, : values.shape[1]], casting="same_kind")
-            block[:, values.shape[1] :] = roots[:, None]
+            roots, rows = np.sqrt(sign * scales[some])[:, None], picked[some]
+            follow = rows[-1] - rows[0] == rows.size - 1  # rows that follow each other are not copied
+            stored = values[rows[0] : rows[-1] + 1] if follow else values[rows]
+            block = np.empty((rows.size, dim), dtype=dtype)
+            stored = stored if centre is None else stored - centre
+            np.multiply(stored, roots, out=block[:, : values.shape[1]], casting="same_kind")
+            block[:, values.shape[1] :] = roots
             np.matmul(block.T, block, out=product)  # which sees that it is symmetric
             add(total, product, out=total)
     return total

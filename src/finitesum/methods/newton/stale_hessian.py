@@ -48,6 +48,10 @@ BLAME = 2.0
 EXPENSIVE = 4.0
 
 
+#: Nanoseconds of all rows' Hessians up to which they are summed anew in each pass: deciding which of them costs as much.
+NO_THOUGHT = 1e5
+
+
 class StaleHessian(NamedTuple):
     """The memory: a sum over the rows of some components, each with the curvature it had when it was last summed."""
 
@@ -224,6 +228,8 @@ def refreshed(
     unit = hessian.weight * scale / max(n_rows, 1)
     if not unit > 0.0:
         return hessian, 0
+    if n_rows * costs.hessian <= NO_THOUGHT:
+        return _summed_anew(problem, hessian, now, n_threads=n_threads, single_precision=single_precision), n_rows
     error = math.sqrt(problem.dim / n_rows) if n_rows < n_read else 0.0
     caution = CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION
     expenses = (costs.hessian, costs.factor, n_read * costs.gradient)
@@ -248,6 +254,26 @@ def refreshed(
     if single_precision:
         largest = np.maximum(largest, np.maximum(np.diagonal(hessian.sums), np.diagonal(sums)))
     return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest), picked.size
+
+
+def _summed_anew(
+    problem: Problem, hessian: StaleHessian, now: Vector32, *, n_threads: int, single_precision: bool
+) -> StaleHessian:
+    """Return the memory with all rows of the sample at their present curvatures."""
+    curvatures, sums, chosen = np.zeros_like(hessian.curvatures), np.zeros_like(hessian.sums), hessian.members
+    if (problem.batch_size or 1) > 1 or chosen.size == problem.n_components:
+        chosen = np.arange(problem.n_rows)[chosen_rows(problem.view, chosen)]
+    curvatures[chosen] = now[chosen]
+    add_gram(
+        problem,
+        chosen,
+        problem.weights[chosen] * now[chosen],
+        sums,
+        single_precision=single_precision,
+        n_threads=n_threads,
+    )
+    largest = np.diagonal(sums).copy() if single_precision else np.zeros_like(hessian.largest_float32)
+    return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest)
 
 
 def with_members(problem: Problem, hessian: StaleHessian, order: Indices, n_members: int) -> StaleHessian:
