@@ -56,7 +56,7 @@ def threshold(F, loss, h, held, costs, digits, n_slow):
     return best
 
 
-def lazy_newton(F, loss, x, n_passes, costs, target=1e-10, first_majorize=1):
+def lazy_newton(F, loss, x, n_passes, costs, target=1e-10, first_majorize=1, no_thought=1e5):
     """Yield x after the first evaluation and after each step."""
     g, h, held = gradient(F, x), curvatures(F, loss, x, first_majorize), np.zeros(F.n)
     pairs, inverse, n_slow, majorize, n_refreshed = [], None, 0, 1, 0
@@ -65,6 +65,8 @@ def lazy_newton(F, loss, x, n_passes, costs, target=1e-10, first_majorize=1):
         digits = np.clip(np.log10(max(np.linalg.norm(g), 1e-300) / target), 1.0, 12.0)
         least = threshold(F, loss, h, held, costs, digits, n_slow)
         replaced = (F.p * np.abs(h.astype(float) - held) >= least) & (h != held)
+        if F.n * costs.hessian <= no_thought:
+            replaced[:] = True
         if replaced.any() or inverse is None:
             held = np.where(replaced, h, held)
             inverse = np.linalg.inv((F.Z.T * (F.p * held)) @ F.Z + np.diag(F.l2))

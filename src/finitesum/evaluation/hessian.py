@@ -60,8 +60,9 @@ def _as_sparse(rows: CSRRows, picked: Indices) -> float:
 def _sparse_in_arrays(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
     matrix, d = to_matrix(rows)[picked].astype(np.float64, copy=False), rows.n_columns
     if _as_dense(rows, picked) < _as_sparse(rows, picked):
-        matrix = matrix.toarray()
-        lower[:d, :d] += np.tril(matrix.T @ (scales[:, None] * matrix))
+        dense = DenseRows(matrix.toarray(), picked.size, d, 0)
+        total = _sum_dense(dense, np.arange(picked.size), scales, None, single_precision=False)
+        lower[:d, :d] += np.tril(total)
     else:
         scaled = matrix.copy()
         scaled.data *= np.repeat(scales, np.diff(matrix.indptr))
@@ -83,10 +84,10 @@ def _sum_dense(
         chosen = np.flatnonzero(~(sign * scales <= 0.0))  # NaN too: it must show
         for start in range(0, chosen.size, n_together):
             some = chosen[start : start + n_together]
-            roots, rows = np.sqrt(sign * scales[some])[:, None], picked[some]
-            follow = rows[-1] - rows[0] == rows.size - 1  # rows that follow each other are not copied
-            stored = values[rows[0] : rows[-1] + 1] if follow else values[rows]
-            block = np.empty((rows.size, dim), dtype=dtype)
+            roots, here = np.sqrt(sign * scales[some])[:, None], picked[some]
+            follow = here[-1] - here[0] == here.size - 1  # rows that follow each other are not copied
+            stored = values[here[0] : here[-1] + 1] if follow else values[here]
+            block = np.empty((here.size, dim), dtype=dtype)
             stored = stored if centre is None else stored - centre
             np.multiply(stored, roots, out=block[:, : values.shape[1]], casting="same_kind")
             block[:, values.shape[1] :] = roots

@@ -34,7 +34,7 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem, View, n_numbers
-from finitesum.problems.rows import CSRRows, products, to_matrix
+from finitesum.problems.rows import EVERY, CSRRows, products, some_rows, to_matrix
 
 #: Units of rounding of float64 and of the extended format.
 UNIT, EXTENDED_UNIT = float(np.finfo(np.float64).eps) / 2, float(np.finfo(np.longdouble).eps) / 2
@@ -117,9 +117,10 @@ def _add_errors(view: View, w: Vector, of_slopes: float, of_predictions: float, 
 
 @array_form(_add_errors, n_numbers)
 def _errors_in_arrays(view: View, w: Vector, of_slopes: float, of_predictions: float, errors: Vector) -> None:
-    rows, chosen = view.rows, np.flatnonzero(view.weights)
-    matrix, d = abs(to_matrix(rows)[chosen].astype(np.float64)), rows.n_columns
-    prediction = products(rows, chosen, w) + view.offsets[chosen]
+    chosen = EVERY if view.equal_weight > 0.0 else np.flatnonzero(view.weights)
+    rows = some_rows(view.rows, chosen)
+    matrix, d = abs(to_matrix(rows).astype(np.float64, copy=False)), rows.n_columns
+    prediction = products(rows, w) + view.offsets[chosen]
     slope, curvature = in_arrays(view.loss).d1_d2(prediction, view.targets[chosen])
     sizes = np.abs(prediction) + matrix @ np.abs(w[:d])
     error = view.weights[chosen] * (of_slopes * np.abs(slope) + of_predictions * curvature * sizes)

@@ -8,11 +8,11 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import array_form, kernel
+from finitesum.core.jit import MOST_NUMBERS, array_form, kernel
 from finitesum.evaluation.row_sums import Block, map_row_blocks
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
-from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, squares, to_matrix
+from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, squares, to_matrix
 
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9
@@ -28,7 +28,7 @@ def _predict(view: View, components: Indices, w: Vector, out: Vector) -> None:
 @array_form(_predict, n_numbers)
 def _predict_in_arrays(view: View, components: Indices, w: Vector, out: Vector) -> None:
     chosen = chosen_rows(view, components)
-    out[chosen] = products(view.rows, chosen, w)
+    out[chosen] = products(some_rows(view.rows, chosen), w)
 
 
 def predictions(problem: Problem, w: Vector, components: Indices | None = None, n_threads: int = 1) -> Vector:
@@ -53,7 +53,7 @@ def _combine(view: View, components: Indices, coefficients: Vector, out: Vector)
 @array_form(_combine, n_numbers)
 def _combine_in_arrays(view: View, components: Indices, coefficients: Vector, out: Vector) -> None:
     chosen = chosen_rows(view, components)
-    add_combination(view.rows, chosen, coefficients[chosen], out)
+    add_combination(some_rows(view.rows, chosen), coefficients[chosen], out)
 
 
 def combination(problem: Problem, coefficients: Vector, components: Indices | None = None) -> Vector:
@@ -118,8 +118,8 @@ def _multiply(view: View, components: Indices, curvatures: Any, v: Vector, out: 
 @array_form(_multiply, n_numbers)
 def _multiply_in_arrays(view: View, components: Indices, curvatures: Any, v: Vector, out: Vector) -> None:
     chosen = chosen_rows(view, components)
-    scales = view.weights[chosen] * curvatures[chosen] * products(view.rows, chosen, v)
-    add_combination(view.rows, chosen, scales, out)
+    rows = some_rows(view.rows, chosen)
+    add_combination(rows, view.weights[chosen] * curvatures[chosen] * products(rows, v), out)
 
 
 def gram_product(
@@ -146,8 +146,12 @@ class Copy(NamedTuple):
 
 
 def copy_for_products(problem: Problem) -> Copy:
-    """Return the problem with entries in float32 and often used columns of sparse rows first; itself if it is too large."""
-    return Copy(problem, slice(None)) if problem.rows.values.nbytes > MOST_BYTES else _copied(problem)
+    """Return the problem with entries in float32 and often used columns of sparse rows first.
+
+    Itself where it is too large for a copy, or so small that products are NumPy's, which widen entries each time.
+    """
+    is_small = n_numbers(problem.view) <= MOST_NUMBERS
+    return Copy(problem, slice(None)) if is_small or problem.rows.values.nbytes > MOST_BYTES else _copied(problem)
 
 
 @remembered
@@ -180,7 +184,7 @@ def _add_squares(view: View, components: Indices, curvatures: Any, out: Vector) 
 def _squares_in_arrays(view: View, components: Indices, curvatures: Any, out: Vector) -> None:
     rows, chosen = view.rows, chosen_rows(view, components)
     scales = view.weights[chosen] * curvatures[chosen]
-    out[: rows.n_columns] += squares(rows, chosen).T @ scales
+    out[: rows.n_columns] += squares(some_rows(rows, chosen)).T @ scales
     if rows.intercept:
         out[rows.n_columns] += scales.sum()
 
@@ -297,15 +301,16 @@ def _add_minorants(view: View, w: Vector, constants: Vector, slopes: Matrix) -> 
 
 @array_form(_add_minorants, n_numbers)
 def _minorants_in_arrays(view: View, w: Vector, constants: Vector, slopes: Matrix) -> float:
-    chosen = np.flatnonzero(view.weights)
+    chosen = EVERY if view.equal_weight > 0.0 else np.flatnonzero(view.weights)
     weights, targets, loss = view.weights[chosen], view.targets[chosen], in_arrays(view.loss)
-    linear_part = products(view.rows, chosen, w)
+    rows = some_rows(view.rows, chosen)
+    linear_part = products(rows, w)
     prediction = linear_part + view.offsets[chosen]
     value, slope = loss.value(prediction, targets), loss.d1(prediction, targets)
     for side, is_here in enumerate((~(slope > 0.0), slope > 0.0)):
         scales = np.where(is_here, weights * slope, 0.0)
         constants[side] += weights @ np.where(is_here, value, 0.0) - scales @ np.where(is_here, linear_part, 0.0)
-        add_combination(view.rows, chosen, scales, slopes[side])
+        add_combination(rows, scales, slopes[side])
     return float(weights @ value)
 
 

@@ -21,12 +21,15 @@ from finitesum.core.jit import array_form, kernel, kernel_part, reassociated_par
 from finitesum.core.threads import map_blocks
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
-from finitesum.problems.rows import add_combination, n_entries, products, rows_between
+from finitesum.problems.rows import add_combination, n_entries, products, rows_between, some_rows
 
 T = TypeVar("T")
 
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.
 N_TOGETHER = 128
+
+#: Rows whose losses are computed at a time by NumPy: the arrays of a formula's steps stay in the cache.
+N_IN_CACHE = 8192
 
 #: Where the parts of the memory for them begin.
 SLOPES, LOSSES = np.uint64(N_TOGETHER), np.uint64(2 * N_TOGETHER)
@@ -241,6 +244,23 @@ def _add_losses(
     return squares, value
 
 
+def _differentiate_in_arrays(
+    loss: Any, targets: Vector, prediction: Vector, majorize: int
+) -> tuple[Vector, npt.NDArray[Any], Vector]:
+    """Return phi'_i, phi''_i and phi_i, computed for some rows at a time."""
+    slope, curvature, value = np.empty((3, prediction.size))
+    for first in range(0, prediction.size, N_IN_CACHE):
+        some = slice(first, first + N_IN_CACHE)
+        u, y = prediction[some], targets[some]
+        slope[some], curvature[some] = loss.d1_d2(u, y)
+        value[some] = loss.value(u, y)
+        if majorize > 0:
+            bound = loss.majorant(u, y)
+            replaces = (bound < np.inf) & ((majorize == 2) | (slope[some] * u > 0.0))
+            np.copyto(curvature[some], bound, where=replaces)
+    return slope, curvature, value
+
+
 @array_form(_add_losses, n_numbers)
 def _losses_in_arrays(
     view: View,
@@ -252,24 +272,21 @@ def _losses_in_arrays(
     gradient: Vector,
     _at: Scratch,
 ) -> tuple[float, float]:
-    chosen, loss = chosen_rows(view, components), in_arrays(view.loss)
+    chosen = chosen_rows(view, components)
     targets, weights = view.targets[chosen], view.weights[chosen]
-    prediction = products(view.rows, chosen, w)
-    prediction += view.offsets[chosen]
-    slope, curvature = loss.d1_d2(prediction, targets)
-    value = loss.value(prediction, targets)
-    if majorize > 0:
-        bound = loss.majorant(prediction, targets)
-        replaces = (bound < np.inf) & ((majorize == 2) | (slope * prediction > 0.0))
-        curvature = np.where(replaces, bound, curvature)
+    rows = some_rows(view.rows, chosen)
+    prediction = products(rows, w)
+    if view.has_offsets:
+        prediction += view.offsets[chosen]
+    slope, curvature, value = _differentiate_in_arrays(in_arrays(view.loss), targets, prediction, majorize)
     if view.equal_weight == 0.0 and not weights.all():
-        counts = weights > 0.0
-        slope, curvature, value = (np.where(counts, part, 0.0) for part in (slope, curvature, value))
+        for part in (slope, curvature, value):
+            part[weights == 0.0] = 0.0  # what overflows must not show
     curvatures[chosen] = curvature
     if slopes.size > 0:
         slopes[chosen] = slope
     weighted = weights * slope
-    add_combination(view.rows, chosen, weighted, gradient)
+    add_combination(rows, weighted, gradient)
     return float(weighted @ slope), float(weights @ value)
 
 

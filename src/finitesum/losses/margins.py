@@ -26,8 +26,7 @@ class Logistic(Scaled, OfMargin):
     def d1(self, prediction: Any, target: Any) -> Any:
         margin = target * prediction
         decay = exp(-abs(margin))
-        fraction = where(margin > 0.0, decay, 1.0)
-        return -self.scale * target * fraction / (1.0 + decay)
+        return -self.scale * target * maximum(decay, 1.0 * (margin <= 0.0)) / (1.0 + decay)
 
     def d2(self, prediction: Any, target: Any) -> Any:
         decay = exp(-abs(prediction))
@@ -37,7 +36,7 @@ class Logistic(Scaled, OfMargin):
         margin = target * prediction
         decay = exp(-abs(margin))
         fraction = 1.0 / (1.0 + decay)
-        slope = where(margin > 0.0, decay * fraction, fraction)
+        slope = maximum(decay, 1.0 * (margin <= 0.0)) * fraction
         return -self.scale * target * slope, self.scale * decay * fraction * fraction
 
     def majorant(self, prediction: Any, target: Any) -> Any:
@@ -61,15 +60,14 @@ class SquaredHinge(Scaled, OfMargin):
     """max(0, 1 - y u)^2 for targets -1 and +1; the second derivative jumps at margin 1."""
 
     def value(self, prediction: Any, target: Any) -> Any:
-        gap = 1.0 - target * prediction
-        return where(gap <= 0.0, 0.0, self.scale * gap * gap)
+        gap = maximum(1.0 - target * prediction, 0.0)
+        return self.scale * gap * gap
 
     def d1(self, prediction: Any, target: Any) -> Any:
-        gap = 1.0 - target * prediction
-        return where(gap <= 0.0, 0.0, -2.0 * self.scale * target * gap)
+        return -2.0 * self.scale * target * maximum(1.0 - target * prediction, 0.0)
 
     def d2(self, prediction: Any, target: Any) -> Any:
-        return where(target * prediction < 1.0, 2.0 * self.scale, 0.0)
+        return 2.0 * self.scale * (target * prediction < 1.0)
 
     def curvature_bound(self) -> float:
         """Return 2."""
@@ -81,8 +79,7 @@ class Hinge(Scaled, OfMargin):
     """max(0, 1 - y u) for targets -1 and +1: not smooth, for the subgradient methods; d1 is 0 at margin 1."""
 
     def value(self, prediction: Any, target: Any) -> Any:
-        gap = 1.0 - target * prediction
-        return where(gap <= 0.0, 0.0, self.scale * gap)
+        return self.scale * maximum(1.0 - target * prediction, 0.0)
 
     def d1(self, prediction: Any, target: Any) -> Any:
         gap = 1.0 - target * prediction
@@ -106,16 +103,16 @@ class SmoothedHinge(_Rounded, OfMargin):
     """The hinge, rounded at its corner over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
 
     def value(self, prediction: Any, target: Any) -> Any:
-        gap = 1.0 - target * prediction
-        rounded = where(gap >= self.width, gap - 0.5 * self.width, 0.5 * gap * gap / self.width)
-        return where(gap <= 0.0, 0.0, rounded)
+        gap = maximum(1.0 - target * prediction, 0.0)
+        inside = minimum(gap, self.width)
+        return inside * (gap - 0.5 * inside) / self.width
 
     def d1(self, prediction: Any, target: Any) -> Any:
         return -target * minimum(maximum(1.0 - target * prediction, 0.0) / self.width, 1.0)
 
     def d2(self, prediction: Any, target: Any) -> Any:
         gap = 1.0 - target * prediction
-        return where((gap > 0.0) & (gap < self.width), 1.0 / self.width, 0.0)
+        return ((gap > 0.0) & (gap < self.width)) / self.width
 
     def majorant(self, prediction: Any, target: Any) -> Any:
         """Return the least curvature of a quadratic above the loss that touches it here: 1 / width within the corner."""

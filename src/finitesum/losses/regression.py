@@ -44,13 +44,14 @@ class Huber(_Threshold, OfResidual):
 
     def value(self, prediction: Any, target: Any) -> Any:
         size = abs(prediction - target)
-        return where(size <= self.threshold, 0.5 * size * size, self.threshold * (size - 0.5 * self.threshold))
+        inside = minimum(size, self.threshold)
+        return inside * (size - 0.5 * inside)
 
     def d1(self, prediction: Any, target: Any) -> Any:
         return minimum(maximum(prediction - target, -self.threshold), self.threshold)
 
     def d2(self, prediction: Any, target: Any) -> Any:
-        return where(abs(prediction - target) <= self.threshold, 1.0, 0.0)
+        return 1.0 * (abs(prediction - target) <= self.threshold)
 
     def majorant(self, prediction: Any, target: Any) -> Any:
         """Return min(1, threshold / |r|), the curvature of iteratively reweighted least squares."""

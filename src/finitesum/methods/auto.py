@@ -19,6 +19,7 @@ or a half-space. Penalties that are known by their prox go to full proximal grad
 import math
 from typing import Any, NamedTuple
 
+from finitesum.core.jit import MOST_NUMBERS as SMALL_NUMBERS
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses import Logistic, SquaredHinge
 from finitesum.methods import as_method
@@ -26,7 +27,7 @@ from finitesum.methods.base import Method, is_suited
 from finitesum.methods.cost_model import costs_of, hessian_sample
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, n_numbers
 
 #: The most memory that the Hessian and its factor may take, in bytes.
 MOST_BYTES = 4e9
@@ -54,6 +55,9 @@ NEVER_MIND = 0.1
 #: Seconds that are as good as none: below them Newton's steps over all rows are preferred to those on samples.
 NO_TIME = 0.005
 
+#: Nanoseconds of interior points up to which they are preferred to dual ascent on small data: a process that has no other
+#: kernels loads that of its visits in more.
+LOADING = 1e8
 
 #: The hinge loss, as measured on generated rows: steps of interior points and nanoseconds of a row in one beside its
 #: Hessian, gradients that a visit of dual ascent costs, and its passes: (least, by the coupling of rows, to this power).
@@ -94,6 +98,8 @@ def _dual_is_faster(problem: Problem, order: int) -> bool:
     factor = costs.factor * (order / problem.dim) ** 3
     interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
     passes = least + by_coupling * coupling**power
+    if interior <= LOADING and n_numbers(problem.view) <= SMALL_NUMBERS:  # where interior points need no kernel
+        return False
     return bool(DUAL_VISIT * n * costs.gradient * passes < interior)
 
 

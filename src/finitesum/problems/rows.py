@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
+from scipy.sparse._sparsetools import csc_matvec, csr_matvec
 
 from finitesum.core.arrays import Data, Indices, Matrix, Vector
 from finitesum.core.jit import array_form, compilable, kernel, kernel_part, reassociated_part
@@ -206,29 +207,42 @@ def to_matrix(rows: DenseRows | CSRRows) -> Any:
     return scipy.sparse.csr_array(parts, shape=(rows.n_rows, rows.n_columns))
 
 
-def products(rows: DenseRows | CSRRows, chosen: Indices | slice, w: Vector) -> Vector:
-    """Return x_i'w of the chosen rows, by NumPy or SciPy: what `dot` is to one row."""
-    out: Vector = _chosen(rows, chosen) @ w[: rows.n_columns]
-    if rows.intercept:
-        out += w[rows.n_columns]
-    return out
+def some_rows(rows: DenseRows | CSRRows, chosen: Indices | slice) -> DenseRows | CSRRows:
+    """Return the chosen rows, increasing; a copy, unless they are all."""
+    if chosen is EVERY:
+        return rows
+    if isinstance(rows, DenseRows):
+        values = rows.values[chosen]
+        return rows._replace(values=values, n_rows=len(values))
+    matrix = to_matrix(rows)[chosen]
+    return CSRRows(matrix.data, matrix.indices, matrix.indptr, matrix.shape[0], rows.n_columns, rows.intercept)
 
 
-def add_combination(rows: DenseRows | CSRRows, chosen: Indices | slice, scales: Vector, out: Vector) -> None:
-    """Add sum_i s_i x_i of the chosen rows, in their order, by NumPy or SciPy: what `add_to` is to one row."""
-    out[: rows.n_columns] += _chosen(rows, chosen).T @ scales
+def products(rows: DenseRows | CSRRows, w: Vector) -> Vector:
+    """Return x_i'w of all rows, by NumPy or SciPy: what `dot` is to one row."""
+    if isinstance(rows, DenseRows):
+        found: Vector = rows.values @ w[: rows.n_columns]
+        return found + w[rows.n_columns] if rows.intercept else found
+    found = np.full(rows.n_rows, w[rows.n_columns] if rows.intercept else 0.0)
+    # what a product of SciPy's array comes to, without the checks of a new one
+    csr_matvec(rows.n_rows, rows.n_columns, rows.starts, rows.columns, rows.values, w[: rows.n_columns], found)
+    return found
+
+
+def add_combination(rows: DenseRows | CSRRows, scales: Vector, out: Vector) -> None:
+    """Add sum_i s_i x_i of all rows, by NumPy or SciPy: what `add_to` is to one row."""
+    head = out[: rows.n_columns]
+    if isinstance(rows, DenseRows):
+        head += rows.values.T @ scales
+    else:
+        csc_matvec(rows.n_columns, rows.n_rows, rows.starts, rows.columns, rows.values, scales, head)
     if rows.intercept:
         out[rows.n_columns] += scales.sum()
 
 
-def squares(rows: DenseRows | CSRRows, chosen: Indices | slice = EVERY) -> Any:
-    """Return the chosen rows' entries, squared, without the intercept, as an ndarray or a CSR array of float64."""
-    return _chosen(rows, chosen).astype(np.float64) ** 2
-
-
-def _chosen(rows: DenseRows | CSRRows, chosen: Indices | slice) -> Any:
-    matrix = to_matrix(rows)
-    return matrix if chosen is EVERY else matrix[chosen]
+def squares(rows: DenseRows | CSRRows) -> Any:
+    """Return the rows' entries, squared, without the intercept, as an ndarray or a CSR array of float64."""
+    return to_matrix(rows).astype(np.float64) ** 2
 
 
 def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows | CSRRows:

@@ -17,12 +17,19 @@ from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.evaluation.samples import sample_of
 from finitesum.methods.auto import choose
 from finitesum.methods.cost_model import Costs, costs_of, hessian_sample, is_sample_too_small
+from finitesum.methods.newton import stale_hessian
 from finitesum.methods.newton.lazy_newton import LazyNewton, _is_worth_reading_again, refactored
 from finitesum.methods.newton.stale_hessian import enlarged, moved_fraction, no_hessian, refreshed
 from finitesum.methods.newton.subsampling import first_rows
 from finitesum.methods.subproblems.lbfgs import no_pairs, solve, with_pair
 
 LOSSES = ("logistic", "squared", "squared-hinge", "huber", "poisson", "smoothed-hinge")
+
+
+@pytest.fixture(autouse=True)
+def _every_row_is_thought_about(monkeypatch):
+    """Choose which rows of a Hessian to replace, though these problems are so small that all of them could be."""
+    monkeypatch.setattr(stale_hessian, "NO_THOUGHT", 0.0)
 
 
 @pytest.mark.usefixtures("kernels_as_python")
@@ -39,14 +46,16 @@ LOSSES = ("logistic", "squared", "squared-hinge", "huber", "poisson", "smoothed-
         ("dense", "squared", {"weighted": True}),
     ],
 )
-def test_each_step_is_the_oracle_s(form, loss, more):
+@pytest.mark.parametrize("no_thought", [0.0, stale_hessian.NO_THOUGHT])
+def test_each_step_is_the_oracle_s(form, loss, more, no_thought, monkeypatch):
+    monkeypatch.setattr(stale_hessian, "NO_THOUGHT", no_thought)
     start = 2.0 * more.get("far", 1.0)
     problem, F = make_pair(form, loss, n=120, batch_size=7, **{k: more[k] for k in more if k != "far"})
     method = LazyNewton(first_rows=problem.n_rows)
     x0 = start * np.random.default_rng(1).standard_normal(problem.dim) * (loss != "poisson")
     state = method.init(problem, x0, 1e-10)
     n_steps = 0
-    for expected, n_refreshed in oracle.lazy_newton(F, loss, x0, 9, costs_of(problem)):
+    for expected, n_refreshed in oracle.lazy_newton(F, loss, x0, 9, costs_of(problem), no_thought=no_thought):
         state = method.run_pass(problem, state, np.arange(problem.n_components))
         assert state.optimality == pytest.approx(F.optimality(state.x), rel=1e-6)
         np.testing.assert_allclose(state.x, expected, rtol=1e-7, atol=1e-8)
@@ -285,7 +294,7 @@ def test_steps_with_single_precision_are_the_oracle_s_to_that_precision():
     problem, F = make_pair("dense", "logistic", n=300, d=40)
     method = LazyNewton(first_rows=300)
     state = method.init(problem, np.zeros(40), 1e-10)
-    for expected, n_refreshed in oracle.lazy_newton(F, "logistic", np.zeros(40), 7, costs_of(problem)):
+    for expected, n_refreshed in oracle.lazy_newton(F, "logistic", np.zeros(40), 7, costs_of(problem), no_thought=0.0):
         state = method.run_pass(problem, state, np.arange(300))
         np.testing.assert_allclose(state.x, expected, rtol=0, atol=1e-6)
         assert state.n_hessians == n_refreshed

@@ -265,12 +265,7 @@ def _summed_anew(
         chosen = np.arange(problem.n_rows)[chosen_rows(problem.view, chosen)]
     curvatures[chosen] = now[chosen]
     add_gram(
-        problem,
-        chosen,
-        problem.weights[chosen] * now[chosen],
-        sums,
-        single_precision=single_precision,
-        n_threads=n_threads,
+        problem, chosen, problem.weights[chosen] * now[chosen], sums, single_precision=single_precision, n_threads=n_threads
     )
     largest = np.diagonal(sums).copy() if single_precision else np.zeros_like(hessian.largest_float32)
     return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest)
