@@ -27,7 +27,7 @@ AS_CHOSEN = ("estimators",)
 def pytest_runtest_protocol(item):
     marks = {mark.name for mark in item.iter_markers()}
     folder = item.path.parent.relative_to(Path(__file__).parent).as_posix()
-    if folder in AS_CHOSEN or marks & {"as_chosen", "slow"}:
+    if "compiled" not in marks and (folder in AS_CHOSEN or marks & {"as_chosen", "slow"}):
         return (yield)
     with as_compiled() if folder in COMPILED or "compiled" in marks else as_python():  # its fixtures, too
         return (yield)

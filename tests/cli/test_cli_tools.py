@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -34,20 +35,51 @@ def test_methods(run):
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_warmup(run, monkeypatch, tmp_path):
     warmup_module.compile_all(warmup_module.Signature("logistic", "float64", "dense"))  # where kernels belong
-    monkeypatch.setattr(warmup_module, "DTYPES", ("float64",))
-    monkeypatch.setattr(warmup_module, "LAYOUTS", ("dense",))
     folder = tmp_path / "kernels" / ("0" * 16)
     folder.mkdir(parents=True)
     (folder / "kept.nbc").write_bytes(b"x" * 10)
     monkeypatch.setattr("finitesum.core.jit.cache_folder", lambda: folder)
-    result = run("warmup", "--loss", "logistic", "--json")
+    result = run("warmup", "--loss", "logistic", "--layout", "dense", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert report["folder"] == str(folder)
     assert report["bytes"] == 10
     assert [row["layout"] for row in report["signatures"]] == ["dense"]
     assert "logistic float64 dense" in result.stderr
-    assert "kinds of problems compiled" in run("warmup", "--loss", "logistic", "-q").stdout
+    assert "kinds of problems compiled" in run("warmup", "--loss", "logistic", "--layout", "dense", "-q").stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [
+        ([], [(loss, "float64", layout) for loss in ("logistic", "squared") for layout in ("dense", "csr-int32")]),
+        (
+            ["--loss", "huber", "--loss", "huber", "--dtype", "float32"],
+            [("huber", "float32", k) for k in ("dense", "csr-int32")],
+        ),
+        (["--layout", "csr-int64", "--loss", "squared"], [("squared", "float64", "csr-int64")]),
+    ],
+)
+@pytest.mark.parametrize(("purpose", "methods"), [("all", None), ("auto", warmup_module.OF_AUTO)])
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
+def test_warmup_compiles_what_is_asked_for(run, monkeypatch, asked, kinds, purpose, methods):
+    seen = []
+    monkeypatch.setattr(warmup_module, "compile_all", lambda *task: seen.append(task))
+    result = run("warmup", "--for", purpose, "--workers", "1", *asked)
+    assert result.exit_code == 0, result.output
+    assert seen == [(warmup_module.Signature(*kind), methods) for kind in kinds]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
+def test_warmup_in_two_processes_keeps_all_that_one_would(tmp_path):
+    folder = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "finitesum", "warmup", "--for", "auto", "--loss", "squared", "--json", "--workers"]
+    first, again = (
+        json.loads(subprocess.run([*command, n], env=folder, capture_output=True, check=True).stdout) for n in "21"
+    )
+    assert [row["layout"] for row in first["signatures"]] == ["dense", "csr-int32"]
+    assert again["bytes"] == first["bytes"]  # nothing was left to compile
 
 
 def n_signatures():
@@ -57,6 +89,7 @@ def n_signatures():
 
 
 @pytest.mark.slow
+@pytest.mark.compiled
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_nothing_is_left_to_compile(run, csv_file):
     warmup_module.compile_all(warmup_module.Signature("logistic", "float64", "dense"))
@@ -68,6 +101,7 @@ def test_nothing_is_left_to_compile(run, csv_file):
 
 
 @pytest.mark.slow
+@pytest.mark.compiled
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_nothing_is_left_to_compile_for_newton_s_methods_on_sparse_rows(monkeypatch):
     names = ("lazy-newton", "newton-cg", "working-set-newton")

@@ -1,8 +1,12 @@
-"""``finitesum warmup``: compile every kernel once, so that no later process has to."""
+"""``finitesum warmup``: compile kernels once, so that no later process has to."""
 
 import contextlib
 import itertools
+import os
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -19,6 +23,12 @@ USUAL_LOSSES = ("logistic", "squared")
 DTYPES = ("float64", "float32")
 LAYOUTS = ("dense", "csr-int32", "csr-int64")
 
+#: What of them is compiled when none is named: what most data come as.
+USUAL_DTYPES, USUAL_LAYOUTS = DTYPES[:1], LAYOUTS[:2]
+
+#: The methods that `auto` takes for smooth losses and the hinge loss with an elastic net.
+OF_AUTO = ("newton", "lazy-newton", "newton-cg", "working-set-newton", "interior-point", "dual-ascent")
+
 #: Compiled kernels of other versions that nothing was written to for so long are removed.
 STALE_SECONDS = 86_400.0
 
@@ -31,13 +41,35 @@ class Signature(NamedTuple):
     layout: str
 
 
-@click.command(short_help="Compile all kernels once and keep them.")
+@click.command(short_help="Compile kernels once and keep them.")
+@click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(["all", "auto"]),
+    default="all",
+    show_default=True,
+    help='Compile for all methods, or for those that "auto" takes for smooth losses and the hinge loss.',
+)
 @click.option("--loss", "losses", multiple=True, help="A loss to compile for; may be repeated. [default: the usual ones]")
+@click.option("--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES), help="Type of the data. [default: float64]")
+@click.option(
+    "--layout", "layouts", multiple=True, type=click.Choice(LAYOUTS), help="Form of the data. [default: dense, csr-int32]"
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes that compile at once. [default: one for each core]")
 @console_options
-def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
-    """Compile all kernels for {float64, float32} x {dense, CSR int32, CSR int64} and keep them on disk.
+def warmup(
+    *,
+    console: Console,
+    purpose: str,
+    losses: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    layouts: tuple[str, ...],
+    workers: int | None,
+) -> None:
+    """Compile kernels for kinds of losses, types and forms of data, and keep them on disk.
 
-    Compiled kernels of other versions of finitesum, unused for a day, are removed.
+    Small problems (up to about a million numbers) need no kernels with Newton's methods. Compiled kernels of other versions
+    of finitesum, unused for a day, are removed.
     """
     from finitesum.core.files import prune
     from finitesum.core.jit import COMPILED, cache_folder
@@ -49,14 +81,14 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     if not COMPILED:
         raise InputError("NUMBA_DISABLE_JIT is set, so there is nothing to compile. Unset it.")
     folder = cache_folder()
-    signatures = [Signature(*kind) for kind in itertools.product(losses or USUAL_LOSSES, DTYPES, LAYOUTS)]
+    kinds = itertools.product(losses or USUAL_LOSSES, dtypes or USUAL_DTYPES, layouts or USUAL_LAYOUTS)
+    signatures = [Signature(*kind) for kind in dict.fromkeys(kinds)]
     started = time.perf_counter()
     # Each takes long: without a bar, a line for each.
     verbose = console.verbose if console.draws else 2 * console.verbose
+    n_workers = min(len(signatures), workers or _n_cores()) if folder is not None else 1
     with steps("compiling", len(signatures), verbose, "kinds") as report_step:
-        for k, signature in enumerate(signatures):
-            report_step(" ".join(signature), int(k > 0))
-            compile_all(signature)
+        _compile_each(signatures, OF_AUTO if purpose == "auto" else None, n_workers, report_step)
     seconds = time.perf_counter() - started
     removed = freed = size = 0
     if folder is not None:
@@ -71,6 +103,31 @@ def warmup(*, console: Console, losses: tuple[str, ...]) -> None:
     console.result(report, text)
 
 
+def _n_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _compile_each(
+    signatures: Sequence[Signature], methods: Sequence[str] | None, n_workers: int, report: Callable[[str, int], None]
+) -> None:
+    """Compile for all kinds, in processes of their own where there are several."""
+    report(" ".join(signatures[0]), 0)
+    if n_workers == 1:
+        for signature in signatures:
+            compile_all(signature, methods)
+            report(" ".join(signature), 1)
+        return
+    with ProcessPoolExecutor(n_workers, mp_context=get_context("spawn")) as pool:
+        tasks = {pool.submit(compile_all, signature, methods): signature for signature in signatures}
+        try:
+            for task in as_completed(tasks):
+                task.result()
+                report(" ".join(tasks[task]), 1)
+        except BaseException:  # an interrupt, too
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> "Problem":
     """Return a problem of a few rows that is laid out in memory as a signature says."""
     import numpy as np
@@ -83,14 +140,15 @@ def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> "Problem":
     return Problem.linear(rows, np.array([0.0, 1.0, 0.0, 1.0]), loss=signature.loss, alpha=0.1, l1_ratio=l1_ratio)
 
 
-def compile_all(signature: Signature) -> None:
-    """Run every method for some passes: its own step size, a given one, a sample to begin with; an l1 penalty, too."""
+def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> None:
+    """Run methods for some passes: their own step size, a given one, a sample to begin with; an l1 penalty, too."""
+    from finitesum.core.jit import as_compiled
     from finitesum.methods import METHODS
     from finitesum.running.driver import minimize
 
     variants: tuple[dict[str, float], ...] = ({}, {"step_size": 0.01}, {"first_rows": 2})
     for l1_ratio, options in itertools.product((0.0, 0.5), variants):
         problem = tiny_problem(signature, l1_ratio)
-        for name in METHODS:
-            with contextlib.suppress(ValueError, TypeError):  # what a method cannot do needs no machine code
+        for name in METHODS if methods is None else methods:
+            with contextlib.suppress(ValueError, TypeError), as_compiled():  # what a method cannot do needs no machine code
                 minimize(problem, method=name, options=dict(options), tol=0.0, max_iter=20)

@@ -18,7 +18,7 @@ from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defi
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
 from numba.extending import overload
 
-from finitesum.core.files import unsafe_part
+from finitesum.core.files import locked, unsafe_part
 from finitesum.core.jit import PACKAGE, cache_folder, source_stamp
 
 #: Said of every other function, because numba compiles one that says nothing as its first caller is compiled.
@@ -57,7 +57,14 @@ class _CacheContent(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _KernelFiles(IndexDataCacheFile):  # type: ignore[misc]
-    """The files of a kernel. Numba numbers them, so that two processes at once could give one name to two kinds of code."""
+    """The files of a kernel. Numba numbers them, so that two processes at once could give one name to two kinds of code.
+
+    Their index is read, added to and written again: by one process at a time, lest it lose what another has added.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        with locked(Path(self._cache_path) / "lock"):
+            super().save(key, data)
 
     def _data_name(self, number: int) -> str:
         return f"{super()._data_name(number)}-{uuid.uuid4().hex[:12]}"

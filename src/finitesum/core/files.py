@@ -58,6 +58,20 @@ def _machine() -> str:
     return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let no other process of this machine pass here with the same file at once, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with path.open("w") as file:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def remove_leftovers(folder: Path, prefix: str) -> None:
     """Remove files and folders of names with a `writer_mark` whose process is dead, and those that are old in any case."""
     with contextlib.suppress(OSError):

@@ -61,10 +61,10 @@ class Block(NamedTuple):
 def _block(problem: Problem, components: Indices, leaves_out: float = 0.5) -> Block:
     """Return the rows from the first of the components to the last; all rows where that would leave a smaller part out."""
     if components.size == 0 or components[-1] + 1 - components[0] > (1.0 - leaves_out) * problem.n_components:
-        return Block(problem.view, components, slice(0, problem.n_rows))
-    first, size = int(components[0]), problem.view.batch_size
+        return Block(problem.view_of_rows, components, slice(0, problem.n_rows))
+    first, size = int(components[0]), problem.batch_size or 1
     rows = slice(first * size, min((int(components[-1]) + 1) * size, problem.n_rows))
-    view = problem.view._replace(
+    view = problem.view_of_rows._replace(
         rows=rows_between(problem.rows, rows.start, rows.stop),
         targets=problem.targets[rows],
         offsets=problem.offsets[rows],

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from finitesum.constraints import Constraint
+from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel_part
@@ -304,6 +304,13 @@ class Problem:
         equal_weight = float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0
         data = self.rows, self.targets, self.offsets, self.weights, equal_weight, self.has_offsets, self.loss
         return View(*data, *self.term.compiled, self.batch_size or 1, self.n_components)
+
+    @cached_property
+    def view_of_rows(self) -> View:
+        """The view of sums over rows, which no penalty and no set concerns: no kernel is compiled for another of them."""
+        if self.n_outputs > 1:
+            return self.view
+        return self.view._replace(**ConvexTerm(ElasticNet(), Unconstrained(), self.rows.n_columns).compiled._asdict())
 
     @cached_property
     def fingerprint(self) -> str:
