@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from finitesum import Problem, constraints, minimize
 from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
-from finitesum.evaluation import row_products
+from finitesum.evaluation import many_points, row_products
 from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.rounding import gradient_rounding
 from finitesum.evaluation.row_sums import Majorize, loss_sums
@@ -131,6 +131,10 @@ def sums_over(problem, components):
     n = stale_hessian._replace(problem.view, members, now, summed, 0.01, picked, rises)
     yield from (n, picked[:n], rises[:n], summed)
     if components is None:
+        points, weightings = rng.standard_normal((3, problem.dim)), rng.random((2, N)) * (problem.weights > 0.0)
+        yield many_points.gradients_at_each(problem, points, weightings, np.array([0, 1, 1]))
+        yield many_points.gradients_of_all(problem, points, weightings)
+        yield many_points.curvatures_at_each(problem, points)
         yield row_products.combination(problem, curvatures)
         yield row_products.squared_norms(problem, 1)
         constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
@@ -228,7 +232,8 @@ def test_the_form_depends_on_the_size_of_the_data_alone():
 def test_a_small_fit_in_a_process_of_its_own_never_loads_the_compiler():
     code = """
 import sys, numpy as np
-from finitesum.estimators import HuberRegressor, LinearSVC, LogisticRegression, PoissonRegressor, Ridge
+from finitesum.estimators import HuberRegressor, LinearSVC, PoissonRegressor, Ridge
+from finitesum.estimators import LogisticRegression, LogisticRegressionCV
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 4))
 u = X.sum(axis=1) + rng.standard_normal(60)
@@ -237,6 +242,7 @@ for C in (dict(), dict(l1_ratio=1.0)):
 LogisticRegression().fit(X, np.digitize(u, [-1, 1]))
 for loss in ("hinge", "squared-hinge"):
     LinearSVC(loss=loss).fit(X, u > 0)
+LogisticRegressionCV().fit(X, u > 0)
 for model in (HuberRegressor(), PoissonRegressor(), Ridge()):
     model.fit(X, np.abs(u))
 print("numba" in sys.modules)

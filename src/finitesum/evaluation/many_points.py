@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.core.threads import map_blocks
-from finitesum.problems.linear import Problem
+from finitesum.losses.arrays import in_arrays
+from finitesum.problems.linear import Problem, n_numbers
 from finitesum.problems.rows import DenseRows, n_entries, rows_between, to_matrix
 
 #: Predictions that are held at a time: they stay in the cache.
@@ -27,10 +28,23 @@ def _weigh_slopes(loss: Any, targets: Vector, weights: Vector, predictions: Vect
 
 
 @kernel
-def _to_slopes(loss: Any, targets: Vector, weights: Matrix, which: Indices, predictions: Matrix) -> None:
-    """Replace the predictions at point j, row j, by the slopes of the loss, times the weights of row which[j]."""
+def _to_slopes(loss: Any, targets: Vector, weights: Matrix, which: Indices, predictions: Matrix, size: float) -> None:
+    """Replace the predictions at point j, row j, by the slopes of the loss, times the weights of row which[j].
+
+    The size is that of the whole problem, in numbers: on small data a form over arrays runs.
+    """
     for j in range(which.size):
         _weigh_slopes(loss, targets, weights[which[j]], predictions[j])
+
+
+@array_form(_to_slopes, lambda loss, targets, weights, which, predictions, size: size)
+def _to_slopes_in_arrays(
+    loss: Any, targets: Vector, weights: Matrix, which: Indices, predictions: Matrix, size: float
+) -> None:
+    takes = in_arrays(loss)
+    for j in range(which.size):
+        slopes = takes.d1(predictions[j], targets)
+        predictions[j] = np.where(weights[which[j]] > 0.0, weights[which[j]] * slopes, 0.0)
 
 
 @kernel_part
@@ -40,10 +54,17 @@ def _bend(loss: Any, targets: Vector, predictions: Vector) -> None:
 
 
 @kernel
-def _to_curvatures(loss: Any, targets: Vector, predictions: Matrix) -> None:
-    """Replace predictions, a row for each point, by the second derivatives of the loss."""
+def _to_curvatures(loss: Any, targets: Vector, predictions: Matrix, size: float) -> None:
+    """Replace predictions, a row for each point, by the second derivatives of the loss; the size is as above."""
     for j in range(predictions.shape[0]):
         _bend(loss, targets, predictions[j])
+
+
+@array_form(_to_curvatures, lambda loss, targets, predictions, size: size)
+def _to_curvatures_in_arrays(loss: Any, targets: Vector, predictions: Matrix, size: float) -> None:
+    takes = in_arrays(loss)
+    for j in range(predictions.shape[0]):
+        predictions[j] = takes.d1_d2(predictions[j], targets)[1]
 
 
 def _predictions(problem: Problem, rows: Any, some: slice, points: Matrix) -> Matrix:
@@ -74,10 +95,11 @@ def _add_products(problem: Problem, rows: Any, slopes: Matrix, gradients: Matrix
 
 def gradients_at_each(problem: Problem, points: Matrix, weights: Matrix, which: Indices, n_threads: int = 1) -> Matrix:
     """Return sum_i weights[which_j, i] phi'_i x_i at each point j, shape (p, dim); the weights have shape (f, n)."""
+    size = n_numbers(problem.view)
 
     def add(rows: Any, some: slice, gradients: Matrix) -> None:
         found = _predictions(problem, rows, some, points)
-        _to_slopes(problem.loss, problem.targets[some], np.ascontiguousarray(weights[:, some]), which, found)
+        _to_slopes(problem.loss, problem.targets[some], np.ascontiguousarray(weights[:, some]), which, found, size)
         _add_products(problem, rows, found, gradients)
 
     return _summed(problem, add, len(points), len(points), n_threads)
@@ -87,10 +109,11 @@ def gradients_of_all(problem: Problem, points: Matrix, weights: Matrix, n_thread
     """Return the gradients at each point for all weightings of the rows, shape (f, p, dim)."""
     n_weightings, n_points = len(weights), len(points)
     ones, first = np.ones((1, problem.n_rows)), np.zeros(n_points, dtype=np.int64)
+    size = n_numbers(problem.view)
 
     def add(rows: Any, some: slice, gradients: Matrix) -> None:
         slopes = _predictions(problem, rows, some, points)
-        _to_slopes(problem.loss, problem.targets[some], np.ascontiguousarray(ones[:, some]), first, slopes)
+        _to_slopes(problem.loss, problem.targets[some], np.ascontiguousarray(ones[:, some]), first, slopes, size)
         weighted = (weights[:, None, some] * slopes).reshape(n_weightings * n_points, -1)
         _add_products(problem, rows, weighted, gradients)
 
@@ -121,6 +144,6 @@ def curvatures_at_each(problem: Problem, points: Matrix) -> Matrix:
     for start in range(0, n, size):
         some = slice(start, min(start + size, n))
         part = _predictions(problem, rows_between(problem.rows, some.start, some.stop), some, points)
-        _to_curvatures(problem.loss, problem.targets[some], part)
+        _to_curvatures(problem.loss, problem.targets[some], part, n_numbers(problem.view))
         found[:, some] = part
     return found

@@ -76,16 +76,19 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     smaller = order = min(dim, problem.n_rows)
     if term.is_constrained or term.has_l1 or term.has_weights:  # no span of rows holds the solution
         order = dim + (dim if term.constraint.boundary == "l1-norm" else 0)
-    exact, by_steps = as_method("interior-point"), _by_subgradients(problem, f"{name} is nonsmooth")
+    exact = as_method("interior-point")
     fits = dim * smaller <= MOST_NUMBERS
     is_large = not fits or order > MATRIX_UP_TO
     if is_suited(dual := as_method("dual-ascent"), problem) and (is_large or _dual_is_faster(problem, order)):
         return Choice(dual, f"{name} with an l2 penalty has a dual problem in {problem.n_rows:,} bounded variables")
-    if is_suited(exact, problem):
-        most = MATRIX_UP_TO if is_suited(by_steps.method, problem) else math.sqrt(MOST_BYTES / 16.0)
-        if fits and order <= most:
-            kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
-            return Choice(exact, f"{name} with this penalty and set is a {kind} program")
+    kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
+    by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
+    is_exact = is_suited(exact, problem) and fits
+    if is_exact and order <= MATRIX_UP_TO:
+        return by_program
+    by_steps = _by_subgradients(problem, f"{name} is nonsmooth")
+    if is_exact and order <= math.sqrt(MOST_BYTES / 16.0) and not is_suited(by_steps.method, problem):
+        return by_program
     if fits and smaller <= MATRIX_UP_TO and is_suited(linear_program := as_method("linear-program"), problem):
         return Choice(linear_program, f"{name} on this set is a linear program in many columns")
     return by_steps
