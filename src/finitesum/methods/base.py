@@ -130,6 +130,8 @@ class SumMethod(Method):
     card: ClassVar[Card] = Card("", "", "", "", "", "")
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "prox", "components", "outputs"})
     default_sampling: ClassVar[str] = "shuffled"
+    #: Whether its steps have one length for all coordinates, so that columns of different size cost passes.
+    wants_scaled_columns: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if name := _NAMES.get(f"{cls.__module__}.{cls.__qualname__}".removeprefix("finitesum.methods.")):

@@ -58,7 +58,7 @@ def _penalty_numbers(penalty: TermPenalty, w: Vector, *_others: Any) -> float:
 @array_form(_prox, _penalty_numbers)
 def _prox_in_arrays(penalty: TermPenalty, w: Vector, step_size: float) -> None:
     if isinstance(penalty, ElasticNet | WeightedElasticNet):
-        thresholds = step_size * penalty.l1 * getattr(penalty, "weights", 1.0)
+        thresholds = step_size * penalty.l1 * getattr(penalty, "weights", 1.0) * getattr(penalty, "scale", 1.0)
         w[:] = np.where(np.abs(w) <= thresholds, 0.0, w - np.copysign(thresholds, w))
     else:
         penalty.apply_prox(w, step_size)
@@ -119,7 +119,7 @@ def _prox_step_in_arrays(term: CompiledTerm, w: Vector, gradient: Vector, step_s
 def _penalty_in_arrays(term: CompiledTerm, w: Vector) -> float:
     penalty, blocks = term.penalty, w.reshape(term.n_blocks, -1)[:, : term.n_penalised]
     if isinstance(penalty, ElasticNet | WeightedElasticNet):
-        weights, sizes = getattr(penalty, "weights", 1.0), np.abs(blocks)
+        weights, sizes = getattr(penalty, "weights", 1.0), getattr(penalty, "scale", 1.0) * np.abs(blocks)
         return float((weights * (penalty.l1 * sizes + 0.5 * penalty.l2 * sizes * sizes)).sum())
     total = 0.0
     for block in blocks:
@@ -237,10 +237,17 @@ class ConvexTerm:
 
     @cached_property
     def weights(self) -> Vector:
-        """The weights of the coordinates in the penalty, shape (dim,): 1 where nothing else is given, 0 for intercepts."""
-        weights = np.zeros(self.dim)
-        weights.reshape(self.n_blocks, -1)[:, : self.n_columns] = getattr(self.penalty, "weights", 1.0)
-        return weights
+        """The weights of the coordinates in the quadratic part, (dim,): 1 where nothing else is given, 0 for intercepts."""
+        return self._of_coordinates(getattr(self.penalty, "weights", 1.0) * self._scale**2)
+
+    @property
+    def _scale(self) -> Any:
+        return getattr(self.penalty, "scale", 1.0)
+
+    def _of_coordinates(self, of_columns: Any) -> Vector:
+        numbers = np.zeros(self.dim)
+        numbers.reshape(self.n_blocks, -1)[:, : self.n_columns] = of_columns
+        return numbers
 
     @cached_property
     def quadratic(self) -> Vector:
@@ -255,7 +262,7 @@ class ConvexTerm:
     @cached_property
     def thresholds(self) -> Vector:
         """The strength of the absolute values by coordinates, shape (dim,): 0 for intercepts."""
-        return np.asarray(self.lasso * self.weights)
+        return self._of_coordinates(self.lasso * getattr(self.penalty, "weights", 1.0) * self._scale)
 
     def weighted_dot(self, u: Vector, v: Vector) -> float:
         """Return sum_j weights_j u_j v_j over the coefficients."""
@@ -288,7 +295,7 @@ class ConvexTerm:
             return self.value(end) - self.value(w)
         sizes: Vector = np.abs(self.coefficients(end)) - np.abs(self.coefficients(w))
         if self.has_weights:
-            sizes *= self.coefficients(self.weights)
+            return float(self.coefficients(self.thresholds) @ sizes)
         return float(self.lasso * sizes.sum())
 
     def prox_step(self, w: Vector, gradient: Vector, step_size: float) -> Vector:

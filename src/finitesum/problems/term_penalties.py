@@ -36,28 +36,32 @@ class TermPenalty(Protocol):
 
 @compilable
 class WeightedElasticNet(NamedTuple):
-    """sum_j weights_j (l1 |w_j| + l2/2 w_j^2): the quadratic part is smooth, and another for each coordinate."""
+    """sum_j weights_j (l1 u_j + l2/2 u_j^2), u_j = scale_j |w_j|: its quadratic part is smooth.
+
+    The scale is what coefficients have been divided by (`finitesum.problems.scaled`), 1 for those as they are.
+    """
 
     l1: float
     l2: float
     weights: Vector  # (n_columns,)
+    scale: Vector  # (n_columns,)
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
         for j in range(coefficients.size):
-            size = abs(coefficients[j])
+            size = self.scale[j] * abs(coefficients[j])
             start += self.weights[j] * (self.l1 * size + 0.5 * self.l2 * size * size)
         return start
 
     def apply_prox(self, coefficients: Vector, step: float) -> None:
         for j in range(coefficients.size):
-            coefficients[j] = soft_threshold(coefficients[j], step * self.l1 * self.weights[j])
+            coefficients[j] = soft_threshold(coefficients[j], step * self.l1 * self.weights[j] * self.scale[j])
 
     def by_prox(self) -> "Separable":
         """Return the same penalty with its quadratic part in the prox, for kernels that know one strength of it alone."""
-        return Separable(ElasticNetByProx(self.l1, self.l2), self.weights)
+        return Separable(ElasticNetByProx(self.l1, self.l2), self.weights, self.scale)
 
     def on_columns(self, columns: Indices) -> "WeightedElasticNet":
-        return self._replace(weights=self.weights[columns])
+        return self._replace(weights=self.weights[columns], scale=self.scale[columns])
 
     def ridge(self) -> float:
         return self.l2
@@ -86,32 +90,70 @@ class ElasticNetByProx(NamedTuple):
 
 @compilable
 class Separable(NamedTuple):
-    """sum_j weights_j base(w_j): any separable penalty, by its prox alone."""
+    """sum_j weights_j base(scale_j w_j): any separable penalty, by its prox alone."""
 
     base: Penalty
     weights: Vector  # (n_columns,)
+    scale: Vector  # (n_columns,)  as that of `WeightedElasticNet`
 
     def prox_of(self, coordinate: float, step: float, j: int) -> float:
-        """Return the prox of coordinate j: that of base, with a step that is weights_j times as long."""
-        return self.base.prox_at(coordinate, step * self.weights[j]) if self.weights[j] > 0.0 else coordinate
+        """Return the prox of coordinate j: that of base, with a step that is weights_j scale_j^2 times as long."""
+        weight, scale = self.weights[j], self.scale[j]
+        if not weight > 0.0:
+            return coordinate
+        moved: float = self.base.prox_at(scale * coordinate, step * weight * scale * scale) / scale
+        return moved
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
         for j in range(coefficients.size):
-            start += self.weights[j] * self.base.penalty_value(coefficients[j])
+            start += self.weights[j] * self.base.penalty_value(self.scale[j] * coefficients[j])
         return start
 
     def apply_prox(self, coefficients: Vector, step: float) -> None:
         for j in range(coefficients.size):
-            if self.weights[j] > 0.0:
-                coefficients[j] = self.base.prox_at(coefficients[j], step * self.weights[j])
+            coefficients[j] = self.prox_of(coefficients[j], step, j)
 
     def weak_convexity(self) -> float:
         """Return the smallest c such that penalty + c/2 ||w||^2 is convex, as far as base says it: 0 where it is convex."""
         of_base = getattr(self.base, "weak_convexity", None)
-        return 0.0 if of_base is None else float(of_base() * self.weights.max(initial=0.0))
+        return 0.0 if of_base is None else float(of_base() * (self.weights * self.scale**2).max(initial=0.0))
 
     def on_columns(self, columns: Indices) -> "Separable":
-        return Separable(self.base, self.weights[columns])
+        return Separable(self.base, self.weights[columns], self.scale[columns])
+
+    def ridge(self) -> float:
+        return 0.0  # all of the penalty goes through the prox
+
+    def lasso(self) -> float:
+        return 0.0
+
+    def has_prox(self) -> bool:
+        return True
+
+    def has_closed_form(self) -> bool:
+        return False
+
+
+@compilable
+class Boxed(NamedTuple):
+    """sum_j l2_j/2 w_j^2 on the box [lower, upper], by its prox: what a box is in scaled coefficients."""
+
+    l2: Vector  # (n_columns,)
+    lower: Vector
+    upper: Vector
+
+    def prox_of(self, coordinate: float, step: float, j: int) -> float:
+        """Return the nearest point of the interval to the prox of the quadratic part."""
+        return float(min(max(coordinate / (1.0 + step * self.l2[j]), self.lower[j]), self.upper[j]))
+
+    def penalty_total(self, coefficients: Vector, start: float) -> float:
+        for j in range(coefficients.size):
+            start += 0.5 * self.l2[j] * coefficients[j] * coefficients[j]
+        return start
+
+    def apply_prox(self, coefficients: Vector, step: float) -> None:
+        for j in range(coefficients.size):
+            coefficients[j] = self.prox_of(coefficients[j], step, j)
 
     def ridge(self) -> float:
         return 0.0  # all of the penalty goes through the prox
@@ -183,9 +225,9 @@ def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any
     if isinstance(checked, ElasticNet):
         if penalty_weights is None:
             return checked
-        return WeightedElasticNet(*checked, _checked_weights(penalty_weights, n_columns))
+        return WeightedElasticNet(*checked, _checked_weights(penalty_weights, n_columns), np.ones(n_columns))
     weights = np.ones(n_columns) if penalty_weights is None else _checked_weights(penalty_weights, n_columns)
-    return Separable(checked, weights)
+    return Separable(checked, weights, np.ones(n_columns))
 
 
 def _checked_parameters(penalty: Any) -> Any:

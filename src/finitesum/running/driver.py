@@ -31,6 +31,7 @@ from finitesum.running.observers import print_line, progress
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run import Run
 from finitesum.running.sampling import SAMPLINGS, as_seed
+from finitesum.running.scaled_columns import ScaleColumns, in_scaled_columns
 
 __all__ = ["Result", "StopReason", "as_seed", "minimize"]
 
@@ -105,6 +106,7 @@ def minimize(
     checkpoint_seconds: float = 60.0,
     resume: bool = False,
     earlier: Result | None = None,
+    scale_columns: ScaleColumns = "auto",
 ) -> Result:
     """Minimise a finite sum.
 
@@ -157,6 +159,12 @@ def minimize(
         The result of an earlier run of the same method on the same problem: this run goes on from its state, with the
         same tol to the same bits as one longer run, and counts its own passes. The caller vouches for the problem: it is
         not compared.
+    scale_columns : bool or "auto"
+        Whether the method works on columns of equal size, a copy of X by powers of 2 (`finitesum.problems.scaled`), as
+        methods with one step for all coordinates need it. x, tol, trace, callbacks and checkpoints stay in the units of X.
+        "auto" does so for these methods where they choose their steps, columns differ by a factor of 8 or more, and penalty
+        and set allow it (any penalty of one coefficient each, boxes; no groups, balls or other sets). With False, or a
+        step size that is given, iterates are those of the papers' recursions in the columns as they are.
 
     Returns
     -------
@@ -190,6 +198,8 @@ def minimize(
             f"got a {type(problem).__name__}."
         )
     _check_settings(tol, max_iter, sampling, measure_every, callback, checkpoint_seconds)
+    if not (isinstance(scale_columns, bool) or scale_columns == "auto"):
+        raise ValueError(f'scale_columns must be True, False or "auto", got {scale_columns!r}.')
     chosen, choice = _chosen(problem, method, options, tol)
     order = sampling or chosen.default_sampling
     require_suited(chosen, problem)
@@ -204,7 +214,7 @@ def minimize(
     goes_on = file is not None and checkpoints.prepare(file, resume=resume)
     run = Run(
         problem=problem,
-        method=chosen,
+        method=in_scaled_columns(chosen, problem, scale_columns, earlier),
         tol=tol,
         max_iter=max_iter,
         sampling=order,

@@ -20,7 +20,7 @@ from finitesum.evaluation.certificates import Certificate, has_certificate, lowe
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.rounding import confirmed
-from finitesum.methods.base import Method, identity_of
+from finitesum.methods.base import Method
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
@@ -28,6 +28,7 @@ from finitesum.running.observers import Display, PassReport, Trace, TraceRow
 from finitesum.running.results import Result, StopReason, has_own_step
 from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in
 from finitesum.running.sampling import as_seed, order_of_pass
+from finitesum.running.scaled_columns import identity, unscaled
 from finitesum.running.starts import default_start, why_infinite
 
 MANY_PASSES = 100  # where these do not suffice, the problem may be the reason
@@ -149,7 +150,7 @@ class Run:
     def _identity(self) -> dict[str, Any]:
         return {
             "problem": self.problem.fingerprint,
-            "method": identity_of(self.method),
+            "method": identity(self.method),
             "sampling": self.sampling,
             "seed": self.seed,
             "start": self._start,
@@ -394,7 +395,7 @@ class Run:
             message=reason.message(self.tol, measured.optimality, self.n_passes, self.method, why, left) + remark,
             seconds=self.loop.seconds,
             trace=self.trace,
-            method=self.method,
+            method=unscaled(self.method),
             batch_size=problem.batch_size,
             seed=self.seed,
             state=state,

@@ -150,6 +150,8 @@ class CIAG(SumMethod):
     restart: Seed = 0
     warm_start_method: Literal["none", "full", "sag"] = "none"
 
+    wants_scaled_columns: ClassVar[bool] = True
+
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
     default_sampling: ClassVar[str] = "shuffled-once"
 

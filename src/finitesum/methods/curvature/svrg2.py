@@ -206,6 +206,8 @@ class SVRG2(SumMethod):
     sketch: Literal["gauss", "prev"] = "gauss"
     seed: Seed = 0
 
+    wants_scaled_columns: ClassVar[bool] = True
+
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
 
     needs_hessians = True  # at the snapshot

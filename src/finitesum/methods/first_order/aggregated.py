@@ -51,6 +51,8 @@ class _Aggregated(SumMethod):
     is_unbiased: ClassVar[bool] = False
     constant: ClassVar[Constant] = Constant.LARGEST  # what step "auto" rests on
 
+    wants_scaled_columns: ClassVar[bool] = True
+
     @abstractmethod
     def _longest_step(self, problem: AnySum, smoothness: float) -> float:
         """Return step "auto"."""

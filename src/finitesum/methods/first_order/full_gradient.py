@@ -73,6 +73,8 @@ class _FullGradient(SumMethod):
 
     step_size: float | str
 
+    wants_scaled_columns: ClassVar[bool] = True
+
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
     default_sampling: ClassVar[str] = "cyclic"
 

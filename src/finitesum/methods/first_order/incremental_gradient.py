@@ -61,6 +61,8 @@ class IG(SumMethod):
     step_size: StepSize = "auto"
     decay: Literal["1/pass", "constant"] = "1/pass"
 
+    wants_scaled_columns: ClassVar[bool] = True
+
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"groups"}
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> IGState:

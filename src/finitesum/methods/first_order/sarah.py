@@ -63,6 +63,8 @@ class SARAH(SumMethod):
 
     step_size: StepSize = "auto"
 
+    wants_scaled_columns: ClassVar[bool] = True
+
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SARAHState:

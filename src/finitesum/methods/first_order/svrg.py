@@ -75,6 +75,8 @@ class _Snapshots(SumMethod):
 
     extrapolates: ClassVar[bool] = False
 
+    wants_scaled_columns: ClassVar[bool] = True
+
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SVRGState:
         """Return the state before the first visit: a snapshot at the start."""
         snapshot, m = take_snapshot(problem, x0), problem.n_components

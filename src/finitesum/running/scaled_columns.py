@@ -1,0 +1,110 @@
+"""Runs in scaled columns: the method sees a problem in v with w = D v, and everybody else sees w.
+
+`ScaledColumns` stands for the method in a run. Its states hold the method's own, in scaled coordinates, and beside them the
+iterate in the user's units, which is what is checked, traced, given to callbacks, written to checkpoints and returned.
+"""
+
+import functools
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Vector
+from finitesum.methods.base import Method, identity_of
+from finitesum.problems.linear import Problem
+from finitesum.problems.scaled import LEAST_SPREAD, ScaledProblem, can_scale, scale_of, scaled_problem
+
+ScaleColumns = bool | Literal["auto"]
+
+
+@functools.cache
+def _state_type(inner: Any) -> Any:
+    """Return the class of states around those of a method."""
+    fields: Any = {"x": Vector, "inner": inner, "n_gradients": int, "n_hessians": float}
+    return NamedTuple("ScaledState", list(fields.items()))
+
+
+class ScaledColumns:
+    """A method on a problem in scaled columns, for a run on the user's problem."""
+
+    def __init__(self, method: Method, problem: ScaledProblem) -> None:
+        self.method, self.problem = method, problem
+        own: Any = method.state_type
+        self.state_type = _state_type(own)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else the method has: some functions in the user's units, all else as it is."""
+        own = getattr(self.method, name)
+        if name == "exact_measures":
+            return self._exact_measures
+        if name == "template":
+            return lambda problem, first, state: first._replace(inner=own(self.problem, first.inner, state.inner))
+        if name == "minorant":
+            return lambda problem, state: own(self.problem, state.inner)
+        if name == "blas_threads":
+            return lambda problem: own(self.problem)
+        return own
+
+    def _exact_measures(self, problem: Problem, state: Any) -> Any:
+        known = self.method.exact_measures(self.problem, state.inner)  # type: ignore[attr-defined]
+        return known if known is None else known._replace(gradient=known.gradient / self.problem.scale)
+
+    def _outer(self, state: Any) -> Any:
+        return self.state_type(self.problem.scale * state.x, state, int(state.n_gradients), float(state.n_hessians))
+
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> Any:
+        """Return the state before the first visit."""
+        return self._outer(self.method.init(self.problem, x0 / self.problem.scale, tol))
+
+    def run_pass(self, problem: Problem, state: Any, order: Indices) -> Any:
+        """Return the state after the visits of `order`."""
+        return self._outer(self.method.run_pass(self.problem, state.inner, order))
+
+    def estimate(self, problem: Problem, state: Any) -> float:
+        """Return the method's estimate of the optimality, which its problem measures in the user's units."""
+        return self.method.estimate(self.problem, state.inner)
+
+
+def in_scaled_columns(method: Method, problem: Any, scale_columns: ScaleColumns, earlier: Any) -> Any:
+    """Return the method to run, with columns scaled where that is asked for, or "auto" and of use.
+
+    "auto" scales for methods with `wants_scaled_columns` that choose their steps, where the scales differ by at least
+    `LEAST_SPREAD`. A run that goes on from an earlier one is in the columns of that one.
+    """
+    if scale_columns is True and (sentence := _refusal(method, problem)):
+        raise ValueError(sentence)
+    goes_on_scaled = earlier is not None and type(earlier.state).__name__ == "ScaledState"
+    if scale_columns is False or (earlier is not None and not goes_on_scaled) or _refusal(method, problem):
+        return method
+    if scale_columns == "auto" and getattr(method, "step_size", "auto") != "auto":
+        return method
+    columns = scale_of(problem)
+    least = min(columns.min(initial=1.0), 1.0) if problem.has_intercept else columns.min(initial=1.0)
+    most = max(columns.max(initial=1.0), 1.0) if problem.has_intercept else columns.max(initial=least)
+    if not np.isfinite(most / least) or (scale_columns == "auto" and most < LEAST_SPREAD * least):
+        return method
+    return ScaledColumns(method, scaled_problem(problem, columns))
+
+
+def _refusal(method: Method, problem: Any) -> str:
+    """Return why columns cannot be scaled, "" where they can."""
+    if not isinstance(problem, Problem):
+        return "scale_columns needs a linear model: functions have no columns. Scale their variables, or leave it out."
+    if not getattr(method, "wants_scaled_columns", False):
+        return f"scale_columns is for methods with one step for all coordinates: leave it out for {method.name}."
+    if not can_scale(problem.term):
+        return (
+            "scale_columns goes with penalties and boxes of one coefficient each: groups, balls and other sets are others "
+            "in scaled columns. Scale the columns of X, or leave scale_columns out."
+        )
+    return ""
+
+
+def unscaled(method: Any) -> Any:
+    """Return the method that the user named."""
+    return method.method if isinstance(method, ScaledColumns) else method
+
+
+def identity(method: Any) -> dict[str, Any]:
+    """Return what identifies a method in a checkpoint, and whether its columns are scaled."""
+    return identity_of(unscaled(method)) | ({"scale_columns": True} if isinstance(method, ScaledColumns) else {})

@@ -1,0 +1,156 @@
+"""Runs in scaled columns: methods that stood still on columns of different size reach tol, in the user's units."""
+
+import numpy as np
+import pytest
+from contracts.problems import as_format
+
+from finitesum import METHODS, FiniteSum, Problem, minimize
+from finitesum.constraints import Box, L2Ball, NonNegative
+from finitesum.evaluation.optimality import evaluate
+from finitesum.methods.base import is_suited
+from finitesum.problems.penalties import MCP
+from finitesum.problems.scaled import scale_of, scaled_problem
+from finitesum.running.checkpoint import CheckpointError
+
+METHODS_SCALED = [name for name, cls in METHODS.items() if getattr(cls, "wants_scaled_columns", False)]
+
+#: Methods that are exact to a tolerance: ig and svrg2, which settles where its steps are its own, are not.
+EXACT = [name for name in METHODS_SCALED if name not in ("ig", "svrg2")]
+
+#: Kinds of problems: loss, penalty, set and rows, each with columns from 1e-4 to 1e4.
+KINDS = {
+    "l2": {},
+    "csr": {"form": "csr32"},
+    "csr, l1": {"form": "csr64", "alpha": 0.05, "l1_ratio": 1.0},
+    "float32": {"dtype": np.float32},
+    "no intercept": {"fit_intercept": False},
+    "l1": {"alpha": 0.05, "l1_ratio": 1.0},
+    "elastic net": {"alpha": 0.05, "l1_ratio": 0.5},
+    "penalty weights": {"penalty_weights": np.array([1.0, 0.0, 2.0, 0.5, 1.0])},
+    "weighted elastic net": {"l1_ratio": 0.3, "penalty_weights": np.array([1.0, 0.0, 2.0, 0.5, 1.0])},
+    "box": {"constraint": Box(-1e-3, 2e-3)},
+    "box without a penalty": {"constraint": Box(-1.0, 0.5), "alpha": 0.0},
+    "signs": {"constraint": NonNegative()},
+    "squared": {"loss": "squared"},
+    "huber": {"loss": "huber"},
+    "squared hinge": {"loss": "squared-hinge"},
+    "smoothed hinge": {"loss": "smoothed-hinge"},
+    "classes": {"loss": "multinomial"},
+}
+
+SIZES = 10.0 ** np.array([-4.0, -2.0, 0.0, 2.0, 4.0])
+
+
+def badly_scaled(form="dense", loss="logistic", dtype=np.float64, alpha=0.02, n=80, **more):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((n, SIZES.size)) * (rng.random((n, SIZES.size)) < (0.5 if form != "dense" else 1.0))
+    signal = X.sum(axis=1) + 2.0 * rng.logistic(size=n)
+    y = signal if loss in ("squared", "huber") else np.digitize(signal, [-1.0, 1.0] if loss == "multinomial" else [0.0])
+    more = {"fit_intercept": True, **more}
+    return Problem.linear(as_format((X * SIZES).astype(dtype), form), y, loss=loss, alpha=alpha, **more)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_stood_still_reaches_tol(kind):
+    problem = badly_scaled(**KINDS[kind])
+    result = minimize(problem, method="afg", tol=1e-6, max_iter=1500, measure_every=0)
+    assert result.success, result.message
+    assert evaluate(problem, result.x).optimality <= 1e-6
+    most = result.n_passes
+    still = minimize(problem, method="afg", tol=1e-6, max_iter=most, measure_every=0, scale_columns=False)
+    assert not still.optimality < 1e3 * max(result.optimality, 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["l2", "csr, l1", "box"])
+@pytest.mark.parametrize("name", EXACT)
+def test_all_methods_with_one_step_reach_tol(kind, name):
+    problem = badly_scaled(**KINDS[kind])
+    if not is_suited(METHODS[name], problem):
+        return
+    result = minimize(problem, method=name, tol=1e-4, max_iter=400, measure_every=0)
+    assert result.success, result.message
+
+
+def test_a_loss_without_a_bound_and_a_penalty_that_is_not_convex():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = rng.poisson(np.exp(0.5 * X.sum(axis=1)))
+    scaled = X * np.array([1e-3, 1.0, 1e3])
+    assert minimize(Problem.linear(scaled, y, loss="poisson", alpha=1e-3), method="svrg", tol=1e-6).success
+    problem = Problem.linear(scaled, np.sign(X[:, 0]), penalty=MCP(0.01, gamma=1e8))
+    result = minimize(problem, method="fg", tol=1e-6, max_iter=3000)
+    assert result.success, result.message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_objective_is_the_same_function(kind):
+    problem = badly_scaled(**KINDS[kind])
+    columns = scale_of(problem)
+    assert np.array_equal(np.log2(columns), np.round(np.log2(columns)))  # powers of 2: no digit is lost
+    scaled = scaled_problem(problem, columns)
+    v = 0.01 * np.random.default_rng(1).standard_normal(problem.dim)
+    if problem.is_constrained:
+        v = problem.term.project(v * scaled.scale) / scaled.scale
+    w = scaled.scale * v
+    here, there = evaluate(problem, w), evaluate(scaled, v)
+    if not problem.is_constrained:  # else the quadratic part is in the prox
+        assert np.allclose(there.gradient / scaled.scale, here.gradient, rtol=1e-12)
+        assert there.optimality == pytest.approx(here.optimality, rel=1e-12)
+    assert there.objective == pytest.approx(here.objective, rel=1e-12)
+    step = 1e-3  # a prox step in the metric D^-2
+    moved = problem.term.prox(w, 0.0) if problem.is_constrained else w
+    assert np.allclose(scaled.scale * scaled.term.prox(v, 0.0), moved)
+    rise = scaled.term.value(v + step) - scaled.term.value(v)
+    if not problem.is_constrained:
+        assert rise == pytest.approx(problem.term.value(w + step * scaled.scale) - problem.term.value(w), rel=1e-9)
+
+
+def test_callbacks_trace_and_result_are_in_the_users_units():
+    problem, seen = badly_scaled(), []
+    result = minimize(problem, method="saga", tol=1e-6, callback=lambda report: seen.append((report.x, report.fun)))
+    assert type(result.state).__name__ == "ScaledState"
+    assert result.method == METHODS["saga"]()
+    for x, value in seen[::10]:
+        assert value == pytest.approx(evaluate(problem, x).objective, rel=1e-12)
+    assert result.jac == pytest.approx(evaluate(problem, result.x).gradient)
+    start = np.array([1e3, -1.0, 0.1, 1e-3, 1e-5, 0.3])
+    assert minimize(problem, start, method="saga", max_iter=1).trace.rows[0].objective == evaluate(problem, start).objective
+
+
+def test_a_resumed_run_has_the_same_bits(tmp_path):
+    problem, file = badly_scaled(), tmp_path / "run.npz"
+    whole = minimize(problem, method="svrg", tol=1e-6)
+    minimize(problem, method="svrg", tol=1e-6, max_iter=5, checkpoint=file)
+    rest = minimize(problem, method="svrg", tol=1e-6, checkpoint=file, resume=True)
+    assert np.array_equal(rest.x, whole.x)
+    with pytest.raises(CheckpointError):
+        minimize(problem, method="svrg", tol=1e-6, checkpoint=file, resume=True, scale_columns=False)
+    first = minimize(problem, method="saga", tol=1e-6, max_iter=5, random_state=3)
+    second = minimize(problem, method="saga", tol=1e-6, earlier=first)
+    assert np.array_equal(second.x, minimize(problem, method="saga", tol=1e-6, random_state=3).x)
+
+
+def test_columns_of_like_size_and_steps_that_are_given_stay_as_they_are():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 3)) * np.array([0.5, 1.0, 2.0])
+    problem = Problem.linear(X, np.sign(X[:, 0]), alpha=0.1, fit_intercept=True)
+    auto, plain = (minimize(problem, method="saga", scale_columns=how) for how in ("auto", False))
+    assert np.array_equal(auto.x, plain.x)
+    assert type(auto.state) is type(plain.state)
+    own = minimize(badly_scaled(), method="fg", options={"step_size": 1e-9}, max_iter=3)
+    assert type(own.state).__name__ != "ScaledState"
+
+
+def test_what_has_no_columns_to_scale_says_so():
+    problem = badly_scaled(n=12)
+    ball = badly_scaled(constraint=L2Ball(1.0))
+    assert type(minimize(ball, method="fg", max_iter=3).state).__name__ != "ScaledState"  # left as it is
+    for of, name, words in (
+        (ball, "fg", "groups, balls and other sets"),
+        (problem, "newton", "one step for all coordinates"),
+        (FiniteSum.from_linear(problem), "fg", "functions have no columns"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            minimize(of, method=name, scale_columns=True)
+    with pytest.raises(ValueError, match="scale_columns must be"):
+        minimize(problem, method="fg", scale_columns="always")
