@@ -163,8 +163,8 @@ def minimize(
         Whether the method works on columns of equal size, a copy of X by powers of 2 (`finitesum.problems.scaled`), as
         methods with one step for all coordinates need it. x, tol, trace, callbacks and checkpoints stay in the units of X.
         "auto" does so for these methods where they choose their steps, columns differ by a factor of 8 or more, and penalty
-        and set allow it (any penalty of one coefficient each, boxes; no groups, balls or other sets). With False, or a
-        step size that is given, iterates are those of the papers' recursions in the columns as they are.
+        and set allow it (any penalty of one coefficient each, boxes; no groups, balls or other sets), for X up to 4 GB.
+        With False, or a step size that is given, iterates are those of the papers' recursions in the columns as they are.
 
     Returns
     -------

@@ -16,6 +16,9 @@ from finitesum.problems.scaled import LEAST_SPREAD, ScaledProblem, can_scale, sc
 
 ScaleColumns = bool | Literal["auto"]
 
+#: The bytes of X's entries up to which "auto" copies them: memory-mapped data may be larger than the memory.
+MOST_BYTES = 4e9
+
 
 @functools.cache
 def _state_type(inner: Any) -> Any:
@@ -69,14 +72,15 @@ def in_scaled_columns(method: Method, problem: Any, scale_columns: ScaleColumns,
     """Return the method to run, with columns scaled where that is asked for, or "auto" and of use.
 
     "auto" scales for methods with `wants_scaled_columns` that choose their steps, where the scales differ by at least
-    `LEAST_SPREAD`. A run that goes on from an earlier one is in the columns of that one.
+    `LEAST_SPREAD` and X has at most `MOST_BYTES`. A run that goes on from an earlier one is in the columns of that one.
     """
     if scale_columns is True and (sentence := _refusal(method, problem)):
         raise ValueError(sentence)
     goes_on_scaled = earlier is not None and type(earlier.state).__name__ == "ScaledState"
     if scale_columns is False or (earlier is not None and not goes_on_scaled) or _refusal(method, problem):
         return method
-    if scale_columns == "auto" and getattr(method, "step_size", "auto") != "auto":
+    has_step = getattr(method, "step_size", "auto") != "auto"
+    if scale_columns == "auto" and (has_step or problem.rows.values.nbytes > MOST_BYTES):
         return method
     columns = scale_of(problem)
     least = min(columns.min(initial=1.0), 1.0) if problem.has_intercept else columns.min(initial=1.0)
