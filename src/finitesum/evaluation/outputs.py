@@ -1,7 +1,7 @@
 """Row sums of linear models with several outputs: values, gradients and Hessians at a point, by blocks of rows.
 
-An iterate is a table of shape (K, dim), row by row in one vector; scores are u_ik = x_i'w_k + b_k + o_ik. Data is read in
-blocks of rows through matrix products: float32 rows are widened a block at a time.
+An iterate is a table of shape (K, dim), row by row in one vector; scores are u_ik = x_i'w_k + b_k + o_ik. Data is read
+through matrix products: float32 rows are widened a block at a time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,20 @@ from typing import Any, cast
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.row_sums import Block, map_row_blocks, row_blocks
+from finitesum.evaluation.row_sums import Block, map_row_blocks
 from finitesum.losses.classes import ClassLoss, weighted
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.outputs import gram_of
-from finitesum.problems.rows import to_matrix
+from finitesum.problems.rows import rows_between, to_matrix
 
 #: Numbers in a block of scores.
 BLOCK_SIZE = 1 << 17
+
+#: Numbers of a block that stays in the cache, its least rows, and numbers from which single precision saves time.
+IN_CACHE, LEAST_ROWS, MANY_NUMBERS = 1 << 15, 64, 1 << 20
+
+#: Blocks of sparse rows, at most.
+MOST_BLOCKS = 8
 
 
 def loss_of(problem: Problem) -> ClassLoss:
@@ -25,19 +31,29 @@ def loss_of(problem: Problem) -> ClassLoss:
     return cast(ClassLoss, problem.loss)
 
 
-def _matrices(problem: Problem) -> Iterator[tuple[slice, Any]]:
-    """Yield the rows in blocks: where they stand, and their matrix in float64."""
-    size = max(1, BLOCK_SIZE // max(problem.n_outputs, min(problem.rows.n_columns, 64)))
-    for block in row_blocks(problem.one_output, size):
-        yield block.rows, to_matrix(block.view.rows).astype(np.float64, copy=False)
+def _matrices(problem: Problem, *, is_copied: bool = False) -> Iterator[tuple[slice, Any]]:
+    """Yield the rows in blocks, where they stand and their matrix in float64: as one block where nothing is copied."""
+    n, whole = problem.n_rows, to_matrix(problem.rows)
+    is_whole = whole.dtype == np.float64 and not is_copied
+    size = n if is_whole else max(1, BLOCK_SIZE // max(problem.n_outputs, min(problem.rows.n_columns, 1024)))
+    if not isinstance(whole, np.ndarray):  # each block's sum is of all columns
+        size = max(size, -(-n // MOST_BLOCKS))
+    for first in range(0, n, size):
+        last = min(first + size, n)
+        matrix = whole if size >= n else to_matrix(rows_between(problem.rows, first, last))
+        yield slice(first, last), matrix.astype(np.float64, copy=False)
 
 
 def score_changes(problem: Problem, v: Vector) -> Matrix:
-    """Return x_i'v_k + v_k0, shape (n, K), for a direction: what a step along it adds to the scores."""
+    """Return x_i'v_k + v_k0, shape (n, K), for a direction: what a step along it adds to the scores.
+
+    Those of dense rows lie in memory output by output, as do products with their sums: it takes half of the time.
+    """
     table, d = v.reshape(problem.n_outputs, -1), problem.rows.n_columns
-    scores = np.empty((problem.n_rows, problem.n_outputs))
+    shape = (problem.n_rows, problem.n_outputs)
+    scores = np.empty(shape) if problem.rows.is_sparse() else np.empty(shape[::-1]).T
     for here, matrix in _matrices(problem):
-        scores[here] = matrix @ table[:, :d].T
+        scores[here] = matrix @ table[:, :d].T if problem.rows.is_sparse() else (table[:, :d] @ matrix.T).T
     if problem.has_intercept:
         scores += table[:, d]
     return scores
@@ -55,8 +71,9 @@ def sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool = False) -> M
     """Return sum_i r_ik x_i for each output k, shape (K, dim), for r of shape (n, K); if asked for, of squared entries."""
     d = problem.rows.n_columns
     out = np.zeros((problem.n_outputs, problem.rows.dim()))
-    for here, matrix in _matrices(problem):
-        out[:, :d] += ((matrix**2 if squared else matrix).T @ scales[here]).T
+    for here, matrix in _matrices(problem, is_copied=squared):
+        entries = matrix**2 if squared else matrix
+        out[:, :d] += (entries.T @ scales[here]).T if problem.rows.is_sparse() else scales[here].T @ entries
     if problem.has_intercept:
         out[:, d] = scales.sum(axis=0)
     return out
@@ -85,11 +102,55 @@ def mean_gradient(problem: Problem, scores: Matrix) -> Vector:
     return sum_of_rows(problem, weighted_slopes(problem, scores)).reshape(-1)
 
 
-def measure(problem: Problem, w: Vector) -> tuple[float, Vector]:
-    """Return the mean loss and its gradient at w, by one exact pass."""
+@remembered
+def _single_rows(problem: Problem) -> Matrix:
+    """Return dense rows in single precision."""
+    return problem.rows.values.astype(np.float32, copy=False)
+
+
+def has_single_rows(problem: Problem) -> bool:
+    """Return whether rows in single precision save time: dense ones, and many."""
+    return not problem.rows.is_sparse() and problem.rows.values.size >= MANY_NUMBERS
+
+
+def measure(problem: Problem, w: Vector, *, is_single: bool = False) -> tuple[float, Vector]:
+    """Return the mean loss and its gradient at w, by one read of the data.
+
+    Dense rows are read in blocks that stay in the cache for both products. If asked for, products are in single
+    precision, and errors of its rounding.
+    """
     with np.errstate(all="ignore"):  # after a divergence
-        scores = scores_at(problem, w)
-        return mean_loss(problem, scores), mean_gradient(problem, scores)
+        if problem.rows.is_sparse():
+            scores = scores_at(problem, w)
+            values, slopes = loss_of(problem).value_d1(scores, problem.targets)
+            losses = float(problem.weights @ weighted(values, np.asarray(problem.weights > 0.0)))
+            return losses, sum_of_rows(problem, weighted(slopes, problem.weights)).reshape(-1)
+        return _measured_dense(problem, w, np.dtype(np.float32 if is_single else np.float64))
+
+
+def _measured_dense(problem: Problem, w: Vector, kind: np.dtype[Any]) -> tuple[float, Vector]:
+    rows, table, d, total = problem.rows, w.reshape(problem.n_outputs, -1), problem.rows.n_columns, 0.0
+    matrix = _single_rows(problem) if kind == np.float32 else rows.values
+    coefficients, out, all_weights = table[:, :d].astype(kind), np.zeros(table.shape), problem.weights.astype(kind)
+    size, loss, counts = max(LEAST_ROWS, IN_CACHE // max(d, 1)), loss_of(problem), bool(problem.weights.all())
+    for first in range(0, problem.n_rows, size):
+        here = slice(first, first + size)
+        block = matrix[here].astype(kind, copy=False)
+        scores, weights = coefficients @ block.T, all_weights[here]
+        if problem.has_intercept:
+            scores += table[:, d:]
+        if problem.has_offsets:
+            scores += problem.offsets[here].T
+        values, slopes = loss.value_d1(scores.T, problem.targets[here])
+        if not counts:  # with weight 0, what overflows must not show
+            values[weights == 0.0], slopes[weights == 0.0] = 0.0, 0.0
+        total += float(weights @ values)
+        changes = slopes.T
+        changes *= weights
+        out[:, :d] += changes @ block
+        if problem.has_intercept:
+            out[:, d] += changes.sum(axis=1)
+    return total, out.reshape(-1)
 
 
 def hessian_product(problem: Problem, curvatures: Matrix, v: Vector) -> Vector:
@@ -112,7 +173,9 @@ def weighted_gram(problem: Problem, weights: Vector, chosen: Indices | None = No
     if chosen is not None:
         grams = map_row_blocks(gram, problem.one_output.by_rows, chosen)
     else:
-        grams = (gram_of(matrix, weights[here], problem.has_intercept) for here, matrix in _matrices(problem))
+        grams = (
+            gram_of(matrix, weights[here], problem.has_intercept) for here, matrix in _matrices(problem, is_copied=True)
+        )
     return sum(grams, start=np.zeros((problem.rows.dim(), problem.rows.dim())))
 
 

@@ -8,6 +8,7 @@ shape (..., K, K). It is made of fewer numbers, the `curvatures` of shape (..., 
 ``curvatures``         what the second derivative is made of, shape (..., K)
 ``curvature_entry``    its entry (k, l), shape (...)
 ``curvature_product``  its product with changes of the predictions, shape (..., K)
+``value_d1``           losses and gradients at once
 ``ignores_shifts``     whether one number added to all K predictions of a row changes nothing
 =====================  ===================================================================
 """
@@ -59,6 +60,22 @@ class Multinomial(Scaled, Curved):
         )  # P_y - 1 without cancellation
         gradients *= self.scale
         return gradients
+
+    def value_d1(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        """Return the losses and the gradients, in the precision of the predictions and the order of their memory."""
+        scores, targets = prediction.reshape(-1, prediction.shape[-1]), np.ravel(target)
+        rows, largest = np.arange(targets.size), scores.max(axis=1)
+        chances = scores - largest[:, None]
+        lost = -chances[rows, targets]
+        np.exp(chances, out=chances)
+        own = chances[rows, targets]
+        chances[rows, targets] = 0.0
+        others = chances.sum(axis=1)
+        values = lost + np.log1p(others + (own - 1.0))  # which keeps the digits of small losses
+        shares = self.scale / (others + own)
+        chances *= shares[:, None]
+        chances[rows, targets] = -others * shares
+        return (self.scale * values).reshape(prediction.shape[:-1]), chances.reshape(prediction.shape)
 
     def most_change(self, slopes: Any, reach: Any) -> Any:
         """Return by how much the gradients may change where scores do by at most `reach`, shape (..., K).
@@ -128,6 +145,11 @@ class SquaredTargets(Scaled, Curved):
     def d1(self, prediction: Any, target: Any) -> Any:
         """Return the gradients, shape (..., K)."""
         return self.scale * (prediction - target)
+
+    def value_d1(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        """Return the losses and the gradients."""
+        residuals = prediction - target
+        return 0.5 * self.scale * np.einsum("...k,...k->...", residuals, residuals), self.scale * residuals
 
     def d2(self, prediction: Any, target: Any) -> Any:
         """Return the second derivatives, shape (..., K, K)."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from finitesum.methods.newton.interior_point import InteriorPoint as InteriorPoint
     from finitesum.methods.newton.lazy_newton import LazyNewton as LazyNewton
     from finitesum.methods.newton.linear_program import LinearProgram as LinearProgram
+    from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS as MultinomialLBFGS
     from finitesum.methods.newton.multinomial_newton import MultinomialNewton as MultinomialNewton
     from finitesum.methods.newton.newton import Newton as Newton
     from finitesum.methods.newton.newton_cg import NewtonCG as NewtonCG

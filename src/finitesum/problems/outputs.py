@@ -39,8 +39,15 @@ def gram_of(block: Any, weights: Vector, intercept: int) -> Matrix:
     out = np.zeros((d + intercept, d + intercept))
     if isinstance(block, np.ndarray) or block.nnz > DENSE_ENOUGH * block.shape[0] * d:
         block = block if isinstance(block, np.ndarray) else block.toarray()
-        scaled = block * weights[:, None]
-        out[:d, :d] = block.T @ scaled
+        if weights.min(initial=0.0) < 0.0:
+            scaled = block * weights[:, None]
+            out[:d, :d] = block.T @ scaled
+        else:  # of one matrix and itself only half is computed
+            roots = np.sqrt(weights)
+            scaled = block * roots[:, None]
+            out[:d, :d] = scaled.T @ scaled
+            if intercept:
+                scaled *= roots[:, None]
     else:
         scaled = block.multiply(weights[:, None]).tocsr()
         out[:d, :d] = (block.T @ scaled).toarray()

@@ -121,7 +121,7 @@ class MultinomialNewton(SumMethod):
 
     def run_pass(self, problem: Problem, state: MultinomialState, order: Indices) -> MultinomialState:
         """Return the state after a step; by conjugate gradients, after a product or the end of a step."""
-        if self.solver == "exact" or (self.solver == "auto" and _is_cheap(problem)):
+        if self.solver == "exact" or (self.solver == "auto" and is_cheap(problem)):
             hessian = several.full_hessian(problem, several.loss_of(problem).curvatures(state.scores), is_pinned=True)
             direction = -solve_spd(hessian, state.gradient)
             return _stepped(problem, state, direction, problem.n_components)
@@ -141,7 +141,7 @@ class MultinomialNewton(SumMethod):
         return Measures(state.objective, float(np.linalg.norm(state.gradient)), state.gradient.copy())
 
 
-def _is_cheap(problem: Problem) -> bool:
+def is_cheap(problem: Problem) -> bool:
     """Return whether Hessian and factor take a tenth of a second at most, or there are few variables."""
     dim = problem.dim
     return dim <= EXACT_UP_TO or dim**2 * (problem.n_rows / 2.0 + dim / 3.0) <= EXACT_PRODUCTS
@@ -193,7 +193,7 @@ def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
 
 def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
     """Return the state after a step along the direction: the first t = 1, 1/2, 1/4, ... that brings F down enough, or 0."""
-    direction = _kept_mean(problem, direction)
+    direction = kept_mean(problem, direction)
     changes = several.score_changes(problem, direction)
 
     def objective(t: float) -> float:
@@ -207,7 +207,7 @@ def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hes
     return _state_at(problem, state.x + t * direction, *counts, is_extended=is_hidden)
 
 
-def _kept_mean(problem: Problem, direction: Vector) -> Vector:
+def kept_mean(problem: Problem, direction: Vector) -> Vector:
     """Return a direction without the part that changes nothing: the mean over the classes of what is not penalised."""
     table, free = direction.reshape(problem.n_outputs, -1), several.free_coordinates(problem)
     table[:, free] -= table[:, free].mean(axis=0)

@@ -11,7 +11,7 @@ References
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,17 +28,17 @@ class Pairs(NamedTuple):
     changes: Matrix  # (k, d)  y
 
 
-def no_pairs(dim: int) -> Pairs:
-    """Return no pairs."""
-    return Pairs(np.zeros((0, dim)), np.zeros((0, dim)))
+def no_pairs(dim: int, kind: Any = np.float64) -> Pairs:
+    """Return no pairs, of numbers of a kind."""
+    return Pairs(np.zeros((0, dim), kind), np.zeros((0, dim), kind))
 
 
-def with_pair(known: Pairs, step: Vector, change: Vector) -> Pairs:
-    """Return the pairs with one more, unless it shows no curvature (rounding errors)."""
+def with_pair(known: Pairs, step: Vector, change: Vector, most: int = MEMORY) -> Pairs:
+    """Return the pairs with one more, at most so many, unless it shows no curvature (rounding errors)."""
     curvature = step @ change
     if not curvature > 1e-14 * math.sqrt(step @ step) * math.sqrt(change @ change):
         return known
-    first = max(0, known.steps.shape[0] + 1 - MEMORY)
+    first = max(0, known.steps.shape[0] + 1 - most)
     return Pairs(np.vstack([known.steps[first:], step]), np.vstack([known.changes[first:], change]))
 
 

@@ -1,0 +1,276 @@
+r"""L-BFGS for several outputs (classes or targets), with the Kronecker factors of a Hessian as its preconditioner.
+
+At w, with g the gradient of F, a step is w+ = w - t B g, with B the inverse that L-BFGS makes of the last pairs of a step
+and a change of the gradient [1], and of the inverse of
+
+    M = C (x) G + l2 I,    G = sum_i c_i x_i x_i' / sum_i c_i,    C = sum_i p_i C_i,    c_i = p_i trace(C_i)
+
+to begin with: the Hessian is sum_i p_i C_i (x) x_i x_i' + l2 I, with C_i the second derivative of row i's loss in its K
+scores, so that M is exact where all C_i are alike. With the eigenvectors of both factors a product with M^-1 takes
+K d (K + d) multiplications. M is made at the start and once more after some steps, from 8 d rows at most. Where its factors
+cost more than many passes, a multiple of the identity takes its place.
+
+t is 1 where that brings F down enough and leaves half of the slope at most, and is searched for otherwise: trials cost no
+data, because the scores are linear in t. A step reads the data once.
+
+Many dense rows are read in single precision at first, until its rounding errors show in the gradient: products take half of
+the time, and the steps that remain start from there.
+
+References
+----------
+.. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006, section 7.2.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation import outputs as several
+from finitesum.evaluation.optimality import Measures
+from finitesum.evaluation.rounding import extended_gradient
+from finitesum.evaluation.row_products import squares_of_rows
+from finitesum.losses.classes import weighted
+from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.multinomial_newton import kept_mean
+from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
+from finitesum.methods.subproblems.line_search import is_enough
+from finitesum.problems.linear import Problem
+
+#: Columns up to which there may be a preconditioner, the rows that it is made of for each, and the passes that it may cost.
+MOST_COLUMNS, ROWS_FOR_EACH, WORTH_PASSES = 3000, 8, 100.0
+
+#: The time of its factors, the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
+FACTOR_WORK = 16.0
+
+#: Steps before it is made once more: the first ones change the curvatures most.
+FIRST_STEPS = 3
+
+#: Variables above which pairs are kept in single precision.
+MOST_DOUBLE = 200_000
+
+#: Pairs that are kept, at least and at most: as many as take a small part of the time of a read of the data.
+FEWEST_PAIRS, MOST_PAIRS = 8, 60
+
+#: The largest slope at a step's end, by the first, and the trials for it at most.
+LEAST_CHANGE, MOST_TRIALS = 0.5, 20
+
+#: A gradient's size, by the rounding errors of one of its terms and sqrt(n), that may be due to them.
+ROUNDED = 4.0
+
+
+class Preconditioner(NamedTuple):
+    """M = (U (x) Q) diag(values) (U (x) Q)'; empty where there is none."""
+
+    of_outputs: Matrix = np.zeros((0, 0))  # (K, K)  U
+    of_columns: Matrix = np.zeros((0, 0))  # (dim, dim)  Q
+    values: Matrix = np.zeros((0, 0))  # (K, dim)
+
+
+class State(NamedTuple):
+    x: Vector  # (K dim,)
+    gradient: Vector
+    objective: float
+    pairs: Pairs
+    preconditioner: Preconditioner
+    is_single: bool  # products are in single precision
+    n_steps: int
+    n_gradients: int
+    n_hessians: int
+
+
+@dataclass(frozen=True)
+class MultinomialLBFGS(SumMethod):
+    """L-BFGS for linear models with several outputs: classes, or targets of the squared loss.
+
+    w+ = w - t B grad F(w)
+
+    with B from the last steps, 8 to 60, and a preconditioner, the inverse of the Kronecker product of a K x K and a d x d matrix.
+
+    Parameters
+    ----------
+    preconditioner : {"auto", "kronecker", "none"}
+        "auto" takes the Kronecker product where its factors cost less than 100 passes.
+
+    Examples
+    --------
+    >>> from finitesum.running.driver import minimize
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0]], ["a", "b", "c"], loss="multinomial", alpha=0.1)
+    >>> result = minimize(problem, method=MultinomialLBFGS(), tol=1e-10)
+    >>> result.success, result.x.round(6)
+    (True, array([-0.757493,  0.182097,  0.575396]))
+    """
+
+    preconditioner: Literal["auto", "kronecker", "none"] = "auto"
+
+    handles: ClassVar[frozenset[str]] = frozenset({"outputs"})
+    default_sampling: ClassVar[str] = "cyclic"
+    patience: ClassVar[int] = 50
+
+    @staticmethod
+    def refusal(problem: Problem) -> str:
+        """Return what is missing where the problem has one output."""
+        if problem.n_outputs > 1:
+            return ""
+        return 'multinomial-lbfgs needs several outputs, got one. Use method="newton-cg".'
+
+    def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> State:
+        """Return the state before the first step: scores and gradient at the start."""
+        pairs = no_pairs(problem.dim, np.float32 if problem.dim > MOST_DOUBLE else np.float64)
+        is_single = several.has_single_rows(problem)
+        return _state_at(problem, State(x0.copy(), x0, 0.0, pairs, Preconditioner(), is_single, 0, 0, 0))
+
+    def template(self, problem: Problem, first: State, state: State) -> State:
+        """Return a state of the shapes that one from a file must have: see `Method`."""
+        n_pairs = min(len(state.pairs.steps), _memory(problem))
+        pairs = Pairs(*(np.zeros((n_pairs, problem.dim), kept.dtype) for kept in first.pairs))
+        if state.preconditioner.values.size == 0:
+            return first._replace(pairs=pairs)
+        dim, n_outputs = problem.rows.dim(), problem.n_outputs
+        shapes = (n_outputs, n_outputs), (dim, dim), (n_outputs, dim)
+        return first._replace(pairs=pairs, preconditioner=Preconditioner(*map(np.zeros, shapes)))
+
+    def run_pass(self, problem: Problem, state: State, order: Indices) -> State:
+        """Return the state after a step."""
+        if state.n_steps in (0, FIRST_STEPS) and self._wants_factors(problem):
+            state = state._replace(preconditioner=_kronecker(problem, state.x))
+        right = state.gradient.astype(state.pairs.steps.dtype, copy=False)
+        direction = -solve(state.pairs, lambda left: _preconditioned(state, left), right).astype(np.float64)
+        return _stepped(problem, state, kept_mean(problem, direction))
+
+    def estimate(self, problem: Problem, state: State) -> float:
+        """Return the optimality at the end of the last step, up to the rounding errors of single precision."""
+        return float(np.linalg.norm(state.gradient))
+
+    def exact_measures(self, problem: Problem, state: State) -> Measures | None:
+        """Return what the last step found at its end; None where that was in single precision."""
+        if state.is_single:
+            return None
+        return Measures(state.objective, float(np.linalg.norm(state.gradient)), state.gradient.copy())
+
+    def _wants_factors(self, problem: Problem) -> bool:
+        dim, rows = problem.rows.dim(), problem.rows
+        of_a_pass = 4.0 * problem.n_outputs * (rows.values.size + problem.n_rows)
+        pays = dim <= MOST_COLUMNS and FACTOR_WORK * dim**3 <= WORTH_PASSES * of_a_pass
+        return self.preconditioner == "kronecker" or (self.preconditioner == "auto" and pays)
+
+
+def _memory(problem: Problem) -> int:
+    """Return how many pairs are kept."""
+    return min(max(problem.rows.values.size // (8 * problem.dim), FEWEST_PAIRS), MOST_PAIRS)
+
+
+def _state_at(problem: Problem, state: State) -> State:
+    """Return a state with the gradient and the objective of its iterate: a pass, or two where single precision ends.
+
+    A gradient that may be little more than rounding errors is summed in a higher precision.
+    """
+    w, counts = state.x, state.n_gradients + problem.n_components
+    mean, gradient = several.measure(problem, w, is_single=state.is_single)
+    gradient += problem.term.quadratic * w
+    noise = _noise(problem, mean, np.float32 if state.is_single else np.float64)
+    if float(np.linalg.norm(gradient)) <= noise:
+        if state.is_single:
+            return _state_at(problem, state._replace(is_single=False, n_gradients=counts))
+        gradient = extended_gradient(problem, w)[0].astype(np.float64)
+    return state._replace(gradient=gradient, objective=mean + problem.term.value(w), n_gradients=counts)
+
+
+def _noise(problem: Problem, mean: float, kind: type[np.floating[Any]]) -> float:
+    """Return the size of a gradient that may be due to rounding errors alone."""
+    size = math.sqrt(several.loss_of(problem).curvature_bound() * max(mean, 0.0))  # of slopes, on average
+    of_rows = math.sqrt(float(problem.weights @ squares_of_rows(problem.one_output)) + 1.0)
+    return float(ROUNDED * np.finfo(kind).eps * size * of_rows)
+
+
+def _kronecker(problem: Problem, w: Vector) -> Preconditioner:
+    """Return the preconditioner at w, from rows that are spread evenly over all."""
+    loss, dim, outputs = several.loss_of(problem), problem.rows.dim(), range(problem.n_outputs)
+    n_chosen = min(problem.n_rows, ROWS_FOR_EACH * dim)
+    chosen = np.linspace(0, problem.n_rows - 1, n_chosen).astype(np.int64)
+    weights = problem.weights[chosen] * (problem.n_rows / n_chosen)
+    curvatures = loss.curvatures(several.scores_at(problem, w)[chosen])
+    sizes = np.zeros(problem.n_rows)
+    factor = np.empty((problem.n_outputs, problem.n_outputs))
+    for k in outputs:
+        for other in range(k + 1):
+            entries = weighted(loss.curvature_entry(curvatures, k, other).copy(), weights)
+            factor[k, other] = factor[other, k] = entries.sum()
+            if k == other:
+                sizes[chosen] += entries
+    total = float(sizes.sum())
+    gram = several.weighted_gram(problem, sizes / total if total > 0.0 else sizes, chosen)
+    of_rows, of_columns = scipy.linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
+    of_classes, of_outputs = np.linalg.eigh(factor)
+    values = np.outer(np.maximum(of_classes, 0.0), np.maximum(of_rows, 0.0)) + problem.term.ridge
+    return Preconditioner(of_outputs, of_columns, np.maximum(values, 1e-10 * float(values.max()) or 1.0))
+
+
+def _preconditioned(state: State, right: Vector) -> Vector:
+    """Return M^-1 times a vector, with M multiplied by the number that the last pair shows; M = I without factors."""
+    if not len(state.pairs.steps):
+        size = float(np.abs(right).sum())
+        return _divided(state, right) if state.preconditioner.values.size else right / max(size, 1e-300)
+    step, change = state.pairs.steps[-1], state.pairs.changes[-1]
+    return _divided(state, right) * ((step @ change) / (change @ _divided(state, change)))
+
+
+def _divided(state: State, right: Vector) -> Vector:
+    """Return M^-1 times a vector."""
+    outputs, columns, values = state.preconditioner
+    if values.size == 0:
+        return right
+    turned = outputs.T @ (right.reshape(values.shape) @ columns)
+    turned /= values
+    return np.asarray((outputs @ (turned @ columns.T)).reshape(-1), right.dtype)
+
+
+def _stepped(problem: Problem, state: State, direction: Vector) -> State:
+    """Return the state after a step along the direction; where it leads nowhere, without a step and without pairs."""
+    first = float(state.gradient @ direction)
+    new = _state_at(problem, state._replace(x=state.x + direction))
+    if not _is_fine(problem, state, new, direction, first):
+        spent = state._replace(n_gradients=new.n_gradients, is_single=new.is_single)
+        t = _length(problem, state, direction, first) if first < 0.0 else 0.0
+        if not t > 0.0:
+            return _state_at(problem, spent._replace(pairs=no_pairs(problem.dim, state.pairs.steps.dtype)))
+        new = _state_at(problem, spent._replace(x=state.x + t * direction))
+    kind, most = state.pairs.steps.dtype, _memory(problem)
+    step, change = (new.x - state.x).astype(kind), (new.gradient - state.gradient).astype(kind)
+    return new._replace(pairs=with_pair(state.pairs, step, change, most), n_steps=state.n_steps + 1)
+
+
+def _is_fine(problem: Problem, state: State, new: State, direction: Vector, first: float) -> bool:
+    """Return whether a whole step brings F down enough and leaves half of the slope at most."""
+    gentle = abs(float(new.gradient @ direction)) <= LEAST_CHANGE * -first
+    if state.is_single or not gentle:  # F is convex: a gentle slope is a good step, whatever rounding does to F
+        return gentle
+    return is_enough(state.objective, new.objective, first, problem.n_rows)
+
+
+def _length(problem: Problem, state: State, direction: Vector, first: float) -> float:
+    """Return t > 0 that leaves half of the slope at most, or brings F down; 0 where there is none. It costs a pass."""
+    scores, changes = several.scores_at(problem, state.x), several.score_changes(problem, direction)
+    quadratic = problem.term.quadratic
+    linear, square = float((quadratic * state.x) @ direction), float((quadratic * direction) @ direction)
+
+    def slope(t: float) -> float:
+        with np.errstate(all="ignore"):
+            slopes = several.weighted_slopes(problem, scores + t * changes)
+        return float(np.einsum("ik,ik->", slopes, changes)) + linear + t * square
+
+    low, high, t, at_low, at_high = 0.0, math.inf, 1.0, first, math.inf
+    for _ in range(MOST_TRIALS):
+        here = slope(t)
+        if abs(here) <= LEAST_CHANGE * -first:
+            return t
+        if here < 0.0:
+            low, at_low = t, here
+        else:  # NaN, too
+            high, at_high = t, here
+        share = -at_low / (at_high - at_low) if math.isfinite(at_high) else 0.1
+        t = 4.0 * t if high == math.inf else low + (high - low) * min(max(share, 0.1), 0.9)
+    return low
