@@ -13,6 +13,7 @@ from finitesum import METHODS, FiniteSum, MultinomialProblem, Problem, minimize
 from finitesum.constraints import L1Ball
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.smoothness import component_smoothness, full_smoothness
+from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.running.checkpoint import flatten, unflatten
 from finitesum.running.sampling import order_of_pass
@@ -40,6 +41,7 @@ ORACLES = {
     ),
     "newton": ({"step_size": 0.7}, lambda F, w, orders: newton_type.newton(F, w, len(orders), 0.7)),
     "multinomial-newton": ({}, lambda F, w, orders: newton_type.newton_of_outputs(F, w, len(orders))),
+    "multinomial-lbfgs": ({}, lambda F, w, orders: newton_type.lbfgs_of_outputs(F, w, len(orders))),
 }
 ALL = sorted(ORACLES)
 
@@ -239,12 +241,12 @@ def test_auto_solves_them(loss):
         assert oracle.optimality(result.x) <= 1.01e-9
 
 
-@pytest.mark.parametrize("solver", ["exact", "cg"])
-def test_k_targets_are_k_problems(solver):
+@pytest.mark.parametrize("method", [MultinomialNewton("exact"), MultinomialNewton("cg"), MultinomialLBFGS()])
+def test_k_targets_are_k_problems(method):
     problem, oracle = make_pair(loss="squared", intercept=True)
-    result = minimize(problem, method=MultinomialNewton(solver), tol=1e-11)
+    result = minimize(problem, method=method, tol=1e-11)
     assert result.success
-    if solver == "exact":
+    if method == MultinomialNewton("exact"):
         assert result.nit == 1
     for k in range(3):
         one = Problem.linear(problem.rows.values, oracle.y[:, k], loss="squared", alpha=0.05, fit_intercept=True)
@@ -293,8 +295,9 @@ def test_other_methods_refuse_them_in_a_sentence(name):
 def test_newtons_method_for_several_outputs_refuses_what_it_cannot_take():
     with pytest.raises(ValueError, match="multinomial-newton cannot treat an l1 penalty"):
         minimize(make_pair(l1_ratio=0.5)[0], method=MultinomialNewton())
-    with pytest.raises(ValueError, match="several outputs, got one"):
-        minimize(Problem.linear([[0.0], [1.0]], [0, 1], alpha=1.0), method=MultinomialNewton())
+    for name in ("multinomial-newton", "multinomial-lbfgs"):
+        with pytest.raises(ValueError, match=f"{name} needs several outputs, got one"):
+            minimize(Problem.linear([[0.0], [1.0]], [0, 1], alpha=1.0), method=name)
 
 
 def test_one_target_in_a_column_is_a_problem_of_one_output():

@@ -4,6 +4,7 @@ Each function yields the iterate after every pass. Models are summed again from 
 """
 
 import numpy as np
+from oracles.outputs import squared as squared_loss
 
 
 def minimise(F, gradient, H, y):
@@ -160,6 +161,48 @@ def newton_of_outputs(F, x0, n_passes):
         direction = -np.linalg.pinv(F.hessian(x), rcond=1e-12, hermitian=True) @ gradient
         x = x + halved(F, x, gradient, direction) * direction
         yield x
+
+
+def lbfgs_of_outputs(F, x0, n_passes):
+    """The BFGS inverse of the last 8 pairs, as a matrix, from the inverse of C (x) G + l2 I of the steps 0 and 3."""
+    x, gradient, pairs, few = x0.copy(), F.gradient(x0), [], F.dim // F.K
+    for k in range(n_passes):
+        if k in (0, 3):
+            rows = list(F.rows(x, range(F.n)))
+            C = sum(p * hessian for p, _, (_, _, hessian) in rows)
+            G = sum(p * np.trace(hessian) * np.outer(z, z) for p, z, (_, _, hessian) in rows) / np.trace(C)
+            inverse = np.linalg.inv(np.kron(C, G) + F.l2.max() * np.eye(F.dim))
+        B = inverse
+        if pairs:
+            s, y = pairs[-1]
+            B = B * (s @ y) / (y @ B @ y)
+        for s, y in pairs[-8:]:
+            V = np.eye(F.dim) - np.outer(y, s) / (s @ y)
+            B = V.T @ B @ V + np.outer(s, s) / (s @ y)
+        direction = -B @ gradient
+        if F.row_loss is not squared_loss:
+            table, free = direction.reshape(F.K, few), F.l2[:few] == 0.0
+            table[:, free] -= table[:, free].mean(axis=0)
+        x, last = x + gentle(F, x, gradient @ direction, direction) * direction, x
+        gradient, change = F.gradient(x), -gradient
+        pairs.append((x - last, change + gradient))
+        yield x
+
+
+def gentle(F, x, first, direction):
+    """1, or what leaves half of the slope at most, between bounds and along the secant."""
+    low, high, t, at_low, at_high = 0.0, np.inf, 1.0, first, np.inf
+    for _ in range(20):
+        here = F.gradient(x + t * direction) @ direction
+        if abs(here) <= 0.5 * abs(first):
+            return t
+        if here < 0.0:
+            low, at_low = t, here
+        else:
+            high, at_high = t, here
+        share = -at_low / (at_high - at_low)
+        t = 4.0 * t if high == np.inf else low + (high - low) * min(max(share, 0.1), 0.9)
+    return low
 
 
 def searched(F, x, gradient, direction):

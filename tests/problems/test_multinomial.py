@@ -9,6 +9,7 @@ from finitesum import MultinomialProblem, Problem, minimize
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.outputs import full_hessian, hessian_product, scores_at
 from finitesum.losses.classes import probabilities
+from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 
 
@@ -65,14 +66,14 @@ def test_scores_of_a_thousand_overflow_nowhere():
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("solver", ["exact", "cg"])
-def test_agrees_with_scikit_learn_on_digits(solver):
+@pytest.mark.parametrize("method", [MultinomialNewton("exact"), MultinomialNewton("cg"), MultinomialLBFGS()])
+def test_agrees_with_scikit_learn_on_digits(method):
     X, y = load_digits(return_X_y=True)
     X, y = X[:600] / 16.0, y[:600]
     s = np.random.default_rng(0).integers(0, 3, y.size)
     alpha = 1.0 / s.sum()
     problem = MultinomialProblem.linear(X, y, alpha=alpha, fit_intercept=True, sample_weight=s)
-    result = minimize(problem, method=MultinomialNewton(solver), tol=1e-12)
+    result = minimize(problem, method=method, tol=1e-12)
     assert result.success
     reference = Reference(C=1.0, solver="newton-cholesky", tol=1e-13, max_iter=1000).fit(X, y, sample_weight=s)
     found = result.x.reshape(10, -1)
@@ -80,19 +81,43 @@ def test_agrees_with_scikit_learn_on_digits(solver):
     assert np.abs(found[:, -1] - reference.intercept_).max() < 1e-8
 
 
-def test_sparse_rows_and_both_solvers_lead_to_the_same_point():
+def test_sparse_rows_and_all_solvers_lead_to_the_same_point():
     X, y = load_digits(return_X_y=True)
     X, y = X[:300] / 16.0, y[:300]
     ends = [
-        minimize(
-            MultinomialProblem.linear(matrix, y, alpha=1e-3, fit_intercept=True),
-            method=MultinomialNewton(solver),
-            tol=1e-12,
-        ).x
-        for matrix, solver in ((X, "exact"), (X, "cg"), (scipy.sparse.csr_array(X), "cg"))
+        minimize(MultinomialProblem.linear(matrix, y, alpha=1e-3, fit_intercept=True), method=method, tol=1e-12).x
+        for method in (MultinomialNewton("exact"), MultinomialNewton("cg"), MultinomialLBFGS(), MultinomialLBFGS("none"))
+        for matrix in (X, scipy.sparse.csr_array(X))
     ]
-    assert np.abs(ends[0] - ends[1]).max() < 1e-8
-    assert np.abs(ends[0] - ends[2]).max() < 1e-8
+    assert max(np.abs(end - ends[0]).max() for end in ends) < 1e-8
+
+
+def test_single_precision_ends_where_its_rounding_shows_and_the_end_is_exact(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    problem = MultinomialProblem.linear(X[:300] / 16.0, y[:300], alpha=1e-3, fit_intercept=True)
+    whole = minimize(problem, method="multinomial-lbfgs", tol=1e-11)
+    monkeypatch.setattr("finitesum.evaluation.outputs.MANY_NUMBERS", 1)
+    state, singles = MultinomialLBFGS().init(problem, np.zeros(problem.dim)), []
+    for _ in range(80):
+        assert (MultinomialLBFGS().exact_measures(problem, state) is None) == state.is_single
+        singles.append(state.is_single)
+        state = MultinomialLBFGS().run_pass(problem, state, np.arange(problem.n_components))
+    assert singles == sorted(singles, reverse=True)
+    assert True in singles
+    assert False in singles
+    mixed = minimize(problem, method="multinomial-lbfgs", tol=1e-11)
+    assert mixed.success
+    assert np.abs(mixed.x - whole.x).max() < 1e-8
+
+
+def test_pairs_of_many_variables_are_in_single_precision(monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.multinomial_lbfgs.MOST_DOUBLE", 3)
+    _, _, _, problem = small()
+    result = minimize(problem, method=MultinomialLBFGS("none"), tol=1e-11)
+    exact = minimize(problem, method=MultinomialNewton("exact"), tol=1e-12)
+    assert result.success
+    assert result.state.pairs.steps.dtype == np.float32
+    assert np.abs(result.x - exact.x).max() < 1e-9
 
 
 def test_many_columns_take_the_diagonal_preconditioner(monkeypatch):
@@ -109,8 +134,8 @@ def test_no_penalty_leaves_the_mean_over_the_classes_at_the_start():
     rng = np.random.default_rng(0)
     y = np.where(rng.random(y.size) < 0.2, rng.integers(0, 3, y.size), y)  # not separable
     problem = MultinomialProblem.linear(X, y, fit_intercept=True)
-    for solver in ("exact", "cg"):
-        result = minimize(problem, method=MultinomialNewton(solver), tol=1e-9)
+    for method in (MultinomialNewton("exact"), MultinomialNewton("cg"), MultinomialLBFGS()):
+        result = minimize(problem, method=method, tol=1e-9)
         assert result.success
         assert np.abs(result.x.reshape(3, -1).mean(axis=0)).max() < 1e-9
 

@@ -9,10 +9,10 @@ solution is sparse, and among many columns working sets find those that it needs
 solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for,
 conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to A-CIAG
 where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Smooth problems of
-several outputs have a Newton's method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent, or to interior
-points where these are likely to be faster; with any other elastic net or set to interior points, up to some thousand
-columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and functions that
-give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex
+several outputs have a Newton's method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty
+goes to dual ascent, or to interior points where these are likely to be faster; with any other elastic net or set to interior
+points, up to some thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth
+losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex
 or a half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
@@ -195,9 +195,8 @@ def _for_outputs(problem: Problem) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
     if problem.is_smooth and not problem.term.has_weights and problem.dim > FEW_OF_OUTPUTS:
-        exact = as_method("multinomial-newton", {"solver": "exact"})
         if is_cheap(problem):
-            return Choice(exact, f"{what}, in {problem.dim:,} variables, which a Hessian fits")
+            return Choice(as_method("multinomial-newton"), f"{what}, in {problem.dim:,} variables, which a Hessian fits")
         return Choice(as_method("multinomial-lbfgs"), f"{what}: too many variables for a Hessian of all")
     if not problem.term.is_elastic_net:
         saga = as_method("saga")

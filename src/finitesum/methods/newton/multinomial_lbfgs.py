@@ -88,7 +88,8 @@ class MultinomialLBFGS(SumMethod):
 
     w+ = w - t B grad F(w)
 
-    with B from the last steps, 8 to 60, and a preconditioner, the inverse of the Kronecker product of a K x K and a d x d matrix.
+    with B from the last steps, 8 to 60, and a preconditioner: the inverse of the Kronecker product of two matrices of
+    shape (K, K) and (d, d).
 
     Parameters
     ----------
@@ -215,7 +216,8 @@ def _preconditioned(state: State, right: Vector) -> Vector:
         size = float(np.abs(right).sum())
         return _divided(state, right) if state.preconditioner.values.size else right / max(size, 1e-300)
     step, change = state.pairs.steps[-1], state.pairs.changes[-1]
-    return _divided(state, right) * ((step @ change) / (change @ _divided(state, change)))
+    scale: float = (step @ change) / (change @ _divided(state, change))
+    return _divided(state, right) * scale
 
 
 def _divided(state: State, right: Vector) -> Vector:
