@@ -1,19 +1,19 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-Least squares are one step of Newton's method, and small problems with losses of quadratic pieces or of unbounded curvature,
-or an l1 penalty or a set, as many as it takes to the last digits. Any other smooth problem whose Hessian fits is a matter
-of cost: lazy Newton pays for a few Hessians and factors, which grow with d^2 and d^3, and saves passes; Newton-CG needs no
-matrix, but many passes (few where it can begin with dual coordinate ascent).
-Both are estimated from the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the
-solution is sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the
-solution is less so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for,
-conjugate gradients need few products then, and no matrix at all. Components that are objects or callables go to A-CIAG
-where they have Hessians, and to SVRG, whose step is safe without constants, where they have not. Smooth problems of
-several outputs have a Newton's method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty
-goes to dual ascent, or to interior points where these are likely to be faster; with any other elastic net or set to interior
-points, up to some thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth
-losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex
-or a half-space. Penalties that are known by their prox go to full proximal gradients.
+Least squares are one step of Newton's method, and small problems with losses of quadratic pieces or of unbounded
+curvature, or an l1 penalty or a set, as many as it takes to the last digits. Any other smooth problem whose Hessian fits
+is a matter of cost: lazy Newton pays for a few Hessians and factors, which grow with d^2 and d^3, and saves passes;
+Newton-CG needs no matrix, but many passes (few where it can begin with dual coordinate ascent). Both are estimated from
+the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the solution is sparse, and
+among many columns working sets find those that it needs; where an l2 penalty is added, the solution is less so, and lazy
+Newton goes on to more columns of dense rows; beyond those that a matrix has memory for, conjugate gradients need few
+products then, and no matrix at all. Components that are objects or callables go to A-CIAG where they have Hessians, and
+to SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's
+method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent, or to
+interior points where these are likely to be faster; with any other elastic net or set to interior points, up to some
+thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and
+functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex or a
+half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
 import math
