@@ -3,48 +3,55 @@
 import numpy as np
 
 
-def root(F, y, q, goal, v):
-    """v + q phi'(v) = goal to a thousandth of what is missing at first, by Newton's method, or halves."""
-    low, high, first, before, y = -np.inf, np.inf, None, 0.0, np.array([y])
-    for _ in range(20):
+def root(F, y, q, prediction, slope, v):
+    """v + q phi'(v) = prediction + q slope, but for 3 % of how far v is from the prediction, by Newton's method or halves."""
+    goal, low, high, before, y = prediction + q * slope, -np.inf, np.inf, 0.0, np.array([y])
+    for k in range(100):
         u = np.array([v])
         missing = v + q * F.d1(u, y)[0] - goal
-        if first is None:
-            first = abs(missing)
-        elif abs(missing) <= 1e-3 * first:
+        if abs(missing) <= 0.03 * abs(v - prediction) or (k > 0 and abs(missing) <= 1e-15 * abs(goal)):
             break
         low, high = (max(low, v - missing), min(high, v)) if missing > 0 else (max(low, v), min(high, v - missing))
-        if missing * before < 0 and abs(missing) > 0.5 * abs(before):
+        v = v - missing / (1 + q * F.d2(u, y)[0])
+        if (missing * before < 0 and abs(missing) > 0.5 * abs(before)) or not low <= v <= high:
             v = 0.5 * (low + high)
-        else:
-            v = v - missing / (1 + q * F.d2(u, y)[0])
         before = missing
     return v
 
 
-def epochs(F, orders, intercept, block=16, caution=1.5, hold=30.0):
-    """Yield x after each epoch; `orders` are the blocks in the order of their visits, epoch by epoch."""
+def epochs(F, draws, intercept, hold=30.0, together=8, little=0.3, longest=63):
+    """Yield x and the size of the changes after each epoch; `draws` are n numbers in [0, 1) for each."""
     Z = F.Z[:, :-1] if intercept else F.Z
     l2 = F.l2[0]
     squares = (Z**2).sum(axis=1)
     mu = hold * l2 / (F.p @ squares)
-    w, b, b0 = np.zeros(Z.shape[1]), 0.0, 0.0
-    s, v = np.zeros(F.n), np.zeros(F.n)
+    w, b, b0, least = np.zeros(Z.shape[1]), 0.0, 0.0, 0.0
+    s, v, rests, waits = np.zeros(F.n), np.zeros(F.n), np.zeros(F.n, int), np.zeros(F.n, int)
     offsets = F.predictions(np.zeros(F.Z.shape[1]))
-    for order in orders:
-        total = 0.0
-        for k in order:
-            rows = np.arange(block * k, min(block * (k + 1), F.n))
-            rows = rows[F.p[rows] > 0]
-            q = caution * F.p[rows] * (squares[rows] / l2 + (1.0 / mu if intercept else 0.0))
-            goal = Z[rows] @ w + b + offsets[rows] + q * s[rows]
-            v[rows] = [root(F, *row) for row in zip(F.y[rows], q, goal, v[rows], strict=True)]
-            new = F.d1(v[rows], F.y[rows])
-            change = F.p[rows] * (new - s[rows])
-            s[rows] = new
-            total += change**2 @ squares[rows]
-            w = w - Z[rows].T @ change / l2
-            b -= change.sum() / mu if intercept else 0.0
+    q = F.p * (squares / l2 + (1.0 / mu if intercept else 0.0))
+    for drawn in draws:
+        total, visits = 0.0, 0
+        while visits < F.n:
+            groups = np.split(np.flatnonzero(waits == 0), range(together, (waits == 0).sum(), together))
+            waits = np.maximum(waits - 1, 0)
+            order = list(range(len(groups)))
+            for k in range(len(order) - 1, 0, -1):
+                other = int(drawn[(visits + k) % F.n] * (k + 1))
+                order[k], order[other] = order[other], order[k]
+            due, size = np.concatenate([groups[k] for k in order])[: F.n - visits], 0.0
+            for i in due:
+                change = 0.0
+                if F.p[i] > 0:
+                    v[i] = root(F, F.y[i], q[i], Z[i] @ w + b + offsets[i], s[i], v[i])
+                    new = F.d1(v[i : i + 1], F.y[i : i + 1])[0]
+                    change, s[i] = F.p[i] * (new - s[i]), new
+                w = w - change * Z[i] / l2
+                b -= change / mu if intercept else 0.0
+                rests[i] = min(2 * rests[i] + 1, longest) if change**2 * squares[i] <= least else 0
+                waits[i] = rests[i]
+                size += change**2 * squares[i]
+            visits += due.size
+            total, least = total + size, little * size / due.size if due.size else least
         np.testing.assert_allclose(w, -(Z.T @ (F.p * s)) / l2, atol=1e-9 * np.abs(w).max())
         x = np.append(w, b) if intercept else w.copy()
         if intercept:

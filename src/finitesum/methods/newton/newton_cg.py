@@ -13,11 +13,12 @@ how often they are used: those that most rows have lie close together, and stay 
 majorants and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8
 bytes an entry, and O(d).
 
-From 0, on sparse rows with enough of an l2 penalty (q_i phi'' <= 3; with an intercept, >= 0.02, too), and unless
-`first_rows` is given, a run begins with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]):
-until tol is met, or an epoch changes half of what the one before did or more, 50 at most. Newton's steps go on from there;
-where F is not below its start, they begin with samples. An epoch reads the rows once and is charged as a pass, but takes
-the time of two; 24 bytes a row while they last. Epochs run on one thread.
+From 0, on sparse rows with an l2 penalty and no more rows than columns, or with enough of the penalty (q_i phi'' <= 3; with
+an intercept >= 0.02, too), and unless `first_rows` is given, a run begins with epochs of stochastic dual coordinate ascent
+(`finitesum.methods.newton.sdca`, [4]): until tol is met, or more than 300 are left, as the last few went; 30 where rows
+outnumber columns. Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch
+makes as many visits as there are rows and is charged as a pass, but takes the time of two; 26 bytes a row while they last.
+Epochs run on one thread.
 
 A pass is an epoch, a larger sample, a product, or the end of a step.
 
@@ -39,7 +40,7 @@ from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diag
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
 from finitesum.methods.newton import subsampling
-from finitesum.methods.newton.sdca import DualState, first_epoch, next_epoch
+from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, next_epoch
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
@@ -47,9 +48,6 @@ from finitesum.problems.linear import Problem
 
 #: Products with H for one step, at most.
 MOST_PRODUCTS = 500
-
-#: Epochs of SDCA, at most, and the fraction of the changes that one must leave for conjugate gradients to be faster.
-MOST_EPOCHS, SLOW = 50, 0.5
 
 #: Steps on one sample but the last, and the fraction of its first gradient to which they are taken.
 MOST_STEPS, ENOUGH = 10, 0.1
@@ -86,7 +84,7 @@ class NewtonCG(SampledNewton):
     ----------
     first_rows : int >= 1 or "auto"
         Rows of the first sample; n leaves sampling out. "auto" is 2000, and lets a run begin with dual coordinate ascent
-        [4], on sparse rows with enough of an l2 penalty.
+        [4], on sparse rows with an l2 penalty, if there are fewer of them than columns or it is strong enough.
     n_threads : int >= 1
         Threads that share a pass (not an epoch). The result depends on their number by rounding errors.
 
@@ -112,9 +110,10 @@ class NewtonCG(SampledNewton):
     def template(self, problem: Problem, first: NewtonCGState, state: NewtonCGState) -> NewtonCGState:
         """Return a state of the shapes that one from a file must have: see `Method`."""
         point, rows, order = np.zeros(problem.dim), np.zeros(problem.n_rows), subsampling.order_like(problem, state)
+        rests = np.zeros(problem.n_rows, dtype=np.int8)
         return first._replace(
             diagonal=point if state.diagonal.size or state.cg.residual.size else first.diagonal,
-            dual=DualState(rows, rows, rows) if state.dual.slopes.size and order.size else first.dual,
+            dual=DualState(rows, rows, rows, rests, rests) if state.dual.slopes.size and order.size else first.dual,
             cg=ConjugateGradients(point, point, point) if state.cg.residual.size else first.cg,
             order=order,
         )
@@ -149,9 +148,9 @@ class NewtonCG(SampledNewton):
 
     def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
-        m, tol, before = problem.n_components, max(state.tol, subsampling.LEAST_TOL), state.dual.change
+        m, tol = problem.n_components, max(state.tol, subsampling.LEAST_TOL)
         w, dual = next_epoch(problem, state.x, state.dual, int(state.order[0]))
-        is_slow = not dual.change < SLOW * before or dual.n_epochs == MOST_EPOCHS
+        is_slow = are_slow(problem, dual, tol)
         state = state._replace(x=w, dual=dual, n_gradients=state.n_gradients + m)
         if dual.after_change * dual.change > tol and not is_slow:
             return state
