@@ -4,12 +4,12 @@ import numpy as np
 
 
 def root(F, y, q, prediction, slope, v):
-    """v + q phi'(v) = prediction + q slope, but for 3 % of how far v is from the prediction, by Newton's method or halves."""
+    """v + q phi'(v) = prediction + q slope, up to a tenth of v - prediction, by Newton's method or halves."""
     goal, low, high, before, y = prediction + q * slope, -np.inf, np.inf, 0.0, np.array([y])
     for k in range(100):
         u = np.array([v])
         missing = v + q * F.d1(u, y)[0] - goal
-        if abs(missing) <= 0.03 * abs(v - prediction) or (k > 0 and abs(missing) <= 1e-15 * abs(goal)):
+        if abs(missing) <= 0.1 * abs(v - prediction) or (k > 0 and abs(missing) <= 1e-15 * abs(goal)):
             break
         low, high = (max(low, v - missing), min(high, v)) if missing > 0 else (max(low, v), min(high, v - missing))
         v = v - missing / (1 + q * F.d2(u, y)[0])

@@ -137,7 +137,7 @@ def test_a_row_s_equation_is_solved_from_anywhere(loss, coupling):
         v, found = root_of(problem.view, i, coupling, prediction, old, start)
         assert found == pytest.approx(d1(np.array([v]), target)[0], abs=1e-12)
         left = abs(v + coupling * (found - old) - prediction)
-        assert left <= 0.0301 * abs(v - prediction) + 2e-15 * abs(prediction + coupling * old) + 1e-12
+        assert left <= 0.101 * abs(v - prediction) + 2e-15 * abs(prediction + coupling * old) + 1e-12
 
 
 def test_rows_of_zeros_and_without_weight_change_nothing():

@@ -7,7 +7,7 @@ q_i = p_i ||x_i||^2 / l2, the new slope is phi_i'(v) where
 
     v + q_i phi_i'(v) = x_i'w + q_i s_i,
 
-which Newton's method solves until the residual is 3 % of v - x_i'w, and w moves by -p_i (s_i+ - s_i) x_i / l2.
+which Newton's method solves until the residual is a tenth of v - x_i'w, and w moves by -p_i (s_i+ - s_i) x_i / l2.
 
 *Sweeps.* Rows are visited in sweeps, in a random order that is drawn for each sweep (in the same order each time the rate
 is several times worse); 8 rows that follow each other stay together, as they do in memory. A row whose visit changes w by
@@ -49,7 +49,7 @@ LITTLE, LONGEST_REST = 0.3, 63
 
 #: Newton steps on a row's equation, at most, and the residual that may be left, by how far the visit moves the prediction,
 #: or by the numbers in the equation.
-MOST_TRIES, LEFT, ROUNDING = 100, 0.03, 1e-15
+MOST_TRIES, LEFT, ROUNDING = 100, 0.1, 1e-15
 
 #: The weight of the last epoch in the mean rate of the last few, at least.
 NEW = 0.1
@@ -60,7 +60,7 @@ MOST_COUPLED, LEAST_COUPLED = 3.0, 0.02
 
 #: Epochs that make the rate known, and the number of those left from which conjugate gradients are faster: where rows
 #: outnumber columns, and elsewhere.
-LEAST_EPOCHS, MOST_LEFT, MOST_LEFT_WIDE = 5, 30.0, 300.0
+ENDS, ENDS_WIDE = (5, 30.0), (20, 300.0)
 
 #: The intercept is held so much more than coefficients are, as a row sees it.
 HOLD = 30.0
@@ -190,16 +190,17 @@ def is_wide(problem: Problem) -> bool:
 
 def are_slow(problem: Problem, memory: DualState, tol: float) -> bool:
     """Return whether conjugate gradients are faster than the epochs that are left until the gradient is at most tol."""
-    if memory.change == 0.0 or memory.n_epochs < LEAST_EPOCHS:
+    least_epochs, most_left = ENDS_WIDE if is_wide(problem) else ENDS
+    if memory.change == 0.0 or memory.n_epochs < least_epochs:
         return memory.change == 0.0
-    return not memory.n_left(tol) <= (MOST_LEFT_WIDE if is_wide(problem) else MOST_LEFT)
+    return not memory.n_left(tol) <= most_left
 
 
 def first_epoch(problem: Problem) -> DualState:
     """Return the memory before the first epoch, from 0; an empty one where epochs are not worth it.
 
-    They are with sparse rows, a smooth loss, an l2 penalty, no l1 penalty, weights of it or constraint, and no more rows than
-    columns or enough of the penalty.
+    They are with sparse rows, a smooth loss, an l2 penalty without an l1 penalty, weights or a constraint, and no more rows
+    than columns or enough of the penalty.
     """
     ridge, bound, n = problem.term.ridge, problem.loss.curvature_bound(), problem.n_rows
     is_suited = isinstance(problem.rows, CSRRows) and problem.is_smooth and not problem.term.has_weights
