@@ -88,6 +88,8 @@ TOGETHER = {
     "offsets": {"offsets": True},
     "few rows": {"n": 60, "d": 8},
     "a sample": {"n": 6000, "d": 2},
+    "l1": {"l1_ratio": 1.0},
+    "elastic net": {"l1_ratio": 0.5, "sparse": True, "weighted": True},
     "no penalty": {"Cs": [0.1, np.inf]},
     "other splits": {"cv": ShuffleSplit(3, random_state=0)},
     "one fold at a time": {"most": 1.0},
@@ -97,6 +99,7 @@ TOGETHER = {
 def fold_fits(model, X, y, weights, offsets, Cs, cv):
     """Yield each fold's number, each C's, and a fit of its own."""
     parameters = {"fit_intercept": model.fit_intercept, "class_weight": model.class_weight, "tol": 1e-10}
+    parameters["l1_ratio"] = model.l1_ratio
     for f, (train, _) in enumerate(cv.split(X, y)):
         rows = {name: v if v is None else v[train] for name, v in (("sample_weight", weights), ("offset", offsets))}
         for k, C in enumerate(Cs):
@@ -125,9 +128,8 @@ def test_folds_solved_together_are_fits_to_a_part_of_a_standard_error(case, monk
         w = np.append(model.coefs_paths_[f, k, 0] - fit.coef_[0], model.intercepts_paths_[f, k] - fit.intercept_)
         w = w if model.fit_intercept else w[:-1]
         assert np.sqrt(w @ information @ w) < 10 * together.ACCURACY  # for all decisions at once, in standard errors
-    alone = LogisticRegression(
-        model.C_, solver="newton", class_weight=model.class_weight, fit_intercept=model.fit_intercept
-    )
+    own = {"l1_ratio": model.l1_ratio, "class_weight": model.class_weight, "fit_intercept": model.fit_intercept}
+    alone = LogisticRegression(model.C_, solver="newton", **own)
     alone.fit(data, y, sample_weight=weights, offset=offsets)
     assert np.abs(model.coef_ - alone.coef_).max() < 1e-5  # the fit to all rows has tol
     assert model.optimality_ <= model.tol

@@ -30,6 +30,11 @@ from finitesum.running.together import Family, Together, solve_together
 NUMBERS, MOST_NUMBERS = 20.0, 5e7
 
 
+#: Rows for each variable from which folds with an l1 penalty are solved together: a fold's Hessian is then near to that of
+#: all rows, which nothing makes up for.
+L1_ROWS = 15
+
+
 class Fold(NamedTuple):
     """A split of the rows, and what is known of the labels and weights of the rows that are fitted."""
 
@@ -58,7 +63,8 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     """Return the paths of all folds, and points near those of all rows; the problem is that of all rows."""
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol)
     is_free = isinstance(estimator.solver, str) and estimator.solver == "auto" and isinstance(method, LazyNewton | Newton)
-    if is_free and problem.n_outputs == 1 and problem.is_smooth:
+    is_suited = problem.is_smooth or (not problem.is_constrained and problem.n_rows >= L1_ROWS * problem.dim)
+    if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
         return _together(estimator, problem, data, folds, Cs)
     paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)
     return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
@@ -81,7 +87,9 @@ def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[
     for first in range(0, len(folds), size):
         some = folds[first : first + size]
         with limited_blas(estimator.n_threads):
-            found = solve_together(_family(problem, data, some, Cs), order, estimator.tol, estimator.n_threads or 1)
+            found = solve_together(
+                _family(estimator, problem, data, some, Cs), order, estimator.tol, estimator.n_threads or 1
+            )
         starts += len(some) / len(folds) * found.starts
         for fold, points, n_passes, is_solved in zip(some, found.points, found.n_passes, found.is_solved, strict=True):
             path = Path(points, n_passes, [])
@@ -93,19 +101,21 @@ def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[
     return Paths(paths, starts, found)
 
 
-def _family(problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Family:
+def _family(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Family:
     """Return the problems of some folds for all strengths."""
     weights = np.zeros((len(folds), problem.n_rows))
     for of_rows, fold in zip(weights, folds, strict=True):
         np.add.at(of_rows, fold.train, fold.part.weights / fold.part.total_weight)
     totals = np.array([fold.part.total_weight for fold in folds])
-    ridges = np.array([[alpha_of_C(float(C), total) for C in Cs] for total in [data.total_weight, *totals]])
-    return Family(problem, weights, ridges[1:], ridges[0], np.maximum(totals, np.count_nonzero(weights, axis=1)))
+    alphas = np.array([[alpha_of_C(float(C), total) for C in Cs] for total in [data.total_weight, *totals]])
+    lassos, ridges = estimator.l1_ratio * alphas, (1.0 - estimator.l1_ratio) * alphas
+    sizes = np.maximum(totals, np.count_nonzero(weights, axis=1))
+    return Family(problem, weights, ridges[1:], ridges[0], lassos[1:], lassos[0], sizes)
 
 
 def earlier_run(problem: Problem, method: Method, paths: Paths, k: int, tol: float, seed: int) -> Result | None:
     """Return what the paths know of all rows at strength k, as a method's run to go on from; None where it takes none."""
-    if paths.together is None or not isinstance(method, LazyNewton):
+    if paths.together is None or not isinstance(method, LazyNewton) or not problem.is_smooth:
         return None
     problem = problem.batched(batch_size_for(method, problem))
     order = order_of_pass(method.default_sampling, seed, 0, problem.n_components)

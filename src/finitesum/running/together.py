@@ -1,19 +1,22 @@
-"""Many problems at once that differ in the weights of their rows and in the strength of an l2 penalty: folds and paths.
+"""Many problems at once that differ in the weights of their rows and in the strength of an elastic net: folds and paths.
 
-F_fk(w) = sum_i q_fi loss_i(w) + alpha_fk/2 sum_j v_j w_j^2,    f = 1, ..., F,  k = 1, ..., m
+F_fk(w) = sum_i q_fi loss_i(w) + sum_j v_j (l2_fk/2 w_j^2 + l1_fk |w_j|),    f = 1, ..., F,  k = 1, ..., m
 
 All have their gradients by one pass (`finitesum.evaluation.many_points`), and each has steps of L-BFGS by a preconditioner:
 
 1. The m problems of all rows are solved on a sample to its own accuracy. Their Hessians are few: strengths share one as
-   long as the curvatures of the rows differ by less than `SHARED` of their sum.
+   long as the curvatures of the rows differ by less than a tenth of their sum.
 2. One pass over all rows at these points gives the gradients of all folds, whose first steps begin there. A fold's Hessian
    is that of the sample, with the folds' strength of the penalty.
 3. Passes at the points of all folds follow until each problem is solved.
 4. Where the penalty hardly counts, solutions are nearly linear in its strength: those between two strengths are
    interpolated, and solved on their own where the interpolation's error is not small enough.
 
-A step is taken where F falls for certain (the slope at its end is not positive, because F is convex) or the gradient shrank
-in the norm of the inverse Hessian; else it is cut to where the slopes at both ends put the minimum.
+With an l1 penalty steps lead to the minimisers of the quadratic models with it, by coordinate descent for all of them in
+one kernel, and there are neither pairs nor interpolations.
+
+A step is taken where F falls for certain (the slope at its end is not positive, because F is convex) or that slope is at
+most half of the first; else it is cut to where the slopes at both ends put the minimum.
 
 A problem is solved where what the last step leaves, by Newton's decrement sqrt(g'B g) and what of it the step before left,
 is at most `ACCURACY` standard errors: sqrt(g'B g) ratio <= ACCURACY / sqrt(S_f), S_f the sum of the fold's weights or the
@@ -22,7 +25,6 @@ no decision x'w is further off than that part of its own standard error. Or wher
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -30,18 +32,14 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.hessian import add_gram, may_be_single
-from finitesum.evaluation.many_points import curvatures_at_each, gradients_at_each, gradients_of_all
-from finitesum.methods.newton.stale_hessian import StaleHessian, factor_of
-from finitesum.methods.subproblems.positive_definite import apply_inverse
+from finitesum.evaluation.many_points import gradients_at_each, gradients_of_all
+from finitesum.methods.newton.stale_hessian import StaleHessian
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import DenseRows, to_matrix
+from finitesum.running.shared_hessians import Preconditioner, SharedHessians
 
 #: The error of a solution, in standard errors.
 ACCURACY = 1e-3
-
-#: The part of the curvature that may differ where a Hessian is shared.
-SHARED = 0.1
 
 #: The part of that by which solutions of several strengths may differ to count as one.
 MERGED = 0.3
@@ -50,7 +48,8 @@ MERGED = 0.3
 SLOW = 0.3
 
 #: Rows of the sample: at least this many, this fraction of all and this many times the variables; all where that is most.
-SAMPLE_ROWS, SAMPLE_FRACTION, SAMPLE_TIMES, MOST_OF_ALL = 2000, 0.1, 20, 0.4
+#: With an l1 penalty no pairs make up for the sample's error.
+SAMPLE_ROWS, SAMPLE_FRACTION, SAMPLE_TIMES, SAMPLE_TIMES_L1, MOST_OF_ALL = 2000, 0.1, 20, 60, 0.4
 
 #: The part of the sample's own error, d/n_A in the squared decrement, to which problems on it are solved.
 OF_NOISE = 0.02
@@ -70,6 +69,8 @@ class Family(NamedTuple):
     weights: Matrix  # (F, n)  q: each row sums to 1
     ridges: Matrix  # (F, m)  alpha, falling
     ridges_of_all: Vector  # (m,)  of the problems of all rows
+    lassos: Matrix  # (F, m)  strengths of an l1 penalty, or 0
+    lassos_of_all: Vector  # (m,)
     sizes: Vector  # (F,)  S_f
 
 
@@ -87,7 +88,8 @@ class Together(NamedTuple):
 class _Steps:
     """Iterates of many problems, with their pairs."""
 
-    def __init__(self, x: Matrix, ridge: Vector, weights: Vector, enough: Vector, tol: float) -> None:
+    def __init__(self, x: Matrix, ridge: Vector, lasso: Vector, weights: Vector, enough: Vector, tol: float) -> None:
+        self.thresholds = lasso[:, None] * weights if lasso.any() else None
         self.x, self.quadratic, self.enough, self.tol = x.copy(), ridge[:, None] * weights, enough, tol
         self.gradient, self.direction = np.zeros_like(x), np.zeros_like(x)
         self.t, self.slope = np.ones(len(x)), np.full(len(x), -np.inf)
@@ -97,7 +99,13 @@ class _Steps:
         self.inverse_products = np.zeros((N_PAIRS, len(x)))  # 1 / s'y, 0 where there is no pair
         self.n_rounds = 0
 
-    def begin(self, loss_gradient: Matrix, precondition: Callable[[Indices, Matrix], Matrix]) -> None:
+    def _rise(self, some: Indices, ends: Matrix) -> Any:
+        """Return what the l1 penalty rises by from x to the ends."""
+        if self.thresholds is None:
+            return 0.0
+        return (self.thresholds[some] * (np.abs(ends) - np.abs(self.x[some]))).sum(axis=1)
+
+    def begin(self, loss_gradient: Matrix, precondition: Preconditioner) -> None:
         """Take the gradients of the losses at x, and choose directions."""
         self.gradient = loss_gradient + self.quadratic * self.x
         self._direct(np.arange(len(self.x)), precondition)
@@ -105,11 +113,11 @@ class _Steps:
     def trials(self, some: Indices) -> Matrix:
         return np.asarray(self.x[some] + self.t[some, None] * self.direction[some])
 
-    def advance(self, some: Indices, loss_gradient: Matrix, precondition: Callable[[Indices, Matrix], Matrix]) -> None:
+    def advance(self, some: Indices, loss_gradient: Matrix, precondition: Preconditioner) -> None:
         """Take the steps whose ends have these gradients of the losses, or cut them."""
         ends = self.trials(some)
         gradient = loss_gradient + self.quadratic[some] * ends
-        after = np.einsum("pj,pj->p", gradient, self.direction[some])
+        after = np.einsum("pj,pj->p", gradient, self.direction[some]) + self._rise(some, ends) / self.t[some]
         before, t = self.slope[some], self.t[some]
         falls = (after <= 0.0) | (np.abs(after) <= 0.5 * np.abs(before))  # NaN does not
         falls &= np.isfinite(gradient).all(axis=1)
@@ -130,11 +138,21 @@ class _Steps:
         was_full, before = t[falls] == 1.0, before[falls]
         self.t[taken] = 1.0
         self._direct(taken, precondition)
-        self.ratio[taken] = np.where(was_full, np.sqrt(self.slope[taken] / before), np.nan)
+        with np.errstate(all="ignore"):
+            self.ratio[taken] = np.where(was_full, np.sqrt(self.slope[taken] / before), np.nan)
         self._judge(taken)
 
-    def _direct(self, some: Indices, precondition: Callable[[Indices, Matrix], Matrix]) -> None:
-        """Choose directions by the two loops of L-BFGS, and remember the slopes along them: the squared decrements."""
+    def _direct(self, some: Indices, precondition: Preconditioner) -> None:
+        """Choose directions by the two loops of L-BFGS, and remember the slopes along them: the squared decrements.
+
+        With an l1 penalty they lead to the minimisers of the quadratic models with it.
+        """
+        if self.thresholds is not None:
+            at = self.quadratic[some], self.thresholds[some], self.x[some], self.gradient[some]
+            self.direction[some] = step = precondition.model_steps(some, *at)
+            rise = self._rise(some, self.x[some] + step)
+            self.slope[some] = np.einsum("pj,pj->p", self.gradient[some], step) + rise
+            return
         left, coefficients = self.gradient[some].copy(), []
         places = [(self.n_rounds - 1 - i) % N_PAIRS for i in range(min(self.n_rounds, N_PAIRS))]
         for place in places:
@@ -151,7 +169,7 @@ class _Steps:
     def _judge(self, some: Indices) -> None:
         decrement = np.sqrt(np.maximum(-self.slope[some], 0.0))
         left = decrement * np.where(self.ratio[some] < 0.5, self.ratio[some], 1.0)
-        is_optimal = np.linalg.norm(self.gradient[some], axis=1) <= self.tol
+        is_optimal = (np.linalg.norm(self.gradient[some], axis=1) <= self.tol) & (self.thresholds is None)
         solved = some[(left <= self.enough[some]) | is_optimal]
         self.is_solved[solved] = True
         self.x[solved] += self.direction[solved]
@@ -162,70 +180,17 @@ class _Steps:
         return np.flatnonzero(~self.is_solved)
 
 
-class _Hessians:
-    """Few Hessians for many points: one is added for a point whose rows' curvatures differ from those of all others."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.single = problem, may_be_single(problem)
-        self.known: list[StaleHessian] = []
-
-    def nearest(self, points: Matrix) -> Indices:
-        """Return which Hessian is nearest to that of each point."""
-        now = curvatures_at_each(self.problem, points) * self.problem.weights
-        totals = np.maximum(now.sum(axis=1), 1e-300)
-        distances = np.array([self._distance(now, hessian) for hessian in self.known]).reshape(-1, len(points))
-        while not self.known or (distances.min(axis=0) > SHARED * totals).any():
-            far = int((distances.min(axis=0) / totals).argmax()) if self.known else len(points) // 2
-            self._add(now[far])
-            distances = np.vstack([distances, self._distance(now, self.known[-1])])
-        return np.asarray(distances.argmin(axis=0))
-
-    def _distance(self, now: Matrix, hessian: StaleHessian) -> Vector:
-        return np.asarray(np.abs(now - hessian.curvatures * self.problem.weights).sum(axis=1))
-
-    def _add(self, weighted: Vector) -> None:
-        n, dim = self.problem.n_rows, self.problem.dim
-        sums = np.zeros((dim, dim))
-        add_gram(self.problem, np.arange(n), weighted, sums, single_precision=self.single)
-        with np.errstate(all="ignore"):
-            curvatures = np.where(self.problem.weights > 0.0, weighted / self.problem.weights, 0.0).astype(np.float32)
-        largest = np.diagonal(sums).copy() if self.single else np.zeros(dim)
-        self.known.append(StaleHessian(curvatures, sums, np.arange(n), 1.0, largest))
-
-
-class _Preconditioner:
-    """Inverses of the Hessians with the strengths of the penalty, made when they are first needed."""
-
-    def __init__(self, hessians: _Hessians, which: Indices, ridges: Vector, strength: Indices) -> None:
-        self.hessians, self.which, self.ridges, self.strength = hessians, which, ridges, strength
-        self._factors: dict[tuple[int, int], Matrix] = {}
-
-    def __call__(self, some: Indices, right: Matrix) -> Matrix:
-        result = np.empty_like(right)
-        strengths = self.strength[some]
-        for k in np.unique(strengths):
-            chosen = strengths == k
-            result[chosen] = apply_inverse(self.factor(int(k)), np.asfortranarray(right[chosen].T)).T
-        return result
-
-    def factor(self, k: int) -> Matrix:
-        place = int(self.which[k]), k
-        if place not in self._factors:
-            problem, hessian = self.hessians.problem, self.hessians.known[place[0]]
-            self._factors[place] = factor_of(problem, hessian, float(self.ridges[k]), 0.0)[0]
-        return self._factors[place]
-
-
 def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 1) -> Together:
     """Return the solutions of all folds, and points to begin with of all rows.
 
-    The problem is smooth, of one output and with a batch size; `order` is the one in which its components join the sample.
+    The loss is smooth and there is no set; the problem has one output and a batch size; `order` is the one in which its
+    components join the sample.
     """
     problem, (n_folds, m) = family.problem, family.ridges.shape
     sample, rows, components = _sampled(problem, order)
-    hessians = _Hessians(sample)
-    points, which = _on_sample(sample, hessians, family.ridges_of_all)
-    precondition = _Preconditioner(hessians, which, family.ridges.mean(axis=0), np.arange(m))
+    hessians = SharedHessians(sample)
+    points, which = _on_sample(sample, hessians, family.ridges_of_all, family.lassos_of_all)
+    precondition = Preconditioner(hessians, which, family.ridges.mean(axis=0), np.arange(m))
     first = _first_weak(family, precondition, points)
     between = np.arange(first + 1, m - 1)
     leaders = np.setdiff1d(np.arange(m), between)
@@ -237,7 +202,8 @@ def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 
         """Solve the problems of all folds with some strengths, from the points found so far."""
         fold, strength = (each.ravel() for each in np.meshgrid(np.arange(n_folds), strengths, indexing="ij"))
         x, enough = found[fold, strength], ACCURACY / np.sqrt(family.sizes[fold])
-        steps = _Steps(x, family.ridges[fold, strength], problem.term.weights, enough, tol)
+        ridges, lassos = family.ridges[fold, strength], family.lassos[fold, strength]
+        steps = _Steps(x, ridges, lassos, problem.term.weights, enough, tol)
         precondition.strength = strength
         if gradients is None:
             gradients = gradients_at_each(problem, x, family.weights, fold, n_threads)
@@ -266,27 +232,31 @@ def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 
     return Together(found, is_solved, n_passes, starts, handed, which)
 
 
-def _of_all_rows(family: Family, precondition: "_Preconditioner", found: npt.NDArray[np.float64]) -> Matrix:
+def _of_all_rows(family: Family, precondition: Preconditioner, found: npt.NDArray[np.float64]) -> Matrix:
     """Return points near the solutions of all rows: the means of the folds', (m, dim), with the strengths of all rows.
 
     The mean of the folds' F is that of all rows but for the strength, where each row is in as many folds.
     """
+    if family.lassos.any():
+        return np.asarray(found.mean(axis=0))
     means, more = found.mean(axis=0), family.ridges.mean(axis=0) - family.ridges_of_all
     precondition.strength = np.arange(len(means))
     pulls = more[:, None] * family.problem.term.weights * means
     return np.asarray(means + precondition(precondition.strength, pulls))
 
 
-def _first_weak(family: Family, precondition: "_Preconditioner", points: Matrix) -> int:
+def _first_weak(family: Family, precondition: Preconditioner, points: Matrix) -> int:
     """Return the first strength from which on solutions may be near to linear in the strength; m - 1 if there is none."""
     m, enough = len(points), ACCURACY / math.sqrt(family.sizes.max())
+    if family.lassos.any():
+        return m - 1
     pulls = family.problem.term.weights * points
     lengths = np.sqrt(np.einsum("kj,kj->k", pulls, precondition(np.arange(m), pulls)))
     weak = np.flatnonzero(family.ridges_of_all * lengths <= NEARLY_LINEAR * enough)
     return int(weak[0]) if weak.size > 0 and weak[0] >= 1 else m - 1
 
 
-def _interpolate(family: Family, precondition: "_Preconditioner", found: npt.NDArray[np.float64], first: int) -> Matrix:
+def _interpolate(family: Family, precondition: Preconditioner, found: npt.NDArray[np.float64], first: int) -> Matrix:
     """Write the solutions between the strength `first` and the last, and return their errors, (F, number of them).
 
     They are quadratic in the strength, through those solutions and the one before. As w(alpha) is a sum of c / (lambda +
@@ -308,47 +278,42 @@ def _interpolate(family: Family, precondition: "_Preconditioner", found: npt.NDA
     return errors
 
 
-def _on_sample(sample: Problem, hessians: _Hessians, ridges: Vector) -> tuple[Matrix, Indices]:
+def _on_sample(sample: Problem, hessians: SharedHessians, ridges: Vector, lassos: Vector) -> tuple[Matrix, Indices]:
     """Return points of all strengths that minimise F on the sample to its own accuracy, and which Hessian is nearest."""
     m, dim, of_all = ridges.size, sample.dim, sample.weights[None]
     noise = math.sqrt(OF_NOISE * dim / sample.n_rows)
-    precondition = _Preconditioner(hessians, hessians.nearest(np.zeros((1, dim))).repeat(m), ridges, np.arange(m))
+    precondition = Preconditioner(hessians, hessians.nearest(np.zeros((1, dim))).repeat(m), ridges, np.arange(m))
     begin = gradients_at_each(sample, np.zeros((1, dim)), of_all, np.zeros(1, dtype=np.int64))
     pull = sample.term.weights * precondition(np.array([m - 1]), begin)
     length = math.sqrt(max(float(pull[0] @ precondition(np.array([m - 1]), pull)[0]), 0.0))
-    leads = (ridges - ridges[-1]) * length > MERGED * noise  # the others' solutions differ by less than is asked for here
+    leads = (
+        (ridges - ridges[-1]) * length > MERGED * noise
+    ) | lassos.any()  # the others' solutions differ by less than is asked for here
     leads[-1] = True
     chosen = np.flatnonzero(leads)
-    steps = _Steps(np.zeros((chosen.size, dim)), ridges[chosen], sample.term.weights, np.full(chosen.size, noise), 0.0)
-    precondition = _Preconditioner(hessians, precondition.which[chosen], ridges[chosen], np.arange(chosen.size))
+    weights, enough = sample.term.weights, np.full(chosen.size, noise)
+    steps = _Steps(np.zeros((chosen.size, dim)), ridges[chosen], lassos[chosen], weights, enough, 0.0)
+    precondition = Preconditioner(hessians, precondition.which[chosen], ridges[chosen], np.arange(chosen.size))
     steps.begin(begin, precondition)
     for _ in range(SAMPLE_PASSES):
         some = steps.open
         if some.size == 0:
             break
         found = gradients_at_each(sample, steps.trials(some), of_all, np.zeros(some.size, dtype=np.int64))
-        _refreshing(steps, some, found, hessians, precondition)
+        if (slow := some[~(steps.ratio[some] <= SLOW)]).size > 0 and steps.n_rounds > 0:
+            precondition.which[slow] = hessians.nearest(steps.trials(slow))
+        steps.advance(some, found, precondition)
         if (steps.t[some] < 1e-6).all():
             break
     of_chosen = np.searchsorted(chosen, np.arange(m))
     return steps.x[of_chosen], hessians.nearest(steps.x)[of_chosen]
 
 
-def _refreshing(steps: _Steps, some: Indices, found: Matrix, hessians: _Hessians, precondition: _Preconditioner) -> None:
-    """Take the steps; where they are slow, the next ones have Hessians that are near to those at their ends."""
-
-    def direct(taken: Indices, right: Matrix) -> Matrix:
-        if (slow := taken[~(steps.ratio[taken] <= SLOW)]).size > 0:
-            precondition.which[slow] = hessians.nearest(steps.x[slow])
-        return precondition(taken, right)
-
-    steps.advance(some, found, direct)
-
-
 def _sampled(problem: Problem, order: Indices) -> tuple[Problem, Indices, Indices]:
     """Return the problem on a sample, which rows these are, and which components."""
     n, m, size = problem.n_rows, problem.n_components, problem.batch_size or 1
-    wanted = max(SAMPLE_ROWS, SAMPLE_FRACTION * n, SAMPLE_TIMES * problem.dim)
+    times = SAMPLE_TIMES if problem.is_smooth else SAMPLE_TIMES_L1
+    wanted = max(SAMPLE_ROWS, SAMPLE_FRACTION * n, times * problem.dim)
     components = np.arange(m) if wanted > MOST_OF_ALL * n else np.sort(order[: math.ceil(wanted / size)])
     if components.size == m:
         return problem, np.arange(n), components

@@ -1,0 +1,69 @@
+"""Minimisers of many quadratic models with l1 penalties, by coordinate descent in one kernel.
+
+The model of problem p at x_p is g_p'v + v'(H + diag(ridges_p)) v / 2 + sum_j thresholds_pj |x_pj + v_j|, with H one of few
+Hessians. Sweeps over all coordinates alternate with sweeps over those that moved, or are not 0, which cost little.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.jit import kernel, kernel_part
+
+#: Sweeps end where one moves the model by less than this part of the most that one did; and after this many.
+SMALL, MOST_SWEEPS = 1e-5, 300
+
+
+@kernel_part
+def _sweep(
+    hessian: Matrix, diagonal: Vector, thresholds: Vector, x: Vector, q: Vector, v: Vector, moved_only: bool
+) -> float:
+    """Move each coordinate to its minimiser in place, q the model's gradient at v; return the sum of h_jj change^2."""
+    total = 0.0
+    for j in range(v.size):
+        if not diagonal[j] > 0.0 or (moved_only and x[j] + v[j] == 0.0):
+            continue
+        old = x[j] + v[j]
+        place, threshold = old - q[j] / diagonal[j], thresholds[j] / diagonal[j]
+        new = place - threshold if place > threshold else (place + threshold if place < -threshold else 0.0)
+        change = new - old
+        if change != 0.0:
+            for k in range(v.size):
+                q[k] += change * hessian[j, k]
+            q[j] += change * (diagonal[j] - hessian[j, j])
+            v[j] = new - x[j]
+            total += diagonal[j] * change * change
+    return total
+
+
+@kernel
+def _descend(
+    hessians: Any, which: Indices, diagonals: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix, steps: Matrix
+) -> None:
+    """Write the minimisers of all models; the gradients are overwritten."""
+    for p in range(which.size):
+        hessian, largest, moved_only = hessians[which[p]], 0.0, False
+        for _ in range(MOST_SWEEPS):
+            size = _sweep(hessian, diagonals[p], thresholds[p], x[p], gradients[p], steps[p], moved_only)
+            largest = max(largest, size)
+            is_small = size <= SMALL * largest
+            if is_small and not moved_only:
+                break
+            moved_only = not is_small
+
+
+def model_steps(hessians: Any, which: Indices, ridges: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix) -> Matrix:
+    """Return the steps v to the minimisers of the models, (P, d).
+
+    Parameters
+    ----------
+    hessians : ndarray, shape (R, d, d)
+    which : ndarray of integers, shape (P,)
+        The Hessian of each model.
+    ridges, thresholds, x, gradients : ndarray, shape (P, d)
+    """
+    diagonals = np.diagonal(hessians, axis1=1, axis2=2)[which] + ridges
+    steps = np.zeros_like(x)
+    _descend(hessians, which, diagonals, thresholds, np.ascontiguousarray(x), gradients.copy(), steps)
+    return steps
