@@ -23,7 +23,11 @@ from finitesum.core.jit import PACKAGE, cache_folder, source_stamp
 
 #: Said of every other function, because numba compiles one that says nothing as its first caller is compiled.
 #: A division by zero gives inf or NaN as NumPy's does: a branch for it would keep loops from becoming SIMD code.
-AS_WRITTEN: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
+#: C never calls one: the wrapper for it would take a tenth of the time to compile.
+AS_WRITTEN: dict[str, Any] = {"fastmath": False, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+#: Said of parts, which are inlined and allocate nothing.
+OF_PARTS: dict[str, Any] = {"_nrt": False, "forceinline": True, **AS_WRITTEN}
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
@@ -113,7 +117,7 @@ def know_part(of: Callable[..., Any], function: Callable[..., Any], inline: str,
 
     implementation.__signature__ = inspect.signature(_bare(function))  # type: ignore[attr-defined]
     # Inlined always: a call passes each member of a tuple by itself, a hundred numbers for a problem and its memory.
-    options = {"_nrt": False, "forceinline": True, **AS_WRITTEN, "fastmath": fastmath}
+    options = {**OF_PARTS, "fastmath": fastmath}
     overload(of, inline=inline, jit_options=options)(implementation)
 
 
@@ -137,7 +141,7 @@ def know_verb(name: str, parameters: tuple[str, ...]) -> None:
         copy = types.FunctionType(implementation.__code__, globals(), name, None, implementation.__closure__)
         copy.__signature__ = signature  # type: ignore[attr-defined]
         # What numba.extending.overload_method does, with a template of our own; inlined, so that loops become SIMD code.
-        options = {"jit_options": {"_nrt": False, "forceinline": True, **AS_WRITTEN}}
+        options = {"jit_options": OF_PARTS}
         infer_getattr(
             make_overload_attribute_template(numba_type, name, copy, inline="never", base=_MethodTemplate, **options)
         )

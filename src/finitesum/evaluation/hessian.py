@@ -114,7 +114,8 @@ def add_gram(
 
     def sum_of(block: Block) -> Matrix:
         rows, some = block.view.rows, block.components
-        first = np.searchsorted(picked, block.rows.start + some[0]) if some.size > 0 else 0
+        is_all = some.size in (0, picked.size)
+        first = 0 if is_all else np.searchsorted(picked, block.rows.start + some[0])
         s = scales[first : first + some.size]
         if isinstance(rows, DenseRows):
             with np.errstate(all="ignore"):  # what is too large for single precision is seen by its factor
