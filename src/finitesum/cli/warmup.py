@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -86,7 +86,7 @@ def warmup(
     started = time.perf_counter()
     # Each takes long: without a bar, a line for each.
     verbose = console.verbose if console.draws else 2 * console.verbose
-    n_workers = min(len(signatures), workers or _n_cores()) if folder is not None else 1
+    n_workers = min(len(signatures), workers or n_cores()) if folder is not None else 1
     with steps("compiling", len(signatures), verbose, "kinds") as report_step:
         _compile_each(signatures, OF_AUTO if purpose == "auto" else None, n_workers, report_step)
     seconds = time.perf_counter() - started
@@ -103,7 +103,7 @@ def warmup(
     console.result(report, text)
 
 
-def _n_cores() -> int:
+def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -117,15 +117,30 @@ def _compile_each(
             compile_all(signature, methods)
             report(" ".join(signature), 1)
         return
+    in_processes(compile_all, [(k, methods) for k in signatures], n_workers, lambda task: report(" ".join(task[0]), 1))
+
+
+def in_processes(
+    work: Callable[..., None], tasks: Sequence[tuple[Any, ...]], n_workers: int, on_done: Callable[[tuple[Any, ...]], None]
+) -> None:
+    """Do some work for all tasks in processes of their own."""
     with ProcessPoolExecutor(n_workers, mp_context=get_context("spawn")) as pool:
-        tasks = {pool.submit(compile_all, signature, methods): signature for signature in signatures}
+        running = {pool.submit(work, *task): task for task in tasks}
         try:
-            for task in as_completed(tasks):
-                task.result()
-                report(" ".join(tasks[task]), 1)
+            for done in as_completed(running):
+                done.result()
+                on_done(running[done])
         except BaseException:  # an interrupt, too
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def compile_some(signature: Signature, methods: Sequence[str]) -> None:
+    """Run methods as they are, with an l2 penalty, for a few passes."""
+    from finitesum.running.driver import minimize
+
+    for name in methods:
+        minimize(tiny_problem(signature), method=name, tol=0.0, max_iter=5)
 
 
 def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> "Problem":
