@@ -13,8 +13,9 @@ cost more than many passes, a multiple of the identity takes its place.
 t is 1 where that brings F down enough and leaves half of the slope at most, and is searched for otherwise: trials cost no
 data, because the scores are linear in t. A step reads the data once.
 
-Many dense rows are read in single precision at first, until its rounding errors show in the gradient: products take half of
-the time, and the steps that remain start from there.
+Many sparse rows begin with epochs of dual coordinate ascent (`finitesum.methods.newton.class_ascent`), where there is an
+l2 penalty. Many dense rows are read in single precision at first, until its rounding errors show in the gradient:
+products take half of the time, and the steps that remain start from there.
 
 References
 ----------
@@ -35,6 +36,7 @@ from finitesum.evaluation.rounding import extended_gradient
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
 from finitesum.methods.newton.multinomial_newton import kept_mean
 from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
 from finitesum.methods.subproblems.line_search import is_enough
@@ -77,6 +79,7 @@ class State(NamedTuple):
     pairs: Pairs
     preconditioner: Preconditioner
     is_single: bool  # products are in single precision
+    ascent: ClassAscent  # empty once its epochs are over
     n_steps: int
     n_gradients: int
     n_hessians: int
@@ -122,20 +125,28 @@ class MultinomialLBFGS(SumMethod):
         """Return the state before the first step: scores and gradient at the start."""
         pairs = no_pairs(problem.dim, np.float32 if problem.dim > MOST_DOUBLE else np.float64)
         is_single = several.has_single_rows(problem)
-        return _state_at(problem, State(x0.copy(), x0, 0.0, pairs, Preconditioner(), is_single, 0, 0, 0))
+        ascent = first_ascent(problem, x0)
+        state = State(x0.copy(), np.zeros(problem.dim), 0.0, pairs, Preconditioner(), is_single, ascent, 0, 0, 0)
+        return state if ascent.chances.size else _state_at(problem, state)
 
     def template(self, problem: Problem, first: State, state: State) -> State:
         """Return a state of the shapes that one from a file must have: see `Method`."""
         n_pairs = min(len(state.pairs.steps), _memory(problem))
         pairs = Pairs(*(np.zeros((n_pairs, problem.dim), kept.dtype) for kept in first.pairs))
-        if state.preconditioner.values.size == 0:
-            return first._replace(pairs=pairs)
-        dim, n_outputs = problem.rows.dim(), problem.n_outputs
-        shapes = (n_outputs, n_outputs), (dim, dim), (n_outputs, dim)
-        return first._replace(pairs=pairs, preconditioner=Preconditioner(*map(np.zeros, shapes)))
+        dim, n_outputs, preconditioner, ascent = problem.rows.dim(), problem.n_outputs, Preconditioner(), ClassAscent()
+        if state.preconditioner.values.size:
+            shapes = (n_outputs, n_outputs), (dim, dim), (n_outputs, dim)
+            preconditioner = Preconditioner(*map(np.zeros, shapes))
+        if state.ascent.chances.size:
+            ascent = ClassAscent(np.zeros((problem.n_rows, n_outputs)), np.zeros(state.ascent.gaps.size))
+        return first._replace(pairs=pairs, preconditioner=preconditioner, ascent=ascent)
 
     def run_pass(self, problem: Problem, state: State, order: Indices) -> State:
-        """Return the state after a step."""
+        """Return the state after a step, or an epoch; the last epoch takes a pass more."""
+        if state.ascent.chances.size:
+            x, ascent = next_epoch(problem, state.x, state.ascent)
+            state = state._replace(x=x, ascent=ascent, n_gradients=state.n_gradients + problem.n_components)
+            return state if ascent.chances.size else _state_at(problem, state)
         if state.n_steps in (0, FIRST_STEPS) and self._wants_factors(problem):
             state = state._replace(preconditioner=_kronecker(problem, state.x))
         right = state.gradient.astype(state.pairs.steps.dtype, copy=False)
@@ -143,12 +154,12 @@ class MultinomialLBFGS(SumMethod):
         return _stepped(problem, state, kept_mean(problem, direction))
 
     def estimate(self, problem: Problem, state: State) -> float:
-        """Return the optimality at the end of the last step, up to the rounding errors of single precision."""
-        return float(np.linalg.norm(state.gradient))
+        """Return the optimality at the end of the last step, up to rounding errors of single precision; NaN in an epoch."""
+        return math.nan if state.ascent.chances.size else float(np.linalg.norm(state.gradient))
 
     def exact_measures(self, problem: Problem, state: State) -> Measures | None:
-        """Return what the last step found at its end; None where that was in single precision."""
-        if state.is_single:
+        """Return what the last step found at its end; None where that was in single precision, or an epoch."""
+        if state.is_single or state.ascent.chances.size:
             return None
         return Measures(state.objective, float(np.linalg.norm(state.gradient)), state.gradient.copy())
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import get_blas_funcs
 
 from finitesum.core.arrays import Matrix, Vector
 
@@ -38,19 +39,38 @@ def with_pair(known: Pairs, step: Vector, change: Vector, most: int = MEMORY) ->
     curvature = step @ change
     if not curvature > 1e-14 * math.sqrt(step @ step) * math.sqrt(change @ change):
         return known
-    first = max(0, known.steps.shape[0] + 1 - most)
-    return Pairs(np.vstack([known.steps[first:], step]), np.vstack([known.changes[first:], change]))
+    return Pairs(_with_row(known.steps, step, most), _with_row(known.changes, change, most))
+
+
+def _with_row(rows: Matrix, row: Vector, most: int) -> Matrix:
+    """Return the last rows with one more behind them, at most so many: in the memory behind the rows where there is room.
+
+    The rows given stay as they are.
+    """
+    first, memory, stride = max(0, len(rows) + 1 - most), rows.base, row.nbytes
+    if isinstance(memory, np.ndarray) and memory.flags.c_contiguous and memory.shape[1:] == row.shape and stride:
+        start = (rows.ctypes.data - memory.ctypes.data) // stride
+        end = start + len(rows)
+        if end < len(memory) and memory.dtype == row.dtype:
+            memory[end] = row
+            return memory[start + first : end + 1]
+    memory = np.empty((2 * most, *row.shape), row.dtype)
+    kept = len(rows) - first
+    memory[:kept] = rows[first:]
+    memory[kept] = row
+    return memory[: kept + 1]
 
 
 def solve(known: Pairs, precondition: Callable[[Vector], Vector], right: Vector) -> Vector:
     """Return the BFGS inverse of the pairs times `right`, with `precondition` as the inverse to begin with."""
+    add = get_blas_funcs("axpy", (right,))
     left = right.copy()
     coefficients = []
     for step, change in zip(known.steps[::-1], known.changes[::-1], strict=True):
         coefficient = (step @ left) / (step @ change)
-        left -= coefficient * change
+        left = add(change, left, a=-coefficient)
         coefficients.append(coefficient)
     result = precondition(left)
     for step, change, coefficient in zip(known.steps, known.changes, reversed(coefficients), strict=True):
-        result += (coefficient - (change @ result) / (step @ change)) * step
+        result = add(step, result, a=coefficient - (change @ result) / (step @ change))
     return result
