@@ -1,65 +1,90 @@
-"""The first fit of a fresh process: finitesum's logistic regression against scikit-learn's, 1,000 rows by 20 columns.
+"""The first fit of a fresh process, 1,000 rows by 20 columns: finitesum's estimators against scikit-learn's.
 
-    python benchmarks/first_fit.py [--rounds 7]
+    python benchmarks/first_fit.py [--rounds 5] [NAME ...]
 
-Each run is a whole process: the interpreter, the imports, the data, one fit. The two take turns, so that what else the
-machine does meets both; one run of each comes first, uncounted, and compiles what is not in finitesum's kernel cache.
-Printed are the medians and their ratio, for the process and for what it spends in the fit alone.
+Each run is a whole process: the interpreter, the imports, the data, three fits. The two libraries take turns, so that what
+else the machine does meets both. finitesum's processes begin with an empty cache of kernels, so that whatever must be
+compiled is. Printed are medians in seconds: of the imports, of the first fit, and of the third.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
-import time
+import tempfile
 
 PROGRAM = """
 import time
+begin = time.perf_counter()
 import numpy as np
-{line}
+from {library} import {name} as Model
+imported = time.perf_counter()
 rng = np.random.default_rng(0)
 X = rng.standard_normal((1000, 20))
-y = X @ rng.standard_normal(20) + rng.standard_normal(1000) > 0
-begin = time.perf_counter()
-{fit}
-print(time.perf_counter() - begin)
+signal = X @ rng.standard_normal(20)
+noisy = signal + rng.standard_normal(1000)
+counts, classes = rng.poisson(np.exp(0.3 * signal)), np.digitize(noisy, [-3, 0, 3])
+y = {{"sign": noisy > 0, "real": noisy, "count": counts, "class": classes}}
+weights = rng.random(1000)
+seconds = [imported - begin]
+for _ in range(3):
+    start = time.perf_counter()
+    Model({options}).fit(X, y[{kind!r}]{more})
+    seconds.append(time.perf_counter() - start)
+print(*seconds)
 """
 
-LIBRARIES = {
-    "scikit-learn": ("from sklearn.linear_model import LogisticRegression", "LogisticRegression().fit(X, y)"),
-    "finitesum": ("from finitesum import LogisticRegression", "LogisticRegression().fit(X, y)"),
-    "finitesum, newton": ("from finitesum import LogisticRegression", "LogisticRegression(solver='newton').fit(X, y)"),
+#: The target's kind, our estimator, scikit-learn's (its module, name and options), and what is given to `fit`.
+MODELS = {
+    "logistic": ("sign", "LogisticRegression()", "linear_model LogisticRegression()", ""),
+    "logistic, weights": ("sign", "LogisticRegression()", "linear_model LogisticRegression()", ", sample_weight=weights"),
+    "logistic, l1": (
+        "sign",
+        "LogisticRegression(l1_ratio=1.0)",
+        "linear_model LogisticRegression(l1_ratio=1.0, solver='liblinear')",
+        "",
+    ),
+    "multinomial": ("class", "LogisticRegression()", "linear_model LogisticRegression()", ""),
+    "hinge": ("sign", "LinearSVC(loss='hinge')", "svm LinearSVC(loss='hinge', max_iter=100000)", ""),
+    "squared hinge": ("sign", "LinearSVC()", "svm LinearSVC()", ""),
+    "Poisson": ("count", "PoissonRegressor()", "linear_model PoissonRegressor()", ""),
+    "ridge": ("real", "Ridge()", "linear_model Ridge()", ""),
+    "Huber": ("real", "HuberRegressor()", "linear_model HuberRegressor()", ""),
+    "lasso": ("real", "LinearRegressor(alpha=0.1, l1_ratio=1.0)", "linear_model Lasso(alpha=0.1)", ""),
+    "logistic, 10 values by 5 folds": ("sign", "LogisticRegressionCV()", "linear_model LogisticRegressionCV()", ""),
 }
 
 
-def run(name: str) -> tuple[float, float]:
-    """Return the seconds of a process, and of its fit."""
-    line, fit = LIBRARIES[name]
-    begin = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(line=line, fit=fit)], capture_output=True, text=True, check=True
-    )
-    return time.perf_counter() - begin, float(done.stdout)
+def run(library: str, model: str, kind: str, more: str) -> list[float]:
+    """Return the seconds of imports and of three fits, in a process with no compiled kernels."""
+    name, options = model[:-1].split("(", 1)
+    program = PROGRAM.format(library=library, name=name, options=options, kind=kind, more=more)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONWARNINGS": "ignore"}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    return [float(word) for word in done.stdout.split()]
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
-    for name in LIBRARIES:
-        run(name)
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in LIBRARIES}
-    for _ in range(rounds):
-        for name, known in seconds.items():
-            known.append(run(name))
-    base = statistics.median(whole for whole, _ in seconds["scikit-learn"])
-    print(f"{'':20}{'process':>10}{'ratio':>8}{'fit':>10}   (medians of {rounds}, seconds)")
-    for name, known in seconds.items():
-        whole, fit = (statistics.median(column) for column in zip(*known, strict=True))
-        print(f"{name:20}{whole:10.3f}{whole / base:8.2f}{fit:10.3f}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("names", nargs="*", default=list(MODELS), metavar="NAME", help=f"of {', '.join(MODELS)}")
+    asked = parser.parse_args()
+    print(f"{'':31}{'finitesum':>27}{'scikit-learn':>27}\n{'':31}" + 2 * f"{'imports':>9}{'first':>9}{'third':>9}")
+    for name in asked.names:
+        kind, ours, theirs, more = MODELS[name]
+        module, peer = theirs.split(" ", 1)
+        pairs = [("finitesum", ours), (f"sklearn.{module}", peer)]
+        seconds: list[list[list[float]]] = [[], []]
+        for _ in range(asked.rounds):
+            for known, (library, model) in zip(seconds, pairs, strict=True):
+                known.append(run(library, model, kind, more))
+        medians = [statistics.median(column) for known in seconds for column in zip(*known, strict=True)]
+        print(f"{name:31}" + "".join(f"{medians[k]:9.4f}" for k in (0, 1, 3, 4, 5, 7)), flush=True)
 
 
 if __name__ == "__main__":
