@@ -87,6 +87,7 @@ TOGETHER = {
     "weights": {"weighted": True, "class_weight": "balanced"},
     "offsets": {"offsets": True},
     "few rows": {"n": 60, "d": 8},
+    "nearly separated": {"n": 60, "d": 8, "noise": 0.02},
     "a sample": {"n": 6000, "d": 2},
     "l1": {"l1_ratio": 1.0},
     "elastic net": {"l1_ratio": 0.5, "sparse": True, "weighted": True},
@@ -112,7 +113,7 @@ def test_folds_solved_together_are_fits_to_a_part_of_a_standard_error(case, monk
     n, d, Cs = given.pop("n", 400), given.pop("d", 3), given.pop("Cs", np.logspace(-3, 4, 8))
     rng = np.random.default_rng(1)
     X = rng.standard_normal((n, d)) * np.array([0.1, 3.0] * d)[:d] + 0.3
-    y = (X.sum(axis=1) + 2.0 * rng.logistic(size=n) > 0).astype(int)
+    y = (X.sum(axis=1) + given.pop("noise", 2.0) * rng.logistic(size=n) > 0).astype(int)
     data = sp.csr_array(X) if given.pop("sparse", False) else X
     weights = rng.uniform(0.2, 3.0, n) * (rng.random(n) < 0.9) if given.pop("weighted", False) else None
     offsets = rng.standard_normal(n) if given.pop("offsets", False) else None
@@ -128,6 +129,7 @@ def test_folds_solved_together_are_fits_to_a_part_of_a_standard_error(case, monk
         w = np.append(model.coefs_paths_[f, k, 0] - fit.coef_[0], model.intercepts_paths_[f, k] - fit.intercept_)
         w = w if model.fit_intercept else w[:-1]
         assert np.sqrt(w @ information @ w) < 10 * together.ACCURACY  # for all decisions at once, in standard errors
+        assert np.sqrt(np.mean((Z @ w) ** 2)) < 10 * together.ACCURACY
     own = {"l1_ratio": model.l1_ratio, "class_weight": model.class_weight, "fit_intercept": model.fit_intercept}
     alone = LogisticRegression(model.C_, solver="newton", **own)
     alone.fit(data, y, sample_weight=weights, offset=offsets)

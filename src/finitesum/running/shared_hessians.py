@@ -41,6 +41,12 @@ class SharedHessians:
             self._matrices = np.stack([mirrored(hessian.sums) for hessian in self.known])
         return self._matrices
 
+    def gram(self) -> Matrix:
+        """Return the mean of x_i x_i', by the first Hessian, whose curvatures differ little where it is at 0."""
+        first = self.known[0]
+        total = float(first.curvatures @ self.problem.weights)
+        return np.asarray(self.matrices()[0] / (total or 1.0))
+
     def _distance(self, now: Matrix, hessian: StaleHessian) -> Vector:
         return np.asarray(np.abs(now - hessian.curvatures * self.problem.weights).sum(axis=1))
 

@@ -21,7 +21,9 @@ most half of the first; else it is cut to where the slopes at both ends put the 
 A problem is solved where what the last step leaves, by Newton's decrement sqrt(g'B g) and what of it the step before left,
 is at most `ACCURACY` standard errors: sqrt(g'B g) ratio <= ACCURACY / sqrt(S_f), S_f the sum of the fold's weights or the
 number of its rows, whichever is larger. For a likelihood, H/S_f is the inverse covariance matrix of the estimates, so that
-no decision x'w is further off than that part of its own standard error. Or where the optimality is at most tol.
+no decision x'w is further off than that part of its own standard error. Besides, the mean square of what is left in the
+decisions is at most `ACCURACY`^2: where classes are separated, nearly, standard errors are beyond measure. Or where the
+optimality is at most tol.
 """
 
 import math
@@ -38,7 +40,7 @@ from finitesum.problems.linear import Problem
 from finitesum.problems.rows import DenseRows, to_matrix
 from finitesum.running.shared_hessians import Preconditioner, SharedHessians
 
-#: The error of a solution, in standard errors.
+#: The error of a solution, in standard errors, and that of its decisions.
 ACCURACY = 1e-3
 
 #: The part of that by which solutions of several strengths may differ to count as one.
@@ -57,6 +59,9 @@ OF_NOISE = 0.02
 #: Solutions are taken for linear in the strength where it moves them by at most this many times the accuracy, until two
 #: more of them show what they are.
 NEARLY_LINEAR = 200.0
+
+#: What of the decrement is left by steps with an l1 penalty that are too slow, after this many passes.
+HOPELESS, TRIED_PASSES = 0.7, 5
 
 #: Pairs of each problem, and passes on the sample and on all rows, after which the rest is left to others.
 N_PAIRS, SAMPLE_PASSES, MOST_PASSES = 8, 20, 15
@@ -88,7 +93,17 @@ class Together(NamedTuple):
 class _Steps:
     """Iterates of many problems, with their pairs."""
 
-    def __init__(self, x: Matrix, ridge: Vector, lasso: Vector, weights: Vector, enough: Vector, tol: float) -> None:
+    def __init__(
+        self,
+        x: Matrix,
+        ridge: Vector,
+        lasso: Vector,
+        weights: Vector,
+        enough: Vector,
+        tol: float,
+        gram: Matrix | None = None,
+    ) -> None:
+        self.gram = gram  # of the rows: what steps change decisions by, in the mean of squares
         self.thresholds = lasso[:, None] * weights if lasso.any() else None
         self.x, self.quadratic, self.enough, self.tol = x.copy(), ridge[:, None] * weights, enough, tol
         self.gradient, self.direction = np.zeros_like(x), np.zeros_like(x)
@@ -168,9 +183,12 @@ class _Steps:
 
     def _judge(self, some: Indices) -> None:
         decrement = np.sqrt(np.maximum(-self.slope[some], 0.0))
-        left = decrement * np.where(self.ratio[some] < 0.5, self.ratio[some], 1.0)
+        left = np.where(self.ratio[some] < 0.5, self.ratio[some], 1.0)
+        is_small = left * decrement <= self.enough[some]
+        if self.gram is not None:
+            is_small &= left * size_of(self.direction[some], self.gram) <= ACCURACY
         is_optimal = (np.linalg.norm(self.gradient[some], axis=1) <= self.tol) & (self.thresholds is None)
-        solved = some[(left <= self.enough[some]) | is_optimal]
+        solved = some[is_small | is_optimal]
         self.is_solved[solved] = True
         self.x[solved] += self.direction[solved]
 
@@ -178,6 +196,16 @@ class _Steps:
     def open(self) -> Indices:
         """The problems that are not solved."""
         return np.flatnonzero(~self.is_solved)
+
+    @property
+    def hopeful(self) -> Indices:
+        """Those of them whose last full step left less than `HOPELESS` of the decrement."""
+        return np.flatnonzero(~self.is_solved & (self.ratio < HOPELESS))
+
+
+def size_of(steps: Matrix, gram: Matrix) -> Vector:
+    """Return the root of the mean square of what steps change the rows' decisions by."""
+    return np.asarray(np.sqrt(np.maximum(np.einsum("pj,pj->p", steps @ gram, steps), 0.0)))
 
 
 def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 1) -> Together:
@@ -203,14 +231,14 @@ def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 
         fold, strength = (each.ravel() for each in np.meshgrid(np.arange(n_folds), strengths, indexing="ij"))
         x, enough = found[fold, strength], ACCURACY / np.sqrt(family.sizes[fold])
         ridges, lassos = family.ridges[fold, strength], family.lassos[fold, strength]
-        steps = _Steps(x, ridges, lassos, problem.term.weights, enough, tol)
+        steps = _Steps(x, ridges, lassos, problem.term.weights, enough, tol, hessians.gram())
         precondition.strength = strength
         if gradients is None:
             gradients = gradients_at_each(problem, x, family.weights, fold, n_threads)
             steps.n_passes += 1.0
         steps.begin(gradients, precondition)
-        for _ in range(MOST_PASSES):
-            some = steps.open
+        for k in range(MOST_PASSES):
+            some = steps.open if k < TRIED_PASSES or steps.thresholds is None else steps.hopeful
             if some.size == 0:
                 break
             loss_gradient = gradients_at_each(problem, steps.trials(some), family.weights, fold[some], n_threads)
@@ -221,9 +249,9 @@ def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 
 
     solve(leaders, gradients.reshape(-1, problem.dim))
     if between.size > 0:
-        errors = _interpolate(family, precondition, found, first)
+        errors = _interpolate(family, precondition, found, first, hessians.gram())
         ends = is_solved[:, [first - 1, first, m - 1]].all(axis=1, keepdims=True)
-        is_solved[:, between] = ends & (errors <= ACCURACY / np.sqrt(family.sizes[:, None]))
+        is_solved[:, between] = ends & (errors <= ACCURACY)
         if (rest := between[~is_solved[:, between].all(axis=0)]).size > 0:
             solve(rest, None)
     starts = _of_all_rows(family, precondition, found)
@@ -256,18 +284,22 @@ def _first_weak(family: Family, precondition: Preconditioner, points: Matrix) ->
     return int(weak[0]) if weak.size > 0 and weak[0] >= 1 else m - 1
 
 
-def _interpolate(family: Family, precondition: Preconditioner, found: npt.NDArray[np.float64], first: int) -> Matrix:
+def _interpolate(
+    family: Family, precondition: Preconditioner, found: npt.NDArray[np.float64], first: int, gram: Matrix
+) -> Matrix:
     """Write the solutions between the strength `first` and the last, and return their errors, (F, number of them).
 
     They are quadratic in the strength, through those solutions and the one before. As w(alpha) is a sum of c / (lambda +
     alpha) over eigenvalues, it bends most at 0, where the difference of the two slopes that are known underestimates it by
-    up to the ratio of their strengths: the error is that difference over the whole distance, in the norm of the Hessian.
+    up to the ratio of their strengths: the error is that difference over the whole distance, in standard errors or as
+    a change of decisions.
     """
     m, alphas = found.shape[1], family.ridges[:, :, None]
     before, here, last = alphas[:, first - 1], alphas[:, first], alphas[:, m - 1]
     slope = (found[:, first] - found[:, m - 1]) / (here - last)
     change = (found[:, first - 1] - found[:, first]) / (before - here) - slope
-    change_size = np.linalg.norm(change @ np.tril(precondition.factor(first).T), axis=1)
+    in_errors = np.sqrt(family.sizes) * np.linalg.norm(change @ np.tril(precondition.factor(first).T), axis=1)
+    change_size = np.maximum(in_errors, size_of(change, gram))
     errors = np.empty((len(found), m - 2 - first))
     for i, k in enumerate(range(first + 1, m - 1)):
         alpha = alphas[:, k]

@@ -12,7 +12,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
 
 #: Sweeps end where one moves the model by less than this part of the most that one did; and after this many.
-SMALL, MOST_SWEEPS = 1e-5, 300
+SMALL, MOST_SWEEPS = 1e-5, 100
 
 
 @kernel_part
@@ -63,7 +63,25 @@ def model_steps(hessians: Any, which: Indices, ridges: Matrix, thresholds: Matri
         The Hessian of each model.
     ridges, thresholds, x, gradients : ndarray, shape (P, d)
     """
+    if x.shape[1] > 1 and not (thresholds[:, -1].any() or ridges[:, -1].any()) and (hessians[:, -1, -1] > 0.0).all():
+        return _without_last(hessians, which, ridges, thresholds, x, gradients)
     diagonals = np.diagonal(hessians, axis1=1, axis2=2)[which] + ridges
     steps = np.zeros_like(x)
-    _descend(hessians, which, diagonals, thresholds, np.ascontiguousarray(x), gradients.copy(), steps)
+    hessians, thresholds, x = (np.ascontiguousarray(part) for part in (hessians, thresholds, x))
+    _descend(hessians, which, diagonals, thresholds, x, gradients.copy(), steps)
     return steps
+
+
+def _without_last(
+    hessians: Any, which: Indices, ridges: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix
+) -> Matrix:
+    """Return the steps where the last coordinate is free, an intercept: at its minimiser for all values of the others.
+
+    Columns far from 0, of which sweeps would see little but the intercept, are so centred.
+    """
+    last = hessians[:, :-1, -1] / hessians[:, -1:, -1]  # (R, d - 1)
+    centred = hessians[:, :-1, :-1] - last[:, :, None] * hessians[:, -1:, :-1]
+    right = gradients[:, :-1] - gradients[:, -1:] * last[which]
+    steps = model_steps(centred, which, ridges[:, :-1], thresholds[:, :-1], x[:, :-1], right)
+    free = -gradients[:, -1] / hessians[which, -1, -1] - np.einsum("pj,pj->p", last[which], steps)
+    return np.column_stack([steps, free])
