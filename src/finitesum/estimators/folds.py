@@ -86,7 +86,7 @@ def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[
     paths, starts = [], np.zeros((Cs.size, problem.dim))
     for first in range(0, len(folds), size):
         some = folds[first : first + size]
-        with limited_blas(estimator.n_threads):
+        with limited_blas(1):  # threads share blocks of rows, whose products are small
             found = solve_together(
                 _family(estimator, problem, data, some, Cs), order, estimator.tol, estimator.n_threads or 1
             )
