@@ -21,6 +21,7 @@ from finitesum.losses import LOSSES, Logistic
 from finitesum.losses.arrays import takes_arrays
 from finitesum.methods.newton import stale_hessian
 from finitesum.problems.linear import n_numbers
+from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import columns_of
 
 pytestmark = [
@@ -249,3 +250,22 @@ print("numba" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("loss", "rows"), [("logistic", "dense"), ("logistic", "csr"), ("hinge", "csr"), ("huber", "float32")]
+)
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_a_run_that_is_resumed_has_the_same_bits(loss, rows, l1_ratio, tmp_path):
+    def run(**more):
+        problem = problem_of(LOSSES[loss](), rows, fit_intercept=True)
+        problem = replace(problem, penalty=ElasticNet(0.1 * l1_ratio, 0.1 - 0.1 * l1_ratio))
+        return minimize(problem, tol=1e-10, checkpoint=tmp_path / "run.npz", **more)
+
+    run(max_iter=2)
+    resumed = run(resume=True)
+    (tmp_path / "run.npz").unlink()
+    whole = run()
+    assert whole.nit > 2
+    assert resumed.x.tobytes() == whole.x.tobytes()
+    assert (resumed.fun, resumed.optimality, resumed.nit) == (whole.fun, whole.optimality, whole.nit)
