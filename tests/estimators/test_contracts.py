@@ -43,15 +43,16 @@ MODELS = [
 ]
 
 
-def data(n=80, d=4, n_classes=2, seed=0):
+def data(n=80, d=4, n_classes=2, seed=0, density=0.7):
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.7)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < density)
     return X, (X @ rng.standard_normal((d, n_classes)) + rng.standard_normal((n, n_classes))).argmax(axis=1)
 
 
+@pytest.mark.parametrize("density", [0.3, 0.7])  # rows that stay sparse, and rows that are better dense
 @pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_kinds_of_input_lead_to_the_same_model(model):
-    X, y = data()
+def test_kinds_of_input_lead_to_the_same_model(model, density):
+    X, y = data(density=density)
     dense = clone(model).fit(X, y)
     wide = scipy.sparse.csr_array(X)
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)

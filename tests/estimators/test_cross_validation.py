@@ -113,8 +113,10 @@ def test_folds_solved_together_are_fits_to_a_part_of_a_standard_error(case, monk
     n, d, Cs = given.pop("n", 400), given.pop("d", 3), given.pop("Cs", np.logspace(-3, 4, 8))
     rng = np.random.default_rng(1)
     X = rng.standard_normal((n, d)) * np.array([0.1, 3.0] * d)[:d] + 0.3
+    if is_sparse := given.pop("sparse", False):
+        X *= rng.random((n, d)) < 0.3
     y = (X.sum(axis=1) + given.pop("noise", 2.0) * rng.logistic(size=n) > 0).astype(int)
-    data = sp.csr_array(X) if given.pop("sparse", False) else X
+    data = sp.csr_array(X) if is_sparse else X
     weights = rng.uniform(0.2, 3.0, n) * (rng.random(n) < 0.9) if given.pop("weighted", False) else None
     offsets = rng.standard_normal(n) if given.pop("offsets", False) else None
     if (most := given.pop("most", None)) is not None:

@@ -7,7 +7,7 @@ import scipy.sparse
 from finitesum.core.jit import COMPILED, kernel
 from finitesum.estimators import LogisticRegression
 from finitesum.estimators.model import LinearModel
-from finitesum.problems.input import as_rows
+from finitesum.problems.input import MOST_COPIED, as_rows, stored_well
 from finitesum.problems.rows import CSRRows, DenseRows, rows_between, to_matrix
 
 
@@ -376,3 +376,24 @@ def test_rows_that_were_sorted_once_are_looked_at_again():
     np.testing.assert_array_equal(as_rows(X).columns[:3], [0, 1, 2])
     X = cached_and_changed(lambda X: X.indices.fill(1))
     np.testing.assert_array_equal(to_matrix(as_rows(X)).toarray()[0], [0.0, 6.0, 0.0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("shape", "density", "is_dense"), [((60, 9), 0.9, True), ((60, 9), 0.2, False), ((9, 60), 0.9, False)]
+)
+def test_long_rows_of_many_entries_are_better_dense(shape, density, is_dense, dtype):
+    X = (np.random.default_rng(0).random(shape) < density).astype(dtype)
+    given = scipy.sparse.csr_array(X)
+    found = stored_well(given)
+    assert isinstance(found, np.ndarray) == is_dense
+    assert found is given or (found.flags.c_contiguous and found.dtype == dtype and np.array_equal(found, X))
+    assert stored_well(X) is X
+
+
+def test_a_large_copy_is_made_only_where_it_is_no_larger_than_the_entries():
+    n, starts = MOST_COPIED // 16, 2 * np.arange(MOST_COPIED // 16 + 1, dtype=np.int32)
+    few = scipy.sparse.csr_array((np.ones(2 * n), np.tile(np.arange(2, dtype=np.int32), n), starts), shape=(n, 4))
+    assert stored_well(few) is few
+    most = scipy.sparse.csr_array((few.data, few.indices, starts), shape=(n, 3))
+    assert stored_well(most).shape == (n, 3)

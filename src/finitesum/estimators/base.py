@@ -22,7 +22,7 @@ from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.losses import Loss
 from finitesum.methods.base import Method, identity_of
-from finitesum.problems.input import checked_numbers
+from finitesum.problems.input import checked_numbers, stored_well
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 
@@ -82,7 +82,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
         self._check_parameters()
         require_indices(X)
-        return validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)  # type: ignore[no-any-return]
+        X, y = validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)
+        return stored_well(X), y
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
