@@ -13,8 +13,7 @@ from finitesum.cli.compare import run_comparison
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import BROKEN
 from finitesum.cli.inputs import make_problem
-from finitesum.cli.options import DEMO_SOLVER, FOLDER, USUAL_SOLVERS, Settings, shown
-from finitesum.cli.warmup import Signature, compile_some, in_processes, n_cores
+from finitesum.cli.options import DEMO_SOLVER, DEMO_SOLVERS, FOLDER, Settings, shown
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -36,8 +35,6 @@ def demo(ctx: click.Context, /, *, console: Console, out: Path) -> None:
     from finitesum.reporting.report import write_report
 
     started = time.perf_counter()
-    with console.busy("compiling"):
-        _compile_ahead()
     lines, rows, sections = [], [], []
     for title, data in _data_sets():
         console.note(title)
@@ -71,16 +68,6 @@ _INTRO = (
 )
 
 
-def _compile_ahead() -> None:
-    """Where nothing was ever compiled, compile what takes longest in two processes at once."""
-    from finitesum.core.jit import COMPILED, cache_folder
-
-    folder = cache_folder() if COMPILED and n_cores() > 1 else None
-    if folder is not None and not any(folder.glob("*.nbi")):
-        kind = Signature("logistic", "float64", "dense")
-        in_processes(compile_some, [(kind, ["a-ciag", "ciag"]), (kind, ["saga", "ig"])], 2, lambda _task: None)
-
-
 def _data_sets() -> list[tuple[str, Dataset]]:
     from finitesum.datasets import load_embedded, make_logistic
 
@@ -96,7 +83,7 @@ def _one(title: str, data: Dataset, console: Console) -> tuple[Comparison, dict[
     from dataclasses import replace
 
     problem, _ = make_problem(_ASKED, data)
-    comparison = run_comparison(data, problem, _ASKED, list(USUAL_SOLVERS), console)
+    comparison = run_comparison(data, problem, _ASKED, list(DEMO_SOLVERS), console)
     best = next(outcome for outcome in comparison.outcomes if outcome.name == DEMO_SOLVER)
     row = {"data": data.name, **best.row(), **_differences(problem, best, _newton_cholesky(problem, data))}
     note = (

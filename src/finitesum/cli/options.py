@@ -19,6 +19,9 @@ FILE: Any = click.Path(path_type=Path, dir_okay=False)
 #: The method whose optimum the demonstration checks, and with which the doctor checks that fits work.
 DEMO_SOLVER = "a-ciag"
 
+#: What it compares: of the methods that visit components one by one, those that compile in seconds.
+DEMO_SOLVERS = ("a-ciag", "ciag", "sarah", "lazy-newton", "newton", "newton-cg", "afg", "fg")
+
 #: What is compared when no method is named: few enough for one picture.
 USUAL_SOLVERS = ("a-ciag", "ciag", "saga", "sag", "iag", "afg", "fg", "ig")
 

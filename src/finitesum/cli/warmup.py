@@ -135,14 +135,6 @@ def in_processes(
             raise
 
 
-def compile_some(signature: Signature, methods: Sequence[str]) -> None:
-    """Run methods as they are, with an l2 penalty, for a few passes."""
-    from finitesum.running.driver import minimize
-
-    for name in methods:
-        minimize(tiny_problem(signature), method=name, tol=0.0, max_iter=5)
-
-
 def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> "Problem":
     """Return a problem of a few rows that is laid out in memory as a signature says."""
     import numpy as np
