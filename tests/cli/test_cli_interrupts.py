@@ -13,7 +13,7 @@ from finitesum import Problem, minimize
 from finitesum.datasets import load, make_logistic
 from finitesum.estimators.model import load_model
 
-pytestmark = pytest.mark.compiled  # thousands of passes
+pytestmark = pytest.mark.as_chosen  # as in the processes that are interrupted
 
 #: A fit of many passes that writes a checkpoint after each.
 SLOW = ("--solver", "fg", "--alpha", "2e-4", "--no-intercept", "--tol", "1e-9", "--max-iter", "9000", "-q")

@@ -38,7 +38,7 @@ def test_a_run_goes_on_from_any_pass_to_the_same_bits(kind):
     problem = problem_of(kind)
     method = METHODS["newton-cg" if kind == "epochs" else kind](**OPTIONS[kind])
     state, n_within = method.init(problem, np.zeros(problem.dim), 1e-9), 0
-    for k in range(25):
+    for k in range(40):
         order = order_of_pass("shuffled-once", 3, k, problem.n_components)
         before = flatten(state)
         kept = {name: value.tobytes() for name, value in before.items()}
@@ -50,7 +50,7 @@ def test_a_run_goes_on_from_any_pass_to_the_same_bits(kind):
         }
         n_within += math.isnan(method.estimate(problem, after))
         state = after
-    assert 3 <= n_within < 25
+    assert 3 <= n_within < 40
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

@@ -199,7 +199,7 @@ def _noise(problem: Problem, mean: float, kind: type[np.floating[Any]]) -> float
 
 
 def _kronecker(problem: Problem, w: Vector) -> Preconditioner:
-    """Return the preconditioner at w, from rows that are spread evenly over all."""
+    """Return the preconditioner at w, from rows that are spread evenly over all; an empty one where it overflows."""
     loss, dim, outputs = several.loss_of(problem), problem.rows.dim(), range(problem.n_outputs)
     n_chosen = min(problem.n_rows, ROWS_FOR_EACH * dim)
     chosen = np.linspace(0, problem.n_rows - 1, n_chosen).astype(np.int64)
@@ -215,6 +215,8 @@ def _kronecker(problem: Problem, w: Vector) -> Preconditioner:
                 sizes[chosen] += entries
     total = float(sizes.sum())
     gram = several.weighted_gram(problem, sizes / total if total > 0.0 else sizes, chosen)
+    if not (np.isfinite(gram).all() and np.isfinite(factor).all()):  # after an overflow
+        return Preconditioner()
     of_rows, of_columns = scipy.linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
     of_classes, of_outputs = np.linalg.eigh(factor)
     values = np.outer(np.maximum(of_classes, 0.0), np.maximum(of_rows, 0.0)) + problem.term.ridge
