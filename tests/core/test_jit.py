@@ -408,7 +408,9 @@ def test_machine_code_is_not_loaded_once_others_may_write_to_its_folder(tmp_path
     second = fit_elsewhere(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"), XDG_CACHE_HOME=str(tmp_path / "user"))
     assert second["hits"] == 0
     assert second["x"] == first["x"]
-    cache = compiler._KernelCache(compiler_of_a_part)
+    from finitesum.core.compiler import _KernelCache
+
+    cache = _KernelCache(compiler_of_a_part)
     Path(cache._cache_path).chmod(0o777)
     try:
         assert cache.load_overload(None, None) is None
@@ -424,8 +426,10 @@ def compiler_of_a_part(x):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a limit of Linux")
 def test_a_full_disk_costs_the_machine_code_and_not_the_fit(tmp_path):
     code = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-    code += "from finitesum import Problem, minimize\nresource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
-    code += "print(minimize(Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss='squared'), method='fg').success)"
+    code += "from finitesum import Problem, minimize\nfrom finitesum.core.jit import as_compiled\n"
+    code += "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+    code += "problem = Problem.linear([[1.0], [3.0]], [0.0, 2.0], loss='squared')\n"
+    code += "with as_compiled(): print(minimize(problem, method='fg').success)"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
