@@ -236,6 +236,11 @@ class Kernel:
         return sum(len(one.signatures) for one in made)
 
 
+def runs_in_arrays(n_numbers: float) -> bool:
+    """Return whether what touches this many numbers runs in arrays, in the place of kernels."""
+    return COMPILED and n_numbers <= MOST_NUMBERS and not (Kernel.as_python or Kernel.as_compiled)
+
+
 def _no_numbers(*_args: Any) -> float:
     return 0.0
 

@@ -18,6 +18,7 @@ from finitesum.core.arrays import Vector
 from finitesum.core.indices import require_indices
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
+from finitesum.estimators.plain_input import is_plain_table, is_plain_target
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.losses import Loss
@@ -82,8 +83,18 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
         self._check_parameters()
         require_indices(X)
-        X, y = validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)
+        if self._is_plain(X, reset=reset) and is_plain_target(y, X.shape[0]):
+            if reset:
+                self.n_features_in_ = X.shape[1]
+        else:
+            X, y = validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)
         return stored_well(X), y
+
+    def _is_plain(self, X: Any, *, reset: bool) -> bool:
+        """Return whether X needs no checks by scikit-learn, nor do names of columns."""
+        if hasattr(self, "feature_names_in_") or not is_plain_table(X):
+            return False
+        return reset or X.shape[1] == self.n_features_in_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -228,7 +239,9 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         """Return x'w + b + o of each row: a column for each of several outputs, a vector for one."""
         check_is_fitted(self)
         require_indices(X)
-        scores = np.asarray(validate_data(self, X, reset=False, **X_CHECKS) @ self.coef_.T + self.intercept_)
+        if not self._is_plain(X, reset=False):
+            X = validate_data(self, X, reset=False, **X_CHECKS)
+        scores = np.asarray(X @ self.coef_.T + self.intercept_)
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         return scores if offset is None else scores + checked_numbers(offset, scores.shape, "offset").astype(scores.dtype)

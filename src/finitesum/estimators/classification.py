@@ -15,9 +15,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
+from finitesum.estimators.plain_input import is_plain_label
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, Multinomial
-from finitesum.problems.input import as_rows, checked_numbers
+from finitesum.problems.input import as_rows, checked_numbers, classes_and_codes
 from finitesum.problems.linear import Problem
 
 
@@ -50,11 +51,14 @@ class LabelledData:
     """Checked data of a classifier: what is left of the labels after rows of weight 0 are left out."""
 
     def __init__(self, estimator: LinearEstimator, X: Any, y: Any, sample_weight: Any) -> None:
-        check_classification_targets(y)
         self.X, self.y = X, y
         self.sample_weight = checked_weights(sample_weight, X)
         self.codes: Indices
-        self.classes, self.codes = np.unique(y, return_inverse=True)
+        if type(y) is not np.ndarray or y.ndim != 1 or y.dtype.kind not in "biuf":
+            check_classification_targets(y)
+        self.classes, self.codes = classes_and_codes(y)
+        if not is_plain_label(y, self.classes.size):
+            check_classification_targets(y)
         self.offset: Any = None  # (n,) of two classes, (n, K) of several
         self._weigh(estimator)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from finitesum.methods import METHODS
 from finitesum.methods.auto import choose
-from finitesum.methods.base import Method, is_suited, require_suited
+from finitesum.methods.base import Method, SumMethod, is_suited, require_suited
 from finitesum.problems.linear import Problem
 
 
@@ -22,7 +22,7 @@ def as_solver(
     What "auto" means depends on `tol`, the optimality that will be asked for.
     """
     if not isinstance(solver, str):
-        if not isinstance(solver, Method):
+        if not isinstance(solver, SumMethod | Method):
             raise ValueError(f"solver must be a name or a method, got {solver!r}.")  # noqa: TRY004
         if step_size != "auto":
             raise ValueError("step_size goes with a solver's name; give it to the method itself instead.")

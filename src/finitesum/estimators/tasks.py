@@ -34,13 +34,13 @@ class FitTasks:
         given = {name: value for name, value in metadata.items() if value is not None} or None
         self._fit = {"estimator": estimator, "X": X, "y": y, "metadata": given}
         self._root: Any = None
-        if HAS_CALLBACKS:
+        self.are_watched = bool(getattr(estimator, "_skl_callbacks", []))
+        if HAS_CALLBACKS and (self.are_watched or hasattr(estimator, "_parent_callback_ctx")):
             several = n_problems > 1
             self._root = estimator._init_callback_context(
                 max_subtasks=n_problems if several else None, sequential_subtasks=not several
             )
             self._begin(self._root)
-        self.are_watched = bool(getattr(estimator, "_skl_callbacks", []))
         self._n_problems = n_problems
 
     def _begin(self, context: Any) -> None:

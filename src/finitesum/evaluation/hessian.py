@@ -9,6 +9,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.row_sums import Block, curvatures_at, map_row_blocks
+from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, to_matrix
 
@@ -153,6 +154,9 @@ def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
 
 def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:
     """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; rows with s_i = 0 are not read."""
+    arrays = None if centre is not None else whole_arrays(problem)
+    if arrays is not None and arrays.is_dense and scales.min(initial=0.0) >= 0.0:
+        return arrays.gram(scales)
     sums = np.zeros((problem.dim, problem.dim))
     picked = np.flatnonzero(scales)
     add_gram(problem, picked, scales[picked], sums, centre=centre)
@@ -162,7 +166,7 @@ def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matr
 def hessian_of(problem: Problem, curvatures: Vector) -> Matrix:
     """Return sum_i p_i c_i x_i x_i' + l2 I on the penalised coordinates, symmetric, for curvatures c_i >= 0 of the rows."""
     hessian = gram(problem, problem.weights * curvatures)
-    hessian[np.diag_indices(problem.dim)] += problem.term.quadratic
+    hessian.flat[:: problem.dim + 1] += problem.term.quadratic
     return hessian
 
 

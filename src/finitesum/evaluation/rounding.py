@@ -26,6 +26,7 @@ import numpy as np
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
+from finitesum.core.vectors import norm
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import Block, map_row_blocks, row_blocks
@@ -33,7 +34,7 @@ from finitesum.losses import LOSSES, Logistic, Poisson
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
-from finitesum.problems.linear import Problem, View, n_numbers
+from finitesum.problems.linear import Problem, View, n_numbers, remembered
 from finitesum.problems.rows import EVERY, CSRRows, products, some_rows, to_matrix
 
 #: Units of rounding of float64 and of the extended format.
@@ -61,7 +62,7 @@ def _of_sum(n: int, unit: float = UNIT) -> float:
 def _of_term(problem: Problem, w: Vector, gradient: Vector) -> float:
     """Return what the quadratic part and the mapping add in float64."""
     term = problem.term
-    error = 4.0 * float(np.linalg.norm(term.quadratic * w) + np.linalg.norm(gradient))
+    error = 4.0 * (norm(term.quadratic * w) + norm(gradient))
     if term.is_constrained:
         error += OF_PROJECTION * float(np.abs(term.coefficients(w)).sum())
     return UNIT * (error + _of_prox(problem, w))
@@ -75,6 +76,7 @@ def _of_prox(problem: Problem, w: Vector) -> float:
     return OF_PROJECTION * float(np.abs(term.coefficients(w)).sum()) / term.mapping_step
 
 
+@remembered
 def _most_entries(problem: Problem) -> int:
     """Return the largest number of terms that a prediction is a sum of."""
     rows = problem.one_output.rows
@@ -82,14 +84,20 @@ def _most_entries(problem: Problem) -> int:
     return most + 2
 
 
+@remembered
+def _frobenius(problem: Problem) -> float:
+    """Return a bound of the root of sum_i p_i ||x_i||^2."""
+    return math.sqrt(float(problem.weights.max()) * sum_of_squares(problem))
+
+
 def _by_norms(problem: Problem, w: Vector, found: Measures) -> float:
     """Return a bound of the optimality's error from the data's Frobenius norm, for losses >= 0 of bounded curvature."""
     bound = problem.loss.curvature_bound()
     if type(problem.loss) not in LOSSES.values() and problem.n_outputs == 1:
         return math.inf
-    frobenius = math.sqrt(float(problem.weights.max()) * sum_of_squares(problem))
+    frobenius = _frobenius(problem)
     slopes = math.sqrt(2.0 * bound * max(found.objective - problem.term.value(w), 0.0))  # phi'^2 <= 2 bound phi
-    of_predictions = _of_sum(_most_entries(problem)) * frobenius * float(np.linalg.norm(w))
+    of_predictions = _of_sum(_most_entries(problem)) * frobenius * norm(w)
     if problem.has_offsets:
         of_predictions += UNIT * float(np.abs(problem.offsets).max())
     error = (_of_sum(problem.n_rows) + OF_SLOPE * UNIT) * slopes + bound * of_predictions

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part, reassociated_part
 from finitesum.core.threads import map_blocks
+from finitesum.evaluation.whole_arrays import losses_at, whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
 from finitesum.problems.rows import add_combination, n_entries, products, rows_between, some_rows
@@ -27,9 +28,6 @@ T = TypeVar("T")
 
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.
 N_TOGETHER = 128
-
-#: Rows whose losses are computed at a time by NumPy: the arrays of a formula's steps stay in the cache.
-N_IN_CACHE = 8192
 
 #: Where the parts of the memory for them begin.
 SLOPES, LOSSES = np.uint64(N_TOGETHER), np.uint64(2 * N_TOGETHER)
@@ -244,23 +242,6 @@ def _add_losses(
     return squares, value
 
 
-def _differentiate_in_arrays(
-    loss: Any, targets: Vector, prediction: Vector, majorize: int
-) -> tuple[Vector, npt.NDArray[Any], Vector]:
-    """Return phi'_i, phi''_i and phi_i, computed for some rows at a time."""
-    slope, curvature, value = np.empty((3, prediction.size))
-    for first in range(0, prediction.size, N_IN_CACHE):
-        some = slice(first, first + N_IN_CACHE)
-        u, y = prediction[some], targets[some]
-        slope[some], curvature[some] = loss.d1_d2(u, y)
-        value[some] = loss.value(u, y)
-        if majorize > 0:
-            bound = loss.majorant(u, y)
-            replaces = (bound < np.inf) & ((majorize == 2) | (slope[some] * u > 0.0))
-            np.copyto(curvature[some], bound, where=replaces)
-    return slope, curvature, value
-
-
 @array_form(_add_losses, n_numbers)
 def _losses_in_arrays(
     view: View,
@@ -278,7 +259,7 @@ def _losses_in_arrays(
     prediction = products(rows, w)
     if view.has_offsets:
         prediction += view.offsets[chosen]
-    slope, curvature, value = _differentiate_in_arrays(in_arrays(view.loss), targets, prediction, majorize)
+    slope, curvature, value = losses_at(in_arrays(view.loss), targets, prediction, majorize)
     if view.equal_weight == 0.0 and not weights.all():
         for part in (slope, curvature, value):
             part[weights == 0.0] = 0.0  # what overflows must not show
@@ -311,6 +292,9 @@ def loss_sums(
     """Return value and gradient of the mean loss at w, by one pass over the rows of all components, or increasing ones."""
     if majorize == Majorize.MISCLASSIFIED and problem.loss.target_kind() != "sign":
         majorize = Majorize.ALL
+    whole = components is None or components.size == problem.n_components
+    if whole and (arrays := whole_arrays(problem)) is not None:
+        return LossSums(*arrays.sums(w, int(majorize), curvatures, slopes))
 
     def sums(block: Block) -> LossSums:
         gradient, n_rows = np.zeros(problem.dim), block.rows.stop - block.rows.start

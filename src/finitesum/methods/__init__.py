@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from finitesum.methods.base import HOMES, Card as Card, Method as Method, State as State
+from finitesum.methods.base import HOMES, Card as Card, Method as Method, State as State, SumMethod
 
 if TYPE_CHECKING:
     from finitesum.methods.curvature.ciag import ACIAG as ACIAG, CIAG as CIAG
@@ -86,7 +86,7 @@ def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Me
     SAGA(step_size=0.1)
     """
     if not isinstance(method, str):
-        if isinstance(method, type) or not isinstance(method, Method):
+        if isinstance(method, type) or not isinstance(method, SumMethod | Method):
             raise TypeError(f'method must be a name such as "saga" or a method such as SAGA(), got {method!r}.')
         if options:
             raise TypeError("options go with a method's name; give them to the method itself instead.")

@@ -1,17 +1,17 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-Least squares are one step of Newton's method, and small problems with losses of quadratic pieces or of unbounded
-curvature, or an l1 penalty or a set, as many as it takes to the last digits. Any other smooth problem whose Hessian fits
-is a matter of cost: lazy Newton pays for a few Hessians and factors, which grow with d^2 and d^3, and saves passes;
-Newton-CG needs no matrix, but many passes (few where it can begin with dual coordinate ascent). Both are estimated from
-the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the solution is sparse, and
-among many columns working sets find those that it needs; where an l2 penalty is added, the solution is less so, and lazy
-Newton goes on to more columns of dense rows; beyond those that a matrix has memory for, conjugate gradients need few
-products then, and no matrix at all. Components that are objects or callables go to A-CIAG where they have Hessians, and
-to SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's
-method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent, or to
-interior points where these are likely to be faster; with any other elastic net or set to interior points, up to some
-thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and
+Least squares are one step of Newton's method, and small problems (larger ones with losses of quadratic pieces or of
+unbounded curvature, or an l1 penalty or a set) as many as it takes to the last digits. Any other smooth problem whose
+Hessian fits is a matter of cost: lazy Newton pays for a few Hessians and factors, which grow with d^2 and d^3, and saves
+passes; Newton-CG needs no matrix, but many passes (few where it can begin with dual coordinate ascent). Both are
+estimated from the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the solution is
+sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the solution is less
+so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for, conjugate gradients
+need few products then, and no matrix at all. Components that are objects or callables go to A-CIAG where they have
+Hessians, and to SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have
+a Newton's method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent,
+or to interior points where these are likely to be faster; with any other elastic net or set to interior points, up to
+some thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and
 functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex or a
 half-space. Penalties that are known by their prox go to full proximal gradients.
 """
@@ -55,6 +55,9 @@ NEVER_MIND = 0.1
 
 #: Seconds that are as good as none: below them Newton's steps over all rows are preferred to those on samples.
 NO_TIME = 0.005
+
+#: Seconds up to which calls take longer than numbers: below them the method of fewest calls is preferred.
+FEW_CALLS = 0.001
 
 #: Nanoseconds of interior points up to which they are preferred to dual ascent on small data: a process that has no other
 #: kernels loads that of its visits in more.
@@ -127,7 +130,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     --------
     >>> problem = Problem.linear([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], alpha=0.1)
     >>> choose(problem).method.name
-    'lazy-newton'
+    'newton'
     """
     if isinstance(problem, SubgradientProblem):
         return _by_subgradients(problem, "the functions are callables that give subgradients")
@@ -152,7 +155,9 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
     least = NEVER_MIND if isinstance(problem.loss, SquaredHinge) else NO_TIME
-    if with_hessian <= least and not (problem.is_smooth and isinstance(problem.loss, Logistic)):
+    if problem.is_smooth and isinstance(problem.loss, Logistic):
+        least = FEW_CALLS
+    if with_hessian <= least:
         what = type(problem.loss).__name__ if problem.is_smooth else "a model with this penalty or set"
         reason = f"{shape}: {what} is fitted to the last digits by Newton's method"
         return Choice(as_method("newton"), reason)

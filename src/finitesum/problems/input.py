@@ -209,6 +209,15 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
+def classes_and_codes(labels: Any) -> tuple[Any, Any]:
+    """Return the classes in increasing order and the code of each label, shape (n,): two numbers need no sorting."""
+    if labels.dtype.kind in "biuf" and labels.ndim == 1 and labels.size:
+        low, high = labels.min(), labels.max()
+        if low < high and ((is_high := labels == high) | (labels == low)).all():
+            return np.array([low, high]), is_high.astype(np.int64)
+    return np.unique(labels, return_inverse=True)
+
+
 def _labels(labels: Any) -> tuple[Any, Any]:
     """Return the classes in increasing order and the code of each label, or raise where one is missing."""
     kind = labels.dtype.kind
@@ -219,12 +228,8 @@ def _labels(labels: Any) -> tuple[Any, Any]:
         i = next((i for i, label in enumerate(labels) if _is_missing(label)), -1)
         if i >= 0:
             raise ValueError(f"y must not lack labels, got {labels[i]} at position {i}. Drop rows without a label first.")
-    if kind in "biuf" and labels.size and labels.min() < labels.max():  # two numbers need no sorting
-        low, high = labels.min(), labels.max()
-        if ((is_high := labels == high) | (labels == low)).all():
-            return np.array([low, high]), is_high.astype(np.int64)
     try:
-        return np.unique(labels, return_inverse=True)
+        return classes_and_codes(labels)
     except TypeError as error:
         raise ValueError(f"y must hold labels of one kind: {error}. Convert them to strings first.") from error
 

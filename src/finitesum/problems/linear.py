@@ -82,6 +82,10 @@ def n_numbers(view: View, *_others: Any) -> float:
     return float(view.rows.values.size + view.rows.n_rows * row_numbers(view.loss))
 
 
+#: Cached properties that do not depend on the size of components.
+_OF_ROWS = ("has_offsets", "term", "is_smooth")
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A regularised linear model as a finite sum; made by `Problem.linear`.
@@ -262,7 +266,9 @@ class Problem:
         """
         if not isinstance(batch_size, Real) or not 1 <= batch_size < math.inf or int(batch_size) != batch_size:
             raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size!r}.")
-        return replace(self, batch_size=min(int(batch_size), self.n_rows))
+        batched = replace(self, batch_size=min(int(batch_size), self.n_rows))
+        batched.__dict__.update({name: self.__dict__[name] for name in _OF_ROWS if name in self.__dict__})
+        return batched
 
     @property
     def slopes_shape(self) -> tuple[int, ...]:

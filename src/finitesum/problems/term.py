@@ -159,12 +159,12 @@ class ConvexTerm:
         """Whether the coordinates are confined to a set."""
         return self.constraint.boundary != "nothing"
 
-    @property
+    @cached_property
     def ridge(self) -> float:
         """The strength of the quadratic part of an elastic net, at weight 1."""
         return float(self.penalty.ridge())
 
-    @property
+    @cached_property
     def lasso(self) -> float:
         """The strength of the absolute values of an elastic net, at weight 1."""
         return float(self.penalty.lasso())
@@ -179,7 +179,7 @@ class ConvexTerm:
         """Whether there is a penalty."""
         return not self.is_elastic_net or self.ridge > 0.0 or self.has_l1
 
-    @property
+    @cached_property
     def is_elastic_net(self) -> bool:
         """Whether quadratic part and thresholds are all there is to the penalty."""
         return isinstance(self.penalty, ElasticNet | WeightedElasticNet)
@@ -208,7 +208,7 @@ class ConvexTerm:
         """Whether the term is a sum of terms of one coordinate each, in closed form."""
         return self.is_elastic_net and self.constraint.is_separable
 
-    @property
+    @cached_property
     def is_smooth(self) -> bool:
         """Whether the term is its quadratic part: r = 0."""
         return self.is_elastic_net and not (self.is_constrained or self.has_l1)
@@ -276,14 +276,15 @@ class ConvexTerm:
         """Return the penalty at w, its quadratic part included; a point outside of the set has no other value."""
         if not isinstance(self.penalty, ElasticNet):
             return float(_penalty_of_blocks(self.compiled, w))
-        coefficients = self.coefficients(w)
-        penalty = self.lasso * np.abs(coefficients).sum()
-        return float(penalty + 0.5 * self.ridge * (coefficients @ coefficients))
+        coefficients, total = self.coefficients(w), 0.0
+        if self.has_l1:
+            total = self.lasso * float(np.abs(coefficients).sum())
+        return total + 0.5 * self.ridge * float(coefficients @ coefficients)
 
     def add_to(self, gradient: Vector, w: Vector) -> float:
         """Add the quadratic part's gradient at w to that of the mean loss, in place, and return the whole penalty."""
         gradient += self.quadratic * w
-        return float(_penalty_of_blocks(self.compiled, w))
+        return self.value(w)
 
     def prox(self, v: Vector, step_size: float) -> Vector:
         """Return argmin_w r(w) + ||w - v||^2 / (2 step_size), a new array; on a set that is the projection."""
@@ -293,6 +294,8 @@ class ConvexTerm:
         """Return r(end) - r(w), the change of the part that is not smooth."""
         if not self.is_elastic_net:
             return self.value(end) - self.value(w)
+        if not self.has_l1:
+            return 0.0
         sizes: Vector = np.abs(self.coefficients(end)) - np.abs(self.coefficients(w))
         if self.has_weights:
             return float(self.coefficients(self.thresholds) @ sizes)

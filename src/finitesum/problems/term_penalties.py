@@ -232,7 +232,7 @@ def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any
 
 def _checked_parameters(penalty: Any) -> Any:
     """Return a separable penalty with all its numbers as floats: one machine code for 2 and 2.0."""
-    if not isinstance(penalty, Penalty) or not isinstance(penalty, tuple):
+    if not isinstance(penalty, tuple) or not isinstance(penalty, ElasticNet | Penalty):
         raise TypeError(
             f"penalty must be one such as MCP(0.1) (a NamedTuple with penalty_value and prox_at), got {penalty!r}. "
             "The elastic net goes by alpha and l1_ratio."

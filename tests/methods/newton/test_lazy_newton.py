@@ -303,9 +303,10 @@ def test_steps_with_single_precision_are_the_oracle_s_to_that_precision():
 def test_auto_says_what_and_why(capsys):
     problem, _ = make_pair(n=60)
     result = minimize(problem, tol=1e-9, verbose=1)
-    assert result.method.name == "lazy-newton"
+    assert result.method.name == "newton"
     assert "60 rows x 6 columns" in result.choice
     assert result.choice in capsys.readouterr().err
+    assert choose(make_pair(n=3000, d=60)[0], n_threads=2).method == LazyNewton(n_threads=2)
     assert choose(make_pair(loss="squared-hinge")[0]).method.name == "newton"
     assert choose(make_pair(loss="squared-hinge", constraint="l1-ball")[0]).method.name == "newton"
     hinge, _ = make_pair(loss="hinge", constraint="l1-ball")

@@ -8,6 +8,9 @@ from finitesum.core.arrays import Matrix, Vector
 
 def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
     """Return H^-1 right for a finite symmetric H >= 0, given by its lower triangle (a shifted H where it is not > 0)."""
+    _, solution, info = lapack.dposv(hessian.T, right, lower=0)
+    if info == 0:
+        return np.asarray(solution)
     factor, _ = raised_factor(np.array(hessian, order="C"), 0.0)
     return apply_inverse(factor, right)
 

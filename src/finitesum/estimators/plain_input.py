@@ -1,0 +1,41 @@
+"""Plain arrays of numbers, for which scikit-learn's checks find nothing: recognised in microseconds.
+
+What is not plain (tables with column names, lists, other types of numbers, NaN) goes through `validate_data`, which
+converts it, or says what is wrong.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, csr_matrix
+
+#: Types of numbers that are kept.
+FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def is_plain_table(X: Any) -> bool:
+    """Return whether X is a C-ordered array or CSR matrix of finite floats, with rows and columns."""
+    if type(X) in (csr_matrix, csr_array):
+        values, is_stored_well = X.data, X.ndim == 2 and X.indices.dtype == X.indptr.dtype and X.indices.dtype.kind == "i"
+    else:
+        values, is_stored_well = X, type(X) is np.ndarray and X.ndim == 2 and X.flags.c_contiguous
+    return bool(is_stored_well and values.dtype in FLOATS and 0 not in X.shape and _is_finite(values))
+
+
+def is_plain_target(y: Any, n_rows: int) -> bool:
+    """Return whether y is an array of n finite numbers."""
+    return (
+        type(y) is np.ndarray and y.shape == (n_rows,) and (y.dtype.kind in "biu" or (y.dtype in FLOATS and _is_finite(y)))
+    )
+
+
+def _is_finite(values: Any) -> bool:
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(values.sum(dtype=np.float64)))
+
+
+def is_plain_label(y: Any, n_classes: int) -> bool:
+    """Return whether an array with this many classes holds whole numbers that repeat, as labels do."""
+    if type(y) is not np.ndarray or y.ndim != 1 or n_classes > 0.5 * y.size:
+        return False
+    return y.dtype.kind in "biu" or (y.dtype in FLOATS and bool((y == np.floor(y)).all()))

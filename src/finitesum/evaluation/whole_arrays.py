@@ -1,0 +1,143 @@
+"""Sums over all rows of small data: a handful of NumPy's operations on whole arrays, prepared once for a problem.
+
+What kernels compute for any rows, in blocks, some components at a time (`finitesum.evaluation.row_sums`), is the same up
+to rounding errors. On small data the time is that of the calls, not of the numbers: so there are few, and rows in CSR
+form are a matrix where its zeros cost less than its indices.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg.blas import dgemv
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.jit import runs_in_arrays
+from finitesum.losses.arrays import in_arrays
+from finitesum.problems.linear import Problem, n_numbers, remembered
+from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, to_matrix
+
+#: Rows whose losses are computed at a time: the arrays of a formula's steps stay in the cache.
+N_IN_CACHE = 8192
+
+#: The fraction of entries from which CSR rows are multiplied as a matrix with its zeros, as measured.
+LEAST_DENSITY = 0.1
+
+
+class Losses(NamedTuple):
+    """What the losses of rows are at their predictions."""
+
+    slopes: Vector
+    curvatures: Vector
+    values: Vector
+
+
+def losses_at(loss: Any, targets: Vector, predictions: Vector, majorize: int) -> Losses:
+    """Return phi'_i, phi''_i (or, where that is asked for, the majorant's curvature) and phi_i of rows."""
+    if predictions.size <= N_IN_CACHE:
+        return _losses_of_some(loss, targets, predictions, majorize)
+    out = np.empty((3, predictions.size))
+    for first in range(0, predictions.size, N_IN_CACHE):
+        some = slice(first, first + N_IN_CACHE)
+        for row, part in zip(out, _losses_of_some(loss, targets[some], predictions[some], majorize), strict=True):
+            row[some] = part
+    return Losses(*out)
+
+
+def _losses_of_some(loss: Any, targets: Vector, predictions: Vector, majorize: int) -> Losses:
+    slopes, curvatures = loss.d1_d2(predictions, targets)
+    values = loss.value(predictions, targets)
+    if majorize > 0:
+        bounds = loss.majorant(predictions, targets)
+        replaces = np.less(bounds, np.inf) & ((majorize == 2) | (slopes * predictions > 0.0))
+        curvatures = np.where(replaces, bounds, curvatures)
+    found = slopes, curvatures, values  # a quadratic's curvature is a number
+    return Losses(*(part if np.ndim(part) else np.full(predictions.size, float(part)) for part in found))
+
+
+class WholeArrays:
+    """All rows of a problem with one output, as arrays."""
+
+    def __init__(self, problem: Problem) -> None:
+        rows, view = problem.rows, problem.view_of_rows
+        if isinstance(rows, CSRRows) and rows.values.size >= LEAST_DENSITY * rows.n_rows * rows.n_columns:
+            rows = DenseRows(to_matrix(rows).toarray(), rows.n_rows, rows.n_columns, rows.intercept)
+        self.rows = rows._replace(values=rows.values.astype(np.float64, copy=False))
+        #: The matrix as LAPACK sees it, for products without the checks of a general one.
+        self.transposed = self.rows.values.T if isinstance(self.rows, DenseRows) and self.rows.values.size else None
+        self.loss, self.targets = in_arrays(problem.loss), problem.targets
+        self.offsets = problem.offsets if problem.has_offsets else None
+        self.weights, self.equal_weight = problem.weights, view.equal_weight
+        self.lacks = None if view.equal_weight > 0.0 or problem.weights.all() else problem.weights == 0.0
+        self.weighted: Matrix | None = None  # memory for rows times the roots of their weights
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the rows are a matrix here."""
+        return isinstance(self.rows, DenseRows)
+
+    def predictions(self, w: Vector) -> Vector:
+        """Return x_i'w + o_i."""
+        if self.transposed is None:
+            found = products(self.rows, w)
+        else:
+            found = dgemv(1.0, self.transposed, w[: self.rows.n_columns], trans=1)
+            if self.rows.intercept:
+                found += w[-1]
+        if self.offsets is not None:
+            found += self.offsets
+        return found
+
+    def combination(self, scales: Vector) -> Vector:
+        """Return sum_i s_i x_i."""
+        out = np.zeros(self.rows.n_columns + self.rows.intercept)
+        if self.transposed is None:
+            add_combination(self.rows, scales, out)
+        else:
+            out[: self.rows.n_columns] = dgemv(1.0, self.transposed, scales)
+            if self.rows.intercept:
+                out[-1] = scales.sum()
+        return out
+
+    def sums(self, w: Vector, majorize: int, curvatures: npt.NDArray[Any] | None, slopes: Vector | None) -> Any:
+        """Return what `loss_sums` does."""
+        with np.errstate(all="ignore"):  # as machine code does
+            found = losses_at(self.loss, self.targets, self.predictions(w), majorize)
+            if self.lacks is not None:
+                for part in found:
+                    part[self.lacks] = 0.0  # what overflows must not show
+            if curvatures is not None:
+                curvatures[:] = found.curvatures
+            if slopes is not None:
+                slopes[:] = found.slopes
+            weighted = (self.equal_weight or self.weights) * found.slopes
+            value = self.equal_weight * found.values.sum() if self.equal_weight > 0.0 else self.weights @ found.values
+            return self.combination(weighted), float(weighted @ found.slopes), float(value)
+
+    def gram(self, scales: Vector) -> Matrix:
+        """Return sum_i s_i x_i x_i', symmetric, of dense rows and s_i >= 0."""
+        values, d = self.rows.values, self.rows.n_columns
+        if self.weighted is None:
+            self.weighted = np.empty((self.rows.n_rows, d + self.rows.intercept))
+        roots = np.sqrt(scales)
+        np.multiply(values, roots[:, None], out=self.weighted[:, :d])
+        if self.rows.intercept:
+            self.weighted[:, d] = roots
+        return self.weighted.T @ self.weighted  # which sees that it is symmetric
+
+
+def whole_arrays(problem: Problem) -> WholeArrays | None:
+    """Return a problem as arrays, None where it is not small or has several outputs, or where kernels are asked for."""
+    if problem.n_outputs > 1 or not runs_in_arrays(_numbers_touched(problem)):
+        return None
+    return _as_arrays(problem)
+
+
+@remembered
+def _numbers_touched(problem: Problem) -> float:
+    return n_numbers(problem.view_of_rows)
+
+
+@remembered
+def _as_arrays(problem: Problem) -> WholeArrays:
+    return WholeArrays(problem)
