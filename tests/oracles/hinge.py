@@ -63,70 +63,93 @@ def linear_program(F, x, orders):
         yield found[: F.dim] - found[F.dim : 2 * F.dim]
 
 
-def dual_ascent(F, x, orders, epochs):
-    """Coordinate ascent in loads l, and Newton's step on the free ones by conjugate gradients, a pass at a time."""
-    A, c, coefficients, ridge = F.y[:, None] * F.Z, F.p, F.penalised, F.l2.max()
-    hold = 3.0 * ridge / (F.p @ (F.Z[:, coefficients] ** 2).sum(axis=1))
-    D = np.where(coefficients, ridge, hold)  # in the metric of which w is the loads' image
+def dual_ascent(F, x, orders, epochs, tol=0.0):
+    """Coordinate ascent in slopes s in sweeps, and Newton's step on those at corners by conjugate gradients, by passes."""
+    A, p, coefficients, ridge = F.Z, F.p, F.penalised, F.l2.max()
+    hold = 3.0 * ridge / (p @ (A[:, coefficients] ** 2).sum(axis=1))
+    D = np.where(coefficients, ridge, hold)  # in the metric of which w is the slopes' image
+    has_b, H, n, low, high = not coefficients.all(), (A / D) @ A.T, F.n, np.minimum(-F.y, 0.0), np.maximum(-F.y, 0.0)
+
+    def excesses(w):
+        return A @ w + F.offsets - F.y
 
     def value(w):
-        return c @ np.maximum(-slopes(w), 0.0) + 0.5 * F.l2 @ w**2
+        return p @ np.maximum(-F.y * excesses(w), 0.0) + 0.5 * F.l2 @ w**2
 
-    def image(loads, b):
-        return np.where(coefficients, A.T @ loads / D, b)
+    def bound(s):
+        t = p * s
+        if has_b and t.sum() != 0.0:
+            side = t > 0 if t.sum() > 0 else t < 0
+            t = np.where(side, t * (1.0 - t.sum() / t[side].sum()), t)
+        return t @ (F.offsets - F.y) - 0.5 / ridge * np.sum((A.T @ t)[coefficients] ** 2)
 
-    def slopes(w):
-        return A @ w + F.y * F.offsets - 1.0
-
-    has_b = not coefficients.all()
-    loads = np.where(slopes(x) < 0.0, c, 0.0) if x.any() else np.zeros(F.n)
-    w, best, H = image(loads, x[-1]), x, (A / D) @ A.T
-    rest, low, high, k, face = np.zeros(F.n, bool), -np.inf, np.inf, 0, None
+    s = np.where(excesses(x) * F.y < 0.0, -F.y, 0.0) if x.any() else np.zeros(n)
+    w = np.where(coefficients, -A.T @ (p * s) / D, x[-1])
+    best, best_bound, active, violation, accuracy = x, -np.inf, np.arange(n), np.inf, 1.0
+    n_sweeps, n_passes, length, face = 0, 0, 0.0, None
     for order in orders:
+        ends = False
         if face is None:
-            if has_b and k == 0:
-                w[-1] += F.y @ loads / hold
-            least, most = (low if low < 0 else -np.inf), (high if high > 0 else np.inf)
-            low = high = 0.0
-            for i in np.concatenate([F.blocks[j] for j in order]):
-                if rest[i]:
-                    continue
-                slope = slopes(w)[i]
-                at_bound = (loads[i] == 0 and slope > 0) or (loads[i] == c[i] and slope < 0)
-                rest[i] = at_bound and not least <= slope <= most
-                if not at_bound:
-                    low, high = min(low, slope), max(high, slope)
-                    new = np.clip(loads[i] - slope / H[i, i], 0.0, c[i])
-                    w, loads[i] = w + A[i] / D * (new - loads[i]), new
-            k += 1
-            if k == epochs:
-                face = np.flatnonzero((loads > 0) & (loads < c))
-                p, r = np.zeros(face.size), -slopes(w)[face]
-                q, n_products, start = r / H[face, face], 0, r @ (r / H[face, face])
+            shift = -p @ s / hold if has_b else 0.0
+            w, n_visits, first = w + np.where(coefficients, 0.0, shift), 0, n_sweeps
+            while active.size and n_visits < n and not (n_sweeps > first and violation <= accuracy):
+                groups, resting = list(range(-(-active.size // 8))), violation if violation > 0.0 else np.inf
+                for k in range(len(groups) - 1, 0, -1):
+                    other = int(order[(n_visits + k) % len(order)] / len(order) * (k + 1))
+                    groups[k], groups[other] = groups[other], groups[k]
+                violation, kept = 0.0, np.ones(active.size, bool)
+                for place in (place for g in groups for place in range(8 * g, min(8 * g + 8, active.size))):
+                    i = active[place]
+                    excess, q = excesses(w)[i], H[i, i]
+                    found = max(excess if s[i] < high[i] else -np.inf, -excess if s[i] > low[i] else -np.inf)
+                    kept[place] = -found <= resting
+                    if found > 0.0:
+                        new = np.clip(s[i] + excess / (p[i] * q), low[i], high[i])
+                        w, s[i] = w - A[i] / D * p[i] * (new - s[i]), new
+                    violation = max(violation, found)
+                n_visits, n_sweeps, active = n_visits + active.size, n_sweeps + 1, active[kept]
+            n_passes += 1
+            ends = (violation <= accuracy and abs(shift) <= accuracy) or not active.size
+            if not ends and n_sweeps >= epochs:
+                face, n_sweeps = active[(low < s)[active] & (s < high)[active]], n_sweeps if active.size else 0
+                G, r, n_products = H[np.ix_(face, face)], excesses(w)[face], 0
+                step, q = np.zeros(face.size), r / np.diag(G)
+                start = r @ q
+                if not face.size:
+                    face, n_sweeps = None, 0
         else:
-            G, n_read = H[np.ix_(face, face)], 0
-            while n_read < F.n and r @ (r / np.diag(G)) > 1e-4 * start and face.size:
-                size, n_products, n_read = r @ (r / np.diag(G)), n_products + 1, n_read + face.size
-                p, r = p + size / (q @ G @ q) * q, r - size / (q @ G @ q) * (G @ q)
-                if n_products >= min(2 * face.size, max(10, 20 * F.n // face.size)) or (abs(p) > c[face]).any():
-                    start = np.inf
-                    break
-                q = r / np.diag(G) + q * (r @ (r / np.diag(G))) / size
-        if k == epochs and (face.size == 0 or not r @ (r / np.diag(H)[face]) > 1e-4 * start):
-            before, t = loads[face], 1.0
-            while face.size and t >= 1e-3:
-                change = np.clip(before + t * p, 0.0, c[face]) - before
-                if slopes(w)[face] @ change + 0.5 * change @ H[np.ix_(face, face)] @ change < 0.0:
-                    loads[face] = np.clip(before + t * p, 0.0, c[face])
-                    w = w + A[face].T @ change / D
-                    break
-                t *= 0.5
-            w = image(loads, w[-1])
+            most, n_read, over = 2 * face.size, 0, not r @ (r / np.diag(G)) > 1e-4 * start
+            most = most if length == 1.0 else min(most, max(10, n // face.size))
+            while not over and n_read < n:
+                size = r @ (r / np.diag(G))
+                t, n_products, n_read = size / (q @ G @ q), n_products + 1, n_read + face.size
+                step, r = step + t * q, r - t * (G @ q)
+                over = n_products >= most or (abs(step) > p[face]).any()
+                if not over:
+                    q = r / np.diag(G) + q * (r @ (r / np.diag(G))) / size
+                    over = not r @ (r / np.diag(G)) > 1e-4 * start
+            if over:
+                before, length = s[face].copy(), 1.0
+                while length >= 1e-3:
+                    change = p[face] * (np.clip(before + length * step / p[face], low[face], high[face]) - before)
+                    if 0.5 * change @ G @ change < excesses(w)[face] @ change:
+                        s[face] = np.clip(before + length * step / p[face], low[face], high[face])
+                        w = w - A[face].T @ change / D
+                        break
+                    length *= 0.5
+                else:
+                    length = 0.0
+                ends, face, n_sweeps = length == 1.0, None, 0
+        if ends:
+            w = np.where(coefficients, -A.T @ (p * s) / D, w)
             if has_b:
-                wanted = w[-1] - F.y * slopes(w)
+                wanted = -excesses(w)
                 by = np.argsort(wanted)
-                less, more = np.cumsum(c[by]), c[F.y > 0].sum()
-                w[-1] = np.mean([wanted[by[less >= (1 - 1e-12) * more][0]], wanted[by[less > (1 + 1e-12) * more][0]]])
-            best = w.copy() if value(w) < value(best) else best
-            rest, low, high, k, face = np.zeros(F.n, bool), -np.inf, np.inf, 0, None
+                less, more = np.cumsum(p[by]), p[F.y > 0].sum()
+                middle = [wanted[by[less >= (1 - 1e-12) * more][0]], wanted[by[less > (1 + 1e-12) * more][0]]]
+                w = w + np.where(coefficients, 0.0, np.mean(middle))
+            best, best_bound = (w.copy() if value(w) < value(best) else best), max(best_bound, bound(s))
+            gap = max(value(best) - best_bound, 0.0)
+            accuracy *= min(max(0.5 * tol / gap, 0.1), 0.5) if gap > 0.0 else 1.0
+            active, violation, n_sweeps, n_passes = np.arange(n), np.inf, 0, 0
         yield best

@@ -19,9 +19,9 @@ t times as far away can be lower by t times the gap, because F is convex.
 A set that is not a product of intervals joins with its multiplier kappa, for every value of which the bound holds: that of
 ||w||_1 <= tau is max over kappa >= 0 of c - kappa tau + min <v, w> + r(w) + kappa ||w||_1.
 
-With a free intercept v_b has to be 0. The hinge loss allows that: slopes of one class may be scaled down together, or all
-of them until an l1 penalty carries them. The difference of F and the bound is a duality gap: for the hinge loss on the l1
-ball the bound is D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
+With a free intercept v_b has to be 0. Losses with corners, such as the hinge, allow that: slopes of one sign may be scaled
+down together, or all of them until an l1 penalty carries them. The difference of F and the bound is a duality gap: for the
+hinge loss on the l1 ball the bound is D(a) = sum_i p_i a_i - tau max_j |sum_i p_i a_i y_i x_ij|, a_i = -y_i s_i.
 
 The driver's `optimality` of a problem with a nonsmooth loss is F(w) less the best bound seen for the radius at w (it
 averages the minorants of its checks); it can be far above F(w) - F* but, within the radius, not below, because rounding
@@ -41,7 +41,7 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
 from finitesum.evaluation.row_sums import row_blocks
-from finitesum.losses import Hinge
+from finitesum.losses import Cornered, Hinge
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.rows import to_matrix
@@ -86,7 +86,7 @@ def _error(problem: Problem, w: Vector, value: float) -> float:
     d = problem.rows.n_columns
     sizes = float(column_sizes(problem) @ np.abs(w[:d]) + np.abs(w[d:]).sum())
     sizes += float(problem.weights @ np.abs(problem.offsets))
-    scale = problem.loss.scale if isinstance(problem.loss, Hinge) else 1.0
+    scale = problem.loss.largest_slope() if isinstance(problem.loss, Cornered) else 1.0
     of_term = abs(problem.term.value(w))
     if isinstance(problem.loss, Hinge) and 4.0 * UNIT * sizes > VISIBLE * value:
         sizes = _reaching_sizes(problem, w)
@@ -122,7 +122,7 @@ def has_certificate(problem: Problem | SubgradientProblem) -> bool:
     """Return whether minorants bound the minimum: of callables on bounded sets, and of losses without a loose intercept."""
     if isinstance(problem, SubgradientProblem):
         return problem.lower_bound is not None or problem.term.constraint.is_bounded
-    return problem.term.is_elastic_net and (isinstance(problem.loss, Hinge) or not problem.has_intercept)
+    return problem.term.is_elastic_net and (isinstance(problem.loss, Cornered) or not problem.has_intercept)
 
 
 def lower_bound(problem: Problem | SubgradientProblem, minorant: Minorant) -> float:
@@ -137,7 +137,7 @@ def lower_bound(problem: Problem | SubgradientProblem, minorant: Minorant) -> fl
     constant, slope = _balanced(problem, minorant)
     slope = slope[: problem.rows.n_columns]
     bound = constant + _least(problem.term, slope, minorant.radius / column_sizes(problem))
-    if not isinstance(problem.loss, Hinge):
+    if not isinstance(problem.loss, Cornered):
         return bound
     thresholds = problem.term.thresholds[: slope.size]
     with np.errstate(all="ignore"):  # the part of the minorant that the l1 penalty carries everywhere
@@ -274,3 +274,26 @@ def dual_minorant(problem: Problem, multipliers: Vector, w: Vector | None = None
         constants[side] = part @ (1.0 - sign * problem.offsets)
         slopes[side] = -sign * combination(problem, part)
     return Minorant(constants, slopes, _radius(problem, np.zeros(problem.dim) if w is None else w))
+
+
+def slopes_bound(problem: Problem, slopes: Vector, w: Vector) -> float:
+    """Return the bound of the minimum that slopes s_i of a loss with corners make with an l2 penalty and no set.
+
+    w is -(1/l2) sum_i p_i s_i x_i, and an intercept; the bound sum_i p_i (o_i s_i - loss_i*(s_i)) - l2/2 ||w||^2.
+    """
+    if not isinstance(problem.loss, Cornered):
+        raise ValueError(f"this is about losses with corners, but the problem has {problem.loss!r}.")  # noqa: TRY004
+    loads, ridge, d = problem.weights * slopes, problem.term.ridge, problem.rows.n_columns
+    gains = loads * problem.offsets
+    for low, high, point in problem.loss.corners(problem.targets):
+        gains -= problem.weights * point * np.clip(slopes, low, high)
+    w = w[:d]
+    if problem.has_intercept:
+        excess = float(loads.sum())  # of slopes that increase, or of those that decrease
+        larger = loads > 0.0 if excess > 0.0 else loads < 0.0
+        total = float(loads[larger].sum())
+        if total != 0.0:
+            share = excess / total
+            w = w + combination(problem, np.where(larger, share * loads, 0.0))[:d] / ridge
+            gains = np.where(larger, (1.0 - share) * gains, gains)
+    return float(gains.sum() - 0.5 * ridge * (w @ w))

@@ -24,7 +24,7 @@ from numbers import Real
 from typing import Any, cast
 
 from finitesum.core.jit import compilable
-from finitesum.losses.base import Loss
+from finitesum.losses.base import Cornered, Loss
 from finitesum.losses.classes import Multinomial, SquaredTargets
 from finitesum.losses.margins import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from finitesum.losses.regression import LARGEST_EXPONENT, Huber, Poisson, Squared
@@ -32,6 +32,7 @@ from finitesum.losses.regression import LARGEST_EXPONENT, Huber, Poisson, Square
 __all__ = [
     "LARGEST_EXPONENT",
     "LOSSES",
+    "Cornered",
     "Hinge",
     "Huber",
     "Logistic",

@@ -4,6 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from finitesum.core.elementwise import maximum, where
+
 
 @runtime_checkable
 class Loss(Protocol):
@@ -84,3 +86,47 @@ class OfResidual(Curved):
     def target_kind(self) -> str:
         """Return "real"."""
         return "real"
+
+
+#: The least and the largest slope beside a corner, and the prediction that it is at.
+Corner = tuple[Any, Any, Any]
+
+
+class Cornered(Curved):
+    """Losses of one or two corners, linear beside them: sum_j max(low_j (u - k_j), high_j (u - k_j)), low_j <= 0 <= high_j.
+
+    The dual variable of a row, its slope, is sum_j s_j with low_j <= s_j <= high_j, at the cost of sum_j k_j s_j.
+    """
+
+    @abstractmethod
+    def corners(self, target: Any) -> tuple[Corner, Corner]:
+        """Return (low_1, high_1, k_1) and (low_2, high_2, k_2), with k_1 <= k_2; the second is (0, 0, k_1) for none."""
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        """Return the sum of both corners' losses."""
+        (low, high, point), (other_low, other_high, other_point) = self.corners(target)
+        excess, other = prediction - point, prediction - other_point
+        return maximum(low * excess, high * excess) + maximum(other_low * other, other_high * other)
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        """Return the slope, a corner's part 0 at it."""
+        (low, high, point), (other_low, other_high, other_point) = self.corners(target)
+        excess, other = prediction - point, prediction - other_point
+        slope = where(excess > 0.0, high, where(excess < 0.0, low, 0.0 * excess))
+        return slope + where(other > 0.0, other_high, where(other < 0.0, other_low, 0.0 * other))
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        """Return 0, the second derivative beside the corners."""
+        return 0.0
+
+    def is_smooth(self) -> bool:
+        """Return whether the first derivative is continuous."""
+        return False
+
+    def largest_slope(self) -> float:
+        """Return the size of the largest slope."""
+        sizes = []
+        for target in (-1.0, 1.0):
+            (low, high, _), (other_low, other_high, _) = self.corners(target)
+            sizes += [high + other_high, -low - other_low]
+        return float(max(sizes))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from finitesum.core.elementwise import maximum, minimum, where
 from finitesum.core.jit import compilable
-from finitesum.losses.base import OfMargin, Scaled
+from finitesum.losses.base import Corner, Cornered, OfMargin, Scaled
 from finitesum.losses.exponential import exp, log1p
 
 
@@ -75,7 +75,7 @@ class SquaredHinge(Scaled, OfMargin):
 
 
 @compilable
-class Hinge(Scaled, OfMargin):
+class Hinge(Scaled, Cornered):
     """max(0, 1 - y u) for targets -1 and +1: not smooth, for the subgradient methods; d1 is 0 at margin 1."""
 
     def value(self, prediction: Any, target: Any) -> Any:
@@ -85,13 +85,14 @@ class Hinge(Scaled, OfMargin):
         gap = 1.0 - target * prediction
         return where(gap <= 0.0, 0.0, where(gap > 0.0, -self.scale * target, gap))
 
-    def d2(self, prediction: Any, target: Any) -> Any:
-        """Return 0, the second derivative beside the corner."""
-        return 0.0
+    def corners(self, target: Any) -> tuple[Corner, Corner]:
+        """Return the slopes between 0 and -y, at margin 1."""
+        slope = -self.scale * target
+        return (minimum(slope, 0.0), maximum(slope, 0.0), target), (0.0, 0.0, target)
 
-    def is_smooth(self) -> bool:
-        """Return whether the first derivative is continuous."""
-        return False
+    def target_kind(self) -> str:
+        """Return "sign"."""
+        return "sign"
 
 
 class _Rounded(NamedTuple):

@@ -69,7 +69,7 @@ class Method(Protocol):
     ``exact_measures(problem, state) -> Measures | None``: the check of its result is then not charged a second time. Where
     such a method's estimate is NaN, a pass ended within a step: nothing is checked then, and no progress is expected.
     Other attributes may be there: `patience`, the passes without progress after which a run is taken for stuck (100 when
-    left out; None: never), `minorant(problem, state)`, of a method with dual variables, which bounds the minimum,
+    left out; None: never), `bound(problem, state)`, of a method with dual variables, which the minimum is not below,
     `blas_threads(problem)`, the threads of the linear algebra library that suffice (None: those there are),
     `refusal(problem)`, of a method for some linear models alone: why this one is none of them, in a sentence, or "", and
     `template(problem, first, state)`, of a method whose arrays change their shapes: a state of the shapes that `state`,

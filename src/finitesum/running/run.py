@@ -16,7 +16,7 @@ from scipy.optimize import OptimizeResult
 
 from finitesum.core.arrays import Vector
 from finitesum.core.threads import limited_blas
-from finitesum.evaluation.certificates import Certificate, has_certificate, lower_bound, no_certificate
+from finitesum.evaluation.certificates import Certificate, has_certificate, no_certificate
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.rounding import confirmed
@@ -301,8 +301,8 @@ class Run:
         measures = evaluate(self.problem, x)
         if self.certificate is not None and measures.minorant is not None and has_certificate(self.problem):
             known = self.certificate.joined_by(self.problem, measures.minorant)
-            if (own := getattr(self.method, "minorant", None)) is not None:  # of a method with dual variables
-                known = known.raised(lower_bound(self.problem, own(self.problem, self.state)))
+            if (own := getattr(self.method, "bound", None)) is not None:  # of a method with dual variables
+                known = known.raised(own(self.problem, self.state))
             if is_check:
                 self.certificate = known
             measures = self._with_gap(measures, known)

@@ -1,24 +1,29 @@
-"""Dual coordinate ascent for the hinge loss with an l2 penalty, ended by conjugate gradients on the free dual variables.
+"""Dual coordinate ascent for losses with corners and an l2 penalty, ended by conjugate gradients on the free variables.
 
-With loads l_i = c_i a_i, c_i = scale p_i, margins m_i = y_i (x_i'w + b + o_i) and w = (1/l2) sum_i l_i y_i x_i the dual of
-min l2/2 ||w||^2 + sum_i c_i max(0, 1 - m_i) is ::
+A loss of two corners, sum_j max(low_j (u - k_j), high_j (u - k_j)) with low_j <= 0 <= high_j (the hinge: one corner, at y;
+the epsilon-insensitive loss: two), has slopes s_i between the sums of the low_j and of the high_j. With u_i = x_i'w + b +
+o_i, t_i = p_i s_i and w = -(1/l2) sum_i t_i x_i the dual of min sum_i p_i loss_i(u_i) + l2/2 ||w||^2 is ::
 
-    max  sum_i (1 - y_i o_i) l_i - 1/(2 l2) ||sum_i l_i y_i x_i||^2    over  0 <= l_i <= c_i,    sum_i l_i y_i = 0
+    max  sum_i (o_i t_i - p_i sum_j k_ij s_ij) - l2/2 ||w||^2    over  s_i = s_i1 + s_i2,  low_ij <= s_ij <= high_ij,
+                                                                 sum_i t_i = 0
 
-(the last only with an intercept); the slope of minus this in l_i is m_i - 1. A round has three parts:
+(the last only with an intercept). Its violation in s_i is the distance of u_i from the points where the loss has the slope
+s_i: a corner, or an interval between two. The parts of a round:
 
-1. *Epochs* [1]. A row is visited by moving its load to the best value in [0, c_i], l_i - l2 (m_i - 1) / ||x_i||^2 before it
-   is clipped, and w with it. Rows at a bound whose slope points outwards by more than any slope of the epoch before rest
-   until the end of the round. An intercept is held by mu/2 (b - b_0)^2, where b_0 becomes b before each round.
-2. *A face*. The loads strictly between their bounds (mostly few, soon always the same) have slope 0 at the optimum: a
-   linear system in the gram matrix of their rows, which conjugate gradients solve in products with these rows alone, until
-   a change is larger than its load's interval. The step is taken as far as the dual function rises along it, loads clipped
-   to their bounds [2].
-3. *The gap*. All margins are computed, and w from the loads, so that errors do not add up, with the best intercept for it;
-   the loads bound the minimum from below. The iterate is the best w so far.
+1. *Sweeps* [1]. A row is visited by moving its slope to the best value, sum_j clip((u_i + q_i s_i - k_ij) / q_i, low_ij,
+   high_ij) with q_i = p_i ||x_i||^2 / l2, and w with it. Rows whose slope is within an interval by more than any violation
+   of the sweep before rest until the end of the round. Rows are visited in a random order, drawn for each sweep; 8 rows
+   that follow each other stay together, as they do in memory. An intercept is held by mu/2 (b - b_0)^2, where b_0 becomes
+   b after as many visits as there are rows.
+2. *A face*, if sweeps go on. Rows at a corner (mostly few, soon always the same) have u_i = k_ij at the optimum: a linear
+   system in the gram matrix of these rows, which conjugate gradients solve in products with these rows alone, until a
+   change is larger than its interval. The step is taken as far as the dual function rises along it, slopes clipped [2].
+3. *The gap*, once no violation is larger than the round's accuracy, which falls from round to round as the gap and tol
+   suggest. All u_i are computed, and w from the slopes, so that errors do not add up, with the best intercept for it; the
+   slopes bound the minimum from below. The iterate is the best w so far.
 
-Once the face is the optimum's a round ends there, whatever the condition. A pass is an epoch, or products that read as many
-rows, or the end of a round. Memory: d and some 4n numbers, and 5 for each row of the face.
+A pass is the sweeps that make as many visits as there are rows, or products that read as many, or the end of a round.
+Memory: d and some 4n numbers, and 5 for each row of the face.
 
 References
 ----------
@@ -35,82 +40,59 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import kernel
-from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound
+from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
-from finitesum.losses import Hinge
+from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.dual_sweeps import sweep
+from finitesum.methods.newton.sdca import NEIGHBOURS
 from finitesum.methods.parameters import Count
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
-from finitesum.problems.linear import Problem, View, first_row, last_row, remembered
+from finitesum.problems.linear import Problem, remembered
 
 #: An intercept is held so much more than coefficients are, as a row sees it.
 HOLD = 3.0
 
-#: Products on a face that may be made whatever they cost; others read the rows so many times at most.
-FEW_PRODUCTS, MOST_READ = 10, 20
+#: The accuracy of the first round, of predictions; what the next one's is of it at most and at least, and the fraction of
+#: tol that the gap is expected to fall to with it.
+FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.5, 0.1, 0.5
+
+#: Passes of a round.
+MOST_PASSES = 100
+
+#: Products on a face that may be made whatever they cost, and how often all rows may be read while faces are not the last.
+FEW_PRODUCTS, MOST_READ = 10, 1
 
 #: The fraction of a face's residual, squared, that is left; and the shortest step along its solution.
 LEFT, SHORTEST = 1e-4, 1e-3
 
+#: The least ||x_i||^2 / l2 that is divided by.
+TINY = 1e-200
+
 
 class DualAscentState(NamedTuple):
     x: Vector  # the best iterate so far
-    w: Vector  # that of the loads, and the intercept
-    loads: Vector  # (n,)  l_i
-    rests: Any  # (n,) of bool: at a bound, and not visited in this round
-    low: float  # slopes of the last epoch at bounds, the least and the largest
-    high: float
+    w: Vector  # that of the slopes, and the intercept
+    slopes: Vector  # (n,)  s_i
+    active: Indices  # rows that do not rest in this round
+    violation: float  # the largest of the last sweep
+    accuracy: float  # the violation that ends the round
     value: float  # F at x
     bound: float  # of the minimum
-    n_epochs: int  # of this round
+    tol: float
+    n_sweeps: int  # since the round began, or the last face
+    n_passes: int  # of this round
     n_rounds: int
     length: float  # of the last step on a face
-    face: Indices  # rows whose loads are free, while conjugate gradients run
+    face: Indices  # rows at corners, while conjugate gradients run
     cg: ConjugateGradients
     n_gradients: int
     n_hessians: int
 
 
-@kernel
-def _epoch(
-    view: View, order: Indices, state_w: Vector, loads: Vector, rests: Any, terms: Any, limits: tuple[float, float]
-) -> tuple[float, float, int]:
-    """Visit the rows of some components that do not rest; return the least and the largest slope met, and how many rows.
-
-    The terms are c_i, ||x_i||^2 / l2 + 1 / mu, l2 and mu.
-    """
-    costs, couplings, ridge, hold = terms
-    rows, low, high, n_visits = view.rows, 0.0, 0.0, 0
-    for component in order:
-        for i in range(first_row(view, component), last_row(view, component)):
-            cost, load = costs[i], loads[i]
-            if rests[i] or not cost > 0.0:
-                continue
-            n_visits += 1
-            sign = view.targets[i]
-            slope = sign * (rows.dot(i, state_w) + view.offsets[i]) - 1.0
-            if (load == 0.0 and slope > limits[1]) or (load == cost and slope < limits[0]):
-                rests[i] = True
-                continue
-            if (load == 0.0 and slope > 0.0) or (load == cost and slope < 0.0):
-                continue
-            low, high = min(low, slope), max(high, slope)
-            target = load - slope / couplings[i] if couplings[i] > 0.0 else (cost if slope < 0.0 else 0.0)
-            loads[i] = min(max(target, 0.0), cost)
-            change = sign * (loads[i] - load)
-            if change != 0.0:
-                last = state_w[-1]
-                rows.add_to(i, change / ridge, state_w)
-                if rows.intercept:  # it is held by another strength
-                    state_w[-1] = last + change / hold
-    return low, high, n_visits
-
-
 class _Terms(NamedTuple):
     """What does not change in a run."""
 
-    costs: Vector  # c_i
     couplings: Vector  # ||x_i||^2 / l2 + 1 / mu
     ridge: float  # l2
     hold: float  # mu, infinite without an intercept
@@ -121,19 +103,26 @@ def _terms(problem: Problem) -> _Terms:
     squares, ridge = squares_of_rows(problem), problem.term.ridge
     mean = float(problem.weights @ squares) or 1.0
     hold = HOLD * ridge / mean if problem.has_intercept else math.inf
-    return _Terms(hinge_scale(problem) * problem.weights, squares / ridge + 1.0 / hold, ridge, hold)
+    return _Terms(np.maximum(squares / ridge + 1.0 / hold, TINY), ridge, hold)
+
+
+@remembered
+def _used(problem: Problem) -> Indices:
+    """Return the rows of positive weight."""
+    return np.flatnonzero(problem.weights > 0.0)
 
 
 @dataclass(frozen=True)
 class DualAscent(SumMethod):
-    """Dual coordinate ascent for the hinge loss with an l2 penalty, with an exact end: for wide and for long data.
+    """Dual coordinate ascent for losses with corners and an l2 penalty, with an exact end: for wide and for long data.
 
-    l_i+ = clip(l_i - l2 (m_i - 1) / ||x_i||^2, 0, c_i),  w = (1/l2) sum_i l_i y_i x_i  [1]; then the free l_i together [2]
+    s_i+ = sum_j clip((u_i + q_i s_i - k_ij) / q_i, low_ij, high_ij),  w = -(1/l2) sum_i p_i s_i x_i  [1]; then those at
+    corners together [2]
 
     Parameters
     ----------
     epochs : int >= 1
-        Epochs of a round, between which the free loads are solved for together.
+        Sweeps of a round, between which the rows at corners are solved for together.
 
     Examples
     --------
@@ -157,120 +146,154 @@ class DualAscent(SumMethod):
 
     @staticmethod
     def refusal(problem: Problem) -> str:
-        """Return what is missing where the problem has another loss, or no l2 penalty."""
-        if isinstance(problem.loss, Hinge) and problem.term.ridge > 0.0 and problem.n_outputs == 1:
+        """Return what is missing where the problem has a loss without corners, or no l2 penalty."""
+        if isinstance(problem.loss, Cornered) and problem.term.ridge > 0.0 and problem.n_outputs == 1:
             return ""
-        return f"dual-ascent needs the hinge loss with alpha > 0, got {problem.loss!r} with {problem.penalty!r}."
+        return (
+            "dual-ascent needs a loss with corners, such as the hinge, and alpha > 0, got "
+            f"{problem.loss!r} with {problem.penalty!r}."
+        )
 
     def blas_threads(self, problem: Problem) -> int | None:
         return 1
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> DualAscentState:
-        """Return the state before the first epoch: loads 0, or from another start than 0 those of its subgradient."""
-        n, terms = problem.n_rows, _terms(problem)
-        slopes = _slopes(problem, x0)
-        loads = np.where(slopes < 0.0, terms.costs, 0.0) if x0.any() else np.zeros(n)
-        w = _primal(problem, loads, float(x0[-1]))
-        value = float(terms.costs @ np.maximum(-slopes, 0.0)) + problem.term.value(x0)
-        rests, none = np.zeros(n, dtype=bool), np.zeros(0, dtype=np.int64)
-        rest = (-math.inf, math.inf, value, 0.0, 0, 0, 1.0, none, ConjugateGradients(), problem.n_components, 0)
-        return DualAscentState(x0.copy(), w, loads, rests, *rest)
+        """Return the state before the first sweep: slopes 0, or from another start than 0 those of its subgradient."""
+        u = predictions(problem, x0) + problem.offsets
+        slopes = _loss(problem).d1(u, problem.targets) if x0.any() else np.zeros(problem.n_rows)
+        w = _primal(problem, slopes, float(x0[-1]))
+        none, value = np.zeros(0, dtype=np.int64), _value(problem, x0, u)
+        rest = (math.inf, FIRST, value, -math.inf, tol, 0, 0, 0, 0.0, none, ConjugateGradients(), problem.n_components, 0)
+        return DualAscentState(x0.copy(), w, slopes, _used(problem), *rest)
 
     def template(self, problem: Problem, first: DualAscentState, state: DualAscentState) -> DualAscentState:
-        face = state.face
-        if face.size and not (face.ndim == 1 and (np.diff(face) > 0).all() and face[0] >= 0 and face[-1] < problem.n_rows):
-            raise ValueError("face must hold increasing numbers of rows")
-        return first._replace(face=face, cg=ConjugateGradients(*np.zeros((3, face.size))))
+        for name in ("face", "active"):
+            rows = getattr(state, name)
+            is_vector = rows.ndim == 1 and rows.dtype.kind == "i"
+            if not is_vector or (
+                rows.size and not ((np.diff(rows) > 0).all() and rows[0] >= 0 and rows[-1] < problem.n_rows)
+            ):
+                raise ValueError(f"{name} must hold increasing numbers of rows")
+        if not np.isfinite(state.slopes).all():
+            raise ValueError("slopes must be finite")
+        active, face = (np.zeros(size, dtype=np.int64) for size in (state.active.size, state.face.size))
+        return first._replace(active=active, face=face, cg=ConjugateGradients(*np.zeros((3, face.size))))
 
     def run_pass(self, problem: Problem, state: DualAscentState, order: Indices) -> DualAscentState:
-        """Return the state after an epoch, after products on a face, or at the end of a round."""
+        """Return the state after sweeps, after products on a face, or at the end of a round."""
         state = state._replace(x=state.x.copy())  # another one for whoever measures: the bound is another
         if state.face.size == 0:
-            return _after_epoch(problem, state, order, self.epochs)
+            return _after_sweeps(problem, state, order, self.epochs)
         state, is_solved = _after_products(problem, state)
-        return _after_round(problem, _stepped(problem, state)) if is_solved else state
+        if not is_solved:
+            return state
+        state = _stepped(problem, state)._replace(n_sweeps=0, face=np.zeros(0, dtype=np.int64), cg=ConjugateGradients())
+        return _after_round(problem, state) if state.length == 1.0 else state
 
     def estimate(self, problem: Problem, state: DualAscentState) -> float:
         """Return the duality gap at x, as it was at the end of the last round."""
         return max(state.value - state.bound, 0.0)
 
-    def minorant(self, problem: Problem, state: DualAscentState) -> Minorant:
-        """Return the minorant of the mean loss that the loads make."""
-        return _minorant(problem, state.loads, state.x)
+    def bound(self, problem: Problem, state: DualAscentState) -> float:
+        """Return the bound of the minimum that the slopes have made so far."""
+        return state.bound
 
 
-def _slopes(problem: Problem, w: Vector, face: Indices | None = None) -> Vector:
-    """Return m_i - 1 of all rows, or of a face's."""
-    some = slice(None) if face is None else face
-    products = predictions(problem.by_rows, w, face)[some]
-    return np.asarray(problem.targets[some] * (products + problem.offsets[some]) - 1.0)
+def _loss(problem: Problem) -> Any:
+    """Return the loss, whose methods take arrays."""
+    return problem.loss
+
+
+def _value(problem: Problem, w: Vector, u: Vector) -> float:
+    """Return F at w, given its predictions with their offsets."""
+    return float(problem.weights @ _loss(problem).value(u, problem.targets)) + problem.term.value(w)
+
+
+def _excesses(problem: Problem, w: Vector, slopes: Vector, face: Indices) -> Vector:
+    """Return u_i less the corner that the slope is at, of the rows of a face."""
+    u = predictions(problem.by_rows, w, face)[face] + problem.offsets[face]
+    return np.asarray(u - _intervals(problem, slopes, face)[2])
+
+
+def _intervals(problem: Problem, slopes: Vector, rows: Indices) -> tuple[Vector, Vector, Vector]:
+    """Return the slopes that the loss has at a corner of rows, and the corner: of the two that the slope is at."""
+    first, other = _loss(problem).corners(problem.targets[rows])
+    here = slopes[rows]
+    is_first = (first[0] < here) & (here < first[1])
+    low, high, point = (np.where(is_first, one, two) for one, two in zip(first, other, strict=True))
+    return low, high, point
 
 
 def _pulled_back(problem: Problem, face: Indices, changes: Vector) -> Vector:
-    """Return what some changes of a face's loads change w by: (1/l2) sum_i d_i y_i x_i, and (1/mu) sum_i d_i y_i for b."""
+    """Return what changes d_i of p_i s_i on a face change w by: -(1/l2) sum_i d_i x_i, and -(1/mu) sum_i d_i for b."""
     terms, coefficients = _terms(problem), np.zeros(problem.n_rows)
-    coefficients[face] = changes * problem.targets[face]
+    coefficients[face] = -changes
     change = combination(problem.by_rows, coefficients, face) / terms.ridge
     if problem.has_intercept:
         change[-1] *= terms.ridge / terms.hold
     return np.asarray(change)
 
 
-def _primal(problem: Problem, loads: Vector, intercept: float) -> Vector:
-    """Return w = (1/l2) sum_i l_i y_i x_i, with this intercept."""
-    w = combination(problem, loads * problem.targets) / problem.term.ridge
+def _primal(problem: Problem, slopes: Vector, intercept: float) -> Vector:
+    """Return w = -(1/l2) sum_i p_i s_i x_i, with this intercept."""
+    w = combination(problem, -problem.weights * slopes) / problem.term.ridge
     if problem.has_intercept:
         w[-1] = intercept
-    return w
+    return np.asarray(w)
 
 
-def _minorant(problem: Problem, loads: Vector, w: Vector) -> Minorant:
-    costs = _terms(problem).costs
-    return dual_minorant(problem, np.divide(loads, costs, out=np.zeros(loads.size), where=costs > 0.0), w)
-
-
-def _after_epoch(problem: Problem, state: DualAscentState, order: Indices, epochs: int) -> DualAscentState:
-    """Return the state after an epoch, with conjugate gradients begun after the last one of a round."""
-    terms, w = _terms(problem), state.w.copy()
-    loads, rests = state.loads.copy(), state.rests.copy()
-    if problem.has_intercept and state.n_epochs == 0:
-        w[-1] += float(problem.targets @ loads) / terms.hold  # b_0 becomes b
-    limits = (state.low if state.low < 0.0 else -math.inf, state.high if state.high > 0.0 else math.inf)
-    low, high, n_visits = _epoch(problem.view, order, w, loads, rests, tuple(terms), limits)
+def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epochs: int) -> DualAscentState:
+    """Return the state after sweeps, at the end of a round, or with conjugate gradients begun."""
+    terms, w, slopes, active = _terms(problem), state.w.copy(), state.slopes.copy(), state.active.copy()
+    shift = 0.0
+    if problem.has_intercept:
+        shift = -float(problem.weights @ slopes) / terms.hold
+        w[-1] += shift  # b_0 becomes b
+    limits = (state.violation if state.violation > 0.0 else math.inf, state.accuracy)
+    places = np.empty(active.size // NEIGHBOURS + 1, dtype=np.int64)
+    found = sweep(problem.view, order / order.size, w, slopes, (active, places), tuple(terms), limits)
+    n_active, violation, n_sweeps, n_visits = found
     state = state._replace(
         w=w,
-        loads=loads,
-        rests=rests,
-        low=low,
-        high=high,
-        n_epochs=state.n_epochs + 1,
+        slopes=slopes,
+        active=active[:n_active].copy(),
+        violation=violation,
+        n_sweeps=state.n_sweeps + n_sweeps,
+        n_passes=state.n_passes + 1,
         n_gradients=state.n_gradients + -(-n_visits // (problem.batch_size or 1)),
     )
-    if state.n_epochs < epochs:
-        return state
-    face = np.flatnonzero((loads > 0.0) & (loads < terms.costs) & (terms.couplings > 0.0))
-    if face.size == 0:
+    is_accurate = violation <= state.accuracy and abs(shift) <= state.accuracy
+    if is_accurate or n_active == 0 or state.n_passes >= MOST_PASSES:
         return _after_round(problem, state)
-    right = -_slopes(problem, w, face)
+    if state.n_sweeps < epochs:
+        return state
+    (low, high, _), here = _intervals(problem, slopes, state.active), slopes[state.active]
+    face = state.active[(low < here) & (here < high)]
+    if face.size == 0:
+        return state._replace(n_sweeps=0)
+    right = _excesses(problem, w, slopes, face)
     return state._replace(face=face, cg=begun(right, right / terms.couplings[face]))
 
 
 def _product(problem: Problem, face: Indices, changes: Vector) -> Vector:
-    """Return the change of the slopes of a face, of which the loads change."""
-    change = _pulled_back(problem, face, changes)
-    return np.asarray(problem.targets[face] * predictions(problem.by_rows, change, face)[face])
+    """Return the change of the excesses of a face, of which p_i s_i change by minus this."""
+    change = _pulled_back(problem, face, -changes)
+    return np.asarray(predictions(problem.by_rows, change, face)[face])
 
 
 def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscentState, bool]:
-    """Return the state after products that read about as many rows as there are, and whether the face is solved."""
+    """Return the state after products with a face that read as many rows as there are, and whether they are the last."""
     face, cg, n_read = state.face, state.cg, 0
-    costs = _terms(problem).costs[face]
-    most = min(2 * face.size, max(FEW_PRODUCTS, MOST_READ * problem.n_rows // face.size))
+    low, high, _ = _intervals(problem, state.slopes, face)
+    widths = problem.weights[face] * (high - low)
+    most = 2 * face.size
+    if state.length < 1.0:  # the face may be another one
+        most = min(most, max(FEW_PRODUCTS, MOST_READ * problem.n_rows // face.size))
     is_over: bool = not cg.size > LEFT * cg.start
     while not is_over and n_read < problem.n_rows:
         cg = advanced(cg, _product(problem, face, cg.direction))
         n_read += face.size
-        is_over = cg.is_over or cg.n_products >= most or bool((np.abs(cg.solution) > costs).any())
+        is_over = cg.is_over or cg.n_products >= most or bool((np.abs(cg.solution) > widths).any())
         if not is_over:
             cg = redirected(cg, cg.residual / _terms(problem).couplings[face])
             is_over = not cg.size > LEFT * cg.start
@@ -281,52 +304,56 @@ def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscen
 def _stepped(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state after a step to the solution on its face, as far as the dual function rises."""
     terms, face, length = _terms(problem), state.face, 1.0
-    before, slopes = state.loads[face], _slopes(problem, state.w, face)
+    before, weights = state.slopes[face], problem.weights[face]
+    low, high, _ = _intervals(problem, state.slopes, face)
+    excesses = _excesses(problem, state.w, state.slopes, face)
     strengths = np.full(problem.dim, terms.ridge)
     strengths[problem.rows.n_columns :] = terms.hold
     while length >= SHORTEST:
-        after = np.clip(before + length * state.cg.solution, 0.0, terms.costs[face])
-        change = _pulled_back(problem, face, after - before)
-        if slopes @ (after - before) + 0.5 * (strengths @ change**2) < 0.0:
-            loads = state.loads.copy()
-            loads[face] = after
-            return state._replace(loads=loads, w=state.w + change, length=length)
+        after = np.clip(before + length * state.cg.solution / weights, low, high)
+        changes = weights * (after - before)
+        change = _pulled_back(problem, face, changes)
+        if 0.5 * (strengths @ change**2) < excesses @ changes:
+            slopes = state.slopes.copy()
+            slopes[face] = after
+            return state._replace(slopes=slopes, w=state.w + change, length=length)
         length *= 0.5
     return state._replace(length=0.0)
 
 
-def _with_best_intercept(problem: Problem, w: Vector) -> Vector:
-    """Return w with the intercept of the least loss: where the costs of rows that want more and less of it are the same.
-
-    Of an interval of such intercepts it is the middle.
-    """
+def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
+    """Return w with the intercept of the least loss, and its predictions: of an interval of intercepts the middle."""
     if not problem.has_intercept:
-        return w
-    costs, signs, w = _terms(problem).costs, problem.targets, w.copy()
-    wanted = w[-1] - signs * _slopes(problem, w)  # where m_i = 1
-    order = np.argsort(wanted)
-    less, at_first = (np.cumsum(costs[order]), costs[signs > 0.0].sum())  # of rows that want less; more, at minus infinity
-    ends = np.searchsorted(less, [(1.0 - 1e-12) * at_first, (1.0 + 1e-12) * at_first])
-    w[-1] = wanted[order[np.minimum(ends, order.size - 1)]].mean()
-    return w
+        return w, u
+    corners = [(low, high, point) for low, high, point in _loss(problem).corners(problem.targets) if np.any(low < high)]
+    wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
+    jumps = np.concatenate([problem.weights * (high - low) for low, high, _ in corners])
+    order, at_first = np.argsort(wanted), -float(sum(problem.weights @ low for low, _, _ in corners))
+    ends = np.searchsorted(np.cumsum(jumps[order]), [(1.0 - 1e-12) * at_first, (1.0 + 1e-12) * at_first])
+    shift, w = wanted[order[np.minimum(ends, order.size - 1)]].mean(), w.copy()
+    w[-1] += shift
+    return w, u + shift
 
 
 def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
-    """Return the state at the end of a round: w made of the loads, the gap there, and no row resting."""
-    w = _with_best_intercept(problem, _primal(problem, state.loads, float(state.w[-1])))
-    value = float(_terms(problem).costs @ np.maximum(-_slopes(problem, w), 0.0)) + problem.term.value(w)
+    """Return the state at the end of a round: w made of the slopes, the gap there, and no row resting."""
+    w = _primal(problem, state.slopes, float(state.w[-1]))
+    w, u = _with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
+    value = _value(problem, w, u)
     better = value < state.value
+    bound = max(state.bound, slopes_bound(problem, state.slopes, w))
+    gap = max(min(value, state.value) - bound, 0.0)
+    closer = min(max(OF_TOL * state.tol / gap, LEAST_OF_LAST), MOST_OF_LAST) if gap > 0.0 else 1.0
     return state._replace(
         x=w.copy() if better else state.x,
         w=w,
-        rests=np.zeros(state.rests.size, dtype=bool),
-        low=-math.inf,
-        high=math.inf,
-        value=value if better else state.value,
-        bound=max(state.bound, lower_bound(problem, _minorant(problem, state.loads, w))),
-        n_epochs=0,
+        active=_used(problem),
+        violation=math.inf,
+        accuracy=closer * state.accuracy,
+        value=min(value, state.value),
+        bound=bound,
+        n_sweeps=0,
+        n_passes=0,
         n_rounds=state.n_rounds + 1,
-        face=np.zeros(0, dtype=np.int64),
-        cg=ConjugateGradients(),
         n_gradients=state.n_gradients + problem.n_components,
     )

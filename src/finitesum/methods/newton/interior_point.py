@@ -28,7 +28,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound
+from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound
 from finitesum.losses import Hinge
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
@@ -152,11 +152,11 @@ class InteriorPoint(SumMethod):
         n = problem.n_rows
         losses = np.maximum(state.slacks[:n] - state.gaps[:n], 0.0)
         value = float(sides_of(problem).costs[:n] @ losses) + problem.term.value(state.x)
-        return max(value - lower_bound(problem, self.minorant(problem, state)), 0.0)
+        return max(value - self.bound(problem, state), 0.0)
 
-    def minorant(self, problem: Problem, state: InteriorState) -> Minorant:
-        """Return the minorant of the mean loss that the multipliers make."""
-        return dual_minorant(problem, np.clip(state.multipliers[: problem.n_rows], 0.0, 1.0), state.x)
+    def bound(self, problem: Problem, state: InteriorState) -> float:
+        """Return the bound of the minimum that the multipliers make."""
+        return lower_bound(problem, dual_minorant(problem, np.clip(state.multipliers[: problem.n_rows], 0.0, 1.0), state.x))
 
 
 def _reported(problem: Problem, sides: Sides, state: InteriorState) -> Vector:

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Flags, Indices, Vector
-from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound, minorant_at
+from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound, minorant_at
 from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Hinge
 from finitesum.methods.base import SumMethod
@@ -203,6 +203,6 @@ class LinearProgram(SumMethod):
         """Return infinity before the step, then 0: what was found is to be checked."""
         return 0.0 if state.n_gradients else float("inf")
 
-    def minorant(self, problem: Problem, state: ProgramState) -> Minorant:
-        """Return the minorant of the mean loss that the dual variables make."""
-        return dual_minorant(problem, state.multipliers, state.x)
+    def bound(self, problem: Problem, state: ProgramState) -> float:
+        """Return the bound of the minimum that the dual variables make."""
+        return lower_bound(problem, dual_minorant(problem, state.multipliers, state.x))

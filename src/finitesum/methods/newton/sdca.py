@@ -155,7 +155,7 @@ def _find_due(waits: Rests, due: Indices) -> int:
 
 
 @kernel_part
-def _shuffle(order: Indices, n: int, draws: Vector, first: int) -> None:
+def shuffle(order: Indices, n: int, draws: Vector, first: int) -> None:
     """Write the numbers below n in an order that the draws, from the first on, give."""
     for k in range(n):
         order[k] = k
@@ -172,7 +172,7 @@ def _epoch(view: View, draws: Vector, ridge: float, w: Vector, memory: DualState
     while n_visits < n:
         n_due, size, n_before = _find_due(memory.waits, due), 0.0, n_visits
         n_groups = (n_due + NEIGHBOURS - 1) // NEIGHBOURS
-        _shuffle(order, n_groups, draws, n_visits)
+        shuffle(order, n_groups, draws, n_visits)
         for k in range(n_groups):
             for place in range(order[k] * NEIGHBOURS, min((order[k] + 1) * NEIGHBOURS, n_due)):
                 if n_visits < n:  # rows that are not reached stay due
