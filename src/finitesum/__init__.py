@@ -10,14 +10,17 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from finitesum.estimators import (
+        GammaRegressor as GammaRegressor,
         HuberRegressor as HuberRegressor,
         LinearClassifier as LinearClassifier,
         LinearRegressor as LinearRegressor,
         LinearSVC as LinearSVC,
         LogisticRegression as LogisticRegression,
         LogisticRegressionCV as LogisticRegressionCV,
+        NegativeBinomialRegressor as NegativeBinomialRegressor,
         PoissonRegressor as PoissonRegressor,
         Ridge as Ridge,
+        TweedieRegressor as TweedieRegressor,
         logistic_path as logistic_path,
     )
     from finitesum.methods import METHODS as METHODS
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
     from finitesum.running.driver import Result as Result, StopReason as StopReason, minimize as minimize
 
 _PLACES = {
-    "finitesum.estimators": "HuberRegressor LinearClassifier LinearRegressor LinearSVC LogisticRegression "
-    "LogisticRegressionCV PoissonRegressor Ridge logistic_path",
+    "finitesum.estimators": "GammaRegressor HuberRegressor LinearClassifier LinearRegressor LinearSVC LogisticRegression "
+    "LogisticRegressionCV NegativeBinomialRegressor PoissonRegressor Ridge TweedieRegressor logistic_path",
     "finitesum.methods": "METHODS",
     "finitesum.problems.callables": "Component",
     "finitesum.problems.finite_sum": "FiniteSum",

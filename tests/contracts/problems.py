@@ -29,6 +29,18 @@ def as_format(X, form):
     return matrix
 
 
+def targets_for(loss, signal, rng):
+    """Return targets of the kind of a loss that go with a signal."""
+    means = np.exp(np.clip(signal, -2.0, 2.0))
+    return {
+        "sign": lambda: np.where(signal > 0.0, 1, -1),
+        "real": lambda: signal,
+        "count": lambda: rng.poisson(means).astype(float),
+        "positive": lambda: means * rng.gamma(2.0, 0.5, means.size),
+        "share": lambda: rng.binomial(8, 1.0 / (1.0 + np.exp(-signal))) / 8.0,
+    }[loss.target_kind()]()
+
+
 def make_pair(
     form="dense",
     loss="logistic",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from contracts.problems import targets_for
 
 from finitesum import Problem, constraints, minimize
 from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
@@ -87,9 +88,7 @@ def problem_of(loss, rows, *, seed=0, **more):
     X = rng.standard_normal((N, D)) * (rng.random((N, D)) < 0.6)
     X[2], X[:, 3] = 0.0, 0.0  # an empty row and column
     u = X @ rng.standard_normal(D)
-    kind = loss.target_kind()
-    y = u + rng.standard_normal(N) if kind == "real" else rng.poisson(np.exp(np.clip(u, -2, 1)))
-    y = np.where(u + rng.standard_normal(N) > 0.0, 1, -1) if kind == "sign" else y
+    y = targets_for(loss, u + rng.standard_normal(N), rng)
     if rows == "float32":
         X = X.astype(np.float32)
     if rows.startswith("csr"):

@@ -4,11 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from contracts.problems import targets_for
 
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative, Simplex
 from finitesum.evaluation.optimality import evaluate
-from finitesum.losses import LOSSES
+from finitesum.losses import LOSSES, as_loss
 
 N, D, TOL = 20, 4, 1e-9
 
@@ -33,14 +34,6 @@ SETS = {
 }
 
 
-def targets(loss, signal, rng):
-    if loss == "multinomial":
-        return np.digitize(signal, [-0.5, 0.5])
-    if loss == "poisson":
-        return rng.poisson(np.exp(np.clip(signal, -2.0, 2.0)))
-    return signal if loss in ("squared", "huber") else np.where(signal > 0.0, 1, -1)
-
-
 def refused(loss, penalty, constraint):
     """What is said of a combination that no problem may have, at once; empty where it may."""
     if constraint == "none":
@@ -57,7 +50,7 @@ def refused(loss, penalty, constraint):
 def test_ends_at_tol_or_refuses_in_a_sentence(loss, penalty):
     rng = np.random.default_rng(1)
     X = rng.standard_normal((N, D))
-    y = targets(loss, X @ rng.standard_normal(D) + rng.standard_normal(N), rng)
+    y = targets_for(as_loss(loss), X @ rng.standard_normal(D) + rng.standard_normal(N), rng)
     for constraint, intercept in itertools.product(SETS, (False, True)):
         arguments = {"loss": loss, "fit_intercept": intercept, "constraint": SETS[constraint], **PENALTIES[penalty]}
         if said := refused(loss, penalty, constraint):
@@ -78,7 +71,7 @@ def test_ends_at_tol_or_refuses_in_a_sentence(loss, penalty):
 def test_hinge_ends_with_data_of_any_size(penalty):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, D))
-    y = targets("hinge", X @ rng.standard_normal(D) + rng.standard_normal(N), rng)
+    y = targets_for(as_loss("hinge"), X @ rng.standard_normal(D) + rng.standard_normal(N), rng)
     X[:, 1], X[:, 2] = X[:, 0], 1.0  # duplicated and constant columns
     X *= [1e-3, 1e-3, 1.0, 1e6]
     weights = np.geomspace(1e-6, 1.0, N)

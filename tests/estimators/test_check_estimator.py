@@ -3,14 +3,17 @@
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from finitesum.estimators import (
+    GammaRegressor,
     HuberRegressor,
     LinearClassifier,
     LinearRegressor,
     LinearSVC,
     LogisticRegression,
     LogisticRegressionCV,
+    NegativeBinomialRegressor,
     PoissonRegressor,
     Ridge,
+    TweedieRegressor,
 )
 
 ESTIMATORS = [
@@ -23,6 +26,12 @@ ESTIMATORS = [
     Ridge(),
     HuberRegressor(),
     PoissonRegressor(),
+    GammaRegressor(),
+    TweedieRegressor(),
+    TweedieRegressor(power=1.5),
+    NegativeBinomialRegressor(),
+    NegativeBinomialRegressor(theta="estimate"),
+    LinearClassifier(loss="probit"),
 ]
 
 

@@ -22,8 +22,10 @@ from finitesum import (
     LinearSVC,
     LogisticRegression,
     LogisticRegressionCV,
+    NegativeBinomialRegressor,
     PoissonRegressor,
     Ridge,
+    TweedieRegressor,
 )
 from finitesum.constraints import L1Ball
 from finitesum.estimators.tasks import HAS_CALLBACKS
@@ -40,6 +42,8 @@ MODELS = [
     Ridge(),
     HuberRegressor(**CHEAP),
     PoissonRegressor(**CHEAP),
+    TweedieRegressor(power=1.5, **CHEAP),
+    NegativeBinomialRegressor(theta="estimate", **CHEAP),
 ]
 
 

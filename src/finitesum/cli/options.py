@@ -126,7 +126,7 @@ def data_options(*, required: bool = True) -> Callable[[F], F]:
     )
 
 
-_LOSSES = "logistic, squared, squared-hinge, smoothed-hinge, huber or poisson."
+_LOSSES = "logistic, squared, squared-hinge, smoothed-hinge, huber, poisson, gamma ... (a wrong name lists them all)."
 
 problem_options = group_of(
     shown("--loss", "logistic", _LOSSES, shell_complete=_complete_from("finitesum.losses", "LOSSES")),

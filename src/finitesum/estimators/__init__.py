@@ -11,19 +11,28 @@ if TYPE_CHECKING:
     from finitesum.estimators.huber import HuberRegressor as HuberRegressor
     from finitesum.estimators.logistic import LogisticRegression as LogisticRegression
     from finitesum.estimators.logistic_cv import LogisticRegressionCV as LogisticRegressionCV
+    from finitesum.estimators.means import (
+        GammaRegressor as GammaRegressor,
+        NegativeBinomialRegressor as NegativeBinomialRegressor,
+        PoissonRegressor as PoissonRegressor,
+        TweedieRegressor as TweedieRegressor,
+    )
     from finitesum.estimators.path import logistic_path as logistic_path
-    from finitesum.estimators.regressors import LinearRegressor as LinearRegressor, PoissonRegressor as PoissonRegressor
+    from finitesum.estimators.regressors import LinearRegressor as LinearRegressor
     from finitesum.estimators.ridge import Ridge as Ridge
 
 _HOMES = {
+    "GammaRegressor": "means",
     "HuberRegressor": "huber",
     "LinearClassifier": "classifiers",
     "LinearRegressor": "regressors",
     "LinearSVC": "classifiers",
     "LogisticRegression": "logistic",
     "LogisticRegressionCV": "logistic_cv",
-    "PoissonRegressor": "regressors",
+    "NegativeBinomialRegressor": "means",
+    "PoissonRegressor": "means",
     "Ridge": "ridge",
+    "TweedieRegressor": "means",
     "logistic_path": "path",
 }
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import log_expit
+from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
-from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
-from finitesum.losses import Logistic, Loss, as_loss
+from finitesum.estimators.classification import LabelledData, LinearClassifierMixin
+from finitesum.losses import LIKELIHOODS, Loss, as_loss
+from finitesum.losses.arrays import log_likelihoods
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -22,7 +23,7 @@ class LinearClassifier(LinearClassifierMixin):
 
     Parameters
     ----------
-    loss : {"logistic", "squared-hinge", "hinge", "smoothed-hinge"} or Loss
+    loss : {"logistic", "squared-hinge", "hinge", "smoothed-hinge", "probit", "complementary-log-log"} or Loss
     alpha : float >= 0
         Strength of the penalty, against the weighted mean of the losses.
     l1_ratio : float in [0, 1]
@@ -100,15 +101,16 @@ class LinearClassifier(LinearClassifierMixin):
             raise ValueError(f"loss must be one for classification, such as logistic or squared-hinge, got {self.loss!r}.")
         return self._one_against_the_rest(data, loss, alpha)
 
-    @available_if(lambda estimator: isinstance(as_loss(estimator.loss), Logistic))
+    @available_if(lambda estimator: isinstance(as_loss(estimator.loss), LIKELIHOODS))
     def predict_proba(self, X: Any, offset: Any = None) -> Any:
-        """Return the probabilities of the classes for rows X, shape (n, d), as (n, K); with the logistic loss only.
+        """Return the probabilities of the classes for rows X, shape (n, d), as (n, K).
 
-        Of several classes each was fitted against the rest: their probabilities are scaled to sum to 1. Offsets are as
-        in `decision_function`.
+        The losses "logistic", "probit" and "complementary-log-log" have them. Of several classes each was fitted against
+        the rest: their probabilities are scaled to sum to 1. Offsets are as in `decision_function`.
         """
         scores = self.decision_function(X, offset)
-        return np.exp(log_probabilities(scores if scores.ndim == 1 else log_expit(scores)))
+        found = log_likelihoods(as_loss(self.loss), np.asarray(scores))
+        return np.exp(found if scores.ndim == 1 else log_softmax(found[..., 1], axis=1))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

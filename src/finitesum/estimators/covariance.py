@@ -1,8 +1,10 @@
 """Covariance matrices of estimates, from the Hessian at the solution.
 
-The Hessian of the sum of the losses and the penalty is S times that of F. Its inverse, times the dispersion phi of the
-family (1 for logistic and Poisson, an estimate of the variance for least squares), is the covariance matrix of a
-maximum likelihood estimate; with a penalty it is that of the posterior's normal approximation. Coefficients that an l1
+The Hessian of the sum of the losses and the penalty is S times that of F, with the mean of a loss's second derivative over
+targets in its place where the two differ (gamma, Tweedie, negative binomial). Its inverse, times the dispersion phi
+(1 for logistic, binomial, Poisson and negative binomial; an estimate of the variance for least squares; for gamma and
+Tweedie Pearson's, sum_i s_i (y_i - m_i)^2 / V(m_i) / (S - p)), is the covariance matrix of a maximum likelihood estimate;
+with a penalty it is that of the posterior's normal approximation. Coefficients that an l1
 penalty holds at 0 are not free: their rows and columns are NaN.
 """
 
@@ -12,12 +14,13 @@ import numpy as np
 from scipy.linalg import eigh, qr
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.evaluation.hessian import gram, hessian_at
+from finitesum.evaluation.hessian import gram, hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
 from finitesum.evaluation.row_products import combination
 from finitesum.evaluation.row_sums import curvatures_at
-from finitesum.losses import Huber, Squared
+from finitesum.losses import Huber, LogCosh, PseudoHuber, Squared
 from finitesum.problems.linear import Problem
+from finitesum.problems.rows import products
 
 #: Eigenvalues of the scaled Hessian that are smaller than this times the largest are rounding errors of sums over the rows.
 ROUNDING = 1e-13
@@ -88,8 +91,21 @@ def with_intercept(centred: Centred, ridge: float) -> tuple[Matrix, int]:
     return inverse_and_rank(whole)
 
 
+def _means(problem: Problem, x: Vector) -> Any:
+    loss: Any = problem.loss
+    return loss.mean_at(products(problem.rows, x) + problem.offsets)
+
+
+def _information(problem: Problem, x: Vector) -> Vector:
+    """Return the mean of each row's second derivative over targets of the model, shape (n,)."""
+    loss: Any = problem.loss
+    if hasattr(loss, "information_at"):
+        return np.asarray(loss.scale * loss.information_at(_means(problem, x)))
+    return curvatures_at(problem, x)
+
+
 def _centred_at(problem: Problem, x: Vector) -> Centred:
-    weights = problem.weights * curvatures_at(problem, x)
+    weights = problem.weights * _information(problem, x)
     total, d = float(weights.sum()), problem.rows.n_columns
     mean = combination(problem, weights)[:d] * (1.0 / total if total > 0.0 else 0.0)
     if problem.rows.is_sparse():  # their columns are mostly 0: not far from 0
@@ -104,7 +120,7 @@ def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
         some = free[:-1]
         return with_intercept(Centred(whole[np.ix_(some, some)], mean[some], curvature), problem.penalty.ridge())
     if problem.n_outputs == 1:
-        hessian = hessian_at(problem, x)
+        hessian = hessian_of(problem, _information(problem, x))
     else:
         hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, x)))
     return inverse_and_rank(hessian[np.ix_(free, free)])
@@ -113,8 +129,8 @@ def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
 def covariance_at(problem: Problem, x: Vector, total_weight: float, objective: float | None = None) -> Matrix:
     """Return phi (S hessian)^-1 for the free variables, NaN elsewhere; a pseudo-inverse where it has none.
 
-    phi is the residual variance sum_i s_i r_i^2 / (S - rank) for least squares, which need the objective F(x), and 1 for
-    other losses. S, the total weight, is the number of observations.
+    phi is the residual variance sum_i s_i r_i^2 / (S - rank) for least squares, which need the objective F(x), Pearson's
+    dispersion for gamma and Tweedie, and 1 for other losses. S, the total weight, is the number of observations.
     """
     free = np.ones(problem.dim, dtype=bool)
     if problem.penalty.lasso() > 0.0:
@@ -124,6 +140,11 @@ def covariance_at(problem: Problem, x: Vector, total_weight: float, objective: f
     if objective is not None and isinstance(problem.loss, Squared):
         penalised = problem.penalty.penalty_total(x[: problem.rows.n_columns], 0.0)
         dispersion = residual_variance(2.0 * (objective - penalised) * total_weight, total_weight, rank)
+    loss: Any = problem.loss
+    if hasattr(loss, "variance_of"):
+        means = _means(problem, x)
+        squares = float(problem.weights @ ((problem.targets - means) ** 2 / loss.variance_of(means)))
+        dispersion = residual_variance(squares * total_weight, total_weight, rank)
     covariance = np.full((problem.dim, problem.dim), np.nan)
     covariance[np.ix_(free, free)] = dispersion / total_weight * inverse
     return covariance
@@ -143,8 +164,8 @@ def require_covariance(problem: Problem) -> None:
     """Raise unless the covariance is known: not with a constraint, nor where the curvature says nothing of the error."""
     if problem.is_constrained:
         raise ValueError("standard errors are not known with a constraint. Leave constraint out.")
-    if isinstance(problem.loss, Huber):
+    if isinstance(problem.loss, Huber | PseudoHuber | LogCosh):
         raise ValueError(  # noqa: TRY004 - what is wrong is the parameter's value
-            "standard errors are not known for the Huber loss, which is the likelihood of no model: its curvature does "
-            "not know the scale of the residuals. Leave standard_errors off, and resample rows instead."
+            f"standard errors are not known for the {type(problem.loss).__name__} loss, the likelihood of no model: its "
+            "curvature does not know the scale of the residuals. Leave standard_errors off, and resample rows instead."
         )

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from finitesum.core.arrays import Vector
 from finitesum.core.indices import require_indices
 from finitesum.datasets.labels import label_array
+from finitesum.losses import LIKELIHOODS, as_loss
+from finitesum.losses.arrays import log_likelihoods
 from finitesum.running.checkpoint import read_npz, write_npz
 
 FORMAT = "finitesum-model-1"
@@ -62,7 +63,7 @@ class LinearModel:
     @property
     def has_probabilities(self) -> bool:
         """Whether the loss gives probabilities of the two classes."""
-        return self.loss == "logistic" and self.classes is not None
+        return self.classes is not None and isinstance(as_loss(self.loss), LIKELIHOODS)
 
     def decision(self, rows: Any) -> Vector:
         """Return u = x'coef + intercept for each row of an ndarray or SciPy's sparse rows, shape (n, n_features).
@@ -77,18 +78,18 @@ class LinearModel:
         return np.asarray(rows @ self.coef[:n_columns], dtype=np.float64) + self.intercept
 
     def predict(self, rows: Any) -> Any:
-        """Return the predicted label of each row, or the predicted number: the mean for "poisson"."""
+        """Return the predicted label of each row, or the predicted number: the mean, for losses of one."""
         decision = self.decision(rows)
         if self.classes is not None:
             return np.array(self.classes)[(decision > 0.0).astype(np.int64)]
-        return np.exp(decision) if self.loss == "poisson" else decision
+        loss: Any = as_loss(self.loss)
+        return loss.mean_at(decision) if hasattr(loss, "mean_at") else decision
 
     def probabilities(self, rows: Any) -> Any:
         """Return the probabilities of the two classes, shape (n, 2); a ModelError where the model's loss gives none."""
         if not self.has_probabilities:
             raise ModelError(f'a model of the loss "{self.loss}" gives no probabilities; fit with "logistic" to have them.')
-        decision = self.decision(rows)
-        return expit(np.stack([-decision, decision], axis=1))
+        return np.exp(log_likelihoods(as_loss(self.loss), self.decision(rows)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file."""

@@ -1,19 +1,21 @@
-"""Linear regression with any loss, and Poisson regression."""
+"""Linear regression with any loss."""
 
 import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import xlogy
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from finitesum.core.arrays import Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.losses import Loss, Poisson, as_loss
+from finitesum.losses import Loss, as_loss
+from finitesum.losses.arrays import in_arrays
 from finitesum.problems.input import as_rows, checked_numbers
+
+#: Newton's steps to the best constant prediction, at most.
+MOST_STEPS = 200
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,11 +63,15 @@ class LinearRegressor(LinearRegressorMixin):
     F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
 
     over w in the set, with S the sum of the weights s_i and o_i known offsets. The intercept b is neither penalised nor
-    constrained. With the Poisson loss the prediction is exp(x'w + b + o). Each of several targets has its own w and b.
+    constrained. Losses of a mean predict the mean: exp(x'w + b + o) for "poisson". Each of several targets has its own w
+    and b.
 
     Parameters
     ----------
-    loss : {"squared", "huber", "poisson"} or Loss
+    loss : {"squared", "huber", "pseudo-huber", "log-cosh", "poisson", "gamma", "tweedie", "negative-binomial", \
+"binomial"} or Loss
+        "binomial" takes shares y = successes / trials, the trials being sample_weight. `finitesum.losses` has the formulas,
+        and classes for other parameters, such as ``Tweedie(power=1.7)``.
     alpha : float >= 0
         Strength of the penalty, against the weighted mean of the losses.
     l1_ratio : float in [0, 1]
@@ -139,8 +145,9 @@ callback, measure_every
         parts = zip(targets, alphas, offsets, strict=True)
         problems = [self._problem(rows, target, weights, loss, alpha, shift) for target, alpha, shift in parts]
         starts: list[Vector | None] | None = None
-        if isinstance(loss, Poisson) and self.fit_intercept and not (self.warm_start and hasattr(self, "coef_")):
-            starts = [poisson_start(one.targets, one.weights, one.offsets, one.dim) for one in problems]
+        if hasattr(loss, "link_of") and self.fit_intercept and not (self.warm_start and hasattr(self, "coef_")):
+            known = ((one.loss, one.targets, one.weights, one.offsets) for one in problems)
+            starts = [np.append(np.zeros(one.dim - 1), best_constant(*of)) for one, of in zip(problems, known, strict=True)]
         results = self._run(problems, (X, y, {"sample_weight": sample_weight, "offset": offset}), starts)
         self._note_errors(problems, results, total)
         return self
@@ -148,82 +155,38 @@ callback, measure_every
     def predict(self, X: Any, offset: Any = None) -> Any:
         """Return x'w + b + o for each row of X, shape (n, d), with offsets o of the shape of what is returned.
 
-        Its exponential for "poisson".
+        The mean that belongs to it for losses that have one: its exponential for "poisson", a share for "binomial".
         """
-        linear = super().predict(X, offset)
-        return np.exp(linear) if isinstance(self._loss(), Poisson) else linear
+        linear, loss = super().predict(X, offset), self._loss()
+        return loss.mean_at(linear) if hasattr(loss, "mean_at") else linear
 
 
-def poisson_start(targets: Vector, weights: Vector, offsets: Vector, dim: int) -> Vector:
-    """Return the best model without columns: w = 0 and b = log(mean y / mean exp(o))."""
-    start = np.zeros(dim)
-    top = float(offsets.max())
-    mean, exposure = float(weights @ targets), float(weights @ np.exp(offsets - top))
-    if mean > 0.0 and exposure > 0.0:
-        start[-1] = math.log(mean / exposure) - top
-    return start
+def best_constant(loss: Any, targets: Vector, weights: Vector, offsets: Vector) -> float:
+    """Return the b that minimises sum_i s_i loss(y_i, b + o_i), of a loss of means; 0 where none does.
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class PoissonRegressor(LinearRegressor):
-    """Poisson regression with log link: counts y_i of mean exp(x_i'w + b + o_i).
-
-    F(w, b) = (1/S) sum_i s_i (exp(u_i) - y_i u_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),  u_i = x_i'w +
-    b + o_i
-
-    over w in the set: scikit-learn's objective but for a constant, with the same alpha. The intercept b is neither
-    penalised nor constrained. For counts over exposures e_i give offset = log(e_i), or fit the rates y_i / e_i with
-    sample_weight = e_i: both have the same solution where alpha is 0 (S differs).
-
-    Parameters
-    ----------
-    alpha : float >= 0
-        Strength of the penalty, against the weighted mean of the losses.
-    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
-n_threads, callback, measure_every, standard_errors
-        As in `LinearRegressor`.
-
-    Attributes
-    ----------
-    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
-standard_errors_
-        As in `LinearRegressor`.
-
-    Examples
-    --------
-    >>> model = PoissonRegressor(alpha=0.0).fit([[0.0], [0.0], [1.0]], [1, 3, 8], offset=[0.0, 0.0, 1.0])
-    >>> model.coef_.round(6), model.predict([[1.0]], offset=[1.0]).round(6)
-    (array([0.386294]), array([8.]))
+    Without offsets its mean is that of the targets; with them Newton's steps are cut to 1, and halved while the sum rises.
     """
+    total, known = float(weights.sum()), in_arrays(loss)
+    centre = float(weights @ offsets) / total
+    with np.errstate(divide="ignore"):
+        b = float(loss.link_of(float(weights @ targets) / total)) - centre
+    if not math.isfinite(b):
+        return 0.0
+    if not np.ptp(offsets):
+        return b
 
-    loss: str = field(default="poisson", init=False)
+    def value(b: float) -> float:
+        found = float(weights @ known.value(b + offsets, targets))
+        return found if math.isfinite(found) else math.inf
 
-    _takes_several_targets: ClassVar[bool] = False
-    alpha: float = 1.0
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = True
-        return tags
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return D^2 = 1 - deviance / deviance of the best constant rate, of data as for `fit`: 1 is best.
-
-        Where the constant rate fits exactly D^2 is 1 if the model does, too, and else 0, as scikit-learn's R^2 is.
-        """
-        means = np.asarray(self.predict(X, offset), dtype=np.float64)
-        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
-        check_consistent_length(means, y)
-        if (y < 0.0).any():
-            raise ValueError(f"y must be >= 0 for Poisson, got {y.min()}.")
-        given = checked_weights(sample_weight, y)
-        weights = np.ones(y.size) if given is None else given
-        offsets = np.zeros(y.size) if offset is None else checked_numbers(offset, y.shape, "offset")
-        exposures = np.exp(offsets - offsets.max())
-        constant = exposures * (weights @ y) / (weights @ exposures)
-
-        def deviance(mean: Vector) -> float:
-            return float(weights @ (xlogy(y, y) - xlogy(y, mean) - y + mean))
-
-        found, worst, rounding = deviance(means), deviance(constant), 1e-12 * float(weights @ y)
-        return 1.0 - found / worst if worst > rounding else float(found <= rounding)
+    here = value(b)
+    for _ in range(MOST_STEPS):
+        slopes, curvatures = known.d1_d2(b + offsets, targets)
+        slope, curvature = float(weights @ slopes), float(weights @ curvatures)
+        step = math.copysign(min(abs(slope / curvature), 1.0), -slope) if 0.0 < curvature < math.inf else -1.0
+        while abs(step) > 1e-15 * max(abs(b), 1.0) and not (there := value(b + step)) <= here:
+            step *= 0.5
+        if abs(step) <= 1e-15 * max(abs(b), 1.0):
+            break
+        b, here = b + step, there
+    return b

@@ -30,7 +30,7 @@ from finitesum.core.vectors import norm
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import Block, map_row_blocks, row_blocks
-from finitesum.losses import LOSSES, Logistic, Poisson
+from finitesum.losses import LOSSES, Hinge, Huber, Probit, SmoothedHinge, Squared, SquaredHinge
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
@@ -43,6 +43,9 @@ UNIT, EXTENDED_UNIT = float(np.finfo(np.float64).eps) / 2, float(np.finfo(np.lon
 #: Errors of a loss's derivative in units of rounding, of one that is linear in pieces, and of a projection relative to the
 #: sum of the sizes.
 OF_SLOPE, OF_LINEAR_SLOPE, OF_PROJECTION = 8.0, 3.0, 8.0
+
+#: Losses whose derivative is linear in pieces.
+PIECEWISE = (Squared, SquaredHinge, Hinge, SmoothedHinge, Huber)
 
 #: An optimality this many times above tol is not there by rounding errors of its own sum alone.
 NEAR = 100.0
@@ -155,8 +158,8 @@ def _slopes(problem: Problem, predictions: Any, targets: Any) -> tuple[Any, floa
     loss: Any = problem.loss
     if problem.n_outputs > 1:
         return loss.d1(predictions, targets), OF_SLOPE * EXTENDED_UNIT
-    is_ours = type(loss) in LOSSES.values()
-    of_slope = OF_LINEAR_SLOPE if is_ours and not isinstance(loss, Logistic | Poisson) else OF_SLOPE
+    is_ours = type(loss) in LOSSES.values() and not isinstance(loss, Probit)  # whose erfc is one of float64
+    of_slope = OF_LINEAR_SLOPE if isinstance(loss, PIECEWISE) else OF_SLOPE
     return in_arrays(loss).d1(predictions, targets), of_slope * (EXTENDED_UNIT if is_ours else UNIT)
 
 

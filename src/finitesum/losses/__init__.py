@@ -10,8 +10,8 @@ Every loss of one prediction is a NamedTuple whose methods kernels call:
                      everywhere; infinite where there is none
 ``curvature_bound``  sup of d2 over all predictions (infinite: no quadratic lies above the loss)
 ``d2_lipschitz``       sup of the third derivative's size: the Lipschitz constant of d2 (infinite where d1 is not smooth)
-``target_kind``      "sign": targets are -1 or +1; "real"; "count": non-negative; "class" and "reals" of losses with several
-                     predictions a row (`finitesum.losses.classes`)
+``target_kind``      "sign": targets are -1 or +1; "real"; "count": >= 0; "positive": > 0; "share": from 0 to 1; "class" and
+                     "reals" of losses with several predictions a row (`finitesum.losses.classes`)
 ``is_smooth``        whether d1 is continuous
 ===================  ==================================================================================
 
@@ -26,23 +26,34 @@ from typing import Any, cast
 from finitesum.core.jit import compilable
 from finitesum.losses.base import Cornered, Loss
 from finitesum.losses.classes import Multinomial, SquaredTargets
+from finitesum.losses.exponential import LARGEST_EXPONENT
+from finitesum.losses.families import Binomial, ComplementaryLogLog, Gamma, NegativeBinomial, Poisson, Probit, Tweedie
 from finitesum.losses.margins import Hinge, Logistic, SmoothedHinge, SquaredHinge
-from finitesum.losses.regression import LARGEST_EXPONENT, Huber, Poisson, Squared
+from finitesum.losses.regression import Huber, LogCosh, PseudoHuber, Squared
 
 __all__ = [
     "LARGEST_EXPONENT",
+    "LIKELIHOODS",
     "LOSSES",
+    "Binomial",
+    "ComplementaryLogLog",
     "Cornered",
+    "Gamma",
     "Hinge",
     "Huber",
+    "LogCosh",
     "Logistic",
     "Loss",
     "Multinomial",
+    "NegativeBinomial",
     "Poisson",
+    "Probit",
+    "PseudoHuber",
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",
     "SquaredTargets",
+    "Tweedie",
     "as_loss",
 ]
 
@@ -54,8 +65,22 @@ LOSSES: dict[str, type[Loss]] = {
     "hinge": Hinge,
     "smoothed-hinge": SmoothedHinge,
     "huber": Huber,
+    "log-cosh": LogCosh,
+    "pseudo-huber": PseudoHuber,
     "poisson": Poisson,
+    "gamma": Gamma,
+    "tweedie": Tweedie,
+    "negative-binomial": NegativeBinomial,
+    "binomial": Binomial,
+    "probit": Probit,
+    "complementary-log-log": ComplementaryLogLog,
 }
+
+#: Losses of two classes that are -log P(y | u).
+LIKELIHOODS = (Logistic, Probit, ComplementaryLogLog)
+
+#: Fields that must be > 0 and finite,
+POSITIVE = frozenset({"scale", "width", "threshold", "theta"})
 
 #: Those of several predictions; "squared" with several targets is `SquaredTargets`.
 CLASS_LOSSES: dict[str, type[Loss]] = {"multinomial": Multinomial}
@@ -87,7 +112,12 @@ def as_loss(loss: str | Loss) -> Loss:
     if not isinstance(loss, Multinomial | SquaredTargets):
         compilable(type(loss))
     known: Any = loss
-    for name in {"scale", "width", "threshold"}.intersection(known._fields):
+    if isinstance(loss, Tweedie) and not (isinstance(loss.power, Real) and 1.0 < float(loss.power) < 2.0):
+        raise ValueError(
+            f"power of Tweedie must be > 1 and < 2, got {loss.power!r}: 1 is loss='poisson', 2 is 'gamma', and beyond 2 "
+            "the loss is not convex."
+        )
+    for name in POSITIVE.intersection(known._fields):
         number = getattr(known, name)
         if not isinstance(number, Real) or not 0.0 < float(number) < math.inf:
             raise ValueError(f"{name} of {type(loss).__name__} must be > 0 and finite, got {number!r}.")

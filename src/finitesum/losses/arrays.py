@@ -15,7 +15,13 @@ from finitesum.losses.base import Loss
 
 #: Predictions at which a loss is asked, far out and beside the usual corners, and targets that suit any kind.
 _PREDICTIONS = np.array([-1000.0, -2.0, -0.75, 0.0, 0.25, 1.5, 3.0, 1000.0])
-_TARGETS = {"sign": np.resize([-1.0, 1.0, 1.0], 8), "real": np.linspace(-2.0, 2.0, 8), "count": np.arange(8.0)}
+_TARGETS = {
+    "sign": np.resize([-1.0, 1.0, 1.0], 8),
+    "real": np.linspace(-2.0, 2.0, 8),
+    "positive": np.arange(1.0, 9.0),
+    "share": np.linspace(0.0, 1.0, 8),
+    "count": np.arange(8.0),
+}
 
 #: Numbers of an array that are computed while a loss is at one row: by a method for arrays, and by one for numbers.
 ARRAY_NUMBERS, ROW_NUMBERS = 10.0, 200.0
@@ -67,6 +73,20 @@ def in_arrays(loss: Loss) -> Any:
     array([2. , 0.5, 0. ])
     """
     return loss if takes_arrays(loss) else OverRows(loss)
+
+
+def log_likelihoods(loss: Any, scores: Any) -> Any:
+    """Return log P(-1 | u) and log P(+1 | u) of scores (n,) by a loss of `finitesum.losses.LIKELIHOODS`, shape (n, 2).
+
+    Examples
+    --------
+    >>> from finitesum.losses import Logistic
+    >>> np.exp(log_likelihoods(Logistic(), np.array([0.0, 1000.0])))
+    array([[0.5, 0.5],
+           [0. , 1. ]])
+    """
+    known = in_arrays(loss)
+    return np.stack([-known.value(scores, np.full(scores.shape, sign)) / loss.scale for sign in (-1.0, 1.0)], axis=-1)
 
 
 def takes_arrays(loss: Loss) -> bool:

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.core.jit import compiled_form
+from finitesum.core.jit import compiled_form, kernel_part
+
+#: Beyond it exp overflows a float64.
+LARGEST_EXPONENT = 709.0
 
 #: exp is 0 below: 2^k would not be a normal number.
 LEAST = -708.0
@@ -69,3 +72,31 @@ def _log1p(fraction: float) -> float:
     last = (_A27 + _A29 * square) + (_A31 + _A33 * square) * fourth
     series = low + eighth * (middle + eighth * (high + eighth * last))
     return 2.0 * (ratio + ratio * square * series)
+
+
+def log(t: Any) -> Any:
+    """Return the natural logarithm of t > 0, of a number or of an array."""
+    return np.log(t) if isinstance(t, np.ndarray) else math.log(t)
+
+
+@compiled_form(log)
+def _log(t: float) -> float:
+    return math.log(t)
+
+
+def expm1(t: Any) -> Any:
+    """Return exp(t) - 1, of a number or of an array."""
+    return np.expm1(t) if isinstance(t, np.ndarray) else math.expm1(t)
+
+
+@compiled_form(expm1)
+def _expm1(t: float) -> float:
+    return math.expm1(t)
+
+
+@kernel_part
+def minus_log_of_rest(part: Any) -> Any:
+    """Return -log(1 - part) for 0 <= part <= 1/2, part being small or not."""
+    from_one = 1.0 - part
+    lost = (1.0 - from_one) - part
+    return -(log(from_one) + lost / from_one)

@@ -1,6 +1,7 @@
 """What users give, checked once: rows of any table or sparse matrix of numbers, targets, labels, offsets and weights."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,6 +169,14 @@ def checked_weights(sample_weight: Any, n: int) -> Vector:
     return np.asarray(weights / total)
 
 
+#: What targets of a kind must be, in words and as a test.
+RANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "count": (">= 0", lambda y: y >= 0.0),
+    "positive": ("> 0", lambda y: y > 0.0),
+    "share": (">= 0 and <= 1", lambda y: (y >= 0.0) & (y <= 1.0)),
+}
+
+
 class Targets(NamedTuple):
     """What a loss compares predictions with."""
 
@@ -196,9 +205,11 @@ def checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> Targets:
     if loss.target_kind() == "sign":
         return Targets(loss, *_signs(labels, loss, weights), 1)
     values = checked_numbers(labels, (n,), "y")
-    if loss.target_kind() == "count" and (values < 0.0).any():
-        i = int(np.flatnonzero(values < 0.0)[0])
-        raise ValueError(f"y must be >= 0 for {type(loss).__name__}, got {values[i]} at position {i}.")
+    if loss.target_kind() in RANGES:
+        words, is_within = RANGES[loss.target_kind()]
+        if not (good := is_within(values)).all():
+            i = int(np.flatnonzero(~good)[0])
+            raise ValueError(f"y must be {words} for {type(loss).__name__}, got {values[i]} at position {i}.")
     return Targets(loss, values, None, 1)
 
 

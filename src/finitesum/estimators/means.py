@@ -1,0 +1,275 @@
+"""Regression for a mean exp(x'w + b + o): Poisson, gamma, Tweedie and negative binomial."""
+
+import math
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma
+from sklearn.base import clone
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from finitesum.core.arrays import Vector
+from finitesum.estimators.base import checked_weights
+from finitesum.estimators.regressors import LinearRegressor, best_constant
+from finitesum.estimators.tasks import with_callbacks
+from finitesum.losses import Gamma, Loss, NegativeBinomial, Poisson, Squared, Tweedie, as_loss
+from finitesum.problems.input import checked_numbers, checked_targets
+
+#: theta beyond which counts vary no more than Poisson's as far as float64 knows, and the least.
+LARGEST_THETA, LEAST_THETA = 1e8, 1e-8
+
+#: Fits with theta and the coefficients in turn, at most.
+MOST_TURNS = 100
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MeanRegressor(LinearRegressor):
+    """A model of the mean of one target >= 0, whose quality is a share of the deviance."""
+
+    loss: str = field(default="poisson", init=False)
+
+    _takes_several_targets: ClassVar[bool] = False
+    alpha: float = 1.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self._loss().target_kind() != "real"
+        return tags
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return D^2 = 1 - deviance / deviance of the best constant prediction, of data as for `fit`: 1 is best.
+
+        Where the constant fits exactly D^2 is 1 if the model does, too, and else 0, as scikit-learn's R^2 is.
+        """
+        loss: Any = self._loss()
+        if isinstance(loss, Squared):
+            return super().score(X, y, sample_weight, offset)
+        means = np.asarray(self.predict(X, offset), dtype=np.float64)
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        check_consistent_length(means, y)
+        y = checked_targets(y, y.size, loss, np.ones(y.size)).values
+        given = checked_weights(sample_weight, y)
+        weights = np.ones(y.size) if given is None else given
+        offsets = np.zeros(y.size) if offset is None else checked_numbers(offset, y.shape, "offset")
+        constants = loss.mean_at(best_constant(loss, y, weights, offsets) + offsets)
+        found, worst = (float(weights @ loss.deviance_from(y, mean)) for mean in (means, constants))
+        rounding = 1e-12 * float(weights @ np.maximum(y, 1.0))
+        return 1.0 - found / worst if worst > rounding else float(found <= rounding)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PoissonRegressor(MeanRegressor):
+    """Poisson regression with log link: counts y_i of mean exp(x_i'w + b + o_i).
+
+    F(w, b) = (1/S) sum_i s_i (exp(u_i) - y_i u_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),  u_i = x_i'w +
+    b + o_i
+
+    over w in the set: scikit-learn's objective but for a constant, with the same alpha. The intercept b is neither
+    penalised nor constrained. For counts over exposures e_i give offset = log(e_i), or fit the rates y_i / e_i with
+    sample_weight = e_i: both have the same solution where alpha is 0 (S differs).
+
+    Parameters
+    ----------
+    alpha : float >= 0
+        Strength of the penalty, against the weighted mean of the losses.
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
+n_threads, callback, measure_every, standard_errors
+        As in `LinearRegressor`.
+
+    Attributes
+    ----------
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
+standard_errors_
+        As in `LinearRegressor`.
+
+    Examples
+    --------
+    >>> model = PoissonRegressor(alpha=0.0).fit([[0.0], [0.0], [1.0]], [1, 3, 8], offset=[0.0, 0.0, 1.0])
+    >>> model.coef_.round(6), model.predict([[1.0]], offset=[1.0]).round(6)
+    (array([0.386294]), array([8.]))
+    """
+
+    loss: str = field(default="poisson", init=False)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GammaRegressor(MeanRegressor):
+    """Gamma regression with log link: targets y_i > 0 of mean exp(x_i'w + b + o_i) and a standard deviation that it scales.
+
+    F(w, b) = (1/S) sum_i s_i (u_i + y_i exp(-u_i)) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),  u_i = x_i'w +
+    b + o_i
+
+    over w in the set: scikit-learn's objective but for a constant, with the same alpha. It suits what is > 0 and varies in
+    proportion to its size: claims' sizes, waiting times.
+
+    Parameters
+    ----------
+    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
+n_threads, callback, measure_every, standard_errors
+        As in `PoissonRegressor`. Standard errors are those of the expected information, times the dispersion
+        sum_i s_i (y_i / mean_i - 1)^2 / (S - p).
+
+    Attributes
+    ----------
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
+standard_errors_
+        As in `LinearRegressor`.
+
+    Examples
+    --------
+    >>> model = GammaRegressor(alpha=0.0).fit([[0.0], [0.0], [1.0]], [1.0, 3.0, 6.0])
+    >>> model.predict([[0.0], [1.0]]).round(6)
+    array([2., 6.])
+    """
+
+    loss: str = field(default="gamma", init=False)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TweedieRegressor(MeanRegressor):
+    """Regression of a mean m_i = exp(x_i'w + b + o_i) with a variance proportional to m_i^power.
+
+    F(w, b) = (1/S) sum_i s_i loss(y_i, u_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),  u_i = x_i'w + b + o_i
+
+    with the loss exp((2 - p) u) / (2 - p) + y exp((1 - p) u) / (p - 1) for 1 < p < 2, over w in the set: scikit-learn's
+    objective but for a constant, with the same alpha. Such targets are sums of a Poisson number of gamma variables, such as
+    what insurance contracts cost in a year.
+
+    Parameters
+    ----------
+    power : float
+        p: 0 is least squares, 1 Poisson, 2 gamma; between 1 and 2 targets may be 0. Beyond 2 the loss is not convex, and
+        between 0 and 1 no such distribution exists: both are refused.
+    link : {"auto", "log", "identity"}
+        "auto" is the identity (mean = u) for power 0 and log otherwise, which are also all that is known.
+    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
+n_threads, callback, measure_every, standard_errors
+        As in `GammaRegressor`.
+
+    Attributes
+    ----------
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
+standard_errors_
+        As in `LinearRegressor`.
+
+    Examples
+    --------
+    >>> model = TweedieRegressor(power=1.5, alpha=0.0).fit([[0.0], [0.0], [1.0]], [0.0, 4.0, 6.0])
+    >>> model.predict([[0.0], [1.0]]).round(6)
+    array([2., 6.])
+    """
+
+    loss: str = field(default="tweedie", init=False)
+    power: float = 0.0
+    link: str = "auto"
+
+    def _loss(self) -> Loss:
+        if not isinstance(self.power, Real) or not (self.power == 0.0 or 1.0 <= float(self.power) <= 2.0):
+            raise ValueError(
+                f"power must be 0 or from 1 to 2, got {self.power!r}: beyond 2 the loss with log link is not convex, and "
+                "no such distribution exists elsewhere."
+            )
+        known = "identity" if self.power == 0.0 else "log"
+        if self.link not in ("auto", known):
+            raise ValueError(f'link must be "auto" or "{known}" for power {self.power:g}, got {self.link!r}.')
+        exact = {0.0: Squared(), 1.0: Poisson(), 2.0: Gamma()}.get(float(self.power))
+        return as_loss(exact or Tweedie(float(self.power)))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NegativeBinomialRegressor(MeanRegressor):
+    """Negative binomial regression: counts of mean m_i = exp(x_i'w + b + o_i) and variance m_i + m_i^2 / theta.
+
+    F(w, b) = (1/S) sum_i s_i ((y_i + theta) log(1 + exp(v_i)) - y_i v_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2
+    ||w||^2),  v_i = x_i'w + b + o_i - log theta
+
+    over w in the set. Counts vary more than Poisson's; an infinite theta is `PoissonRegressor`.
+
+    Parameters
+    ----------
+    theta : float > 0 or "estimate"
+        The size; 1 / theta is the alpha of statsmodels' NegativeBinomial. "estimate" takes what makes the counts likeliest,
+        with the coefficients and theta in turn.
+    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
+n_threads, callback, measure_every, standard_errors
+        As in `PoissonRegressor`. Standard errors are those of the expected information, theta being given.
+
+    Attributes
+    ----------
+    theta_ : float
+        What was used; 1e8 where it is estimated and the counts vary no more than Poisson's: no finite one is likeliest.
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
+standard_errors_
+        As in `LinearRegressor`.
+
+    Examples
+    --------
+    >>> model = NegativeBinomialRegressor(theta=2.0, alpha=0.0).fit([[0.0], [0.0], [1.0]], [1, 3, 6])
+    >>> model.predict([[0.0], [1.0]]).round(6)
+    array([2., 6.])
+    """
+
+    loss: str = field(default="negative-binomial", init=False)
+    theta: float | str = 1.0
+
+    def _loss(self) -> Loss:
+        theta = self.theta
+        if isinstance(theta, str):
+            if theta != "estimate":
+                raise ValueError(f'theta must be a number > 0 or "estimate", got {theta!r}.')
+            theta = getattr(self, "theta_", 1.0)
+        return as_loss(NegativeBinomial(theta))
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+        """Fit the model; parameters as in `LinearRegressor.fit`."""
+        self.__dict__.pop("theta_", None)
+        if self.theta != "estimate":
+            super().fit(X, y, sample_weight, offset)
+            self.theta_ = float(self._loss().theta)  # type: ignore[attr-defined]
+            return self
+        inner = clone(self).set_params(warm_start=True, theta=LARGEST_THETA, standard_errors=False)
+        for _ in range(MOST_TURNS):
+            inner.fit(X, y, sample_weight, offset)
+            counts = np.asarray(y, dtype=np.float64).reshape(-1)
+            weights = np.ones(counts.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+            theta = likeliest_theta(counts, np.asarray(inner.predict(X, offset), dtype=np.float64), weights)
+            is_last = abs(theta - inner.theta) <= 1e-12 * theta
+            inner.theta = theta
+            if is_last:
+                break
+        self.theta_ = theta
+        return super().fit(X, y, sample_weight, offset)
+
+
+def likeliest_theta(counts: Vector, means: Vector, weights: Vector) -> float:
+    """Return the theta that makes negative binomial counts of given means likeliest, between 1e-8 and 1e8.
+
+    The derivative of the log-likelihood in theta is sum_i s_i (psi(y_i + theta) - psi(theta) + log(theta / (theta + m_i)) +
+    (m_i - y_i) / (theta + m_i)).
+    """
+
+    def slope(logarithm: float) -> float:
+        theta = math.exp(logarithm)
+        ratio = -np.log1p(means / theta) + (means - counts) / (theta + means)
+        return float(weights @ (_digamma_change(counts, theta) + ratio))
+
+    low, high = math.log(LEAST_THETA), math.log(LARGEST_THETA)
+    if slope(high) >= 0.0:
+        return LARGEST_THETA
+    if slope(low) <= 0.0:
+        return LEAST_THETA
+    return math.exp(brentq(slope, low, high, xtol=1e-14, rtol=1e-14))
+
+
+def _digamma_change(counts: Vector, theta: float) -> Vector:
+    """Return psi(y + theta) - psi(theta); for large theta by the differences of the asymptotic series' terms."""
+    if theta < 100.0:
+        return np.asarray(digamma(counts + theta) - digamma(theta))
+    end = theta + counts
+    change: Vector = np.log1p(counts / theta) + 0.5 * counts / (theta * end)
+    squares, product = counts * (theta + end), (theta * end) ** 2
+    return change + squares / (12.0 * product) - squares * (theta**2 + end**2) / (120.0 * product**2)

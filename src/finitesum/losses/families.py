@@ -1,0 +1,350 @@
+"""Negative log-likelihoods of families of targets, as losses of a linear prediction u, but for constants.
+
+============================  ===================  ========================  ==================================
+loss                          mean                 targets y                 variance of y, by the mean m
+============================  ===================  ========================  ==================================
+`Poisson`                     exp(u)               y >= 0                    m
+`Gamma`                       exp(u)               y > 0                     m^2 times a dispersion
+`Tweedie` (1 < power < 2)     exp(u)               y >= 0                    m^power times a dispersion
+`NegativeBinomial`            exp(u)               y >= 0                    m + m^2 / theta
+`Binomial`                    1 / (1 + exp(-u))    0 <= y <= 1, a share      m (1 - m) by the number of trials
+`Probit`                      Phi(u)               -1 and +1
+`ComplementaryLogLog`         1 - exp(-exp(u))     -1 and +1
+============================  ===================  ========================  ==================================
+
+All are convex in u [1]. The losses of a mean exp(u) and `Binomial` also have `mean_at(prediction)`, `link_of(mean)` and
+`deviance_from(target, mean)`, twice what the loss is above that of the best prediction, of arrays and for Python alone.
+
+References
+----------
+.. [1] P. McCullagh, J. A. Nelder, "Generalized linear models", 2nd edition, 1989.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit, xlogy
+
+from finitesum.core.elementwise import maximum, minimum, where
+from finitesum.core.jit import compilable, kernel_part
+from finitesum.losses.base import Curved, OfMargin, Scaled
+from finitesum.losses.exponential import LARGEST_EXPONENT, exp, expm1, log, log1p, minus_log_of_rest
+from finitesum.losses.normal import minus_log_tail, tail_ratio
+
+#: u from which the complementary log-log loss of an event is 0, and the least exp(u) that is divided by.
+LARGEST_RATE, LEAST_RATE = 6.5, 1e-300
+
+#: The largest third derivative of -log Phi.
+PROBIT_JERK = 0.29571881918
+
+#: exp(u) up to which the complementary log-log curvature is summed as a series, and u below which log(1 - exp(-e^u)) is.
+OF_SERIES, FAR_BELOW = 0.03, -30.0
+
+
+@kernel_part
+def _exponential(t: Any) -> Any:
+    """Return exp(t), infinite for t > 709."""
+    return where(t > LARGEST_EXPONENT, math.inf, exp(minimum(t, LARGEST_EXPONENT)))
+
+
+class OfMean(Curved):
+    """Losses of a mean exp(u), for targets >= 0."""
+
+    def target_kind(self) -> str:
+        """Return "count"."""
+        return "count"
+
+    def mean_at(self, prediction: Any) -> Any:
+        """Return exp(u)."""
+        return np.exp(prediction)
+
+    def link_of(self, mean: Any) -> Any:
+        """Return log m, the prediction of a mean."""
+        return np.log(mean)
+
+
+@compilable
+class Poisson(Scaled, OfMean):
+    """exp(u) - y u, the Poisson negative log-likelihood with log link, for targets >= 0 (infinite for u > 709)."""
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        return self.scale * (_exponential(prediction) - target * prediction)
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        return self.scale * (_exponential(prediction) - target)
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        return self.scale * _exponential(prediction)
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        mean = _exponential(prediction)
+        return self.scale * (mean - target), self.scale * mean
+
+    def deviance_from(self, target: Any, mean: Any) -> Any:
+        """Return 2 (y log(y / m) - y + m)."""
+        return 2.0 * (xlogy(target, target) - xlogy(target, mean) - target + mean)
+
+
+@compilable
+class Gamma(Scaled, OfMean):
+    """u + y exp(-u), the gamma negative log-likelihood with log link, for targets > 0 (infinite for u < -709).
+
+    Examples
+    --------
+    >>> Gamma().value(0.0, 2.0), Gamma().d1(0.0, 2.0), Gamma().d2(0.0, 2.0)
+    (2.0, -1.0, 2.0)
+    """
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        return self.scale * (prediction + target * _exponential(-prediction))
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        return self.scale * (1.0 - target * _exponential(-prediction))
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        return self.scale * target * _exponential(-prediction)
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        ratio = target * _exponential(-prediction)
+        return self.scale * (1.0 - ratio), self.scale * ratio
+
+    def target_kind(self) -> str:
+        """Return "positive"."""
+        return "positive"
+
+    def information_at(self, mean: Any) -> Any:
+        """Return 1, the mean of d2."""
+        return np.ones_like(mean)
+
+    def variance_of(self, mean: Any) -> Any:
+        """Return m^2, the variance of a target by the dispersion."""
+        return mean * mean
+
+    def deviance_from(self, target: Any, mean: Any) -> Any:
+        """Return 2 (y / m - 1 - log(y / m))."""
+        return 2.0 * (target / mean - 1.0 - np.log(target / mean))
+
+
+@kernel_part
+def _with_power(power: float, prediction: Any, target: Any) -> Any:
+    """Return y exp((1 - p) u), 0 for y = 0 wherever u is."""
+    return where(target > 0.0, target * _exponential((1.0 - power) * prediction), 0.0 * prediction)
+
+
+class _Power(NamedTuple):
+    power: float = 1.5
+    scale: float = 1.0
+
+
+@compilable
+class Tweedie(_Power, OfMean):
+    """exp((2 - p) u) / (2 - p) + y exp((1 - p) u) / (p - 1) with a power 1 < p < 2: sums of gamma variables, often 0.
+
+    The variance is proportional to mean^p. At p = 1 it would be `Poisson`, at p = 2 `Gamma`; beyond it is not convex.
+    """
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        rest, more = 2.0 - self.power, self.power - 1.0
+        return self.scale * (_exponential(rest * prediction) / rest + _with_power(self.power, prediction, target) / more)
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        return self.scale * (_exponential((2.0 - self.power) * prediction) - _with_power(self.power, prediction, target))
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        rest, more = 2.0 - self.power, self.power - 1.0
+        return self.scale * (rest * _exponential(rest * prediction) + more * _with_power(self.power, prediction, target))
+
+    def information_at(self, mean: Any) -> Any:
+        """Return m^(2-p), the mean of d2."""
+        return mean ** (2.0 - self.power)
+
+    def variance_of(self, mean: Any) -> Any:
+        """Return m^p, the variance of a target by the dispersion."""
+        return mean**self.power
+
+    def deviance_from(self, target: Any, mean: Any) -> Any:
+        """Return 2 (y^(2-p) / ((1-p) (2-p)) - y m^(1-p) / (1-p) + m^(2-p) / (2-p))."""
+        rest, less = 2.0 - self.power, 1.0 - self.power
+        return 2.0 * (target**rest / (less * rest) - target * mean**less / less + mean**rest / rest)
+
+
+class _Theta(NamedTuple):
+    theta: float = 1.0
+    scale: float = 1.0
+
+
+@compilable
+class NegativeBinomial(_Theta, OfMean):
+    """(y + theta) log(theta + exp(u)) - y u, less theta log theta ..., of counts with the variance mean + mean^2 / theta.
+
+    It is written as (y + theta) log(1 + exp(v)) - y v with v = u - log theta, which differs by a constant of the target.
+    """
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        shifted = prediction - math.log(self.theta)
+        softplus = maximum(shifted, 0.0) + log1p(exp(-abs(shifted)))
+        return self.scale * (self.theta * softplus + target * (softplus - shifted))
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        shifted = prediction - math.log(self.theta)
+        return self.scale * (self.theta * _share(shifted) - target * _share(-shifted))
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        shifted = prediction - math.log(self.theta)
+        return self.scale * (self.theta + target) * _share(shifted) * _share(-shifted)
+
+    def majorant(self, prediction: Any, target: Any) -> Any:
+        """Return y + theta times the majorant of the logistic loss."""
+        shifted = prediction - math.log(self.theta)
+        return self.scale * (self.theta + target) * _logistic_majorant(shifted)
+
+    def information_at(self, mean: Any) -> Any:
+        """Return m / (1 + m / theta), the mean of d2."""
+        return mean / (1.0 + mean / self.theta)
+
+    def deviance_from(self, target: Any, mean: Any) -> Any:
+        """Return 2 (y log(y / m) - (y + theta) log((y + theta) / (m + theta)))."""
+        of_counts = xlogy(target, target) - xlogy(target, mean)
+        return 2.0 * (of_counts - (target + self.theta) * np.log((target + self.theta) / (mean + self.theta)))
+
+
+@kernel_part
+def _share(t: Any) -> Any:
+    """Return 1 / (1 + exp(-t)), every digit of it for t < 0, too."""
+    decay = exp(-abs(t))
+    return maximum(decay, 1.0 * (t >= 0.0)) / (1.0 + decay)
+
+
+@kernel_part
+def _logistic_majorant(t: Any) -> Any:
+    """Return tanh(t/2) / (2t), as for the logistic loss."""
+    size = abs(t)
+    decay = exp(-size)
+    ratio = (1.0 - decay) / (maximum(size, 2e-4) * (1.0 + decay))
+    return 0.5 * where(size > 2e-4, ratio, 0.5 - size * size / 24.0)
+
+
+@compilable
+class Binomial(Scaled, Curved):
+    """log(1 + exp(u)) - y u for shares 0 <= y <= 1 of trials that succeeded; the number of trials is the row's weight.
+
+    Examples
+    --------
+    >>> round(Binomial().value(0.0, 0.3), 6), round(Binomial().d1(0.0, 0.3), 6), Binomial().d2(0.0, 0.3)
+    (0.693147, 0.2, 0.25)
+    """
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        outside = where(prediction > 0.0, (1.0 - target) * prediction, -target * prediction)
+        return self.scale * (outside + log1p(exp(-abs(prediction))))
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        return self.scale * ((1.0 - target) * _share(prediction) - target * _share(-prediction))
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        return self.scale * _share(prediction) * _share(-prediction)
+
+    def majorant(self, prediction: Any, target: Any) -> Any:
+        """Return tanh(u/2) / (2u), as for the logistic loss."""
+        return self.scale * _logistic_majorant(prediction)
+
+    def curvature_bound(self) -> float:
+        """Return 1/4."""
+        return 0.25 * self.scale
+
+    def d2_lipschitz(self) -> float:
+        """Return 1 / (6 sqrt 3)."""
+        return self.scale / (6.0 * math.sqrt(3.0))
+
+    def target_kind(self) -> str:
+        """Return "share"."""
+        return "share"
+
+    def mean_at(self, prediction: Any) -> Any:
+        """Return 1 / (1 + exp(-u))."""
+        return expit(prediction)
+
+    def link_of(self, mean: Any) -> Any:
+        """Return log(m / (1 - m))."""
+        return logit(mean)
+
+    def deviance_from(self, target: Any, mean: Any) -> Any:
+        """Return 2 (y log(y / m) + (1 - y) log((1 - y) / (1 - m)))."""
+        of_both = xlogy(target, target) - xlogy(target, mean) + xlogy(1.0 - target, 1.0 - target)
+        return 2.0 * (of_both - xlogy(1.0 - target, 1.0 - mean))
+
+
+@compilable
+class Probit(Scaled, OfMargin):
+    """-log Phi(y u) for targets -1 and +1, with the distribution function Phi of the normal distribution.
+
+    Examples
+    --------
+    >>> round(Probit().value(0.0, 1.0), 6), round(Probit().d1(0.0, 1.0), 6), round(Probit().d2(0.0, 1.0), 6)
+    (0.693147, -0.797885, 0.63662)
+    """
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        return self.scale * minus_log_tail(-target * prediction)
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        ratio, _ = tail_ratio(-target * prediction)
+        return -self.scale * target * ratio
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        ratio, excess = tail_ratio(-target * prediction)
+        return self.scale * ratio * excess
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        ratio, excess = tail_ratio(-target * prediction)
+        return -self.scale * target * ratio, self.scale * ratio * excess
+
+    def curvature_bound(self) -> float:
+        """Return 1, which d2 comes close to where u is far on the wrong side."""
+        return self.scale
+
+    def d2_lipschitz(self) -> float:
+        """Return the largest third derivative, at a margin of 1.0023625."""
+        return PROBIT_JERK * self.scale
+
+
+@kernel_part
+def _hazard(prediction: Any) -> tuple[Any, Any]:
+    """Return q = a / (exp(a) - 1) and q exp(a) - 1 with a = exp(u)."""
+    rate = exp(minimum(prediction, LARGEST_RATE))
+    some = maximum(rate, LEAST_RATE)
+    ratio = where(prediction > LARGEST_RATE, 0.0, some / expm1(some))
+    series = rate * (0.5 + rate * (1.0 / 12.0 - rate * rate / 720.0))
+    return ratio, where(rate < OF_SERIES, series, ratio + rate - 1.0)
+
+
+@compilable
+class ComplementaryLogLog(Scaled, OfMargin):
+    """-log(1 - exp(-exp(u))) for the target +1, exp(u) for -1: a hazard of exp(u) during one unit of time.
+
+    Examples
+    --------
+    >>> round(ComplementaryLogLog().value(0.0, 1.0), 6), ComplementaryLogLog().value(0.0, -1.0)
+    (0.458675, 1.0)
+    """
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        rate = exp(minimum(prediction, LARGEST_RATE))
+        low = where(prediction < FAR_BELOW, 0.5 * rate - prediction, -log(-expm1(-maximum(rate, LEAST_RATE))))
+        event = where(rate > 1.0, where(prediction > LARGEST_RATE, 0.0, minus_log_of_rest(exp(-maximum(rate, 1.0)))), low)
+        return self.scale * where(target > 0.0, event, _exponential(prediction))
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        ratio, _ = _hazard(prediction)
+        return self.scale * where(target > 0.0, -ratio, _exponential(prediction))
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        ratio, rest = _hazard(prediction)
+        return self.scale * where(target > 0.0, ratio * rest, _exponential(prediction))
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        ratio, rest = _hazard(prediction)
+        rate = _exponential(prediction)
+        is_event = target > 0.0
+        return self.scale * where(is_event, -ratio, rate), self.scale * where(is_event, ratio * rest, rate)
