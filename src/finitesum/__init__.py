@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from finitesum.methods import METHODS as METHODS
     from finitesum.problems.callables import Component as Component
     from finitesum.problems.finite_sum import FiniteSum as FiniteSum
-    from finitesum.problems.linear import MultinomialProblem as MultinomialProblem, Problem as Problem
+    from finitesum.problems.linear import Problem as Problem
+    from finitesum.problems.multinomial import MultinomialProblem as MultinomialProblem
     from finitesum.running.driver import Result as Result, StopReason as StopReason, minimize as minimize
 
 _PLACES = {
@@ -35,7 +36,8 @@ _PLACES = {
     "finitesum.methods": "METHODS",
     "finitesum.problems.callables": "Component",
     "finitesum.problems.finite_sum": "FiniteSum",
-    "finitesum.problems.linear": "MultinomialProblem Problem",
+    "finitesum.problems.linear": "Problem",
+    "finitesum.problems.multinomial": "MultinomialProblem",
     "finitesum.running.driver": "Result StopReason minimize",
 }
 _HOMES = {name: place for place, names in _PLACES.items() for name in names.split()}

@@ -1,5 +1,6 @@
 """Sums over rows against NumPy: over all of them, runs of them, and rows that lie apart."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,7 @@ from finitesum import Problem
 from finitesum.evaluation.many_points import curvatures_at_each, gradients_at_each, gradients_of_all
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.rounding import extended_gradient
-from finitesum.evaluation.row_sums import Majorize, loss_sums, row_blocks
-from finitesum.problems.rows import to_matrix
+from finitesum.evaluation.row_sums import Majorize, loss_sums
 
 N = 700
 
@@ -36,12 +36,24 @@ CHOICES = {
 }
 
 
+def in_memory(X, y, weights, offsets, batch_size):
+    return Problem.linear(X, y, sample_weight=weights, offset=offsets, batch_size=batch_size)
+
+
+def in_parts(X, y, weights, offsets, batch_size):
+    """Parts that end within components, one of which has no row that counts."""
+    cuts = [0, 100, 220, 224, 225, N]
+    parts = [(X[a:b], y[a:b], weights[a:b], offsets[a:b]) for a, b in itertools.pairwise(cuts)]
+    return Problem.partitioned(parts).batched(batch_size)
+
+
 @pytest.mark.compiled
+@pytest.mark.parametrize("made", [in_memory, in_parts])
 @pytest.mark.parametrize("batch_size", [1, 3, 200])
 @pytest.mark.parametrize("choice", CHOICES)
-def test_sums_over_some_components_are_numpys(rows, choice, batch_size):
+def test_sums_over_some_components_are_numpys(rows, choice, batch_size, made):
     X, stored, y, weights, offsets, w = rows
-    problem = Problem.linear(stored, y, sample_weight=weights, offset=offsets, batch_size=batch_size)
+    problem = made(stored, y, weights, offsets, batch_size)
     components = CHOICES[choice](problem.n_components, np.random.default_rng(0))
     chosen = np.isin(np.arange(N) // batch_size, components)
     p, margins = weights / weights.sum(), y * (X @ w + offsets)
@@ -56,22 +68,6 @@ def test_sums_over_some_components_are_numpys(rows, choice, batch_size):
     np.testing.assert_allclose(curvatures[chosen], np.where(weights > 0.0, curvature, 0.0)[chosen], rtol=1e-12)
     assert np.isnan(slopes[~chosen]).all()
     assert np.isnan(curvatures[~chosen]).all()
-
-
-@pytest.mark.parametrize("most_rows", [1, 100, 349, 350, 351, 400, 699, 700, 1000])
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_blocks_hold_each_row_once(rows, most_rows, batch_size):
-    X, stored, y, weights, offsets, _ = rows
-    problem = Problem.linear(stored, y, sample_weight=weights, offset=offsets, batch_size=batch_size)
-    first = 0
-    for block in row_blocks(problem, most_rows):
-        assert block.rows == slice(first, min(first + most_rows, N))
-        matrix = to_matrix(block.view.rows)
-        np.testing.assert_array_equal(matrix.toarray() if sp.issparse(matrix) else matrix, X[block.rows])
-        np.testing.assert_array_equal(block.view.offsets, problem.offsets[block.rows])
-        assert block.components.tolist() == list(range(block.view.n_components))
-        first = block.rows.stop
-    assert first == N
 
 
 @pytest.mark.parametrize("most_rows", [250, 400, 699])

@@ -314,7 +314,7 @@ class TestFingerprint:
         assert linear(X=np.zeros((4, 0)), fit_intercept=True).fingerprint != empty
 
     def test_large_arrays_are_seen_by_blocks(self, monkeypatch):
-        import finitesum.problems.linear as module
+        import finitesum.problems.digests as module
 
         monkeypatch.setattr(module, "_WHOLE_DIGEST_BYTES", 1024)
         monkeypatch.setattr(module, "_DIGEST_BLOCKS", 16)

@@ -150,7 +150,7 @@ def test_an_interrupt_in_a_callback_loses_nothing(method, k, tmp_path):
     assert bits(resumed) == bits(minimize(problem, method=method, **settings))
 
 
-@pytest.mark.parametrize("place", ["order_of_pass", "evaluate"])
+@pytest.mark.parametrize("place", ["order_for", "evaluate"])
 @pytest.mark.parametrize("call", [1, 2, 3, 8])
 def test_an_interrupt_at_other_lines_loses_nothing_either(place, call, tmp_path, monkeypatch):
     import finitesum.running.run as runs

@@ -27,7 +27,7 @@ def methods(*, console: Console) -> None:
     "treats" names what a method treats beside smooth linear models. l1: l1 penalties; weights: penalty weights; prox:
     separable penalties known by their prox; groups: the group lasso; nonconvex: MCP and SCAD; constraint: constraints;
     nonsmooth: nonsmooth losses; callables: callables that give subgradients; components: components given as functions;
-    outputs: several outputs.
+    outputs: several outputs; parts: rows in parts, by sums over them (what treats components sees a part as one).
     """
     from finitesum.methods import METHODS, options_of
     from finitesum.methods.base import TREATS

@@ -39,12 +39,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
-from finitesum.evaluation.row_sums import row_blocks
 from finitesum.losses import Cornered, Hinge
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import Problem, remembered
-from finitesum.problems.rows import to_matrix
+from finitesum.problems.rows import rows_between, to_matrix
 from finitesum.problems.term import ConvexTerm
 
 #: How many times as large as at w the predictions that a column makes may be where a bound holds: on bounded sets and with
@@ -95,24 +95,27 @@ def _error(problem: Problem, w: Vector, value: float) -> float:
 
 def _reaching_sizes(problem: Problem, w: Vector) -> float:
     """Return the sum of absolute values that predictions of the hinge loss are made of, over rows that may have a loss."""
-    d, total = problem.rows.n_columns, 0.0
-    for block in row_blocks(problem, MOST_ROWS):
-        here = block.rows
-        offsets, targets = problem.offsets[here], problem.targets[here]
-        matrix = to_matrix(block.view.rows)
-        sizes = abs(matrix) @ np.abs(w[:d]) + np.abs(w[d:]).sum() + np.abs(offsets)
-        gaps = 1.0 - targets * (matrix @ w[:d] + w[d:].sum() + offsets)
-        total += float(problem.weights[here] @ np.where(gaps > -4.0 * UNIT * (1.0 + sizes), sizes, 0.0))
-    return total
+
+    def reaching(part: Problem) -> float:
+        d, total = part.rows.n_columns, 0.0
+        for first in range(0, part.n_rows, MOST_ROWS):
+            here = slice(first, min(first + MOST_ROWS, part.n_rows))
+            offsets, targets = part.offsets[here], part.targets[here]
+            matrix = to_matrix(rows_between(part.rows, here.start, here.stop))
+            sizes = abs(matrix) @ np.abs(w[:d]) + np.abs(w[d:]).sum() + np.abs(offsets)
+            gaps = 1.0 - targets * (matrix @ w[:d] + w[d:].sum() + offsets)
+            total += float(part.weights[here] @ np.where(gaps > -4.0 * UNIT * (1.0 + sizes), sizes, 0.0))
+        return total
+
+    return float(sum_over_problems(reaching, problem))
 
 
 def minorant_at(problem: Problem | SubgradientProblem, w: Vector) -> tuple[float, Minorant]:
     """Return the mean loss at w and its minorant there, by one pass over the data."""
-    constants, slopes = np.zeros(2), np.zeros((2, problem.dim))
     if isinstance(problem, Problem):
-        value = minorant_sums(problem, w, constants, slopes)
+        value, constants, slopes = minorant_sums(problem, w)
         return value, Minorant(constants, slopes, _radius(problem, w), _error(problem, w, value))
-    value = float(problem.value(w.copy()))
+    constants, slopes, value = np.zeros(2), np.zeros((2, problem.dim)), float(problem.value(w.copy()))
     slopes[0] = problem.full_subgradient(w)
     constants[0] = value - slopes[0] @ w
     return value, Minorant(constants, slopes)

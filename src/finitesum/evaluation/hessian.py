@@ -8,9 +8,11 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
-from finitesum.evaluation.row_sums import Block, curvatures_at, map_row_blocks
+from finitesum.evaluation.row_blocks import Block, sum_over_blocks
+from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, to_matrix
 
 #: Numbers of dense rows that are weighted and multiplied at a time: they stay in the cache.
@@ -111,26 +113,23 @@ def add_gram(
 
     Dense rows are taken less the `centre`, shape (d,), the intercept's 1 as it is; they may be summed in float32.
     """
-    is_sparse = problem.rows.is_sparse()
+    is_sparse, whole = problem.rows.is_sparse(), None if is_parted(problem) else sums
 
-    def sum_of(block: Block) -> Matrix:
+    def sum_of(block: Block, of_picked: Vector) -> Matrix:
         rows, some = block.view.rows, block.components
-        is_all = some.size in (0, picked.size)
-        first = 0 if is_all else np.searchsorted(picked, block.rows.start + some[0])
-        s = scales[first : first + some.size]
         if isinstance(rows, DenseRows):
             with np.errstate(all="ignore"):  # what is too large for single precision is seen by its factor
-                return _sum_dense(rows, some, s, centre, single_precision=single_precision)
-        part = sums if some.size == picked.size else np.zeros_like(sums)
-        _add_sparse(rows, some, s, part)
+                return _sum_dense(rows, some, of_picked, centre, single_precision=single_precision)
+        part = np.zeros((rows.dim(), rows.dim())) if whole is None or some.size < picked.size else whole
+        _add_sparse(rows, some, of_picked, part)
         return part
 
     stored = n_entries(problem.rows) / problem.n_rows if is_sparse else problem.dim
     n_numbers = stored**2 / 8.0 if is_sparse else stored + stored**2 / 64.0  # SIMD, no gathering
     n_threads = n_threads if is_sparse or problem.dim <= MOST_SHARED else 1
-    for part in map_row_blocks(sum_of, problem.by_rows, picked, n_threads, numbers_a_row=n_numbers):
-        if part is not sums:
-            sums += part
+    total = sum_over_blocks(sum_of, problem.by_rows, picked, n_threads, numbers_a_row=n_numbers, by_component=(scales,))
+    if total is not whole:
+        sums += total
 
 
 def may_be_single(problem: Problem) -> bool:

@@ -4,16 +4,17 @@ An iterate is a table of shape (K, dim), row by row in one vector; scores are u_
 through matrix products: float32 rows are widened a block at a time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.row_sums import Block, map_row_blocks
+from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_over_problems
 from finitesum.losses.classes import ClassLoss, weighted
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.outputs import gram_of
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import rows_between, to_matrix
 
 #: Numbers in a block of scores.
@@ -49,6 +50,11 @@ def score_changes(problem: Problem, v: Vector) -> Matrix:
 
     Those of dense rows lie in memory output by output, as do products with their sums: it takes half of the time.
     """
+    changes: Matrix = sum_over_problems(lambda part: _score_changes(part, v), problem, add=joined)
+    return changes
+
+
+def _score_changes(problem: Problem, v: Vector) -> Matrix:
     table, d = v.reshape(problem.n_outputs, -1), problem.rows.n_columns
     shape = (problem.n_rows, problem.n_outputs)
     scores = np.empty(shape) if problem.rows.is_sparse() else np.empty(shape[::-1]).T
@@ -69,6 +75,13 @@ def scores_at(problem: Problem, w: Vector) -> Matrix:
 
 def sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool = False) -> Matrix:
     """Return sum_i r_ik x_i for each output k, shape (K, dim), for r of shape (n, K); if asked for, of squared entries."""
+    total: Matrix = sum_over_problems(
+        lambda part, of_rows: _sum_of_rows(part, of_rows, squared=squared), problem, reads=(scales,)
+    )
+    return total
+
+
+def _sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool) -> Matrix:
     d = problem.rows.n_columns
     out = np.zeros((problem.n_outputs, problem.rows.dim()))
     for here, matrix in _matrices(problem, is_copied=squared):
@@ -81,9 +94,13 @@ def sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool = False) -> M
 
 def mean_loss(problem: Problem, scores: Matrix) -> float:
     """Return sum_i p_i loss_i, given the scores; rows of weight 0 count for nothing."""
-    losses = loss_of(problem).value(scores, problem.targets)
-    losses[problem.weights == 0.0] = 0.0
-    return float(problem.weights @ losses)
+
+    def of_part(part: Problem, here: Matrix) -> float:
+        losses = loss_of(part).value(here, part.targets)
+        losses[part.weights == 0.0] = 0.0
+        return float(part.weights @ losses)
+
+    return float(sum_over_problems(of_part, problem, reads=(scores,)))
 
 
 def objective_at(problem: Problem, scores: Matrix, w: Vector) -> float:
@@ -93,7 +110,12 @@ def objective_at(problem: Problem, scores: Matrix, w: Vector) -> float:
 
 def weighted_slopes(problem: Problem, scores: Matrix) -> Matrix:
     """Return p_i times the gradient of row i's loss in its scores, shape (n, K)."""
-    slopes: Matrix = weighted(loss_of(problem).d1(scores, problem.targets), problem.weights)
+
+    def of_part(part: Problem, here: Matrix) -> Matrix:
+        slopes: Matrix = weighted(loss_of(part).d1(here, part.targets), part.weights)
+        return slopes
+
+    slopes: Matrix = sum_over_problems(of_part, problem, reads=(scores,), add=joined)
     return slopes
 
 
@@ -105,12 +127,13 @@ def mean_gradient(problem: Problem, scores: Matrix) -> Vector:
 @remembered
 def _single_rows(problem: Problem) -> Matrix:
     """Return dense rows in single precision."""
-    return problem.rows.values.astype(np.float32, copy=False)
+    values: Matrix = problem.rows.values.astype(np.float32, copy=False)
+    return values
 
 
 def has_single_rows(problem: Problem) -> bool:
-    """Return whether rows in single precision save time: dense ones, and many."""
-    return not problem.rows.is_sparse() and problem.rows.values.size >= MANY_NUMBERS
+    """Return whether rows in single precision save time: dense ones, and many, in memory."""
+    return not is_parted(problem) and not problem.rows.is_sparse() and problem.rows.values.size >= MANY_NUMBERS
 
 
 def measure(problem: Problem, w: Vector, *, is_single: bool = False) -> tuple[float, Vector]:
@@ -119,6 +142,11 @@ def measure(problem: Problem, w: Vector, *, is_single: bool = False) -> tuple[fl
     Dense rows are read in blocks that stay in the cache for both products. If asked for, products are in single
     precision, and errors of its rounding.
     """
+    total: tuple[float, Vector] = sum_over_problems(lambda part: _measured(part, w, is_single=is_single), problem)
+    return total
+
+
+def _measured(problem: Problem, w: Vector, *, is_single: bool) -> tuple[float, Vector]:
     with np.errstate(all="ignore"):  # after a divergence
         if problem.rows.is_sparse():
             scores = scores_at(problem, w)
@@ -165,18 +193,21 @@ def hessian_product(problem: Problem, curvatures: Matrix, v: Vector) -> Vector:
 def weighted_gram(problem: Problem, weights: Vector, chosen: Indices | None = None) -> Matrix:
     """Return sum_i c_i x_i x_i' over all rows, or the chosen ones, shape (dim, dim)."""
 
-    def gram(block: Block) -> Matrix:
-        matrix = to_matrix(block.view.rows)[block.components].astype(np.float64)
-        return gram_of(matrix, weights[block.rows][block.components], problem.has_intercept)
+    has_intercept = problem.has_intercept
 
-    grams: Iterable[Matrix]
-    if chosen is not None:
-        grams = map_row_blocks(gram, problem.one_output.by_rows, chosen)
+    def gram(block: Block, of_rows: Vector) -> Matrix:
+        matrix = to_matrix(block.view.rows)[block.components].astype(np.float64)
+        return gram_of(matrix, of_rows[block.components], has_intercept)
+
+    def of_part(part: Problem, of_rows: Vector) -> Matrix:
+        grams = (gram_of(matrix, of_rows[here], has_intercept) for here, matrix in _matrices(part, is_copied=True))
+        return sum(grams, start=np.zeros((part.rows.dim(), part.rows.dim())))
+
+    if chosen is None:
+        total: Matrix = sum_over_problems(of_part, problem, reads=(weights,))
     else:
-        grams = (
-            gram_of(matrix, weights[here], problem.has_intercept) for here, matrix in _matrices(problem, is_copied=True)
-        )
-    return sum(grams, start=np.zeros((problem.rows.dim(), problem.rows.dim())))
+        total = sum_over_blocks(gram, problem.one_output.by_rows, chosen, reads=(weights,))
+    return total
 
 
 def free_coordinates(problem: Problem) -> Indices:

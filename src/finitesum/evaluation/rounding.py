@@ -28,14 +28,15 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
 from finitesum.core.vectors import norm
 from finitesum.evaluation.optimality import Measures
+from finitesum.evaluation.row_blocks import Block, sum_over_blocks, sum_over_problems
 from finitesum.evaluation.row_products import sum_of_squares
-from finitesum.evaluation.row_sums import Block, map_row_blocks, row_blocks
 from finitesum.losses import LOSSES, Hinge, Huber, Probit, SmoothedHinge, Squared, SquaredHinge
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem, View, n_numbers, remembered
-from finitesum.problems.rows import EVERY, CSRRows, products, some_rows, to_matrix
+from finitesum.problems.partitioned import PartedRows
+from finitesum.problems.rows import EVERY, CSRRows, products, rows_between, some_rows, to_matrix
 
 #: Units of rounding of float64 and of the extended format.
 UNIT, EXTENDED_UNIT = float(np.finfo(np.float64).eps) / 2, float(np.finfo(np.longdouble).eps) / 2
@@ -82,7 +83,9 @@ def _of_prox(problem: Problem, w: Vector) -> float:
 @remembered
 def _most_entries(problem: Problem) -> int:
     """Return the largest number of terms that a prediction is a sum of."""
-    rows = problem.one_output.rows
+    rows = problem.rows
+    if isinstance(rows, PartedRows):
+        return rows.most_stored + 2
     most = int(np.diff(rows.starts).max(initial=0)) if isinstance(rows, CSRRows) else rows.n_columns
     return most + 2
 
@@ -141,10 +144,14 @@ def _errors_in_arrays(view: View, w: Vector, of_slopes: float, of_predictions: f
 
 def gradient_rounding(problem: Problem, w: Vector) -> float:
     """Return a bound of the norm of the rounding errors in a linear model's gradient at w, by a pass over the rows."""
-    errors, of_slopes = np.zeros(problem.dim), _of_sum(problem.n_rows) + OF_SLOPE * UNIT
-    of_predictions = _of_sum(_most_entries(problem))
-    map_row_blocks(lambda block: _add_errors(block.view, w, of_slopes, of_predictions, errors), problem)
-    return float(np.linalg.norm(errors))
+    of_slopes, of_predictions = _of_sum(problem.n_rows) + OF_SLOPE * UNIT, _of_sum(_most_entries(problem))
+
+    def errors_of(block: Block) -> Vector:
+        errors = np.zeros(w.size)
+        _add_errors(block.view, w, of_slopes, of_predictions, errors)
+        return errors
+
+    return float(np.linalg.norm(sum_over_blocks(errors_of, problem)))
 
 
 def _by_rows(problem: Problem, w: Vector, found: Measures) -> float:
@@ -186,14 +193,13 @@ def _split(numbers: Any) -> tuple[Any, Any]:
     return high.astype(np.longdouble), (numbers - high).astype(np.longdouble)
 
 
-def _predictions(problem: Problem, block: Block, w: Vector, offsets: Any) -> tuple[Any, Any]:
-    """Return offsets + the predictions of a block at w, shape (rows, outputs), and bounds of their errors."""
-    table, stored = w.reshape(problem.n_outputs, -1), to_matrix(block.view.rows)
-    matrix, d, gamma = (
-        stored.astype(np.longdouble),
-        problem.rows.n_columns,
-        _of_sum(_most_entries(problem), EXTENDED_UNIT),
-    )
+def _predictions(problem: Problem, stored: Any, most: int, w: Vector, offsets: Any) -> tuple[Any, Any]:
+    """Return offsets + the predictions of some rows at w, shape (rows, outputs), and bounds of their errors.
+
+    They have at most this many entries, an intercept and an offset counted.
+    """
+    table, matrix, d = w.reshape(problem.n_outputs, -1), stored.astype(np.longdouble), problem.rows.n_columns
+    gamma = _of_sum(most, EXTENDED_UNIT)
     extended, sizes = table.astype(np.longdouble), abs(stored).astype(np.float64) @ np.abs(table[:, :d]).T
     if not isinstance(stored, np.ndarray):
         found = matrix @ extended[:, :d].T + (extended[:, d] if problem.has_intercept else 0.0) + offsets
@@ -204,43 +210,53 @@ def _predictions(problem: Problem, block: Block, w: Vector, offsets: Any) -> tup
     return found, 2.0 * EXTENDED_UNIT * np.abs(found) + 4.0 * gamma**2 * (sizes + np.abs(found) + np.abs(offsets))
 
 
-def _offsets(problem: Problem, block: Block) -> Any:
-    rows = block.rows
-    return np.asarray(problem.offsets)[rows].reshape(rows.stop - rows.start, -1).astype(np.longdouble)
-
-
-def _blocks(problem: Problem) -> Iterator[Block]:
-    return row_blocks(problem.one_output, max(1, BLOCK_SIZE // _most_entries(problem)))
+def _blocks(problem: Problem, most: int) -> Iterator[tuple[slice, Any, Any]]:
+    """Yield the places of some rows of a problem in memory, their matrix and their offsets in extended precision."""
+    size = max(1, BLOCK_SIZE // most)
+    for first in range(0, problem.n_rows, size):
+        here = slice(first, min(first + size, problem.n_rows))
+        offsets = np.asarray(problem.offsets)[here].reshape(here.stop - here.start, -1)
+        yield here, to_matrix(rows_between(problem.rows, here.start, here.stop)), offsets.astype(np.longdouble)
 
 
 def extended_slopes(problem: Problem, w: Vector, direction: Vector) -> Callable[[float], float]:
     """Return t -> the slope of the mean loss along w + t direction, of a model with one output, in extended precision."""
-    line = []
-    for block in _blocks(problem):
-        start, _ = _predictions(problem, block, w, _offsets(problem, block))
-        change, _ = _predictions(problem, block, direction, np.zeros_like(start))
-        line.append((block.rows, start[:, 0], change[:, 0]))
+    most, (starts, changes) = _most_entries(problem), np.empty((2, problem.n_rows), dtype=np.longdouble)
+
+    def predict(part: Problem, start: Any, change: Any) -> None:
+        for here, stored, offsets in _blocks(part, most):
+            start[here] = _predictions(part, stored, most, w, offsets)[0][:, 0]
+            change[here] = _predictions(part, stored, most, direction, np.zeros_like(offsets))[0][:, 0]
+
+    sum_over_problems(predict, problem, writes=(starts, changes))
 
     def slope(t: float) -> float:
-        total: Any = 0.0
-        for rows, start, change in line:
-            slopes, _ = _slopes(problem, start + t * change, problem.targets[rows])
-            total += weighted(np.array(slopes), problem.weights[rows]) @ change
-        return float(total)
+        def of_part(part: Problem, start: Any, change: Any) -> Any:
+            slopes, _ = _slopes(part, start + t * change, part.targets)
+            return weighted(np.array(slopes), part.weights) @ change
+
+        return float(sum_over_problems(of_part, problem, reads=(starts, changes)))
 
     return slope
 
 
 def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
     """Return the gradient of the smooth part of F at w, summed in extended precision, and bounds of its entries' errors."""
-    n, d, n_outputs = problem.n_rows, problem.rows.n_columns, problem.n_outputs
-    table = w.reshape(n_outputs, -1).astype(np.longdouble)
-    gradient, errors = np.zeros_like(table), np.zeros(table.shape)
-    of_sum = _of_sum(n, EXTENDED_UNIT)
-    for block in _blocks(problem):
-        here, stored = block.rows, to_matrix(block.view.rows)
+    most, of_sum = _most_entries(problem), _of_sum(problem.n_rows, EXTENDED_UNIT)
+    gradient, errors = sum_over_problems(lambda part: _extended_sums(part, w, most, of_sum), problem)
+    return gradient.ravel() + problem.term.quadratic * w.astype(np.longdouble), errors.ravel()
+
+
+def _extended_sums(problem: Problem, w: Vector, most: int, of_sum: float) -> tuple[Any, Any]:
+    """Return the gradient of the mean loss, and bounds of its entries' errors; `of_sum` is that of all rows' sums."""
+    d, n_outputs = problem.rows.n_columns, problem.n_outputs
+    gradient, errors = (
+        np.zeros((n_outputs, problem.rows.dim()), dtype=np.longdouble),
+        np.zeros((n_outputs, problem.rows.dim())),
+    )
+    for here, stored, offsets in _blocks(problem, most):
         matrix, sizes = stored.astype(np.longdouble), abs(stored).astype(np.float64)
-        predictions, off = _predictions(problem, block, w, _offsets(problem, block))
+        predictions, off = _predictions(problem, stored, most, w, offsets)
         if n_outputs == 1:
             predictions, off = predictions[:, 0], off[:, 0]
         targets = problem.targets[here]
@@ -267,7 +283,7 @@ def extended_gradient(problem: Problem, w: Vector) -> tuple[Any, Vector]:
         if problem.has_intercept:
             gradient[:, d] += slopes.sum(axis=0)
             errors[:, d] += error.sum(axis=0)
-    return gradient.ravel() + problem.term.quadratic * table.ravel(), errors.ravel()
+    return gradient, errors
 
 
 @np.errstate(all="ignore")

@@ -9,9 +9,10 @@ import scipy.sparse
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel
-from finitesum.evaluation.row_sums import Block, map_row_blocks
+from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
+from finitesum.problems.partitioned import PartedRows, is_parted
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, squares, to_matrix
 
 #: Bytes of entries of which a copy in single precision is made.
@@ -35,10 +36,10 @@ def predictions(problem: Problem, w: Vector, components: Indices | None = None, 
     """Return x_i'w of the rows of some components, or of all, without their offsets, shape (n,); others are undefined."""
     out = np.empty(problem.n_rows)
 
-    def predict(block: Block) -> None:
-        _predict(block.view, block.components, w, out[block.rows])
+    def predict(block: Block, of_rows: Vector) -> None:
+        _predict(block.view, block.components, w, of_rows)
 
-    map_row_blocks(predict, problem, components, n_threads)
+    sum_over_blocks(predict, problem, components, n_threads, writes=(out,))
     return out
 
 
@@ -58,13 +59,14 @@ def _combine_in_arrays(view: View, components: Indices, coefficients: Vector, ou
 
 def combination(problem: Problem, coefficients: Vector, components: Indices | None = None) -> Vector:
     """Return sum_i c_i x_i over the rows of some components, or over all, shape (dim,)."""
-    out = np.zeros(problem.dim)
 
-    def combine(block: Block) -> None:
-        _combine(block.view, block.components, coefficients[block.rows], out)
+    def combine(block: Block, of_rows: Vector) -> Vector:
+        out = np.zeros(block.view.rows.dim())
+        _combine(block.view, block.components, of_rows, out)
+        return out
 
-    map_row_blocks(combine, problem, components)
-    return out
+    total: Vector = sum_over_blocks(combine, problem, components, reads=(coefficients,))
+    return total
 
 
 @kernel
@@ -81,14 +83,24 @@ def _square_in_arrays(rows: DenseRows | CSRRows, out: Vector) -> None:
 def squared_norms(problem: Problem, intercept: int) -> Vector:
     """Return ||x_i||^2 of all rows, shape (n,), with an intercept's 1 or without."""
     out = np.empty(problem.n_rows)
-    map_row_blocks(lambda block: _square(block.view.rows._replace(intercept=intercept), out[block.rows]), problem)
+
+    def square(block: Block, of_rows: Vector) -> None:
+        _square(block.view.rows._replace(intercept=intercept), of_rows)
+
+    sum_over_blocks(square, problem, writes=(out,))
     return out
 
 
 def matrix_of_rows(problem: Problem) -> Any:
     """Return all rows without the intercept as an array or CSR array of float64: for what takes a matrix, and no sums."""
-    parts = map_row_blocks(lambda block: to_matrix(block.view.rows).astype(np.float64, copy=False), problem)
-    return scipy.sparse.vstack(parts, format="csr") if problem.rows.is_sparse() else np.concatenate(parts)
+
+    def matrix(block: Block) -> Any:
+        return to_matrix(block.view.rows).astype(np.float64, copy=False)
+
+    def together(first: Any, second: Any) -> Any:
+        return joined(first, second) if isinstance(first, np.ndarray) else scipy.sparse.vstack([first, second], "csr")
+
+    return sum_over_blocks(matrix, problem, add=together)
 
 
 @remembered
@@ -101,9 +113,11 @@ def squares_of_rows(problem: Problem) -> Vector:
 def sum_of_squares(problem: Problem) -> float:
     """Return sum_i ||x_i||^2 over all rows, the intercept included."""
     rows = problem.rows
+    if isinstance(rows, PartedRows):
+        return float(rows.square + rows.intercept * rows.n_rows)
     if isinstance(rows, CSRRows):  # for which they may be known
         return float(squares_of_rows(problem.one_output).sum()) + rows.intercept * rows.n_rows
-    return float(np.dot(rows.values.ravel(), rows.values.ravel())) + rows.intercept * rows.n_rows
+    return float(np.dot(rows.values.ravel(), rows.values.ravel())) + float(rows.intercept * rows.n_rows)
 
 
 @kernel
@@ -127,15 +141,13 @@ def gram_product(
 ) -> Vector:
     """Return sum_i p_i c_i x_i x_i'v over the rows of some components, or of all, by one pass."""
 
-    def product(block: Block) -> Vector:
-        out = np.zeros(problem.dim)
-        _multiply(block.view, block.components, curvatures[block.rows], v, out)
+    def product(block: Block, of_rows: Any) -> Vector:
+        out = np.zeros(v.size)
+        _multiply(block.view, block.components, of_rows, v, out)
         return out
 
-    parts = map_row_blocks(product, problem, components, n_threads)
-    for part in parts[1:]:
-        parts[0][:] += part
-    return parts[0]
+    total: Vector = sum_over_blocks(product, problem, components, n_threads, reads=(curvatures,))
+    return total
 
 
 class Copy(NamedTuple):
@@ -151,7 +163,11 @@ def copy_for_products(problem: Problem) -> Copy:
     Itself where it is too large for a copy, or so small that products are NumPy's, which widen entries each time.
     """
     is_small = n_numbers(problem.view) <= MOST_NUMBERS
-    return Copy(problem, slice(None)) if is_small or problem.rows.values.nbytes > MOST_BYTES else _copied(problem)
+    return (
+        Copy(problem, slice(None))
+        if is_small or is_parted(problem) or problem.rows.values.nbytes > MOST_BYTES
+        else _copied(problem)
+    )
 
 
 @remembered
@@ -191,11 +207,14 @@ def _squares_in_arrays(view: View, components: Indices, curvatures: Any, out: Ve
 
 def gram_diagonal(problem: Problem, curvatures: Any, components: Indices | None = None) -> Vector:
     """Return the diagonal of sum_i p_i c_i x_i x_i' over the rows of some components, or of all."""
-    out = np.zeros(problem.dim)
-    map_row_blocks(
-        lambda block: _add_squares(block.view, block.components, curvatures[block.rows], out), problem, components
-    )
-    return out
+
+    def diagonal(block: Block, of_rows: Any) -> Vector:
+        out = np.zeros(block.view.rows.dim())
+        _add_squares(block.view, block.components, of_rows, out)
+        return out
+
+    total: Vector = sum_over_blocks(diagonal, problem, components, reads=(curvatures,))
+    return total
 
 
 class Line(NamedTuple):
@@ -259,11 +278,11 @@ def _value_in_arrays(view: View, components: Indices, starts: Vector, changes: V
 
 
 def _sum_along(kernel_of_block: Callable[..., float], problem: Problem, line: Line, t: float) -> float:
-    def part(block: Block) -> float:
-        return kernel_of_block(block.view, block.components, line.starts[block.rows], line.changes[block.rows], t)
+    def part(block: Block, starts: Vector, changes: Vector) -> float:
+        return kernel_of_block(block.view, block.components, starts, changes, t)
 
     with np.errstate(all="ignore"):
-        return float(sum(map_row_blocks(part, problem, line.components)))
+        return float(sum_over_blocks(part, problem, line.components, reads=(line.starts, line.changes)))
 
 
 def slope_along(problem: Problem, line: Line, t: float) -> float:
@@ -314,9 +333,15 @@ def _minorants_in_arrays(view: View, w: Vector, constants: Vector, slopes: Matri
     return float(weights @ value)
 
 
-def minorant_sums(problem: Problem, w: Vector, constants: Vector, slopes: Matrix) -> float:
-    """Return the mean loss at w, and add the linear functions that touch the losses there.
+def minorant_sums(problem: Problem, w: Vector) -> tuple[float, Vector, Matrix]:
+    """Return the mean loss at w, and constants and slopes of the linear functions that touch the losses there.
 
-    Those of rows with a slope <= 0 are added to constants[0] and slopes[0], the others to constants[1] and slopes[1].
+    Those of rows with a slope <= 0 are added up in constants[0] and slopes[0], the others in constants[1] and slopes[1].
     """
-    return float(sum(map_row_blocks(lambda block: _add_minorants(block.view, w, constants, slopes), problem)))
+
+    def minorants(block: Block) -> tuple[float, Vector, Matrix]:
+        constants, slopes = np.zeros(2), np.zeros((2, w.size))
+        return float(_add_minorants(block.view, w, constants, slopes)), constants, slopes
+
+    total: tuple[float, Vector, Matrix] = sum_over_blocks(minorants, problem)
+    return total

@@ -1,30 +1,25 @@
 """Sums over rows at a point: the mean loss, its gradient, slopes and curvatures of rows.
 
-Methods see data by these sums, or by visits of single components, and in no third way.
-A sum is taken over *blocks*: consecutive rows that lie in memory, with their targets and weights, beside which stands what
-belongs to them, such as their curvatures. A block is given to a kernel, and the blocks' sums are added in their order.
-Threads share the components out in blocks: a result depends on their number by rounding errors, and on nothing else.
+Methods see data by these sums, or by visits of single components, and in no third way. They are taken over blocks of
+rows (`finitesum.evaluation.row_blocks`).
 
 Products with the rows (predictions, gram products and diagonals, lines) are in `finitesum.evaluation.row_products`, gram
 matrices in `finitesum.evaluation.hessian`.
 """
 
-from collections.abc import Callable, Iterator
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part, reassociated_part
-from finitesum.core.threads import map_blocks
+from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.whole_arrays import losses_at, whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
-from finitesum.problems.rows import add_combination, n_entries, products, rows_between, some_rows
-
-T = TypeVar("T")
+from finitesum.problems.rows import add_combination, products, some_rows
 
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.
 N_TOGETHER = 128
@@ -46,56 +41,6 @@ class Majorize(IntEnum):
     NONE = 0
     MISCLASSIFIED = 1
     ALL = 2
-
-
-class Block(NamedTuple):
-    """Consecutive rows in memory, and those of their components that a sum is taken over."""
-
-    view: View  # of these rows alone
-    components: Indices  # increasing, counted from the block's first
-    rows: slice  # of an array with one number per row of the problem
-
-
-def _block(problem: Problem, components: Indices, leaves_out: float = 0.5) -> Block:
-    """Return the rows from the first of the components to the last; all rows where that would leave a smaller part out."""
-    if components.size == 0 or components[-1] + 1 - components[0] > (1.0 - leaves_out) * problem.n_components:
-        return Block(problem.view_of_rows, components, slice(0, problem.n_rows))
-    first, size = int(components[0]), problem.batch_size or 1
-    rows = slice(first * size, min((int(components[-1]) + 1) * size, problem.n_rows))
-    view = problem.view_of_rows._replace(
-        rows=rows_between(problem.rows, rows.start, rows.stop),
-        targets=problem.targets[rows],
-        offsets=problem.offsets[rows],
-        weights=problem.weights[rows],
-        n_components=int(components[-1]) + 1 - first,
-    )
-    return Block(view, components - first, rows)
-
-
-def map_row_blocks(
-    sums: Callable[[Block], T],
-    problem: Problem,
-    components: Indices | None = None,
-    n_threads: int = 1,
-    *,
-    numbers_a_row: float | None = None,
-) -> list[T]:
-    """Return what `sums` makes of each block of the rows of some components (increasing), or of all, in their order.
-
-    Its work stands for that of reading `numbers_a_row` numbers for each row; left out, it reads the row's entries.
-    """
-    m = problem.n_components
-    chosen = np.arange(m) if components is None else components
-    if n_threads == 1:
-        return [sums(_block(problem, chosen))]
-    n_read = n_entries(problem.rows) if numbers_a_row is None else problem.n_rows * numbers_a_row
-    return map_blocks(lambda some: sums(_block(problem, some)), chosen, n_read * chosen.size / m, n_threads)
-
-
-def row_blocks(problem: Problem, most_rows: int) -> Iterator[Block]:
-    """Yield all rows in their order, in blocks of at most this many."""
-    for first in range(0, problem.n_rows, most_rows):
-        yield _block(problem.by_rows, np.arange(first, min(first + most_rows, problem.n_rows)), leaves_out=0.0)
 
 
 @kernel_part
@@ -296,21 +241,20 @@ def loss_sums(
     if whole and (arrays := whole_arrays(problem)) is not None:
         return LossSums(*arrays.sums(w, int(majorize), curvatures, slopes))
 
-    def sums(block: Block) -> LossSums:
-        gradient, n_rows = np.zeros(problem.dim), block.rows.stop - block.rows.start
-        second = np.empty(n_rows, dtype=np.float32) if curvatures is None else curvatures[block.rows]
-        first = np.empty(0) if slopes is None else slopes[block.rows]
+    has_curvatures, has_slopes = curvatures is not None, slopes is not None
+
+    def sums(block: Block, *written: Any) -> LossSums:
+        gradient, n_rows = np.zeros(w.size), block.rows.stop - block.rows.start
+        second = written[0] if has_curvatures else np.empty(n_rows, dtype=np.float32)
+        first = written[-1] if has_slopes else np.empty(0)
         parts, rows, few = np.empty(3 * N_TOGETHER), np.empty(N_TOGETHER, dtype=np.int64), np.empty((3, N_TOGETHER))
         at = Scratch(parts, rows, few[0], few[1], few[2], np.empty(N_TOGETHER, dtype=second.dtype))
         found = _add_losses(block.view, block.components, w, int(majorize), second, first, gradient, at)
-        return LossSums(gradient, *found)
+        return LossSums(gradient, float(found[0]), float(found[1]))
 
-    parts = map_row_blocks(sums, problem, components, n_threads)
-    gradient = parts[0].gradient
-    for part in parts[1:]:
-        gradient += part.gradient
-    squares, value = (float(sum(column)) for column in list(zip(*parts, strict=True))[1:])
-    return LossSums(gradient, squares, value)
+    writes = [array for array in (curvatures, slopes) if array is not None]
+    total: LossSums = sum_over_blocks(sums, problem, components, n_threads, writes=writes)
+    return total
 
 
 def curvatures_at(problem: Problem, w: Vector) -> Vector:

@@ -14,6 +14,7 @@ from finitesum.methods.parameters import check_parameters
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 
 
 class Card(NamedTuple):
@@ -58,6 +59,7 @@ TREATS = {
     "callables": "callables that give subgradients",
     "components": "components given as functions",
     "outputs": "several outputs",
+    "parts": "rows in parts, by sums over them",
 }
 
 
@@ -201,7 +203,7 @@ INSTEAD = {
 def require_suited(method: Method, problem: AnyProblem) -> None:
     """Raise a ValueError unless a method can treat what a problem demands, and has the second derivatives that it needs."""
     for name, (what, instead) in _demands(problem).items():
-        if name not in method.handles:
+        if name not in method.handles and not (name == "parts" and "components" in method.handles):
             raise ValueError(
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."
@@ -228,8 +230,12 @@ N_BLOCKS = 1024
 
 
 def batch_size_for(method: Method, problem: Problem) -> int:
-    """Return the component size of a problem that has none: the method's choice, with several outputs about n / 1024."""
-    return method.default_batch_size(problem) if problem.n_outputs == 1 else -(-problem.n_rows // N_BLOCKS)
+    """Return the component size of a problem that has none: about n / 1024 with several outputs and of rows in parts.
+
+    Else it is the method's choice.
+    """
+    is_left = problem.n_outputs == 1 and not is_parted(problem)
+    return method.default_batch_size(problem) if is_left else -(-problem.n_rows // N_BLOCKS)
 
 
 def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
@@ -244,6 +250,8 @@ def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     if problem.n_outputs > 1:
         what = "classes" if problem.loss.target_kind() == "class" else "targets"
         demands["outputs"] = (f"several {what} at once", "one output at a time")
+    if is_parted(problem):
+        demands["parts"] = ("rows in parts", "a problem in memory, by Problem.linear")
     if not problem.loss.is_smooth():
         demands["nonsmooth"] = (f"the nonsmooth loss {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
     return demands

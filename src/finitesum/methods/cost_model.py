@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import CSRRows
 
 #: Accuracy that the choice of a Hessian's sample saves for, in digits.
@@ -38,6 +39,9 @@ def costs_of(problem: Problem) -> Costs:
     """Return what a problem's rows cost."""
     dim = float(problem.dim)
     factor = 1e4 + 2.0 * dim**2 + 0.02 * dim**3
+    if isinstance(problem.rows, PartedRows) and problem.rows.is_sparse():
+        n, rows = problem.n_rows, problem.rows
+        return Costs(12.0 + 0.75 * rows.values.size / n, 8.0 + 0.18 * rows.stored_squares / n, factor)
     if isinstance(problem.rows, CSRRows):
         stored = np.diff(problem.rows.starts).astype(np.float64)
         row = 8.0 + 0.18 * float(stored @ stored) / stored.size

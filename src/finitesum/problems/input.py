@@ -188,29 +188,51 @@ class Targets(NamedTuple):
 
 def checked_targets(y: Any, n: int, loss: Loss, weights: Vector) -> Targets:
     """Return the targets, and the loss in the form that they ask for, or raise what is wrong with them."""
+    if is_of_labels(loss):
+        classes, codes = checked_labels(y, n, loss)
+        require_classes(classes, np.bincount(codes, weights=weights, minlength=classes.size), loss)
+        if loss.target_kind() == "sign":
+            return Targets(loss, np.where(codes == 1, 1.0, -1.0), classes, 1)
+        return Targets(loss, codes.astype(np.int64), classes, classes.size)
+    values = checked_values(y, n, loss)
+    if values.ndim == 2:
+        return Targets(SquaredTargets(loss.scale), values, None, values.shape[1])  # type: ignore[attr-defined]
+    return Targets(Squared(loss.scale) if isinstance(loss, SquaredTargets) else loss, values, None, 1)
+
+
+def is_of_labels(loss: Loss) -> bool:
+    """Return whether a loss compares predictions with labels, not with numbers."""
+    return loss.target_kind() in ("sign", "class")
+
+
+def _vector(y: Any, n: int, loss: Loss) -> Any:
+    """Return y as an array of shape (n,)."""
     labels = _as_array(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.ndim == 2 and isinstance(loss, Squared | SquaredTargets):
-        values = checked_numbers(labels, (n, labels.shape[1]), "y")
-        return Targets(SquaredTargets(loss.scale), values, None, labels.shape[1])
     if labels.shape != (n,):
         more = f" Several targets need loss='squared', got {type(loss).__name__}." if labels.ndim == 2 else ""
         raise ValueError(f"y must have shape ({n},) to match the rows of X, got {labels.shape}.{more}")
-    if isinstance(loss, SquaredTargets):
-        loss = Squared(loss.scale)
-    if loss.target_kind() == "class":
-        classes, codes = _codes(labels, weights)
-        return Targets(loss, codes.astype(np.int64), classes, classes.size)
-    if loss.target_kind() == "sign":
-        return Targets(loss, *_signs(labels, loss, weights), 1)
-    values = checked_numbers(labels, (n,), "y")
+    return labels
+
+
+def checked_labels(y: Any, n: int, loss: Loss) -> tuple[Any, Any]:
+    """Return the labels that there are, in increasing order, and the place of each row's among them."""
+    return _labels(_vector(y, n, loss))
+
+
+def checked_values(y: Any, n: int, loss: Loss) -> Any:
+    """Return targets that are numbers, shape (n,), or (n, K) of the squared loss."""
+    given = _as_array(y, "y")
+    if given.ndim == 2 and given.shape[1] > 1 and isinstance(loss, Squared | SquaredTargets):
+        return checked_numbers(given, (n, given.shape[1]), "y")
+    values = checked_numbers(_vector(given, n, loss), (n,), "y")
     if loss.target_kind() in RANGES:
         words, is_within = RANGES[loss.target_kind()]
         if not (good := is_within(values)).all():
             i = int(np.flatnonzero(~good)[0])
             raise ValueError(f"y must be {words} for {type(loss).__name__}, got {values[i]} at position {i}.")
-    return Targets(loss, values, None, 1)
+    return values
 
 
 def _is_missing(label: Any) -> bool:
@@ -245,8 +267,15 @@ def _labels(labels: Any) -> tuple[Any, Any]:
         raise ValueError(f"y must hold labels of one kind: {error}. Convert them to strings first.") from error
 
 
-def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
-    classes, codes = _labels(labels)
+def require_classes(classes: Any, totals: Any, loss: Loss) -> None:
+    """Raise unless there are two classes, or two or more where the loss takes them, of which each has a row that counts."""
+    if loss.target_kind() == "class":
+        if classes.size < 2:
+            raise ValueError("y must hold two classes or more, got one class only. Check the label column.")
+        if not (totals > 0.0).all():
+            empty = classes[int(np.argmin(totals))].item()
+            raise ValueError(f"every row of class {empty!r} has weight 0. Leave its rows out.")
+        return
     if classes.size != 2:
         seen = ", ".join(repr(label.item() if hasattr(label, "item") else label) for label in classes[:5])
         what = "one class only" if classes.size == 1 else f"{classes.size} classes"
@@ -254,18 +283,5 @@ def _signs(labels: Any, loss: Loss, weights: Vector) -> tuple[Vector, Any]:
         raise ValueError(
             f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column.{more}"
         )
-    totals = np.bincount(codes, weights=weights, minlength=2)
     if not totals.all():
         raise ValueError(f"y holds one class only: every row of class {classes[totals.argmin()]!r} has weight 0.")
-    return np.where(codes == 1, 1.0, -1.0), classes
-
-
-def _codes(labels: Any, weights: Vector) -> tuple[Any, Any]:
-    classes, codes = _labels(labels)
-    if classes.size < 2:
-        raise ValueError("y must hold two classes or more, got one class only. Check the label column.")
-    totals = np.bincount(codes, weights=weights, minlength=classes.size)
-    if not (totals > 0.0).all():
-        empty = classes[int(np.argmin(totals))].item()
-        raise ValueError(f"every row of class {empty!r} has weight 0. Leave its rows out.")
-    return classes, codes

@@ -24,8 +24,10 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel_part
 from finitesum.losses import Loss, Squared, as_loss
 from finitesum.losses.arrays import row_numbers
+from finitesum.problems.digests import digest_array
 from finitesum.problems.input import as_rows, checked_numbers, checked_targets, checked_weights
 from finitesum.problems.outputs import block_parts
+from finitesum.problems.partitioned import PartedRows, bind, is_parted, read_parts
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows
 from finitesum.problems.term import ConvexTerm, convex_term
@@ -110,7 +112,7 @@ class Problem:
         K, the number of predictions that the loss takes of a row.
     """
 
-    rows: DenseRows | CSRRows
+    rows: Any  # DenseRows, CSRRows or PartedRows
     targets: Vector
     offsets: Vector
     weights: Vector
@@ -211,15 +213,61 @@ class Problem:
         problem = cls(*data, n_outputs=n_outputs)
         return problem if batch_size is None else problem.batched(batch_size)
 
+    @classmethod
+    def partitioned(
+        cls, parts: Any, *, loss: str | Loss = "logistic", fit_intercept: bool = False, engine: Any = None, **term: Any
+    ) -> "Problem":
+        """Return the problem of a generalised linear model whose rows lie in parts, which need not fit into memory at once.
+
+        Parts are read and checked once at first. Sums over rows are then taken part by part, and added in a fixed order:
+        results do not depend on how many workers there are, to the bit. Methods that visit components see each part as
+        one.
+
+        Parameters
+        ----------
+        parts : iterable
+            Each a tuple ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``; or a function of no arguments or a
+            ``dask.delayed`` that returns one, the same each time.
+        loss, fit_intercept
+            As those of `Problem.linear`.
+        engine : Engine, optional
+            Where parts are worked on: `finitesum.core.engine.Threads`, with a thread for each processor, when left out.
+        **term
+            alpha, l1_ratio, constraint, penalty, penalty_weights and groups, as those of `Problem.linear`.
+
+        Raises
+        ------
+        PartError
+            A part cannot be read, holds what `Problem.linear` would refuse, or differs from the others in its columns,
+            layout or dtype. The message names the part. It is a ValueError.
+        ValueError
+            A parameter is out of range, or the labels of all parts are not two.
+
+        Examples
+        --------
+        >>> parts = [([[0.0], [1.0]], ["no", "no"]), ([[3.0]], ["yes"])]
+        >>> problem = Problem.partitioned(parts, alpha=0.1)
+        >>> problem.n_rows, problem.dim
+        (3, 1)
+        """
+        found = read_parts(parts, as_loss(loss), intercept=fit_intercept, engine=engine)
+        names = ("alpha", "l1_ratio", "constraint", "penalty", "penalty_weights", "groups")
+        if unknown := term.keys() - set(names):
+            raise TypeError(f"partitioned() got an unexpected keyword argument {sorted(unknown)[0]!r}.")
+        of_term: Any = (term.get(name, 0.0 if name in names[:2] else None) for name in names)
+        both = convex_term(found.rows.n_columns, int(fit_intercept), found.n_outputs, *of_term)
+        data = found.rows, found.targets, found.offsets, found.weights, found.loss, both.penalty, both.constraint
+        return bind(cls(*data, classes=found.classes, n_outputs=found.n_outputs))
+
     @property
     def n_rows(self) -> int:
         """The number of rows."""
-        return self.rows.n_rows
+        return int(self.rows.n_rows)
 
     @property
     def dim(self) -> int:
         """The length of an iterate, the intercepts included."""
-        return self.n_outputs * self.rows.dim()
+        return int(self.n_outputs * self.rows.dim())
 
     @cached_property
     def n_components(self) -> int:
@@ -298,13 +346,13 @@ class Problem:
         """The squared loss of one output on the same rows, weights and penalty: what knows the rows' size and spread."""
         if self.n_outputs == 1:
             return self
-        zeros = np.zeros(self.n_rows)
+        zeros: Any = np.zeros(self.n_rows) if not is_parted(self) else np.broadcast_to(0.0, self.n_rows)
         return replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
 
     @cached_property
     def view(self) -> View:
         """The problem as kernels see it; those that see blocks of rows of several outputs run as Python."""
-        if self.n_outputs > 1:
+        if self.n_outputs > 1 and not is_parted(self):
             parts: Any = (*block_parts(self), *self.term.compiled, 1, self.n_components)
             return View(*parts)
         equal_weight = float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0
@@ -325,11 +373,16 @@ class Problem:
         Of arrays beyond 256 MB it sees blocks spread over them, of a loss its module, name and parameters.
         """
         digest = hashlib.blake2b(digest_size=16)
-        data = self.rows[:-3]  # the arrays before the sizes
-        for array in (*data, self.targets, self.offsets, self.weights):
+        data: Any
+        sizes: Any
+        if isinstance(self.rows, PartedRows):
+            data, sizes = (), (self.rows.digests, self.rows.n_columns, self.rows.intercept)
+        else:  # the arrays before the sizes
+            data, sizes = (*self.rows[:-3], self.targets, self.offsets, self.weights), self.rows[-3:]
+        for array in data:
             digest_array(digest, array)
         loss = type(self.loss).__module__, repr(self.loss)
-        parts = (*loss, described(self.penalty), repr(self.constraint.to_dict()), self.rows[-3:], self.batch_size)
+        parts = (*loss, described(self.penalty), repr(self.constraint.to_dict()), sizes, self.batch_size)
         digest.update(repr(parts).encode())  # the number of outputs follows from the targets' shape and the loss
         return digest.hexdigest()
 
@@ -344,42 +397,3 @@ def remembered(function: Callable[[Problem], T]) -> Callable[[Problem], T]:
         return problem.derived[function.__name__]  # type: ignore[no-any-return]
 
     return from_memory
-
-
-class MultinomialProblem:
-    """The problem of a multinomial model: what ``Problem.linear(X, y, loss="multinomial")`` returns.
-
-    F(W, b) = (1/S) sum_i s_i (logsumexp_k u_ik - u_{i, y_i}) + alpha/2 ||W||^2,    u_ik = x_i'w_k + b_k
-
-    An iterate is the table (W, b), shape (K, dim) with dim = d + 1 where there is an intercept, row by row in one vector.
-    One number added to all K intercepts changes nothing; from a start at 0 the solution has intercepts of mean 0.
-    """
-
-    @staticmethod
-    def linear(X: Any, y: Any, **parameters: Any) -> Problem:
-        """Return the problem; the parameters are those of `Problem.linear`.
-
-        Examples
-        --------
-        >>> problem = MultinomialProblem.linear([[0.0], [1.0], [2.0]], ["a", "b", "c"], alpha=0.1, fit_intercept=True)
-        >>> problem.n_outputs, problem.dim
-        (3, 6)
-        """
-        return Problem.linear(X, y, loss="multinomial", **parameters)
-
-
-#: Larger arrays are fingerprinted by blocks spread over them: reading a memory-mapped terabyte twice would be absurd.
-_WHOLE_DIGEST_BYTES = 1 << 28
-_DIGEST_BLOCKS = 256
-
-
-def digest_array(digest: Any, array: Any) -> None:
-    """Add an array to a digest: the whole of it, or blocks of a very large one."""
-    digest.update(f"{array.dtype}{array.shape}".encode())
-    flat: Any = np.ascontiguousarray(array).reshape(-1)
-    if array.nbytes <= _WHOLE_DIGEST_BYTES:
-        digest.update(memoryview(flat).cast("B"))
-        return
-    block = _WHOLE_DIGEST_BYTES // _DIGEST_BLOCKS // array.itemsize
-    for start in np.linspace(0, flat.size - block, _DIGEST_BLOCKS).astype(np.int64):
-        digest.update(memoryview(flat[start : start + block]).cast("B"))

@@ -22,10 +22,13 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from finitesum.core.arrays import Vector
+from finitesum.evaluation.part_components import parts_as_components
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, batch_size_for, identity_of, require_suited
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem
+from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.observers import print_line, progress
 from finitesum.running.results import Result, StopReason
@@ -207,6 +210,8 @@ def minimize(
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
     if earlier is not None:
         _check_earlier(earlier, chosen, problem, x0, checkpoint)
+    if isinstance(problem, Problem) and is_parted(problem) and "parts" not in chosen.handles:
+        problem = parts_as_components(problem)
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
         problem = problem.batched(batch_size_for(chosen, problem))

@@ -27,7 +27,7 @@ from finitesum.running import checkpoint as checkpoints
 from finitesum.running.observers import Display, PassReport, Trace, TraceRow
 from finitesum.running.results import Result, StopReason, has_own_step
 from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in
-from finitesum.running.sampling import as_seed, order_of_pass
+from finitesum.running.sampling import as_seed, order_for
 from finitesum.running.scaled_columns import identity, unscaled
 from finitesum.running.starts import default_start, why_infinite
 
@@ -178,7 +178,7 @@ class Run:
             if self.n_passes >= self.max_iter and self.loop.k > self._before.k:
                 return StopReason.MAX_ITER
             self._clock = time.perf_counter()
-            order = order_of_pass(self.sampling, self.seed, self.loop.k, self.problem.n_components)
+            order = order_for(self.problem, self.sampling, self.seed, self.loop.k)
             state = self.method.run_pass(self.problem, self.state, order)
             if not np.isfinite(state.x).all():
                 self._stop_clock()

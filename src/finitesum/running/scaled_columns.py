@@ -12,6 +12,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.base import Method, identity_of
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.scaled import LEAST_SPREAD, ScaledProblem, can_scale, scale_of, scaled_problem
 
 ScaleColumns = bool | Literal["auto"]
@@ -94,6 +95,8 @@ def _refusal(method: Method, problem: Any) -> str:
     """Return why columns cannot be scaled, "" where they can."""
     if not isinstance(problem, Problem):
         return "scale_columns needs a linear model: functions have no columns. Scale their variables, or leave it out."
+    if is_parted(problem):
+        return "scale_columns needs rows in memory: scale the columns of the parts, or leave it out."
     if not getattr(method, "wants_scaled_columns", False):
         return f"scale_columns is for methods with one step for all coordinates: leave it out for {method.name}."
     if not can_scale(problem.term):

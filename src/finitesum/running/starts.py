@@ -21,6 +21,7 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.row_products import predictions
 from finitesum.losses import Hinge
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.penalties import elastic_net
 
 #: A prediction beyond which a loss that overflows does so, nearly.
@@ -85,7 +86,7 @@ def default_start(problem: Any, start: Vector) -> Vector:
         scores, moved = (predictions(problem, start) + problem.offsets)[is_used], start.copy()
         moved[-1] -= scores.max() if sides.min() < 0.0 else scores.min()
         return min((start, moved), key=lambda w: _objective(problem, w))
-    for cut in (0.0, FAR):
+    for cut in () if is_parted(problem) else (0.0, FAR):  # the hinge loss is for rows in memory
         if _objective(problem, start) <= MOST:
             break
         start = min((start, _within(problem, sides, cut).x), key=lambda w: _objective(problem, w))
@@ -94,7 +95,8 @@ def default_start(problem: Any, start: Vector) -> Vector:
 
 def why_infinite(problem: Any) -> str:
     """Return what is said of a point where F is not finite: whether that is so at every other point, too."""
-    if isinstance(problem, Problem) and not problem.has_intercept and problem.n_outputs == 1 and problem.loss.is_smooth():
+    is_known = isinstance(problem, Problem) and not is_parted(problem)
+    if is_known and not problem.has_intercept and problem.n_outputs == 1 and problem.loss.is_smooth():
         sides = _sides(problem)
         if sides.any() and (best := _within(problem, sides, FAR)).fun - best.optimality > 1e-9 * best.fun:
             return (

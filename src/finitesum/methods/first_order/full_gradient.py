@@ -75,7 +75,7 @@ class _FullGradient(SumMethod):
 
     wants_scaled_columns: ClassVar[bool] = True
 
-    handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups"}
+    handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups", "parts"}
     default_sampling: ClassVar[str] = "cyclic"
 
     def _searches(self, problem: AnySum) -> bool:

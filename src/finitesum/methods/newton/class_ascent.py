@@ -30,6 +30,7 @@ from finitesum.evaluation import outputs as several
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses.classes import Multinomial
 from finitesum.problems.linear import Problem
+from finitesum.problems.rows import CSRRows
 
 #: Multiplications of a pass from which epochs are worth a kernel.
 WORTH = 1 << 22
@@ -152,7 +153,7 @@ def first_ascent(problem: Problem, w: Vector) -> ClassAscent:
 
     They are with several classes, many sparse rows and an l2 penalty, from 0.
     """
-    is_suited = isinstance(problem.loss, Multinomial) and problem.rows.is_sparse() and not problem.term.has_weights
+    is_suited = isinstance(problem.loss, Multinomial) and isinstance(problem.rows, CSRRows) and not problem.term.has_weights
     is_large = problem.rows.values.size * problem.n_outputs >= WORTH
     if not (is_suited and is_large and problem.term.ridge > 0.0) or w.any():
         return ClassAscent()

@@ -132,7 +132,7 @@ class LazyNewton(SampledNewton):
     first_rows: CountOrAuto = "auto"
     n_threads: Count = 1
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "parts"})
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> LazyNewtonState:
         state: LazyNewtonState = super().init(problem, x0, tol)

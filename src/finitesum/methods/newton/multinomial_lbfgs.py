@@ -110,7 +110,7 @@ class MultinomialLBFGS(SumMethod):
 
     preconditioner: Literal["auto", "kronecker", "none"] = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"outputs"})
+    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 50
 
@@ -172,7 +172,7 @@ class MultinomialLBFGS(SumMethod):
 
 def _memory(problem: Problem) -> int:
     """Return how many pairs are kept."""
-    return min(max(problem.rows.values.size // (8 * problem.dim), FEWEST_PAIRS), MOST_PAIRS)
+    return min(max(int(problem.rows.values.size) // (8 * problem.dim), FEWEST_PAIRS), MOST_PAIRS)
 
 
 def _state_at(problem: Problem, state: State) -> State:

@@ -91,7 +91,7 @@ class MultinomialNewton(SumMethod):
 
     solver: Literal["auto", "exact", "cg"] = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"outputs"})
+    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25
 

@@ -268,7 +268,7 @@ class Newton(SumMethod):
 
     step_size: StepSize = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "constraint", "components", "outputs"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "constraint", "components", "outputs", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25
 

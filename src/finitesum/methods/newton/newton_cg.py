@@ -105,7 +105,7 @@ class NewtonCG(SampledNewton):
     is_straight: ClassVar[bool] = False
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
     shortest: ClassVar[float] = 4e-6
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "parts"})
 
     def template(self, problem: Problem, first: NewtonCGState, state: NewtonCGState) -> NewtonCGState:
         """Return a state of the shapes that one from a file must have: see `Method`."""

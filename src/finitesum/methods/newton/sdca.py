@@ -185,7 +185,7 @@ def _epoch(view: View, draws: Vector, ridge: float, w: Vector, memory: DualState
 
 def is_wide(problem: Problem) -> bool:
     """Return whether there are no more rows than columns."""
-    return problem.n_rows <= problem.rows.n_columns
+    return bool(problem.n_rows <= problem.rows.n_columns)
 
 
 def are_slow(problem: Problem, memory: DualState, tol: float) -> bool:

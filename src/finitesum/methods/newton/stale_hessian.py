@@ -27,7 +27,8 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import array_form, kernel
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.hessian import LEAST_PIVOT, add_gram, is_precise
-from finitesum.evaluation.row_sums import Block, Vector32, map_row_blocks
+from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks
+from finitesum.evaluation.row_sums import Vector32
 from finitesum.evaluation.samples import Sample, others, sample_of
 from finitesum.methods.cost_model import costs_of, is_sample_too_small
 from finitesum.methods.newton.subsampling import GROWTH
@@ -113,13 +114,14 @@ def _by_size(
     problem: Problem, members: Indices, now: Vector32, summed: Vector32, unit: float = 1.0
 ) -> tuple[Vector, Vector, float]:
     """Return how many p_i |h_i - c_i| there are of each size, what they add up to, and sum p_i h_i."""
-    counts, sizes = np.zeros(N_THRESHOLDS), np.zeros(N_THRESHOLDS)
 
-    def count(block: Block) -> float:
-        rows = block.rows
-        return _count_by_size(block.view, block.components, now[rows], summed[rows], unit, counts, sizes)
+    def count(block: Block, here: Vector32, before: Vector32) -> tuple[Vector, Vector, float]:
+        counts, sizes = np.zeros(N_THRESHOLDS), np.zeros(N_THRESHOLDS)
+        total = _count_by_size(block.view, block.components, here, before, unit, counts, sizes)
+        return counts, sizes, float(total)
 
-    return counts, sizes, sum(map_row_blocks(count, problem, members))
+    found: tuple[Vector, Vector, float] = sum_over_blocks(count, problem, members, reads=(now, summed))
+    return found
 
 
 @kernel
@@ -141,9 +143,13 @@ def _sums_in_arrays(view: View, members: Indices, now: Vector32, summed: Vector3
 
 def _total_and_moved(problem: Problem, members: Indices, now: Vector32, summed: Vector32) -> tuple[float, float]:
     """Return sum p_i h_i and sum p_i |h_i - c_i| over the rows of some components."""
-    parts = map_row_blocks(lambda b: _sums(b.view, b.components, now[b.rows], summed[b.rows]), problem, members)
-    total, moved = (sum(column) for column in zip(*parts, strict=True))
-    return total, moved
+
+    def sums(block: Block, here: Vector32, before: Vector32) -> tuple[float, float]:
+        total, moved = _sums(block.view, block.components, here, before)
+        return float(total), float(moved)
+
+    found: tuple[float, float] = sum_over_blocks(sums, problem, members, reads=(now, summed))
+    return found
 
 
 def moved_fraction(problem: Problem, hessian: StaleHessian, now: Vector32) -> float:
@@ -242,13 +248,15 @@ def refreshed(
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
     curvatures, sums = hessian.curvatures.copy(), hessian.sums.copy()
 
-    def replace(block: Block) -> tuple[Indices, Vector]:
-        rows, n = block.rows, block.rows.stop - block.rows.start
-        picked, rises = np.empty(n, dtype=np.int64), np.empty(n)
-        n = _replace(block.view, block.components, now[rows], curvatures[rows], least, picked, rises)
-        return picked[:n] + rows.start, rises[:n]
+    def replace(block: Block, here: Vector32, summed: Vector32) -> tuple[Indices, Vector]:
+        picked, rises = np.empty(here.size, dtype=np.int64), np.empty(here.size)
+        n = _replace(block.view, block.components, here, summed, least, picked, rises)
+        return picked[:n] + block.rows.start, rises[:n]
 
-    picked, rises = (np.concatenate(parts) for parts in zip(*map_row_blocks(replace, problem, members), strict=True))
+    def both(left: tuple[Indices, Vector], right: tuple[Indices, Vector]) -> tuple[Indices, Vector]:
+        return joined(left[0], right[0]), joined(left[1], right[1])
+
+    picked, rises = sum_over_blocks(replace, problem, members, reads=(now,), writes=(curvatures,), add=both)
     add_gram(problem, picked, rises, sums, single_precision=single_precision, n_threads=n_threads)
     largest = hessian.largest_float32
     if single_precision:

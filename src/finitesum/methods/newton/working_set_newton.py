@@ -28,6 +28,7 @@ from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
 from finitesum.methods.newton.subsampling import LEAST_TOL, SampledNewton, found_at, require_members
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import columns_of, n_entries
 
 #: New columns in a working set, at least and at most.
@@ -88,7 +89,7 @@ class WorkingSetNewton(SampledNewton):
     n_threads: Count = 1
 
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "parts"})
 
     def template(
         self, problem: Problem, first: WorkingSetNewtonState, state: WorkingSetNewtonState
@@ -196,4 +197,5 @@ def working_set(problem: Problem, w: Vector, gradient: Vector, most_new: int) ->
 def on_columns(problem: Problem, columns: Indices) -> Problem:
     """Return the problem in the coefficients of some columns, the others 0; the intercept stays."""
     term = problem.term.on_columns(columns)
-    return replace(problem, rows=columns_of(problem.rows, columns), penalty=term.penalty, constraint=term.constraint)
+    rows = problem.rows.on_columns(columns) if is_parted(problem) else columns_of(problem.rows, columns)
+    return replace(problem, rows=rows, penalty=term.penalty, constraint=term.constraint)

@@ -1,0 +1,365 @@
+"""Problems whose rows lie in parts: what stands in the place of rows and of numbers by row, and sums over the parts.
+
+`PartedRows` know where the parts are and what a first pass found. A sum over them calls a function once for each part, with
+the part as a problem of its own whose weights are those in the whole, and adds the results in a fixed order
+(`finitesum.core.engine`). What belongs to a part's rows beside its data (curvatures, slopes) is sliced for it, and what a
+function writes there comes back as a new value: a part that is lost is computed again from the same arguments.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from finitesum.core.arrays import Indices
+from finitesum.core.engine import Call, Engine, PartError, Threads, added, each_part, sum_of_parts
+from finitesum.core.jit import Interpreted
+from finitesum.losses import Loss
+from finitesum.problems.input import is_of_labels, require_classes
+from finitesum.problems.parts import PartData, Survey, agreeing, as_part, loss_with, merged_labels, survey, targets_by_label
+from finitesum.problems.rows import columns_of
+
+if TYPE_CHECKING:
+    from finitesum.problems.linear import Problem
+
+
+class Entries(NamedTuple):
+    """What is asked of all entries together, in the place of their array."""
+
+    size: int
+    itemsize: int
+    dtype: Any
+
+    @property
+    def nbytes(self) -> int:
+        """Their bytes."""
+        return self.size * self.itemsize
+
+
+class Placed(NamedTuple):
+    """A part, and its rows' places in the whole."""
+
+    name: str
+    handle: Any
+    digest: str  # of its data when they were first read
+    start: int
+    stop: int
+    targets: Any  # by label; None where targets are numbers
+
+
+class PartedRows(Interpreted):
+    """Rows in parts, in the place of `finitesum.problems.rows.DenseRows`; row sums alone can read them."""
+
+    def __init__(
+        self, engine: Engine, parts: Sequence[Placed], found: Sequence[Survey], intercept: int, total: float
+    ) -> None:
+        self.engine, self.parts = engine, tuple(parts)
+        self.n_rows, self.n_columns, self.intercept = parts[-1].stop, found[0].n_columns, intercept
+        self.values = Entries(sum(one.n_stored for one in found), np.dtype(found[0].dtype).itemsize, found[0].dtype)
+        self.digests = tuple(one.digest for one in found)
+        self.square = sum(one.square for one in found)
+        self.most_stored = max(one.most_stored for one in found)
+        self.stored_squares = sum(one.stored_squares for one in found)
+        self.total = total  # S, the sum of the weights
+        self.columns: Indices | None = None  # of the parts' columns; None: all
+        self._is_sparse = found[0].is_sparse
+
+    def dim(self) -> int:
+        return self.n_columns + self.intercept
+
+    def is_sparse(self) -> bool:
+        return self._is_sparse
+
+    def on_columns(self, columns: Indices) -> "PartedRows":
+        """Return the rows with some of the columns only, which each sum takes from the parts as they are."""
+        rows = copy(self)
+        rows.columns = columns if self.columns is None else self.columns[columns]
+        rows.n_columns = columns.size
+        return rows
+
+    def only(self, k: int, n_parts: int) -> "PartedRows":
+        """Return the rows of one part, whose weights are n_parts times what they are in the whole."""
+        rows, part = copy(self), self.parts[k]
+        rows.parts = (part._replace(start=0, stop=part.stop - part.start),)
+        rows.n_rows, rows.total = part.stop - part.start, self.total / n_parts
+        return rows
+
+
+class RowNumbers(NDArrayOperatorsMixin):
+    """Targets, weights or offsets that lie beside the parts' rows: an array that is brought together when it is used."""
+
+    problem: "Problem"
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        self.name, self.shape, self.size, self.ndim = name, shape, int(np.prod(shape)), len(shape)
+
+    @cached_property
+    def numbers(self) -> Any:
+        """All of them."""
+        name = self.name
+        return sum_over_parts(lambda part, start, chosen: np.asarray(getattr(part, name)), self.problem, add=_joined)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        numbers = self.numbers if dtype is None else self.numbers.astype(dtype, copy=False)
+        return numbers.copy() if copy else numbers
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        given = [one.numbers if isinstance(one, RowNumbers) else one for one in inputs]
+        return getattr(ufunc, method)(*given, **options)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.numbers[key]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def any(self) -> bool:
+        """Return True: where all are 0, another array stands in the place of this."""
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("problem", "numbers"):
+            raise AttributeError(name)
+        return getattr(self.numbers, name)
+
+
+def is_parted(problem: Any) -> bool:
+    """Return whether a problem's rows lie in parts."""
+    return isinstance(getattr(problem, "rows", None), PartedRows)
+
+
+def part_of_components(problem: "Problem") -> Indices:
+    """Return the number of the part that each component begins in."""
+    stops = [part.stop for part in problem.rows.parts]
+    return np.searchsorted(stops, np.arange(problem.n_components) * (problem.batch_size or 1), side="right")
+
+
+# -- functions that run where a part is
+
+
+class Frame(NamedTuple):
+    """What a part needs to be a problem of its own: the problem without its rows, and numbers by row that are others."""
+
+    problem: "Problem"
+    total: float  # S, of the parts' own weights
+    columns: Indices | None  # of the part's; None: all
+    targets: Any  # by label; None where they are numbers, or given
+    given: dict[str, Any]  # targets, weights or offsets of these rows (or one for all) in the place of the part's own
+
+
+def as_problem(data: PartData, frame: Frame) -> "Problem":
+    """Return a part as a problem, whose weights are those that its rows have in the whole."""
+    n, given = data.rows.n_rows, frame.given
+
+    def by_row(name: str, own: Callable[[], Any]) -> Any:
+        if name not in given:
+            return own()
+        return np.ascontiguousarray(np.broadcast_to(given[name], (n, *np.shape(given[name])[1:])))
+
+    def weights() -> Any:
+        return np.full(n, 1.0 / frame.total) if data.weights is None else data.weights / frame.total
+
+    def offsets() -> Any:
+        shape = (n,) if frame.problem.n_outputs == 1 else (n, frame.problem.n_outputs)
+        if data.offsets is not None:
+            given_to_all = np.broadcast_to(data.offsets.reshape(n, -1), (n, frame.problem.n_outputs))
+            return np.ascontiguousarray(given_to_all).reshape(shape)
+        return np.zeros(shape) if len(shape) == 1 else np.broadcast_to(0.0, shape)
+
+    return replace(
+        frame.problem,
+        rows=data.rows if frame.columns is None else columns_of(data.rows, frame.columns),
+        targets=by_row("targets", lambda: data.targets if frame.targets is None else frame.targets[data.targets]),
+        weights=by_row("weights", weights),
+        offsets=by_row("offsets", offsets),
+        batch_size=None,
+    )
+
+
+class _Job(NamedTuple):
+    """What is done with a part."""
+
+    function: Callable[..., Any]
+    name: str
+    digest: str
+    frame: Frame
+    chosen: Indices | None  # of its rows; None: all
+    arguments: tuple[Any, ...]
+    written: tuple[tuple[tuple[int, ...], Any], ...]  # shapes and dtypes of what is written, or what stands there
+    start: int
+
+
+class _Written(NamedTuple):
+    """Arrays that were written for a part's rows, and the first of these rows."""
+
+    start: int
+    arrays: tuple[Any, ...]
+
+
+def _run(data: PartData, job: _Job) -> tuple[Any, Any]:
+    """Return the function's result, and what it wrote."""
+    if data.digest != job.digest:
+        raise PartError(
+            f"{job.name}: its data have changed since they were first read. A part must give the same rows each time."
+        )
+    try:
+        arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else np.empty(*like) for like in job.written)
+        found = job.function(as_problem(data, job.frame), job.start, job.chosen, *job.arguments, *arrays)
+    except PartError:
+        raise
+    except Exception as error:
+        raise PartError(f"{job.name}: {error}") from error
+    return found, [_Written(job.start, arrays)] if arrays else None
+
+
+def _both(left: tuple[Any, Any], right: tuple[Any, Any], add: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    return add(left[0], right[0]), None if left[1] is None else left[1] + right[1]
+
+
+class _Add:
+    """`_both` with a way to add, as one function that can be sent."""
+
+    def __init__(self, add: Callable[[Any, Any], Any]) -> None:
+        self.add = add
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        return _both(left, right, self.add)
+
+
+# -- sums over parts
+
+
+def _rows_of(part: Placed, components: Indices, size: int) -> Indices | None:
+    """Return which of a part's rows belong to some components (increasing) of this size; None: all."""
+    first, last = part.start // size, (part.stop - 1) // size
+    here = components[np.searchsorted(components, first) : np.searchsorted(components, last, side="right")]
+    if here.size == last - first + 1:
+        return None
+    rows = (here[:, None] * size + np.arange(size)).ravel() if size > 1 else here
+    return rows[(rows >= part.start) & (rows < part.stop)] - part.start
+
+
+def _frame(problem: "Problem", part: Placed, shell: "Problem") -> Frame:
+    given, rows = {}, slice(part.start, part.stop)
+    for name in ("targets", "weights", "offsets"):
+        numbers = getattr(problem, name)
+        if not isinstance(numbers, RowNumbers):  # one for all rows, or taken from the caller
+            given[name] = numbers[:1] if numbers.strides[0] == 0 else numbers[rows]
+    targets = None if part.targets is None or "targets" in given else part.targets
+    return Frame(shell, problem.rows.total, problem.rows.columns, targets, given)
+
+
+def sum_over_parts(
+    function: Callable[..., Any],
+    problem: "Problem",
+    components: Indices | None = None,
+    *,
+    by_component: Sequence[Any] = (),
+    reads: Sequence[Any] = (),
+    writes: Sequence[Any] = (),
+    add: Callable[[Any, Any], Any] = added,
+) -> Any:
+    """Return the sum of function(part, start, chosen, *by_component, *reads, *writes) over parts with rows of components.
+
+    The part is a problem, `start` the place of its first row in the whole, the chosen ones are its rows (None: all). Arrays
+    with a number for each component, which is then a row, for each row, and for each row that is written are given as those
+    of the part's.
+    """
+    rows: PartedRows = problem.rows
+    nothing: Any = None
+    shell, size = replace(problem, rows=None, targets=nothing, weights=nothing, offsets=nothing), problem.batch_size or 1
+    calls = []
+    is_all = components is None or components.size == problem.n_components
+    for part in rows.parts:
+        here, chosen = slice(part.start, part.stop), None if is_all else _rows_of(part, components, size)  # type: ignore[arg-type]
+        if chosen is not None and chosen.size == 0 and (part.start > 0 or components.size > 0):  # type: ignore[union-attr]
+            continue
+        beside = here
+        if components is not None and by_component:
+            beside = slice(*np.searchsorted(components, (part.start, part.stop)))
+        arguments = (*(numbers[beside] for numbers in by_component), *(numbers[here] for numbers in reads))
+        old = tuple((out[here].shape, out.dtype) if chosen is None else out[here] for out in writes)
+        job = _Job(function, part.name, part.digest, _frame(problem, part, shell), chosen, arguments, old, part.start)
+        calls.append(Call(_run, part.handle, (job,)))
+    found, written = sum_of_parts(rows.engine, calls, _Add(add))
+    for piece in written or ():
+        for out, array in zip(writes, piece.arrays, strict=True):
+            out[piece.start : piece.start + len(array)] = array
+    return found
+
+
+def _joined(left: Any, right: Any) -> Any:
+    return np.concatenate([left, right])
+
+
+# -- making the problem
+
+
+class Parted(NamedTuple):
+    """What the fields of a problem are in parts."""
+
+    rows: PartedRows
+    targets: Any
+    offsets: Any
+    weights: Any
+    loss: Loss
+    classes: Any
+    n_outputs: int
+
+
+def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None) -> Parted:
+    """Return the parts, placed and checked by a first pass over each of them."""
+    if not loss.is_smooth():
+        raise ValueError(
+            f'{type(loss).__name__} is nonsmooth, and no method treats that on rows in parts: take "smoothed-hinge", or '
+            "Problem.linear."
+        )
+    engine = Threads() if engine is None else engine
+    parts = [as_part(k, one, loss, intercept=intercept) for k, one in enumerate(given)]
+    if not parts:
+        raise ValueError("parts must hold at least one part, got none.")
+    handles = [engine.place(part) for part in parts]
+    found: list[Survey] = each_part(engine, [Call(survey, handle, ()) for handle in handles])
+    agreeing(parts, found)
+    classes, n_outputs = None, found[0].n_targets or 1
+    if is_of_labels(loss):
+        classes = merged_labels(found, loss, require_classes)
+        n_outputs = len(classes) if loss.target_kind() == "class" else 1
+    total, stops = sum(one.weight for one in found), np.cumsum([one.n_rows for one in found]).tolist()
+    if not 0.0 < total < np.inf:
+        raise ValueError(f"the weights of all parts must have a positive and finite sum, got {total:g}.")
+    placed = [
+        Placed(
+            part.name,
+            handle,
+            one.digest,
+            stop - one.n_rows,
+            stop,
+            None if one.labels is None else targets_by_label(one.labels, classes, loss),
+        )
+        for part, handle, one, stop in zip(parts, handles, found, stops, strict=True)
+    ]
+    rows, n = PartedRows(engine, placed, found, int(intercept), total), stops[-1]
+    shape = (n,) if n_outputs == 1 else (n, n_outputs)
+    has_weights, has_offsets = any(one.has_weights for one in found), any(one.has_offsets for one in found)
+    return Parted(
+        rows,
+        RowNumbers("targets", shape if found[0].n_targets else (n,)),
+        RowNumbers("offsets", shape) if has_offsets else np.broadcast_to(0.0, shape),
+        RowNumbers("weights", (n,)) if has_weights else np.broadcast_to(1.0 / n, (n,)),
+        loss_with(loss, found[0].n_targets),
+        classes,
+        n_outputs,
+    )
+
+
+def bind(problem: "Problem") -> "Problem":
+    """Return the problem, by which its numbers by row are brought together."""
+    for numbers in (problem.targets, problem.offsets, problem.weights):
+        if isinstance(numbers, RowNumbers):
+            numbers.problem = problem
+    return problem

@@ -1,0 +1,194 @@
+"""Rows in parts: the optimum of the same rows in memory, the same bits for any number of workers, and clear errors."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from finitesum import METHODS, Problem, minimize
+from finitesum.constraints import Box, L1Ball
+from finitesum.core.engine import PartError, Threads
+
+#: Where parts begin and end: of unequal size, one of a single row.
+CUTS = (0, 50, 51, 120, 200)
+
+LOSSES = ("logistic", "squared", "squared-hinge", "smoothed-hinge", "huber", "poisson", "multinomial")
+
+TERMS = {
+    "l2": {"alpha": 0.05},
+    "elastic net": {"alpha": 0.05, "l1_ratio": 0.5},
+    "weights": {"alpha": 0.05, "penalty_weights": [1.0, 2.0, 0.5, 1.0, 3.0]},
+    "groups": {"alpha": 0.02, "groups": [0, 0, 1, 1, 2]},
+    "box": {"alpha": 0.01, "constraint": Box(-0.2, 0.3)},
+    "l1-ball": {"constraint": L1Ball(0.7)},
+}
+
+
+def data(loss, n=CUTS[-1], d=5):
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.7)
+    signal = X @ rng.standard_normal(d) + rng.standard_normal(n)
+    if loss == "poisson":
+        y = rng.poisson(np.exp(np.clip(0.5 * signal, -2.0, 2.0))).astype(float)
+    elif loss in ("squared", "huber"):
+        y = signal
+    else:  # sorted, so that no part has all labels
+        order = np.argsort(signal)
+        X, signal = X[order], signal[order]
+        y = np.digitize(signal, [-1.0, 1.0]) if loss == "multinomial" else np.where(signal > 0.0, "yes", "no")
+    return X, y, rng.integers(0, 4, n).astype(float), 0.2 * rng.standard_normal(n)
+
+
+def in_parts(*arrays, cuts=CUTS):
+    return [tuple(array[a:b] for array in arrays) for a, b in itertools.pairwise(cuts)]
+
+
+def both(loss, term, *, form=np.asarray, weighted=False, engine=None):
+    X, y, weight, offset = data(loss)
+    arrays, more = (form(X), y), {}
+    if weighted and loss != "multinomial":
+        arrays, more = (*arrays, weight, offset), {"sample_weight": weight, "offset": offset}
+    settings = {"loss": loss, "fit_intercept": True, **term}
+    return Problem.linear(*arrays[:2], **settings, **more), Problem.partitioned(
+        in_parts(*arrays), engine=engine, **settings
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_parts_have_the_optimum_of_the_whole(loss, name, weighted):
+    if loss == "multinomial" and "constraint" in TERMS[name]:
+        pytest.skip("several outputs take no set")
+    form = scipy.sparse.csr_array if weighted else np.asarray
+    whole, parted = both(loss, TERMS[name], form=form, weighted=weighted)
+    tol = 1e-8 if name == "groups" else 1e-10
+    with np.errstate(all="ignore"):  # of kernels as Python that step too far
+        expected, found = (minimize(problem, tol=tol, max_iter=20_000, measure_every=0) for problem in (whole, parted))
+    assert expected.success
+    assert found.success
+    assert abs(found.fun - expected.fun) <= 1e-10 * abs(expected.fun)
+    assert np.linalg.norm(found.x - expected.x) <= 1e-7 * np.linalg.norm(expected.x)
+
+
+#: A problem that each method can treat, and passes that suffice.
+SUITED = {name: ("logistic", TERMS["l2"]) for name, cls in METHODS.items() if {"parts", "components"} & cls.handles}
+SUITED |= dict.fromkeys(("multinomial-newton", "multinomial-lbfgs"), ("multinomial", TERMS["l2"]))
+SUITED["working-set-newton"] = ("logistic", TERMS["elastic net"])
+
+
+@pytest.mark.parametrize("method", SUITED)
+def test_bits_do_not_depend_on_the_number_of_workers(method):
+    loss, term = SUITED[method]
+    runs = [
+        minimize(both(loss, term, engine=Threads(n))[1], method=method, tol=1e-8, max_iter=30, measure_every=0)
+        for n in (1, 2, 7)
+    ]
+    assert len({run.x.tobytes() for run in runs}) == 1
+    assert len({run.n_passes for run in runs}) == 1
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - set(SUITED)))
+def test_other_methods_say_that_they_cannot(method):
+    _, parted = both("logistic", TERMS["l2"])
+    with pytest.raises(ValueError, match=f"{method} cannot treat rows in parts"):
+        minimize(parted, method=method)
+
+
+class Forgetful(Threads):
+    """An engine that computes results in another order, loses every third one, and loads the parts again each time."""
+
+    def __init__(self):
+        super().__init__(2)
+        self.n_calls = self.n_recovered = 0
+        self.calls = {}
+
+    def submit(self, function, handle, *arguments):
+        self.n_calls += 1
+        lost = self.n_calls % 3 == 0
+        future = super().submit(_lost if lost else function, handle, *arguments)
+        self.calls[future] = function, handle, arguments
+        return future
+
+    def as_completed(self, futures):
+        return reversed(list(super().as_completed(futures)))
+
+    def recover(self, future):
+        if not isinstance(future.exception(), ConnectionError):
+            raise future.exception()
+        self.n_recovered += 1
+        function, handle, arguments = self.calls[future]
+        again = Threads.submit(self, function, handle, *arguments)
+        self.calls[again] = function, handle, arguments
+        return again
+
+
+def _lost(*_arguments):
+    raise ConnectionError("the worker is gone")
+
+
+def test_an_engine_that_loses_results_ends_at_the_same_bits():
+    forgetful = Forgetful()
+    runs = [minimize(both("logistic", TERMS["l2"], engine=engine)[1], tol=1e-10) for engine in (Threads(1), forgetful)]
+    assert forgetful.n_recovered > 10
+    assert np.array_equal(runs[0].x, runs[1].x)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda X, y: (X[:, :4], y), r"part 2: all parts must have the same columns, got 4, and 5 in part 0"),
+        (lambda X, y: (scipy.sparse.csr_array(X), y), r"part 2: all parts must have the same layout, got sparse"),
+        (lambda X, y: (X.astype(np.float32), y), r"part 2: all parts must have the same dtype, got float32"),
+        (lambda X, y: (np.where(X[3, 1] == X, np.nan, X), y), r"part 2: X must be finite, got nan in row"),
+        (lambda X, y: (X, y[:-1]), r"part 2: y must have shape \(69,\)"),
+        (lambda X, y: (X, np.where(y == "no", "maybe", y)), r"y must hold two classes for Logistic, got 3 classes"),
+        (lambda X, y: (X, y, -np.ones(69)), r"part 2: weight must be >= 0"),
+        (lambda X, y: (X,), r"part 2: TypeError: a part is \(X, y\)"),
+        (lambda X, y: lambda: 1 / 0, r"part 2: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_error_names_the_part(spoil, message):
+    parts = in_parts(*data("logistic")[:2])
+    parts[2] = spoil(*parts[2])
+    with pytest.raises(ValueError, match=message):
+        Problem.partitioned(parts)
+
+
+def test_a_part_that_raises_later_ends_the_run_with_one_error():
+    parts, calls = in_parts(*data("logistic")[:2]), []
+
+    def often():
+        calls.append(1)
+        if len(calls) > 4:
+            raise OSError("the disk is gone")
+        return parts[1]
+
+    problem = Problem.partitioned([parts[0], often, *parts[2:]], alpha=0.1)
+    with pytest.raises(PartError, match="part 1: OSError: the disk is gone"):
+        minimize(problem, tol=1e-10)
+
+
+def test_data_that_change_between_loads_are_noticed():
+    parts, calls = in_parts(*data("logistic")[:2]), []
+
+    def changing():
+        calls.append(1)
+        X, y = parts[1]
+        return X + 1e-12 * (len(calls) > 2), y
+
+    problem = Problem.partitioned([parts[0], changing, *parts[2:]], alpha=0.1)
+    with pytest.raises(PartError, match="part 1: its data have changed since they were first read"):
+        minimize(problem, tol=1e-10)
+
+
+def test_a_problem_in_parts_is_known_by_its_data(tmp_path):
+    _, parted = both("logistic", TERMS["l2"])
+    first = minimize(parted, tol=1e-10, max_iter=3, checkpoint=tmp_path / "run.npz", checkpoint_seconds=0.0)
+    assert not first.success
+    resumed = minimize(both("logistic", TERMS["l2"])[1], tol=1e-10, checkpoint=tmp_path / "run.npz", resume=True)
+    assert np.array_equal(resumed.x, minimize(parted, tol=1e-10).x)
+    other = Problem.partitioned(in_parts(*data("logistic")[:2], cuts=(0, 100, 200)), fit_intercept=True, alpha=0.05)
+    with pytest.raises(ValueError, match="problem"):
+        minimize(other, tol=1e-10, checkpoint=tmp_path / "run.npz", resume=True)
