@@ -141,6 +141,22 @@ def test_equals_its_oracle_pass_by_pass(name, setting):
     assert np.abs(state.x - w).max() > 1e-3
 
 
+@pytest.mark.parametrize("joint", [0, 100])
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "setting", [{}, {"intercept": True, "weighted": True}, {"intercept": True, "alpha": 0.0}], ids=ident
+)
+def test_lbfgs_from_a_hessian_of_classes_equals_its_oracle(form, setting, joint, monkeypatch):
+    monkeypatch.setattr("finitesum.evaluation.class_hessians.MOST_JOINT", joint)
+    problem, oracle = make_pair(form, **setting)
+    orders, w = orders_of(problem, 6), start(problem)
+    expected = newton_type.lbfgs_of_outputs(oracle, w, 6, is_exact=True)
+    for state, point in zip(run(MultinomialLBFGS("hessian"), problem, w, orders), expected, strict=True):
+        np.testing.assert_allclose(state.x, point, rtol=1e-7, atol=1e-7)
+    assert state.n_hessians == 2 * np.count_nonzero(problem.weights)
+    assert oracle.optimality(state.x) < 0.05 * oracle.optimality(w)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_dense_and_sparse_rows_of_either_precision_make_the_same_iterates(name):
     setting = {"intercept": True, "loss": "squared" if name in DRIFTING else "multinomial"}

@@ -163,8 +163,8 @@ def newton_of_outputs(F, x0, n_passes):
         yield x
 
 
-def lbfgs_of_outputs(F, x0, n_passes):
-    """The BFGS inverse of the last 8 pairs, as a matrix, from the inverse of C (x) G + l2 I of the steps 0 and 3."""
+def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False):
+    """The BFGS inverse of the last 8 pairs, from the inverse of C (x) G + l2 I of the steps 0 and 3, or of the Hessian."""
     x, gradient, pairs, few = x0.copy(), F.gradient(x0), [], F.dim // F.K
     for k in range(n_passes):
         if k in (0, 3):
@@ -172,8 +172,10 @@ def lbfgs_of_outputs(F, x0, n_passes):
             C = sum(p * hessian for p, _, (_, _, hessian) in rows)
             G = sum(p * np.trace(hessian) * np.outer(z, z) for p, z, (_, _, hessian) in rows) / np.trace(C)
             inverse = np.linalg.inv(np.kron(C, G) + F.l2.max() * np.eye(F.dim))
+            if is_exact:  # whose solution of least norm keeps the mean of what is not penalised
+                inverse, pairs = np.linalg.pinv(F.hessian(x), rcond=1e-12), []
         B = inverse
-        if pairs:
+        if pairs and not is_exact:
             s, y = pairs[-1]
             B = B * (s @ y) / (y @ B @ y)
         for s, y in pairs[-8:]:

@@ -314,6 +314,12 @@ def is_rounded(problem: Problem, w: Vector, found: Measures) -> bool:
         return all(not bound(problem, w, found) <= most for bound in (_by_norms, _by_rows))
 
 
+def is_confirmed(problem: Problem, w: Vector, found: Measures, tol: float) -> bool:
+    """Return whether optimality <= tol is beyond doubt without a sum in extended precision."""
+    with np.errstate(all="ignore"):
+        return found.optimality + _by_norms(problem, w, found) <= tol
+
+
 def confirmed(problem: AnyProblem, w: Vector, found: Measures, tol: float) -> Measures:
     """Return the measures that `evaluate` found at w, where optimality <= tol with a bound of its rounding error.
 

@@ -1,4 +1,4 @@
-r"""L-BFGS for several outputs (classes or targets), with the Kronecker factors of a Hessian as its preconditioner.
+r"""L-BFGS for several outputs (classes or targets), with the Kronecker factors of a Hessian, or it, as its preconditioner.
 
 At w, with g the gradient of F, a step is w+ = w - t B g, with B the inverse that L-BFGS makes of the last pairs of a step
 and a change of the gradient [1], and of the inverse of
@@ -8,7 +8,8 @@ and a change of the gradient [1], and of the inverse of
 to begin with: the Hessian is sum_i p_i C_i (x) x_i x_i' + l2 I, with C_i the second derivative of row i's loss in its K
 scores, so that M is exact where all C_i are alike. With the eigenvectors of both factors a product with M^-1 takes
 K d (K + d) multiplications. M is made at the start and once more after some steps, from 8 d rows at most. Where its factors
-cost more than many passes, a multiple of the identity takes its place.
+cost more than many passes, a multiple of the identity takes its place. Where steps become many, the Hessian of classes
+takes the place of both (`finitesum.methods.newton.class_factor`).
 
 t is 1 where that brings F down enough and leaves half of the slope at most, and is searched for otherwise: trials cost no
 data, because the scores are linear in t. A step reads the data once.
@@ -32,11 +33,12 @@ import scipy.linalg
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.rounding import extended_gradient
+from finitesum.evaluation.rounding import extended_gradient, is_confirmed
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
+from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, with_size
 from finitesum.methods.newton.multinomial_newton import kept_mean
 from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
 from finitesum.methods.subproblems.line_search import is_enough
@@ -80,6 +82,8 @@ class State(NamedTuple):
     preconditioner: Preconditioner
     is_single: bool  # products are in single precision
     ascent: ClassAscent  # empty once its epochs are over
+    factor: ClassFactor
+    tol: float  # the optimality asked for, by which a factor pays
     n_steps: int
     n_gradients: int
     n_hessians: int
@@ -92,12 +96,13 @@ class MultinomialLBFGS(SumMethod):
     w+ = w - t B grad F(w)
 
     with B from the last steps, 8 to 60, and a preconditioner: the inverse of the Kronecker product of two matrices of
-    shape (K, K) and (d, d).
+    shape (K, K) and (d, d), or of a Hessian.
 
     Parameters
     ----------
-    preconditioner : {"auto", "kronecker", "none"}
-        "auto" takes the Kronecker product where its factors cost less than 100 passes.
+    preconditioner : {"auto", "kronecker", "hessian", "none"}
+        "auto" takes the Kronecker product where its factors cost less than 100 passes, and for classes the Hessian of some
+        or all rows once it pays, by the rate of the last steps; "hessian" takes that of all rows at steps 0 and 3.
 
     Examples
     --------
@@ -108,7 +113,7 @@ class MultinomialLBFGS(SumMethod):
     (True, array([-0.757493,  0.182097,  0.575396]))
     """
 
-    preconditioner: Literal["auto", "kronecker", "none"] = "auto"
+    preconditioner: Literal["auto", "kronecker", "hessian", "none"] = "auto"
 
     handles: ClassVar[frozenset[str]] = frozenset({"outputs", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
@@ -126,7 +131,8 @@ class MultinomialLBFGS(SumMethod):
         pairs = no_pairs(problem.dim, np.float32 if problem.dim > MOST_DOUBLE else np.float64)
         is_single = several.has_single_rows(problem)
         ascent = first_ascent(problem, x0)
-        state = State(x0.copy(), np.zeros(problem.dim), 0.0, pairs, Preconditioner(), is_single, ascent, 0, 0, 0)
+        nothing = np.zeros(problem.dim), 0.0, pairs, Preconditioner()
+        state = State(x0.copy(), *nothing, is_single, ascent, ClassFactor(), tol, 0, 0, 0)
         return state if ascent.chances.size else _state_at(problem, state)
 
     def template(self, problem: Problem, first: State, state: State) -> State:
@@ -139,7 +145,9 @@ class MultinomialLBFGS(SumMethod):
             preconditioner = Preconditioner(*map(np.zeros, shapes))
         if state.ascent.chances.size:
             ascent = ClassAscent(np.zeros((problem.n_rows, n_outputs)), np.zeros(state.ascent.gaps.size))
-        return first._replace(pairs=pairs, preconditioner=preconditioner, ascent=ascent)
+        order = (n_outputs - 1) * dim if state.factor.lower.size else 0
+        factor = ClassFactor(np.zeros((order, order), state.factor.lower.dtype, "F"))
+        return first._replace(pairs=pairs, preconditioner=preconditioner, ascent=ascent, factor=factor)
 
     def run_pass(self, problem: Problem, state: State, order: Indices) -> State:
         """Return the state after a step, or an epoch; the last epoch takes a pass more."""
@@ -149,13 +157,27 @@ class MultinomialLBFGS(SumMethod):
             return state if ascent.chances.size else _state_at(problem, state)
         if state.n_steps in (0, FIRST_STEPS) and self._wants_factors(problem):
             state = state._replace(preconditioner=_kronecker(problem, state.x))
+        n_wanted = self._rows_wanted(problem, state)
+        if n_wanted:
+            factor, n_rows = factor_at(problem, state.x, n_wanted)
+            pairs = no_pairs(problem.dim, state.pairs.steps.dtype)
+            state = state._replace(factor=factor, pairs=pairs, n_hessians=state.n_hessians + n_rows)
+        state = state._replace(factor=with_size(state.factor, float(np.linalg.norm(state.gradient))))
         right = state.gradient.astype(state.pairs.steps.dtype, copy=False)
-        direction = -solve(state.pairs, lambda left: _preconditioned(state, left), right).astype(np.float64)
+        direction = -solve(state.pairs, lambda left: _preconditioned(problem, state, left), right).astype(np.float64)
         return _stepped(problem, state, kept_mean(problem, direction))
 
     def estimate(self, problem: Problem, state: State) -> float:
-        """Return the optimality at the end of the last step, up to rounding errors of single precision; NaN in an epoch."""
-        return math.nan if state.ascent.chances.size else float(np.linalg.norm(state.gradient))
+        """Return the optimality at the end of the last step, up to rounding errors of single precision; NaN in an epoch.
+
+        A number above tol is returned where a step more costs less than the confirmation in extended precision.
+        """
+        size = math.nan if state.ascent.chances.size else float(np.linalg.norm(state.gradient))
+        if 0.5 * state.tol < size <= state.tol and (known := self.exact_measures(problem, state)) is not None:
+            is_small = is_confirmed(problem, state.x, known._replace(optimality=0.0), 0.5 * state.tol)
+            if is_small and not is_confirmed(problem, state.x, known, state.tol):
+                return math.nextafter(state.tol, math.inf)
+        return size
 
     def exact_measures(self, problem: Problem, state: State) -> Measures | None:
         """Return what the last step found at its end; None where that was in single precision, or an epoch."""
@@ -163,10 +185,19 @@ class MultinomialLBFGS(SumMethod):
             return None
         return Measures(state.objective, float(np.linalg.norm(state.gradient)), state.gradient.copy())
 
+    def _rows_wanted(self, problem: Problem, state: State) -> int:
+        if self.preconditioner == "hessian" and several.loss_of(problem).ignores_shifts():
+            return problem.n_rows if state.n_steps in (0, FIRST_STEPS) else 0
+        if self.preconditioner == "auto":
+            return rows_wanted(problem, state.factor, state.tol, is_single=state.is_single)
+        return 0
+
     def _wants_factors(self, problem: Problem) -> bool:
         dim, rows = problem.rows.dim(), problem.rows
         of_a_pass = 4.0 * problem.n_outputs * (rows.values.size + problem.n_rows)
         pays = dim <= MOST_COLUMNS and FACTOR_WORK * dim**3 <= WORTH_PASSES * of_a_pass
+        if self.preconditioner == "hessian":  # which that is where it is the same for all rows
+            return not several.loss_of(problem).ignores_shifts()
         return self.preconditioner == "kronecker" or (self.preconditioner == "auto" and pays)
 
 
@@ -223,8 +254,10 @@ def _kronecker(problem: Problem, w: Vector) -> Preconditioner:
     return Preconditioner(of_outputs, of_columns, np.maximum(values, 1e-10 * float(values.max()) or 1.0))
 
 
-def _preconditioned(state: State, right: Vector) -> Vector:
+def _preconditioned(problem: Problem, state: State, right: Vector) -> Vector:
     """Return M^-1 times a vector, with M multiplied by the number that the last pair shows; M = I without factors."""
+    if state.factor.lower.size:  # a Hessian, which needs no multiple
+        return divided(problem, state.factor, right)
     if not len(state.pairs.steps):
         size = float(np.abs(right).sum())
         return _divided(state, right) if state.preconditioner.values.size else right / max(size, 1e-300)
@@ -234,7 +267,7 @@ def _preconditioned(state: State, right: Vector) -> Vector:
 
 
 def _divided(state: State, right: Vector) -> Vector:
-    """Return M^-1 times a vector."""
+    """Return the inverse of the Kronecker product, M, times a vector."""
     outputs, columns, values = state.preconditioner
     if values.size == 0:
         return right

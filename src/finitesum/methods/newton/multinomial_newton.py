@@ -3,7 +3,8 @@
 At w, with g and H the gradient and Hessian of F, a step is w+ = w - t p with H p = g. t is the first of 1, 1/2, 1/4, ...
 with F(w+) <= F(w) - t/10^4 g'p, up to rounding [1]; trials cost no data, because the scores are linear in t.
 
-exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m component Hessians a step, which is a pass
+exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m component Hessians a step, which is a pass; of
+        classes it is that in the differences to the last one (`finitesum.evaluation.class_hessians`)
 cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||)) ||g|| [2]. A product with H reads the data
         twice, is charged as a pass of component gradients, and is a pass of the run; the end of a step is another. The
         preconditioner of class k is the Cholesky factor of
@@ -33,16 +34,21 @@ from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
+from finitesum.evaluation.class_hessians import hessian_of_differences, rows_that_count
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.class_factor import ClassFactor, divided, nanoseconds_of_factor
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.methods.subproblems.line_search import halved, rounding_of
-from finitesum.methods.subproblems.positive_definite import solve_spd
+from finitesum.methods.subproblems.positive_definite import raised_factor, solve_spd
 from finitesum.problems.linear import Problem
 
 #: "auto" takes the exact solver up to this many variables, and where Hessian and factor take at most this many products.
 EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
+
+#: For classes, whose Hessian is that of K - 1 differences: nanoseconds of Hessian and factor, in single precision.
+EXACT_NANOSECONDS = 2e7
 
 #: Products with the diagonal preconditioner, at least, before the factors are made.
 PLAIN_PRODUCTS = 10
@@ -78,7 +84,7 @@ class MultinomialNewton(SumMethod):
     ----------
     solver : {"auto", "exact", "cg"}
         How a step is found: by the Cholesky factor of the Hessian, O(n (K d)^2 / 2 + (K d)^3 / 3), or by conjugate
-        gradients. "auto" is exact for at most 200 variables, or 1e8 products.
+        gradients. "auto" is exact for at most 200 variables, or where a step takes some 20 ms at most.
 
     Examples
     --------
@@ -122,9 +128,7 @@ class MultinomialNewton(SumMethod):
     def run_pass(self, problem: Problem, state: MultinomialState, order: Indices) -> MultinomialState:
         """Return the state after a step; by conjugate gradients, after a product or the end of a step."""
         if self.solver == "exact" or (self.solver == "auto" and is_cheap(problem)):
-            hessian = several.full_hessian(problem, several.loss_of(problem).curvatures(state.scores), is_pinned=True)
-            direction = -solve_spd(hessian, state.gradient)
-            return _stepped(problem, state, direction, problem.n_components)
+            return _stepped(problem, state, _exact(problem, state), problem.n_components)
         if state.cg.residual.size == 0:
             state = _begun(problem, state)
         if _is_solved(problem, state):
@@ -142,9 +146,19 @@ class MultinomialNewton(SumMethod):
 
 
 def is_cheap(problem: Problem) -> bool:
-    """Return whether Hessian and factor take a tenth of a second at most, or there are few variables."""
-    dim = problem.dim
-    return dim <= EXACT_UP_TO or dim**2 * (problem.n_rows / 2.0 + dim / 3.0) <= EXACT_PRODUCTS
+    """Return whether Hessian and factor take a part of a second at most, or there are few variables."""
+    if not several.loss_of(problem).ignores_shifts():
+        return problem.dim <= EXACT_UP_TO or problem.dim**2 * (problem.n_rows / 2.0 + problem.dim / 3.0) <= EXACT_PRODUCTS
+    return problem.dim <= EXACT_UP_TO or nanoseconds_of_factor(problem, problem.n_rows) <= EXACT_NANOSECONDS
+
+
+def _exact(problem: Problem, state: MultinomialState) -> Vector:
+    """Return the direction of Newton's method."""
+    curvatures = several.loss_of(problem).curvatures(state.scores)
+    if not several.loss_of(problem).ignores_shifts():
+        return -solve_spd(several.full_hessian(problem, curvatures), state.gradient)
+    hessian = hessian_of_differences(problem, curvatures, *rows_that_count(problem, curvatures, problem.n_rows), np.float64)
+    return -divided(problem, ClassFactor(raised_factor(hessian, 0.0)[0]), state.gradient)
 
 
 def _state_at(

@@ -28,21 +28,23 @@ def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
     """Return the Cholesky factor of H + shift diag(H), for `apply_inverse`, and the shift that it took.
 
     H is given by its lower triangle, in C order, whose diagonal is overwritten: where that is not > 0 it counts as 1. The
-    shift is raised until the matrix is positive definite, from 1e-14 on by factors of 100.
+    shift is raised until the matrix is positive definite, from 1e-14 on (1e-6 in single precision) by factors of 100.
     """
     everywhere = np.arange(matrix.shape[0])
     diagonal = np.diagonal(matrix).copy()
     diagonal[~(diagonal > 0.0)] = 1.0  # a column without curvature
+    potrf, least = (lapack.spotrf, 1e-6) if matrix.dtype == np.float32 else (lapack.dpotrf, 1e-14)
     while True:
         matrix[everywhere, everywhere] = diagonal * (1.0 + shift)
-        factor, info = lapack.dpotrf(matrix.T, lower=0, clean=0)
+        factor, info = potrf(matrix.T, lower=0, clean=0)
         if info == 0:
             return factor, shift
         if not shift < 1e12:  # NaN
             return np.asfortranarray(np.diag(np.sqrt(diagonal))), shift
-        shift = max(1e-14, 100.0 * shift)
+        shift = max(least, 100.0 * shift)
 
 
 def apply_inverse(factor: Matrix, right: Vector) -> Vector:
     """Return the solution of H v = right by the factor of H."""
-    return np.asarray(lapack.dpotrs(factor, right, lower=0)[0])
+    potrs = lapack.spotrs if factor.dtype == np.float32 else lapack.dpotrs
+    return np.asarray(potrs(factor, right, lower=0)[0])

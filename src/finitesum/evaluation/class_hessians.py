@@ -1,0 +1,98 @@
+"""Hessians of linear models with several classes in the differences to the last class, from all rows or those that count.
+
+A row's loss does not change where one number is added to all of its scores, and the l2 penalty sees the mean over the
+classes apart from the differences t_k = w_k - w_K, k < K. The Hessian of F in t has the blocks
+
+    sum_i p_i P_ik ([k = l] - P_il) x_i x_i' + ([k = l] - 1 / K) diag(l2),    k, l < K.
+
+The weights of each sum have one sign, so that BLAS computes half of it: K (K - 1) / 2 products of half a matrix. With few
+columns all pairs of classes are one product of rows of (K - 1) d numbers, which takes less time than many small ones.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation import outputs as several
+from finitesum.evaluation.row_products import squares_of_rows
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import to_matrix
+
+#: Columns up to which all pairs of classes are one product.
+MOST_JOINT = 100
+
+#: Numbers of a block of rows.
+BLOCK_SIZE = 1 << 20
+
+
+def rows_that_count(problem: Problem, chances: Matrix, n_wanted: int) -> tuple[Indices, Vector]:
+    """Return about n_wanted rows and the weights with which they stand for all: rows of high curvature are taken first.
+
+    A row is taken with a chance q_i = min(1, c_i / c), c_i = p_i (1 - sum_k P_ik^2) (||x_i||^2 + 1), at weight p_i / q_i;
+    those of q_i < 1 are spread evenly over the data.
+    """
+    if n_wanted >= problem.n_rows:
+        rows = np.flatnonzero(problem.weights > 0.0)
+        return rows, problem.weights[rows]
+    sizes = problem.weights * (1.0 - np.einsum("ik,ik->i", chances, chances)) * (squares_of_rows(problem.one_output) + 1.0)
+    sizes[~(problem.weights > 0.0)] = 0.0
+    counted = np.flatnonzero(sizes > 0.0)  # no NaN
+    if counted.size <= n_wanted:
+        return counted, problem.weights[counted]
+    falling = np.sort(sizes[counted])[::-1]
+    sums = np.cumsum(falling[::-1])[::-1]
+    n_certain = np.arange(min(n_wanted, falling.size))
+    is_over = falling[n_certain] * (n_wanted - n_certain) <= sums[n_certain]
+    first = int(np.argmax(is_over)) if is_over.any() else n_wanted - 1
+    shares = np.minimum(1.0, sizes[counted] * ((n_wanted - first) / sums[first]))
+    sums = np.floor(np.cumsum(shares) + 0.5)
+    is_taken = np.diff(sums, prepend=0.0) > 0.0
+    return counted[is_taken], problem.weights[counted[is_taken]] / shares[is_taken]
+
+
+def hessian_of_differences(problem: Problem, chances: Matrix, rows: Indices, weights: Vector, kind: Any) -> Matrix:
+    """Return the lower triangle of the Hessian in t of weighted rows, shape ((K - 1) dim, (K - 1) dim), in a precision."""
+    n_others, dim, d = problem.n_outputs - 1, problem.rows.dim(), problem.rows.n_columns
+    out, matrix = np.zeros((n_others, dim, n_others, dim), kind), to_matrix(problem.rows)
+    is_joint = dim <= MOST_JOINT
+    n_together = max(BLOCK_SIZE // (dim * n_others), dim * n_others) if is_joint else max(BLOCK_SIZE // dim, dim)
+    for first in range(0, rows.size, n_together):
+        some = rows[first : first + n_together]
+        stored = matrix[some[0] : some[-1] + 1] if some[-1] - some[0] == some.size - 1 else matrix[some]
+        block = np.ones((some.size, dim), kind)
+        block[:, :d] = stored if isinstance(stored, np.ndarray) else stored.toarray()
+        here = chances[some, :n_others]
+        add = _add_jointly if is_joint else _add_pairs
+        add(out, block, here, several.loss_of(problem).scale * weights[first : first + n_together])
+    ridge, columns = problem.term.quadratic[:dim], np.arange(dim)
+    for k in range(n_others):
+        for other in range(k + 1):
+            out[k, columns, other, columns] += (float(k == other) - 1.0 / problem.n_outputs) * ridge
+    return out.reshape(n_others * dim, n_others * dim)
+
+
+def _add_pairs(out: Any, block: Matrix, chances: Matrix, weights: Vector) -> None:
+    """Add a block of rows to the Hessian, pair by pair."""
+    scaled, gram = np.empty_like(block), np.empty((block.shape[1],) * 2, block.dtype)
+    for k in range(out.shape[0]):
+        for other in range(k + 1):
+            own = weights * chances[:, k] * (1.0 - chances[:, k] if other == k else chances[:, other])
+            np.multiply(block, np.sqrt(own).astype(block.dtype)[:, None], out=scaled)
+            np.matmul(scaled.T, scaled, out=gram)  # which sees that it is symmetric
+            if other == k:
+                out[k, :, k, :] += gram
+            else:
+                out[k, :, other, :] -= gram
+
+
+def _add_jointly(out: Any, block: Matrix, chances: Matrix, weights: Vector) -> None:
+    """Add a block of rows to the Hessian by one product, and one for each class."""
+    n_others, dim = out.shape[:2]
+    parts = (chances * np.sqrt(weights)[:, None]).astype(block.dtype)
+    products = (parts[:, :, None] * block[:, None, :]).reshape(-1, n_others * dim)
+    joint = out.reshape(n_others * dim, n_others * dim)
+    joint -= products.T @ products
+    for k in range(n_others):
+        scaled = block * np.sqrt(weights * chances[:, k]).astype(block.dtype)[:, None]
+        out[k, :, k, :] += scaled.T @ scaled

@@ -1,0 +1,116 @@
+r"""The Cholesky factor of a Hessian of several classes, as the metric of L-BFGS: when it pays, and of how many rows.
+
+L-BFGS reads the data once a step, and where few directions of small curvature are left to find its steps become many. A
+Hessian H costs K (K - 1) / 2 products of the rows, its factor ((K - 1) d)^3 / 3 multiplications and additions, and a step
+by it needs ((K - 1) d)^2 more; it leaves about a fraction e of the gradient where it is made of n_s rows:
+
+    e = STALE + 2 sqrt(d / n_s) (1 - n_s / n)
+
+as measured on dense data: the first for what changes between there and the minimum. After some steps with the present
+metric, their rate says how many are left to tol; H is made where those would take longer than it, its factor and the steps
+with it, with the n_s for which that is least. Rows are taken by their curvature, which near the minimum few have.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.evaluation import outputs as several
+from finitesum.evaluation.class_hessians import MOST_JOINT, hessian_of_differences, rows_that_count
+from finitesum.methods.subproblems.positive_definite import apply_inverse, raised_factor
+from finitesum.problems.linear import Problem
+
+#: Variables up to which there may be a factor, and from which it is in single precision.
+MOST_VARIABLES, LEAST_SINGLE = 8000, 200
+
+#: Steps by which the rate of a metric is known, and those at most that it is taken over.
+LEAST_STEPS, MOST_STEPS = 5, 12
+
+#: What a Hessian of all rows leaves of the gradient in a step, and the most that one of some rows may.
+STALE, MOST_LEFT = 0.2, 0.9
+
+#: The optimality below which rounding errors are what is left.
+LEAST_TOL = 1e-12
+
+#: Nanoseconds, on one core: of a multiplication and addition in a pass (dense rows in single and double precision,
+#: sparse ones), of a score, of one in a product of rows and in a factor, of a number that is scaled, of one in a solve.
+PASS, SCORE, PRODUCT, FACTOR, SCALED, SOLVE = (0.04, 0.08, 2.0), 20.0, 0.009, 0.0055, 1.5, 1.2
+
+NO_FACTOR: Any = np.zeros((0, 0), np.float32)
+
+
+class ClassFactor(NamedTuple):
+    """A factor, empty where there is none, and what steps since then left of the gradient."""
+
+    lower: Matrix = NO_FACTOR  # ((K - 1) dim, (K - 1) dim)
+    sizes: Vector = np.zeros(MOST_STEPS + 1)  # norms of the last gradients since the metric changed, behind zeros
+
+
+def with_size(factor: ClassFactor, size: float) -> ClassFactor:
+    """Return the factor after a step that left a gradient of a size."""
+    return factor._replace(sizes=np.append(factor.sizes[1:], size))
+
+
+def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single: bool) -> int:
+    """Return of how many rows a Hessian is to be made before the next step; 0 where none pays."""
+    sizes, order = factor.sizes[factor.sizes > 0.0], (problem.n_outputs - 1) * problem.rows.dim()
+    if sizes.size <= LEAST_STEPS or order > MOST_VARIABLES or not several.loss_of(problem).ignores_shifts():
+        return 0
+    best = float(sizes[1:].min())
+    digits = math.log(max(best / max(tol, LEAST_TOL), 1.0))
+    rate = math.log(max(float(sizes[0]) / best, 1.0 + 1e-9)) / (sizes.size - 1)
+    a_pass = _of_a_pass(problem, is_single=is_single)
+    a_solve = SOLVE * order**2
+    now = digits / rate * (a_pass + (a_solve if factor.lower.size else 0.0))
+    n, dim = problem.n_rows, problem.rows.dim()
+    rows = np.append(8.0 * dim * 2.0 ** np.arange(0.0, 8.0, 0.5), n)
+    rows = rows[(rows < 0.7 * n) | (rows == n)]
+    left = np.minimum(STALE + 2.0 * np.sqrt(dim / rows) * (1.0 - rows / n), MOST_LEFT)
+    then = nanoseconds_of_factor(problem, rows) + (1.0 + digits / -np.log(left)) * (a_pass + a_solve)
+    return int(rows[then.argmin()]) if then.min() < now else 0
+
+
+def _of_a_pass(problem: Problem, *, is_single: bool) -> float:
+    """Return the nanoseconds of a pass."""
+    rows, n_outputs = problem.rows, problem.n_outputs
+    each = PASS[2] if rows.is_sparse() else PASS[0 if is_single else 1]
+    return n_outputs * (2.0 * each * rows.values.size + SCORE * problem.n_rows)
+
+
+def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
+    """Return the nanoseconds of the Hessian of so many rows, in single precision, and of its factor."""
+    n_others, dim = problem.n_outputs - 1, problem.rows.dim()
+    n_pairs = n_others * problem.n_outputs / 2
+    if dim <= MOST_JOINT:
+        of_a_row = PRODUCT * (n_others * dim) ** 2 + 2.0 * SCALED * n_others * dim
+    else:
+        of_a_row = n_pairs * (PRODUCT * dim**2 + SCALED * dim)
+    return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3
+
+
+def factor_at(problem: Problem, w: Vector, n_wanted: int) -> tuple[ClassFactor, int]:
+    """Return the factor of the Hessian at w of so many rows, and how many they were."""
+    chances = several.loss_of(problem).curvatures(several.scores_at(problem, w))
+    rows, weights = rows_that_count(problem, chances, n_wanted)
+    is_large = (problem.n_outputs - 1) * problem.rows.dim() >= LEAST_SINGLE
+    for kind in (np.float32, np.float64)[not is_large :]:
+        with np.errstate(all="ignore"):  # too large for single precision, or after an overflow
+            hessian = hessian_of_differences(problem, chances, rows, weights, kind)
+        if np.isfinite(np.diagonal(hessian)).all() and np.isfinite(hessian.sum()):
+            return ClassFactor(raised_factor(hessian, 0.0)[0]), rows.size
+    return ClassFactor(), rows.size
+
+
+def divided(problem: Problem, factor: ClassFactor, right: Vector) -> Vector:
+    """Return the inverse of the Hessian times a vector; without a penalty, nothing for the mean over the classes."""
+    table = right.reshape(problem.n_outputs, -1)
+    mean, ridge = table.mean(axis=0), problem.term.quadratic[: table.shape[1]]
+    kind = factor.lower.dtype
+    found = apply_inverse(factor.lower, (table - mean)[:-1].reshape(-1).astype(kind)).astype(right.dtype)
+    out = np.zeros(table.shape, right.dtype)
+    out[:-1] = found.reshape(problem.n_outputs - 1, -1)
+    out -= out.mean(axis=0)
+    out += np.where(ridge > 0.0, mean / np.where(ridge > 0.0, ridge, 1.0), 0.0)
+    return out.reshape(-1)
