@@ -76,7 +76,7 @@ def _of_a_pass(problem: Problem, *, is_single: bool) -> float:
     """Return the nanoseconds of a pass."""
     rows, n_outputs = problem.rows, problem.n_outputs
     each = PASS[2] if rows.is_sparse() else PASS[0 if is_single else 1]
-    return n_outputs * (2.0 * each * rows.values.size + SCORE * problem.n_rows)
+    return float(n_outputs * (2.0 * each * rows.values.size + SCORE * problem.n_rows))
 
 
 def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
