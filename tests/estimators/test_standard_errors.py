@@ -64,7 +64,7 @@ def test_columns_far_from_0_lose_no_digits(part, mean):
         point = np.array([0.5, -0.25, 0.125])
         moved = np.append(point[:2], point[2] - mean * point[:2].sum())
         near, far = (
-            covariance_at(Problem.linear(Z, signs, fit_intercept=True), at, 200.0)
+            covariance_at(Problem.linear(Z, signs, fit_intercept=True), at, 200.0).matrix
             for Z, at in ((X, point), (X + mean, moved))
         )
         assert far[:2, :2] == pytest.approx(near[:2, :2], rel=1e-6)

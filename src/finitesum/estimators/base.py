@@ -18,6 +18,7 @@ from finitesum.core.arrays import Vector
 from finitesum.core.indices import require_indices
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
+from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.plain_input import is_plain_table, is_plain_target
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
@@ -191,11 +192,15 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _note_errors(self, problems: list[Any], results: list[Result], total_weight: float) -> None:
         """Set the covariance matrix and the standard errors where they are asked for; those of an earlier fit go."""
-        for name in ("cov_params_", "standard_errors_"):
+        for name in ("cov_params_", "standard_errors_", "inference_"):
             self.__dict__.pop(name, None)
         if self.standard_errors:
-            pairs = zip(problems, results, strict=True)
-            found = [covariance_at(one, result.x, total_weight, float(result.fun)) for one, result in pairs]
+            if len(problems) == 1 and problems[0].penalty.lasso() == 0.0 and isinstance(self, InferenceMixin):
+                self.inference_ = self._infer(problems[0], results[0].x, total_weight)
+                found = [self.inference_.covariance]
+            else:
+                pairs = zip(problems, results, strict=True)
+                found = [covariance_at(one, result.x, total_weight).matrix for one, result in pairs]
             self.cov_params_ = np.stack(found) if len(found) > 1 else found[0]
             self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_, axis1=-2, axis2=-1))
 

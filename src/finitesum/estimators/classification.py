@@ -129,10 +129,18 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         self._note_errors(problems, results, data.total_weight)
         return self
 
-    def _labelled(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> LabelledData:
-        X, y = self._checked_data(X, y)
+    def _posed(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[list[Problem], float]:
+        """Return the problems that these data pose with the model's parameters, and the sum of the weights."""
+        data = self._labelled(X, y, sample_weight, offset, reset=False)
+        return self._problems(data, self._alpha(data)), data.total_weight
+
+    def _labelled(self, X: Any, y: Any, sample_weight: Any, offset: Any, *, reset: bool = True) -> LabelledData:
+        X, y = self._checked_data(X, y, reset=reset)
         data = LabelledData(self, X, y, sample_weight)
-        self.classes_ = data.classes
+        if reset:
+            self.classes_ = data.classes
+        elif not np.array_equal(self.classes_, data.classes):
+            raise ValueError(f"y must hold the classes of the fit, {self.classes_.tolist()}, got {data.classes.tolist()}.")
         if offset is not None:
             shape = (X.shape[0],) if self._n_outputs() == 1 else (X.shape[0], self._n_outputs())
             data.offset = checked_numbers(offset, shape, "offset")

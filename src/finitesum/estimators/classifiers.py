@@ -8,12 +8,13 @@ from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin
+from finitesum.estimators.inference import InferenceMixin
 from finitesum.losses import LIKELIHOODS, Loss, as_loss
 from finitesum.losses.arrays import log_likelihoods
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearClassifier(LinearClassifierMixin):
+class LinearClassifier(LinearClassifierMixin, InferenceMixin):
     """A linear classifier with any loss, penalty and constraint.
 
     F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
@@ -55,6 +56,9 @@ class LinearClassifier(LinearClassifierMixin):
         ``callback(intermediate_result)`` after each pass; a true answer ends the run.
     measure_every : int >= 0
         Passes between exact measures for `trace_`, which cost a pass each, off the clock; 0: only where a check is due.
+    standard_errors : bool
+        Whether to set `cov_params_` and `standard_errors_`, and to have `summary`: for "logistic", "probit" and
+        "complementary-log-log".
 
     Attributes
     ----------
@@ -91,6 +95,7 @@ class LinearClassifier(LinearClassifierMixin):
 
     loss: str | Loss = field(default="logistic", kw_only=False)
     alpha: float = 1e-4
+    standard_errors: bool = False
 
     def _alpha(self, data: LabelledData) -> float:
         return self.alpha

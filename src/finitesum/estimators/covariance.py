@@ -126,28 +126,40 @@ def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
     return inverse_and_rank(hessian[np.ix_(free, free)])
 
 
-def covariance_at(problem: Problem, x: Vector, total_weight: float, objective: float | None = None) -> Matrix:
+class Covariance(NamedTuple):
+    """The covariance matrix of the coefficients, and what it was made of."""
+
+    matrix: Matrix  # (p, p), NaN for coefficients that an l1 penalty holds at 0
+    rank: int  # of the Hessian
+    dispersion: float
+
+
+def covariance_at(problem: Problem, x: Vector, total_weight: float) -> Covariance:
     """Return phi (S hessian)^-1 for the free variables, NaN elsewhere; a pseudo-inverse where it has none.
 
-    phi is the residual variance sum_i s_i r_i^2 / (S - rank) for least squares, which need the objective F(x), Pearson's
-    dispersion for gamma and Tweedie, and 1 for other losses. S, the total weight, is the number of observations.
+    S, the total weight, is the number of observations.
     """
     free = np.ones(problem.dim, dtype=bool)
     if problem.penalty.lasso() > 0.0:
         free = (x != 0.0) | (problem.term.thresholds == 0.0)
     inverse, rank = _inverse_at(problem, x, free)
-    dispersion = 1.0
-    if objective is not None and isinstance(problem.loss, Squared):
-        penalised = problem.penalty.penalty_total(x[: problem.rows.n_columns], 0.0)
-        dispersion = residual_variance(2.0 * (objective - penalised) * total_weight, total_weight, rank)
-    loss: Any = problem.loss
-    if hasattr(loss, "variance_of"):
-        means = _means(problem, x)
-        squares = float(problem.weights @ ((problem.targets - means) ** 2 / loss.variance_of(means)))
-        dispersion = residual_variance(squares * total_weight, total_weight, rank)
+    dispersion = dispersion_at(problem, x, total_weight, rank)
     covariance = np.full((problem.dim, problem.dim), np.nan)
     covariance[np.ix_(free, free)] = dispersion / total_weight * inverse
-    return covariance
+    return Covariance(covariance, rank, dispersion)
+
+
+def dispersion_at(problem: Problem, x: Vector, total_weight: float, rank: int) -> float:
+    """Return phi: sum_i s_i (y_i - m_i)^2 / V(m_i) / (S - rank), V = 1 for least squares; 1 for families that have none."""
+    loss: Any = problem.loss
+    if isinstance(loss, Squared):
+        squares = (problem.targets - problem.offsets - products(problem.rows, x)) ** 2
+    elif hasattr(loss, "variance_of"):
+        means = _means(problem, x)
+        squares = (problem.targets - means) ** 2 / loss.variance_of(means)
+    else:
+        return 1.0
+    return residual_variance(float(problem.weights @ squares) * total_weight, total_weight, rank)
 
 
 def residual_variance(squares: float, total_weight: float, rank: int) -> float:

@@ -20,10 +20,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from finitesum.core.arrays import Vector
+from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.regressors import LinearRegressorMixin, without_offset
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import FitTasks, with_callbacks
 from finitesum.losses import Huber
+from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
 from finitesum.running.driver import Result, StopReason
 
@@ -32,7 +34,7 @@ MOST_SCALES, SMALLEST_SCALE = 60, 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HuberRegressor(LinearRegressorMixin):
+class HuberRegressor(LinearRegressorMixin, InferenceMixin):
     """Linear regression that outliers cannot pull far.
 
     F(w, b) = (1/S) sum_i s_i h(r_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),   r_i = x_i'w + b + o_i - y_i
@@ -78,6 +80,13 @@ n_threads, callback, measure_every
 
     epsilon: float = 1.35
     scale: float | str = 1.0
+
+    def _posed(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[list[Problem], float]:
+        X, y, weights = self._checked_fit_data(X, y, sample_weight, reset=False)
+        total = float(X.shape[0] if weights is None else weights.sum())
+        alpha = 0.5 * self.alpha * self.scale_ if self.scale == "joint" else self.alpha
+        loss = Huber(float(self.epsilon * self.scale_))
+        return [self._problem(X, without_offset(y, offset), weights, loss, alpha)], total
 
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:

@@ -7,10 +7,11 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
+from finitesum.estimators.inference import InferenceMixin
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegressionMixin(LinearClassifierMixin):
+class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
     """What a logistic model predicts, and the problem that it is the solution of."""
 
     def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
@@ -64,7 +65,7 @@ class LogisticRegression(LogisticRegressionMixin):
 n_threads, callback, measure_every
         As in `LinearClassifier`. Class weights are counted in S.
     standard_errors : bool
-        Whether to set `cov_params_` and `standard_errors_`.
+        Whether to set `cov_params_` and `standard_errors_`, and to have `summary`.
 
     Attributes
     ----------

@@ -124,6 +124,9 @@ solver_, cov_params_, standard_errors_
         self._note_errors([problem], results, data.total_weight)
         return self
 
+    def _alpha(self, data: Any) -> float:
+        return alpha_of_C(self.C_, data.total_weight)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, **params: Any) -> float:
         """Return the score of `scoring` on data as for `fit`; `params` are for the scorer, by metadata routing."""
         _, score_params = self._routed("score", sample_weight, params)

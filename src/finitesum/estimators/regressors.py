@@ -9,10 +9,12 @@ from sklearn.base import RegressorMixin
 
 from finitesum.core.arrays import Vector
 from finitesum.estimators.base import LinearEstimator, checked_weights
+from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Loss, as_loss
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.input import as_rows, checked_numbers
+from finitesum.problems.linear import Problem
 
 #: Newton's steps to the best constant prediction, at most.
 MOST_STEPS = 200
@@ -57,7 +59,7 @@ def without_offset(y: Any, offset: Any) -> Vector:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRegressor(LinearRegressorMixin):
+class LinearRegressor(LinearRegressorMixin, InferenceMixin):
     """Linear regression with any loss, penalty and constraint.
 
     F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
@@ -80,7 +82,7 @@ class LinearRegressor(LinearRegressorMixin):
 callback, measure_every
         As in `LinearClassifier`.
     standard_errors : bool
-        Whether to set `cov_params_` and `standard_errors_`.
+        Whether to set `cov_params_` and `standard_errors_`, and to have `summary`.
 
     Attributes
     ----------
@@ -134,16 +136,8 @@ callback, measure_every
         offset : array_like, of the shape of y, optional
             Added to each x'w + b; give those of the rows in question when you predict, too.
         """
-        loss = self._loss()
-        X, y, weights = self._checked_fit_data(X, y, sample_weight, multi_output=self._takes_several_targets)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
-        total = float(X.shape[0] if weights is None else weights.sum())
-        targets = np.atleast_2d(y.T)
-        offsets = [offset] * len(targets) if offset is None or y.ndim == 1 else checked_numbers(offset, y.shape, "offset").T
-        rows, alphas = as_rows(X), self._alphas(len(targets), total)
-        parts = zip(targets, alphas, offsets, strict=True)
-        problems = [self._problem(rows, target, weights, loss, alpha, shift) for target, alpha, shift in parts]
+        problems, total, X, y = self._problems(X, y, sample_weight, offset)
+        loss = problems[0].loss
         starts: list[Vector | None] | None = None
         if hasattr(loss, "link_of") and self.fit_intercept and not (self.warm_start and hasattr(self, "coef_")):
             known = ((one.loss, one.targets, one.weights, one.offsets) for one in problems)
@@ -151,6 +145,26 @@ callback, measure_every
         results = self._run(problems, (X, y, {"sample_weight": sample_weight, "offset": offset}), starts)
         self._note_errors(problems, results, total)
         return self
+
+    def _problems(
+        self, X: Any, y: Any, sample_weight: Any, offset: Any, *, reset: bool = True
+    ) -> tuple[list[Problem], float, Any, Any]:
+        """Return the problems of the targets, the sum of the weights, and the data as they were checked."""
+        loss = self._loss()
+        checks: dict[str, Any] = {"multi_output": self._takes_several_targets, "reset": reset}
+        X, y, weights = self._checked_fit_data(X, y, sample_weight, **checks)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        total = float(X.shape[0] if weights is None else weights.sum())
+        targets = np.atleast_2d(y.T)
+        offsets = [offset] * len(targets) if offset is None or y.ndim == 1 else checked_numbers(offset, y.shape, "offset").T
+        rows, alphas = as_rows(X), self._alphas(len(targets), total)
+        parts = zip(targets, alphas, offsets, strict=True)
+        return [self._problem(rows, one, weights, loss, alpha, shift) for one, alpha, shift in parts], total, X, y
+
+    def _posed(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[list[Problem], float]:
+        problems, total, *_ = self._problems(X, y, sample_weight, offset, reset=False)
+        return problems, total
 
     def predict(self, X: Any, offset: Any = None) -> Any:
         """Return x'w + b + o for each row of X, shape (n, d), with offsets o of the shape of what is returned.

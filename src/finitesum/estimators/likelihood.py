@@ -1,0 +1,56 @@
+"""Log-likelihoods with all their constants, and deviances, of fitted models."""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln, xlogy
+
+from finitesum.core.arrays import Vector
+from finitesum.evaluation.outputs import loss_of, scores_at
+from finitesum.losses import LIKELIHOODS, Binomial, Gamma, NegativeBinomial, Poisson, Squared
+from finitesum.losses.arrays import in_arrays
+from finitesum.losses.classes import Multinomial
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import products
+
+
+def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispersion: float) -> tuple[float, float]:
+    """Return the log-likelihood, with all its constants, and the deviance; NaN where the loss is none's.
+
+    Least squares have the likelihood at its best variance, gamma at the dispersion. That of Tweedie targets is an infinite
+    series and not computed.
+    """
+    loss: Any = problem.loss
+    s = total * problem.weights
+    if isinstance(loss, (Multinomial, *LIKELIHOODS)):
+        if problem.n_outputs > 1:
+            losses = loss_of(problem).value(scores_at(problem, x), problem.targets)
+        else:
+            losses = in_arrays(loss).value(products(problem.rows, x) + problem.offsets, problem.targets)
+        value = -float(s @ losses) / loss.scale
+        return value, -2.0 * value
+    y, u = problem.targets, products(problem.rows, x) + problem.offsets
+    if isinstance(loss, Squared):
+        squares = float(s @ (y - u) ** 2)
+        return -0.5 * total * (math.log(2.0 * math.pi * squares / total) + 1.0), squares
+    if not hasattr(loss, "deviance_from"):
+        return math.nan, math.nan
+    mean = loss.mean_at(u)
+    deviance = float(s @ loss.deviance_from(y, mean))
+    if isinstance(loss, Poisson):
+        parts = y * u - mean - gammaln(y + 1.0)
+    elif isinstance(loss, Gamma):
+        shape = 1.0 / dispersion
+        parts = shape * (math.log(shape) - u - y / mean) + (shape - 1.0) * np.log(y) - gammaln(shape)
+    elif isinstance(loss, NegativeBinomial):
+        theta = loss.theta
+        parts = gammaln(y + theta) - gammaln(theta) - gammaln(y + 1.0)
+        parts = parts + theta * np.log(theta / (theta + mean)) + xlogy(y, mean / (theta + mean))
+    elif isinstance(loss, Binomial):
+        parts = xlogy(y, mean) + xlogy(1.0 - y, 1.0 - mean)
+        ways = gammaln(s + 1.0) - gammaln(s * y + 1.0) - gammaln(s * (1.0 - y) + 1.0)
+        return float(s @ parts) + float(ways.sum()), deviance
+    else:
+        return math.nan, deviance
+    return float(s @ parts), deviance

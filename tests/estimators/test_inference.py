@@ -1,0 +1,197 @@
+"""Errors, tests and criteria of fitted models against statsmodels; robust and clustered errors; how they are shown."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from finitesum import (
+    GammaRegressor,
+    HuberRegressor,
+    LinearClassifier,
+    LinearRegressor,
+    LogisticRegression,
+    NegativeBinomialRegressor,
+    PoissonRegressor,
+    Ridge,
+)
+from finitesum.constraints import Box
+from finitesum.estimators.inference import likelihood_ratio_test
+
+TIGHT = {"solver": "newton", "tol": 1e-11, "standard_errors": True}
+N = 200
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 3))
+    y = X @ [1.0, 0.0, -0.5] + rng.standard_normal(N) * (1.0 + abs(X[:, 0]))
+    return X, y, rng.integers(0, 15, N), rng
+
+
+@pytest.fixture(scope="module")
+def api():
+    return pytest.importorskip("statsmodels.api", reason="statsmodels is not installed")
+
+
+def first(numbers):
+    """Variables in the order of statsmodels, which has the constant in front."""
+    return np.roll(numbers, 1, axis=0)
+
+
+def agree(ours, theirs):
+    assert first(ours.standard_errors) == pytest.approx(theirs.bse, rel=1e-7)
+    assert first(ours.p_values) == pytest.approx(theirs.pvalues, rel=1e-6, abs=1e-12)
+    assert first(ours.confint(0.9)) == pytest.approx(np.asarray(theirs.conf_int(0.1)), rel=1e-7)
+    assert (ours.log_likelihood, ours.aic) == pytest.approx((theirs.llf, theirs.aic), rel=1e-9)
+
+
+def test_least_squares(api):
+    X, y, groups, _ = data()
+    model = LinearRegressor(alpha=0.0, **TIGHT).fit(X, y)
+    theirs = api.OLS(y, api.add_constant(X)).fit()
+    agree(model.summary(), theirs)
+    assert model.summary().bic == pytest.approx(theirs.bic, rel=1e-9)
+    assert model.summary().dispersion == pytest.approx(theirs.scale, rel=1e-9)
+    np.testing.assert_array_equal(model.confint(0.9), model.summary().confint(0.9))
+    for kind in ("HC0", "HC1", "HC2", "HC3"):
+        errors = model.inference(X, y, kind=kind).standard_errors
+        assert first(errors) == pytest.approx(theirs.get_robustcov_results(kind).bse, rel=1e-9)
+    clustered = theirs.get_robustcov_results("cluster", groups=groups)
+    errors = model.inference(X, y, kind="cluster", groups=groups).standard_errors
+    assert first(errors) == pytest.approx(clustered.bse, rel=1e-9)
+    hypothesis = np.eye(4)[:2]
+    found, known = model.summary().wald_test(["x0", "x1"]), theirs.f_test(first(hypothesis.T).T)
+    assert (found["statistic"], found["p_value"]) == pytest.approx((float(known.fvalue), float(known.pvalue)), rel=1e-7)
+
+
+def test_two_classes(api):
+    X, y, groups, _ = data()
+    labels, Z = (y > 0.0).astype(int), api.add_constant(X)
+    model = LogisticRegression(C=np.inf, **TIGHT).fit(X, labels)
+    agree(model.summary(), api.Logit(labels, Z).fit(disp=0, tol=1e-13))
+    for kind, options in (("HC0", {}), ("cluster", {"cov_kwds": {"groups": groups}})):
+        theirs = api.Logit(labels, Z).fit(disp=0, tol=1e-13, cov_type=kind, **options)
+        more = {"groups": groups} if options else {}
+        assert first(model.inference(X, labels, kind=kind, **more).standard_errors) == pytest.approx(theirs.bse, rel=1e-7)
+    probit = LinearClassifier("probit", alpha=0.0, **TIGHT).fit(X, labels)
+    agree(probit.summary(), api.Probit(labels, Z).fit(disp=0, tol=1e-13))
+    found, known = model.summary().wald_test("x1", 0.5), api.Logit(labels, Z).fit(disp=0).wald_test("x2 = 0.5", scalar=True)
+    assert found["statistic"] == pytest.approx(float(known.statistic), rel=1e-5)
+    smaller = LogisticRegression(C=np.inf, **TIGHT).fit(X[:, [0, 2]], labels)
+    test = likelihood_ratio_test(smaller.summary(), model.summary())
+    assert test["df"] == 1
+    assert test["statistic"] == pytest.approx(2.0 * (model.summary().log_likelihood - smaller.summary().log_likelihood))
+    with pytest.raises(ValueError, match="the second model must contain the first"):
+        likelihood_ratio_test(model.summary(), smaller.summary())
+
+
+@pytest.mark.parametrize("case", ["poisson", "gamma", "negative binomial", "binomial"])
+def test_families_with_weights(case, api):
+    X, _, _, rng = data()
+    weights, means = rng.integers(1, 4, N).astype(float), np.exp(1.0 + 0.3 * X[:, 0])
+    families = api.families
+    model, y, family = {
+        "poisson": (PoissonRegressor, rng.poisson(means), families.Poisson()),
+        "gamma": (GammaRegressor, means * rng.gamma(3.0, 1.0, N), families.Gamma(families.links.Log())),
+        "negative binomial": (
+            NegativeBinomialRegressor,
+            rng.poisson(means * rng.gamma(1.0, 1.0, N)),
+            families.NegativeBinomial(alpha=1.0),
+        ),
+        "binomial": (LinearRegressor, rng.random(N) < means / (1.0 + means), families.Binomial()),
+    }[case]
+    more = {"loss": "binomial"} if case == "binomial" else {}
+    ours = model(alpha=0.0, **more, **TIGHT).fit(X, y.astype(float), sample_weight=weights).summary()
+    theirs = api.GLM(y.astype(float), api.add_constant(X), family=family, freq_weights=weights).fit(tol=1e-13)
+    assert first(ours.standard_errors) == pytest.approx(theirs.bse, rel=1e-6)
+    assert first(ours.p_values) == pytest.approx(theirs.pvalues, rel=1e-5, abs=1e-12)
+    assert (ours.deviance, ours.dispersion) == pytest.approx((theirs.deviance, theirs.scale), rel=1e-8)
+    if case != "binomial":  # whose weights are trials of one share here, and repeated rows there
+        assert ours.log_likelihood == pytest.approx(theirs.llf, rel=1e-8)
+
+
+def test_several_classes(api):
+    X, y, groups, _ = data()
+    labels = np.digitize(y, [-0.5, 0.7])
+    model = LogisticRegression(C=np.inf, **TIGHT).fit(X, labels)
+    theirs = api.MNLogit(labels, api.add_constant(X)).fit(disp=0, tol=1e-13)
+    ours = model.summary()
+    assert (ours.log_likelihood, ours.rank) == pytest.approx((theirs.llf, 8), rel=1e-9)
+    contrast = np.kron([[-1.0, 1.0, 0.0]], np.eye(4)[0])[0]  # x0 of the second class against the first
+    error = np.sqrt(contrast @ ours.covariance @ contrast)
+    assert error == pytest.approx(np.asarray(theirs.bse)[1, 0], rel=1e-7)
+    assert ours.names[4:6] == ("1: x0", "1: x1")
+    robust = model.inference(X, labels, kind="cluster", groups=groups)
+    known = api.MNLogit(labels, api.add_constant(X)).fit(disp=0, tol=1e-13, cov_type="cluster", cov_kwds={"groups": groups})
+    assert np.sqrt(contrast @ robust.covariance @ contrast) == pytest.approx(np.asarray(known.bse)[1, 0], rel=1e-6)
+    with pytest.raises(ValueError, match='kind="HC3" is known for one output'):
+        model.inference(X, labels, kind="HC3")
+
+
+def test_robust_regression(api):
+    X, y, _, _ = data()
+    theirs = api.RLM(y, api.add_constant(X), M=api.robust.norms.HuberT(1.345)).fit(maxiter=300, tol=1e-12)
+    model = HuberRegressor(epsilon=1.345, scale=float(theirs.scale), alpha=0.0, tol=1e-11, solver="newton").fit(X, y)
+    ours = model.inference(X, y)
+    assert first(ours.coefficients) == pytest.approx(theirs.params, abs=1e-6)
+    assert first(ours.standard_errors) == pytest.approx(theirs.bse, rel=1e-5)
+    joint = HuberRegressor(scale="joint", alpha=0.0, tol=1e-10, solver="newton").fit(X, y).inference(X, y)
+    assert np.isfinite(joint.standard_errors).all()
+
+
+@pytest.mark.parametrize("kind", ["model", "HC0", "HC1", "cluster"])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_weights_are_repetitions(form, kind):
+    X, y, groups, rng = data()
+    weights = rng.integers(0, 4, N)
+    twice = np.repeat(np.arange(N), weights)
+    counts = rng.poisson(np.exp(0.3 * X[:, 0]))
+    model = PoissonRegressor(alpha=0.0, **TIGHT).fit(X, counts, sample_weight=weights)
+    more = ({"groups": groups}, {"groups": groups[twice]}) if kind == "cluster" else ({}, {})
+    weighted = model.inference(form(X), counts, sample_weight=weights, kind=kind, **more[0])
+    repeated = model.inference(form(X[twice]), counts[twice], kind=kind, **more[1])
+    assert weighted.standard_errors == pytest.approx(repeated.standard_errors, rel=1e-9)
+    assert (weighted.aic, weighted.bic) == pytest.approx((repeated.aic, repeated.bic), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "message"),
+    [
+        (LinearRegressor(l1_ratio=1.0, alpha=0.1), {}, "say nothing after an l1 penalty has selected"),
+        (LinearRegressor(constraint=Box(-1.0, 1.0)), {}, "not known with a constraint"),
+        (LinearClassifier("squared-hinge"), {}, "not known for the SquaredHinge loss, the likelihood of no model"),
+        (LinearRegressor(), {"kind": "HC4"}, "kind must be one of model, HC0, HC1, HC2, HC3, cluster, got 'HC4'"),
+        (LinearRegressor(), {"kind": "cluster"}, 'groups, a label for each row, go with kind="cluster"'),
+        (LinearRegressor(), {"kind": "cluster", "groups": [1]}, r"groups must have shape \(200,\)"),
+        (LinearRegressor(), {"kind": "cluster", "groups": np.ones(N)}, "groups must hold two values or more, got 1"),
+    ],
+)
+def test_what_has_no_errors_is_refused_in_a_sentence(model, more, message):
+    X, y, _, _ = data()
+    target = y > 0.0 if isinstance(model, LinearClassifier) else y
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, target).inference(X, target, **more)
+    with pytest.raises(ValueError, match=r"knows no errors of its coefficients: fit one target with standard_errors=True"):
+        model.summary()
+
+
+def test_names_tables_and_pictures_of_tables():
+    X, y, _, _ = data()
+    frame = pd.DataFrame(X, columns=["age", "<dose>", "site"])
+    known = Ridge(alpha=1.0, standard_errors=True).fit(frame, y).summary()
+    table = known.to_frame(0.9)
+    assert list(table.index) == ["age", "<dose>", "site", "intercept"]
+    assert list(table.columns) == ["coef", "std err", "t", "p", "[5%", "95%]"]
+    assert known.cov_frame().loc["age", "site"] == known.covariance[0, 2]
+    lines = repr(known).splitlines()
+    assert lines[0].strip() == "Ridge"
+    assert any(line.startswith("age ") for line in lines)
+    assert max(map(len, lines)) <= 80
+    assert "&lt;dose&gt;" in known._repr_html_()
+    ratios = LogisticRegression(C=np.inf, standard_errors=True).fit(frame, y > 0.0).coef_table()
+    assert ratios["exp(coef)"].to_numpy() == pytest.approx(np.exp(ratios["coef"].to_numpy()))
+    with pytest.raises(ValueError, match=r"level must be > 0 and < 1, got 95"):
+        known.confint(95)
+    with pytest.raises(ValueError, match=r"hypothesis names 'dose', but the coefficients are age"):
+        known.wald_test(["dose"])
