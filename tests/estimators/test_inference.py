@@ -143,7 +143,7 @@ def test_robust_regression(api):
 @pytest.mark.parametrize("kind", ["model", "HC0", "HC1", "cluster"])
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
 def test_weights_are_repetitions(form, kind):
-    X, y, groups, rng = data()
+    X, _, groups, rng = data()
     weights = rng.integers(0, 4, N)
     twice = np.repeat(np.arange(N), weights)
     counts = rng.poisson(np.exp(0.3 * X[:, 0]))
