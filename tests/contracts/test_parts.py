@@ -1,5 +1,6 @@
 """Rows in parts: the optimum of the same rows in memory, the same bits for any number of workers, and clear errors."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.sparse
 from finitesum import METHODS, Problem, minimize
 from finitesum.constraints import Box, L1Ball
 from finitesum.core.engine import PartError, Threads
+from finitesum.core.mapped import mapping_of
 
 #: Where parts begin and end: of unequal size, one of a single row.
 CUTS = (0, 50, 51, 120, 200)
@@ -78,6 +80,16 @@ SUITED |= dict.fromkeys(("multinomial-newton", "multinomial-lbfgs"), ("multinomi
 SUITED["working-set-newton"] = ("logistic", TERMS["elastic net"])
 
 
+@pytest.mark.parametrize("thinks", [False, True])
+def test_lazy_newton_takes_the_same_passes_as_in_memory(thinks, monkeypatch):
+    if thinks:  # about which rows of the Hessian to sum again, as on large data
+        monkeypatch.setattr("finitesum.methods.newton.stale_hessian.NO_THOUGHT", 0.0)
+    problems = both("logistic", TERMS["l2"], weighted=True)
+    runs = [minimize(problem, method="lazy-newton", tol=1e-12, measure_every=0) for problem in problems]
+    assert runs[0].n_passes == runs[1].n_passes
+    np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=1e-9)
+
+
 @pytest.mark.parametrize("method", SUITED)
 def test_bits_do_not_depend_on_the_number_of_workers(method):
     loss, term = SUITED[method]
@@ -96,8 +108,25 @@ def test_other_methods_say_that_they_cannot(method):
         minimize(parted, method=method)
 
 
-class Forgetful(Threads):
-    """An engine that computes results in another order, loses every third one, and loads the parts again each time."""
+class Reloading(Threads):
+    """An engine that keeps no part, and loads it again each time."""
+
+    def place(self, part):
+        return part
+
+    def submit(self, function, handle, *arguments):
+        if not hasattr(handle, "load"):
+            return super().submit(function, handle, *arguments)
+
+        def call():
+            with np.errstate(all="ignore"):
+                return function(handle.load(), *arguments)
+
+        return self._pool.submit(call)
+
+
+class Forgetful(Reloading):
+    """An engine that gives results in another order, and loses every third one."""
 
     def __init__(self):
         super().__init__(2)
@@ -119,7 +148,7 @@ class Forgetful(Threads):
             raise future.exception()
         self.n_recovered += 1
         function, handle, arguments = self.calls[future]
-        again = Threads.submit(self, function, handle, *arguments)
+        again = super().submit(function, handle, *arguments)
         self.calls[again] = function, handle, arguments
         return again
 
@@ -165,7 +194,7 @@ def test_a_part_that_raises_later_ends_the_run_with_one_error():
             raise OSError("the disk is gone")
         return parts[1]
 
-    problem = Problem.partitioned([parts[0], often, *parts[2:]], alpha=0.1)
+    problem = Problem.partitioned([parts[0], often, *parts[2:]], alpha=0.1, engine=Reloading(2))
     with pytest.raises(PartError, match="part 1: OSError: the disk is gone"):
         minimize(problem, tol=1e-10)
 
@@ -178,9 +207,40 @@ def test_data_that_change_between_loads_are_noticed():
         X, y = parts[1]
         return X + 1e-12 * (len(calls) > 2), y
 
-    problem = Problem.partitioned([parts[0], changing, *parts[2:]], alpha=0.1)
+    problem = Problem.partitioned([parts[0], changing, *parts[2:]], alpha=0.1, engine=Reloading(2))
     with pytest.raises(PartError, match="part 1: its data have changed since they were first read"):
         minimize(problem, tol=1e-10)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_a_part_from_elsewhere_is_loaded_once_and_kept_in_files(form, tmp_path, monkeypatch):
+    monkeypatch.setattr("finitesum.core.mapped.LEAST_BYTES", 256)
+    parts, calls = in_parts(*data("logistic")[:2]), []
+
+    def counted(k):
+        calls.append(k)
+        return form(parts[k][0]), parts[k][1]
+
+    engine = Threads(2, folder=tmp_path)
+    made = [functools.partial(counted, k) for k in range(len(parts))]
+    problem = Problem.partitioned(made, alpha=0.1, engine=engine)
+    found, expected = (minimize(p, tol=1e-10) for p in (problem, Problem.linear(*data("logistic")[:2], alpha=0.1)))
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-9)
+    assert sorted(calls) == list(range(len(parts)))
+    rows = problem.rows.parts[0].handle.data().rows
+    assert mapping_of(rows.values) is not None
+    assert list(tmp_path.rglob("*.npy"))
+    engine.close()
+    assert not list(tmp_path.rglob("*.npy"))
+
+
+def test_a_full_disk_is_said_with_the_part(tmp_path, monkeypatch):
+    monkeypatch.setattr("finitesum.core.mapped.LEAST_BYTES", 256)
+    parts = in_parts(*data("logistic")[:2])
+    with pytest.raises(
+        PartError, match=r"part 2: its parsed copy cannot be kept: .*Name another folder by Threads\(folder=\.\.\.\)"
+    ):
+        Problem.partitioned([*parts[:2], lambda: parts[2]], engine=Threads(folder=tmp_path / "missing"))
 
 
 def test_a_problem_in_parts_is_known_by_its_data(tmp_path):

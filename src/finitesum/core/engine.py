@@ -7,12 +7,19 @@ workers there are.
 """
 
 import os
+import shutil
+import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from finitesum.core.mapped import on_disk, read_ahead
 from finitesum.core.threads import limited_blas
 
 
@@ -22,6 +29,10 @@ class PartError(ValueError):
 
 class Placeable(Protocol):
     """What an engine is given to place: see `finitesum.problems.parts.Part`."""
+
+    @property
+    def name(self) -> str:
+        """How a message calls the part."""
 
     @property
     def is_held(self) -> bool:
@@ -52,18 +63,32 @@ class Engine(Protocol):
 
 
 class _Placed:
-    """A part in this process: its data where the caller holds it, else loaded each time."""
+    """A part in this process: loaded once, and kept in mapped files unless the caller holds it anyway."""
 
-    def __init__(self, part: Placeable) -> None:
-        self._part, self._data = part, None
+    def __init__(self, part: Placeable, folder: Callable[[], Path]) -> None:
+        self._part, self._folder, self._lock = part, folder, threading.Lock()
+        self._data: Any = None
 
     def data(self) -> Any:
-        if self._data is not None:
+        """Return the part's data, which are loaded when they are first asked for."""
+        with self._lock:
+            if self._data is None:
+                data = self._part.load()
+                self._data = data if self._part.is_held else self._kept(data)
             return self._data
-        data = self._part.load()
-        if self._part.is_held:
-            self._data = data
-        return data
+
+    def _kept(self, data: Any) -> Any:
+        try:
+            return on_disk(data, self._folder())
+        except OSError as error:
+            raise PartError(
+                f"{self._part.name}: its parsed copy cannot be kept: {error}. Name another folder by Threads(folder=...)."
+            ) from error
+
+    def read_ahead(self) -> None:
+        """Ask the system for the part's mapped files."""
+        if self._data is not None:
+            read_ahead(self._data)
 
 
 def _value(argument: Any) -> Any:
@@ -76,13 +101,25 @@ def _call(function: Callable[..., Any], handle: Any, arguments: tuple[Any, ...])
         return function(data, *map(_value, arguments))
 
 
+def _removed(folder: Path, process: int) -> None:
+    """Remove a folder, unless this is a fork of the process that made it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Threads:
     """The engine that runs in this process: some threads, each with one part at a time.
+
+    A part that is loaded from elsewhere is loaded once: its arrays are kept in files that are mapped, which count as no
+    memory of the process. While a part is worked on, one more thread has the next one read ahead.
 
     Parameters
     ----------
     n_workers : int >= 1, optional
         Left out, the processors that the process may use. Results do not depend on it.
+    folder : path, optional
+        Where parts are kept, in a folder of its own that goes with the engine. Left out, the system's folder for temporary
+        files, which some systems hold in memory.
 
     Raises
     ------
@@ -97,28 +134,51 @@ class Threads:
     >>> engine.close()
     """
 
-    def __init__(self, n_workers: int | None = None) -> None:
+    def __init__(self, n_workers: int | None = None, folder: str | os.PathLike[str] | None = None) -> None:
         n = len(os.sched_getaffinity(0)) if n_workers is None and hasattr(os, "sched_getaffinity") else n_workers
         n = os.cpu_count() or 1 if n is None else n
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError(f"n_workers must be a whole number >= 1, got {n_workers!r}.")
         self.n_workers = int(n)
         self._pool = ThreadPoolExecutor(self.n_workers, thread_name_prefix="finitesum-part")
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="finitesum-ahead")
+        self._root, self._lock = folder, threading.Lock()
+        self._own: Path | None = None
+        self._waiting: deque[_Placed] = deque()
+
+    def _folder(self) -> Path:
+        """Return the folder of kept parts, which is made when it is first asked for."""
+        with self._lock:
+            if self._own is None:
+                self._own = Path(mkdtemp(prefix="finitesum-parts-", dir=self._root))
+                self._remove = weakref.finalize(self, _removed, self._own, os.getpid())
+            return self._own
 
     def place(self, part: Placeable) -> Any:
         """Return a handle to a part."""
-        return _Placed(part)
+        return _Placed(part, self._folder)
 
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
         """Return a future of the function's result; what needs no part, but results that are there, is done at once."""
         if isinstance(handle, _Placed):
-            return self._pool.submit(_call, function, handle, arguments)
+            self._waiting.append(handle)
+            return self._pool.submit(self._work, function, handle, arguments)
         future: Future[Any] = Future()
         try:
             future.set_result(_call(function, handle, arguments))
         except BaseException as error:
             future.set_exception(error)
         return future
+
+    def _work(self, function: Callable[..., Any], handle: _Placed, arguments: tuple[Any, ...]) -> Any:
+        """Call a function for a part, while the next one is read ahead."""
+        with self._lock:
+            if handle in self._waiting:  # else it was cancelled with others
+                self._waiting.remove(handle)
+            following = self._waiting[0] if self._waiting else None
+        if following is not None:
+            self._ahead.submit(following.read_ahead)
+        return _call(function, handle, arguments)
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
         """Yield futures as they are done."""
@@ -129,8 +189,11 @@ class Threads:
         raise future.exception()
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads, and remove the files of kept parts."""
         self._pool.shutdown(cancel_futures=True)
+        self._ahead.shutdown(cancel_futures=True)
+        if self._own is not None:
+            self._remove()
 
     def __repr__(self) -> str:
         return f"Threads(n_workers={self.n_workers})"

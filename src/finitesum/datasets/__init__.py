@@ -19,12 +19,14 @@ from finitesum.datasets.errors import DataError
 from finitesum.datasets.fetching import Verification, fetch, load_dataset, verify
 from finitesum.datasets.labels import LabelMap
 from finitesum.datasets.loading import load
+from finitesum.datasets.parts import FileParts
 from finitesum.datasets.registry import DataFile, Info, find, info, list_datasets, path
 
 __all__ = [
     "DataError",
     "DataFile",
     "Dataset",
+    "FileParts",
     "Info",
     "LabelMap",
     "Verification",

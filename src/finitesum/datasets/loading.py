@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from finitesum.datasets.formats.parquet import read_parquet
 from finitesum.datasets.formats.streams import require_file
 from finitesum.datasets.formats.svmlight import read_svmlight
 from finitesum.datasets.labels import require_numbers
+from finitesum.datasets.parts import PART_BYTES, FileParts
 
 #: Text takes long to parse, so that its parsed copy is always kept; the others are copied to be mapped only.
 _TEXT: tuple[Format, ...] = ("svmlight", "csv")
@@ -42,8 +43,28 @@ def _check_given(path: Path, format: Format, target: Target, task: Task | None, 
         raise DataError("target=True says nothing. Name the labels, or use target=False where there are none.")
 
 
+class _Options(TypedDict, total=False):
+    """The options of `load`."""
+
+    format: Format | None
+    n_features: int | None
+    target: str | int | os.PathLike[str] | bool | None
+    task: Task | None
+    part: Part
+    zero_based: bool
+    cache: bool
+    memmap: bool
+    part_bytes: int | None
+
+
+@overload
+def load(path: str | os.PathLike[str], **options: Unpack[_Options]) -> Dataset: ...
+@overload
+def load(path: list[Any] | tuple[Any, ...], **options: Unpack[_Options]) -> FileParts: ...
+
+
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | list[Any] | tuple[Any, ...],
     *,
     format: Format | None = None,
     n_features: int | None = None,
@@ -53,8 +74,9 @@ def load(
     zero_based: bool = False,
     cache: bool = True,
     memmap: bool = False,
-) -> Dataset:
-    """Return the data set in a file.
+    part_bytes: int | None = None,
+) -> Dataset | FileParts:
+    """Return the data set in a file, or the parts of several files.
 
     Text is parsed once: a binary copy is kept in the folder ``FINITESUM_HOME`` (without it, the user's cache folder)
     and used from then on, until the file changes.
@@ -62,8 +84,10 @@ def load(
     Parameters
     ----------
     path
-        A file in svmlight (LIBSVM) or CSV format, plain or compressed by gz, bz2 or xz; or ``.npz``, ``.npy`` or
-        Parquet. `svmlight`, `csv`, `archive` and `parquet` of `finitesum.datasets.formats` say what each takes.
+        A list of files, of folders and of patterns such as ``data/*.parquet`` gives `finitesum.datasets.FileParts`, for
+        `finitesum.Problem.partitioned`: their rows are always mapped. Else a file in svmlight (LIBSVM) or CSV format, plain
+        or compressed by gz, bz2 or xz; or ``.npz``, ``.npy`` or Parquet. `svmlight`, `csv`, `archive` and `parquet` of
+        `finitesum.datasets.formats` say what each takes.
     format
         "svmlight", "csv", "npz", "npy" or "parquet"; without it, the format is found by the suffix, or else by the
         first bytes of the file.
@@ -86,10 +110,12 @@ def load(
     memmap
         Whether the rows stay on disk, to be read as they are used, so that they may exceed the memory. They are mapped
         read-only, which counts as no memory of the process. The entries of a mapped ``.npy`` file are not checked.
+    part_bytes
+        Of several files: the bytes of rows in a part, about; 64 MB when left out.
 
     Returns
     -------
-    Dataset
+    Dataset or FileParts
         Rows are float64, or float32 where the file holds that: dense in C order, or CSR, with int32 indices wherever
         they fit. Labels are as they stand in the file.
 
@@ -114,6 +140,11 @@ def load(
     array([ 1., -1.])
     >>> folder.cleanup()
     """
+    if not isinstance(path, str | os.PathLike):
+        if part != "train" or not cache:
+            raise DataError('part="test" and cache=False are for one file. Leave them out for a list.')
+        named = {"format": format, "n_features": n_features, "target": target, "task": task, "zero_based": zero_based}
+        return FileParts(path, part_bytes=PART_BYTES if part_bytes is None else part_bytes, **named)
     file = Path(path).expanduser().absolute()
     require_file(file)
     found = find_format(file, format)
@@ -122,7 +153,7 @@ def load(
     if n_features is not None and n_features < 1:
         raise DataError(f"n_features must be at least 1, got {n_features}. Leave it out to take it from the file.")
     if found == "npy":
-        return _dataset(read_npy(file, target=column, memmap=memmap), file, n_features, task)
+        return as_dataset(read_npy(file, target=column, memmap=memmap), file, n_features, task)
     if memmap and not cache:
         raise DataError("memmap=True maps the parsed copy of the file. Use cache=True with it.")
 
@@ -148,10 +179,11 @@ def load(
     if cache and (memmap or found in _TEXT):
         options = {"format": found, "target": column, "part": part, "zero_based": zero_based}
         contents = cached(file, options, read, memmap)
-    return _dataset(contents or read(RowCollector()), file, n_features, task)
+    return as_dataset(contents or read(RowCollector()), file, n_features, task)
 
 
-def _dataset(contents: Contents, path: Path, n_features: int | None, task: Task | None) -> Dataset:
+def as_dataset(contents: Contents, path: Path, n_features: int | None = None, task: Task | None = None) -> Dataset:
+    """Return what a reader found as a data set, checked."""
     arrays = contents.arrays
     labels = arrays.get("labels")
     if task == "regression" and labels is not None:

@@ -54,15 +54,16 @@ def sum_over_blocks(
     numbers_a_row: float | None = None,
     by_component: Sequence[Any] = (),
     reads: Sequence[Any] = (),
+    updates: Sequence[Any] = (),
     writes: Sequence[Any] = (),
     add: Callable[[Any, Any], Any] = added,
 ) -> Any:
-    """Return the sum of function(block, *by_component, *reads, *writes) over blocks of some components' rows, or of all.
+    """Return the sum of function(block, *by_component, *reads, *updates, *writes) over blocks of some components' rows.
 
-    The components increase. Arrays with a number for each of them, for each row, and for each row that is written are given
-    as those of the block's. The work stands for that of reading `numbers_a_row` numbers for each row; left out, it reads
-    the row's entries. A function sees nothing but its arguments and small things that it was made with: it may run in
-    another process.
+    The components increase; None are all. Arrays with a number for each of them, for each row, for each row that is read
+    and written, and for each that is written alone are given as those of the block's. The work stands for that of reading
+    `numbers_a_row` numbers for each row; left out, it reads the row's entries. A function sees nothing but its arguments
+    and small things that it was made with: it may run in another process.
     """
     if is_parted(problem):
 
@@ -71,7 +72,7 @@ def sum_over_blocks(
             block = Block(part.view_of_rows, np.arange(n) if chosen is None else chosen, slice(start, start + n))
             return function(block, *arrays)
 
-        beside = {"by_component": by_component, "reads": reads, "writes": writes}
+        beside = {"by_component": by_component, "reads": reads, "updates": updates, "writes": writes}
         return sum_over_parts(of_part, problem, components, add=add, **beside)
     m = problem.n_components
     chosen = np.arange(m) if components is None else components
@@ -79,7 +80,7 @@ def sum_over_blocks(
     def of_block(some: Indices) -> Any:
         block, first = _block(problem, some), 0 if some.size in (0, chosen.size) else np.searchsorted(chosen, some[0])
         numbers = (array[first : first + some.size] for array in by_component)
-        return function(block, *numbers, *(array[block.rows] for array in (*reads, *writes)))
+        return function(block, *numbers, *(array[block.rows] for array in (*reads, *updates, *writes)))
 
     if n_threads == 1:
         return of_block(chosen)

@@ -9,24 +9,12 @@ import scipy.sparse
 
 from finitesum.core.arrays import Data, Vector
 from finitesum.core.indices import require_indices
+from finitesum.core.mapped import as_writable
 from finitesum.losses import Loss, Squared, SquaredTargets
 from finitesum.problems.rows import CSRRows, DenseRows
 
 #: The fraction of entries from which an array is better than CSR rows, and bytes up to which it may be the larger one.
 DENSE, MOST_COPIED = 0.4, 2**26
-
-
-class _Alias:
-    """The memory of an array, offered as writable: kernels then need one signature, and they never write to data."""
-
-    def __init__(self, array: Data) -> None:
-        address, _ = array.__array_interface__["data"]
-        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
-        self._keeps_alive = array
-
-
-def _as_writable(array: Data) -> Data:
-    return array if array.flags.writeable and type(array) is np.ndarray else np.asarray(_Alias(array))
 
 
 def _floating(values: Any) -> Data:
@@ -82,7 +70,7 @@ def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
     starts = np.ascontiguousarray(starts.astype(width, copy=False))
     if (k := _first_not_finite(values)) is not None:
         _refuse_entry(values[k], int(np.searchsorted(starts, k, side="right")) - 1, int(columns[k]))
-    values, columns, starts = map(_as_writable, (values, columns, starts))
+    values, columns, starts = map(as_writable, (values, columns, starts))
     return CSRRows(values, columns, starts, int(n_rows), int(n_columns), intercept)
 
 
@@ -109,7 +97,7 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
     if (k := _first_not_finite(values)) is not None:
         i, j = divmod(k, shape[1])
         _refuse_entry(values[i, j], i, j)
-    return DenseRows(_as_writable(values), int(shape[0]), int(shape[1]), ones)
+    return DenseRows(as_writable(values), int(shape[0]), int(shape[1]), ones)
 
 
 def stored_well(X: Any) -> Any:

@@ -226,8 +226,9 @@ class Problem:
         Parameters
         ----------
         parts : iterable
-            Each a tuple ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``; or a function of no arguments or a
-            ``dask.delayed`` that returns one, the same each time.
+            Each a tuple ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``; a function of no arguments or a
+            ``dask.delayed`` that returns one, the same each time; a data file, a folder of them, a pattern such as
+            ``data/*.parquet``, or a fragment of a ``pyarrow`` data set. `finitesum.datasets.load` reads files with options.
         loss, fit_intercept
             As those of `Problem.linear`.
         engine : Engine, optional

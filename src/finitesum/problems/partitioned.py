@@ -20,7 +20,17 @@ from finitesum.core.engine import Call, Engine, PartError, Threads, added, each_
 from finitesum.core.jit import Interpreted
 from finitesum.losses import Loss
 from finitesum.problems.input import is_of_labels, require_classes
-from finitesum.problems.parts import PartData, Survey, agreeing, as_part, loss_with, merged_labels, survey, targets_by_label
+from finitesum.problems.parts import (
+    PartData,
+    Survey,
+    agreeing,
+    as_part,
+    expanded,
+    loss_with,
+    merged_labels,
+    survey,
+    targets_by_label,
+)
 from finitesum.problems.rows import columns_of
 
 if TYPE_CHECKING:
@@ -260,14 +270,15 @@ def sum_over_parts(
     *,
     by_component: Sequence[Any] = (),
     reads: Sequence[Any] = (),
+    updates: Sequence[Any] = (),
     writes: Sequence[Any] = (),
     add: Callable[[Any, Any], Any] = added,
 ) -> Any:
-    """Return the sum of function(part, start, chosen, *by_component, *reads, *writes) over parts with rows of components.
+    """Return the sum of function(part, start, chosen, *numbers) over the parts with rows of the components.
 
-    The part is a problem, `start` the place of its first row in the whole, the chosen ones are its rows (None: all). Arrays
-    with a number for each component, which is then a row, for each row, and for each row that is written are given as those
-    of the part's.
+    The part is a problem, `start` the place of its first row in the whole, the chosen ones are its rows (None: all). The
+    numbers are those of the part's from arrays with one for each component, which is then a row; for each row that is read;
+    that is read and written; and that is written alone.
     """
     rows: PartedRows = problem.rows
     nothing: Any = None
@@ -282,12 +293,13 @@ def sum_over_parts(
         if components is not None and by_component:
             beside = slice(*np.searchsorted(components, (part.start, part.stop)))
         arguments = (*(numbers[beside] for numbers in by_component), *(numbers[here] for numbers in reads))
-        old = tuple((out[here].shape, out.dtype) if chosen is None else out[here] for out in writes)
+        new = ((out[here].shape, out.dtype) if chosen is None else out[here] for out in writes)
+        old = (*(out[here] for out in updates), *new)
         job = _Job(function, part.name, part.digest, _frame(problem, part, shell), chosen, arguments, old, part.start)
         calls.append(Call(_run, part.handle, (job,)))
     found, written = sum_of_parts(rows.engine, calls, _Add(add))
     for piece in written or ():
-        for out, array in zip(writes, piece.arrays, strict=True):
+        for out, array in zip((*updates, *writes), piece.arrays, strict=True):
             out[piece.start : piece.start + len(array)] = array
     return found
 
@@ -319,7 +331,7 @@ def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None
             "Problem.linear."
         )
     engine = Threads() if engine is None else engine
-    parts = [as_part(k, one, loss, intercept=intercept) for k, one in enumerate(given)]
+    parts = [as_part(k, one, loss, intercept=intercept) for k, one in enumerate(expanded(given))]
     if not parts:
         raise ValueError("parts must hold at least one part, got none.")
     handles = [engine.place(part) for part in parts]

@@ -7,8 +7,10 @@ that is loaded again is known.
 """
 
 import hashlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +88,15 @@ def _in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
+def expanded(given: Any) -> Iterator[Any]:
+    """Yield the parts that were given, those of files and of fragments in their place."""
+    for one in [given] if isinstance(given, str | os.PathLike) else given:
+        if isinstance(one, str | os.PathLike) or hasattr(one, "to_table"):
+            yield from import_module("finitesum.datasets.parts").as_parts(one)  # a room above, for those who have files
+        else:
+            yield one
+
+
 def as_part(number: int, given: Any, loss: Loss, *, intercept: bool) -> Part:
     """Return one of the parts that a caller gave."""
     name = f"part {number}"
@@ -93,7 +104,7 @@ def as_part(number: int, given: Any, loss: Loss, *, intercept: bool) -> Part:
         given = given.compute
     elif not isinstance(given, tuple | list) and not callable(given):
         raise TypeError(
-            f"{name} must be a tuple (X, y[, weight, offset]), or a function or delayed that returns one, "
+            f"{name} must be a tuple (X, y[, weight, offset]), a path, or a function or delayed that returns a tuple, "
             f"got a {type(given).__name__}."
         )
     if callable(given) and (described := getattr(given, "part_name", "")):

@@ -34,6 +34,11 @@ def plain_name(path: Path) -> str:
     return path.stem if path.suffix.lower() in _SUFFIXES else path.name
 
 
+def is_data_file(path: Path) -> bool:
+    """Return whether a file has the suffix of a known format."""
+    return path.is_file() and _stripped(path).suffix.lower() in _SUFFIXES
+
+
 def find_format(path: Path, given: str | None = None) -> Format:
     """Return the format of a file: that which the caller names, or else by its suffix or its first bytes."""
     if given in FORMATS:

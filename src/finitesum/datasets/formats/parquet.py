@@ -35,12 +35,13 @@ def read_parquet(path: Path, collector: RowCollector, *, target: Target = None) 
             known = table.metadata
             groups = [known.row_group(i) for i in range(known.num_row_groups)]
             require_expansion(path, 8 * sum(g.column(j).num_values for g in groups for j in range(known.num_columns)))
-            return _read_table(table, path, collector, target)
+            return read_table(table, path, collector, target)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {preview(str(error), 120)}.") from error
 
 
-def _read_table(table: Any, path: Path, collector: RowCollector, target: Target) -> Contents:
+def read_table(table: Any, path: Path, collector: RowCollector, target: Target) -> Contents:
+    """Return the rows of an open Parquet file, or of what has its schema and gives batches as it does."""
     from pyarrow import types
 
     schema = table.schema_arrow

@@ -256,7 +256,7 @@ def refreshed(
     def both(left: tuple[Indices, Vector], right: tuple[Indices, Vector]) -> tuple[Indices, Vector]:
         return joined(left[0], right[0]), joined(left[1], right[1])
 
-    picked, rises = sum_over_blocks(replace, problem, members, reads=(now,), writes=(curvatures,), add=both)
+    picked, rises = sum_over_blocks(replace, problem, members, reads=(now,), updates=(curvatures,), add=both)
     add_gram(problem, picked, rises, sums, single_precision=single_precision, n_threads=n_threads)
     largest = hessian.largest_float32
     if single_precision:

@@ -1,0 +1,60 @@
+"""Arrays in mapped files: they count as no memory of the process, and are read as they are used."""
+
+import mmap
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from finitesum.core.arrays import Data
+
+#: Bytes up to which an array stays in memory.
+LEAST_BYTES = 1 << 16
+
+
+class _Alias:
+    """The memory of an array, offered as writable: kernels then need one signature, and they never write to data."""
+
+    def __init__(self, array: Data) -> None:
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+        self.keeps_alive = array
+
+
+def as_writable(array: Data) -> Data:
+    """Return an array, or a read-only one as if it could be written to."""
+    return array if array.flags.writeable and type(array) is np.ndarray else np.asarray(_Alias(array))
+
+
+def mapping_of(array: Any) -> Any:
+    """Return the mapped file that an array lies in, None where it lies in memory."""
+    while array is not None:
+        if isinstance(array, np.memmap):
+            return array._mmap  # type: ignore[attr-defined]
+        array = array.keeps_alive if isinstance(array, _Alias) else getattr(array, "base", None)
+    return None
+
+
+def on_disk(value: Any, folder: Path) -> Any:
+    """Return a tuple of arrays and such tuples with large arrays of numbers written to files of a folder, and mapped."""
+    if isinstance(value, tuple):
+        return type(value)._make(on_disk(member, folder) for member in value)  # type: ignore[attr-defined]
+    is_large = isinstance(value, np.ndarray) and value.nbytes > LEAST_BYTES and value.dtype.kind in "biuf"
+    if not is_large or mapping_of(value) is not None:
+        return value
+    file = folder / f"{uuid4().hex}.npy"
+    np.save(file, value)
+    return as_writable(np.load(file, mmap_mode="r"))
+
+
+def read_ahead(value: Any) -> None:
+    """Ask the system to read the mapped arrays of a tuple into its cache; it returns before they are there."""
+    for member in value if isinstance(value, tuple) else ():
+        read_ahead(member)
+    mapping = mapping_of(value) if isinstance(value, np.ndarray) else None
+    if mapping is None or not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    start = value.ctypes.data - np.frombuffer(mapping, dtype=np.uint8).ctypes.data
+    first = start - start % mmap.PAGESIZE
+    mapping.madvise(mmap.MADV_WILLNEED, first, start - first + value.nbytes)
