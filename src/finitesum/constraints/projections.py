@@ -17,7 +17,7 @@ import numpy as np
 from finitesum.constraints.threshold import onto_l1_ball, onto_simplex
 from finitesum.constraints.threshold_sums import Factors, Given, Ones, Terms, scaled_square_sum
 from finitesum.core.arrays import Vector
-from finitesum.core.jit import compilable, kernel, kernel_part, reassociated_part
+from finitesum.core.jit import array_form, compilable, kernel, kernel_part, reassociated_part
 from finitesum.core.vectors import copy, reordered_dot
 
 #: A bound on Newton's steps that is never met: f f' falls by a factor of 4 in each, see threshold.py.
@@ -43,6 +43,20 @@ def project_in_metric(projection: Projection, x: Vector, metric: Vector, out: Ve
 @kernel
 def project_euclidean(projection: Projection, x: Vector, out: Vector) -> None:
     """Project in the Euclidean metric; x and out of shape (d,)."""
+    projection.project_euclidean_into(x, out)
+
+
+#: Numbers of an array that are computed while Python applies a prox or a projection to one coordinate.
+COORDINATE_NUMBERS = 500.0
+
+
+@array_form(project_in_metric, lambda projection, x, *_: x.size * COORDINATE_NUMBERS)
+def _in_metric_in_python(projection: Projection, x: Vector, metric: Vector, out: Vector) -> None:
+    projection.project_into(x, metric, out)
+
+
+@array_form(project_euclidean, lambda projection, x, out: x.size * COORDINATE_NUMBERS)
+def _euclidean_in_python(projection: Projection, x: Vector, out: Vector) -> None:
     projection.project_euclidean_into(x, out)
 
 

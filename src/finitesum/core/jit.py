@@ -46,6 +46,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from weakref import WeakSet
 
 import numpy as np
 
@@ -324,6 +325,9 @@ def compiled_form(of: Callable[P, R], *, fastmath: Any = False) -> Callable[[Cal
 
 _VERBS: dict[str, tuple[str, ...]] = {}
 
+#: Classes whose methods are known: each fit offers that of its loss.
+_KNOWN: WeakSet[type] = WeakSet()
+
 
 def _know_verb(name: str, parameters: tuple[str, ...], compiler: "ModuleType") -> None:
     compiler.know_verb(name, parameters)
@@ -334,6 +338,8 @@ def compilable(cls: T) -> T:
 
     It must have at least one field, and a method name carries the same parameter names in every class; else a TypeError.
     """
+    if cls in _KNOWN:
+        return cls
     fields = getattr(cls, "_fields", None)
     if not fields:
         raise TypeError(f"{cls.__name__} must be a NamedTuple with at least one field to be used in kernels.")
@@ -350,4 +356,5 @@ def compilable(cls: T) -> T:
                 f"{cls.__name__}.{name}({', '.join(parameters)}) differs from the known {name}({', '.join(known)}): "
                 "one verb has one signature. Rename the method or its parameters."
             )
+    _KNOWN.add(cls)
     return cls

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import array_form, kernel, kernel_part
+from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.evaluation.whole_arrays import whole_arrays
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, to_matrix
 
@@ -43,26 +43,36 @@ def _add_sparse(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -
     _add_grams(rows, picked, scales, lower)
 
 
+#: Nanoseconds that a Gram matrix of sparse rows may take longer in arrays than by the kernel, and may take in arrays.
+MOST_LOST, MOST_IN_ARRAYS = 2e6, 2e7
+
+
 def _gram_numbers(rows: CSRRows, picked: Indices, *_others: Any) -> float:
-    """Return how many numbers a Gram matrix touches in arrays, by 8: few of them are summed in a fit."""
-    return min(_as_dense(rows, picked), _as_sparse(rows, picked)) / 8.0
+    """Return a number beyond `MOST_NUMBERS` where a Gram matrix is worth a kernel; the times are as measured."""
+    squares = _stored_squares(rows, picked)
+    in_arrays, by_kernel = min(_as_dense(rows, picked), _as_sparse(rows, squares)), 0.6 * squares
+    return MOST_NUMBERS * max((in_arrays - by_kernel) / MOST_LOST, in_arrays / MOST_IN_ARRAYS)
+
+
+def _stored_squares(rows: CSRRows, picked: Indices) -> float:
+    stored = (rows.starts[picked + 1] - rows.starts[picked]).astype(np.float64)
+    return float(stored @ stored)
 
 
 def _as_dense(rows: CSRRows, picked: Indices) -> float:
-    """Return about how many numbers a matrix product of the rows with their zeros touches."""
-    return picked.size * rows.dim() * (2.0 + rows.dim() / 16.0)
+    """Return about how many nanoseconds a matrix product of the rows with their zeros takes."""
+    return picked.size * rows.dim() * (2.0 + rows.dim() / 16.0) * 0.7
 
 
-def _as_sparse(rows: CSRRows, picked: Indices) -> float:
-    """Return about how many numbers a product of sparse matrices touches."""
-    stored = np.diff(rows.starts)[picked].astype(np.float64)
-    return 8.0 * float(stored @ (stored + rows.intercept)) + float(rows.dim()) ** 2
+def _as_sparse(rows: CSRRows, squares: float) -> float:
+    """Return about how many nanoseconds a product of sparse matrices takes, given the sum of squared entries a row."""
+    return 8.5 * squares + 15.0 * float(rows.dim()) ** 2
 
 
 @array_form(_add_sparse, _gram_numbers)
 def _sparse_in_arrays(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
     matrix, d = to_matrix(rows)[picked].astype(np.float64, copy=False), rows.n_columns
-    if _as_dense(rows, picked) < _as_sparse(rows, picked):
+    if _as_dense(rows, picked) < _as_sparse(rows, _stored_squares(rows, picked)):
         dense = DenseRows(matrix.toarray(), picked.size, d, 0)
         total = _sum_dense(dense, np.arange(picked.size), scales, None, single_precision=False)
         lower[:d, :d] += np.tril(total)
@@ -99,6 +109,23 @@ def _sum_dense(
     return total
 
 
+@remembered
+def _is_dense_product(problem: Problem) -> bool:
+    """Return whether the Gram matrix of sparse rows is best the product of a matrix with their zeros, which is kept."""
+    rows, everything = problem.rows, np.arange(problem.n_rows)
+    if not isinstance(rows, CSRRows) or _gram_numbers(rows, everything) > MOST_NUMBERS:
+        return False
+    return _as_dense(rows, everything) < _as_sparse(rows, _stored_squares(rows, everything))
+
+
+def _of_whole(problem: Problem, scales: Vector, single_precision: bool = False) -> Matrix | None:
+    """Return sum_i s_i x_i x_i' over all rows of small data, None for other data and for negative s_i."""
+    arrays = whole_arrays(problem)
+    if arrays is None or not (arrays.is_dense or _is_dense_product(problem)) or not scales.min(initial=0.0) >= 0.0:
+        return None
+    return arrays.gram(scales, np.float32 if single_precision else np.float64)
+
+
 def add_gram(
     problem: Problem,
     picked: Indices,
@@ -114,6 +141,13 @@ def add_gram(
     Dense rows are taken less the `centre`, shape (d,), the intercept's 1 as it is; they may be summed in float32.
     """
     is_sparse, whole = problem.rows.is_sparse(), None if is_parted(problem) else sums
+    if (
+        picked.size == problem.n_rows
+        and centre is None
+        and (found := _of_whole(problem, scales, single_precision)) is not None
+    ):
+        sums += found
+        return
 
     def sum_of(block: Block, of_picked: Vector) -> Matrix:
         rows, some = block.view.rows, block.components
@@ -153,9 +187,8 @@ def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
 
 def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:
     """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; rows with s_i = 0 are not read."""
-    arrays = None if centre is not None else whole_arrays(problem)
-    if arrays is not None and arrays.is_dense and scales.min(initial=0.0) >= 0.0:
-        return arrays.gram(scales)
+    if centre is None and (found := _of_whole(problem, scales)) is not None:
+        return found
     sums = np.zeros((problem.dim, problem.dim))
     picked = np.flatnonzero(scales)
     add_gram(problem, picked, scales[picked], sums, centre=centre)

@@ -119,6 +119,13 @@ def weighted_slopes(problem: Problem, scores: Matrix) -> Matrix:
     return slopes
 
 
+def mean_loss_and_slopes(problem: Problem, scores: Matrix) -> tuple[float, Matrix]:
+    """Return what `mean_loss` and `weighted_slopes` do, by one exponential of each score."""
+    values, slopes = loss_of(problem).value_d1(scores, problem.targets)
+    values[problem.weights == 0.0] = 0.0
+    return float(problem.weights @ values), cast(Matrix, weighted(slopes, problem.weights))
+
+
 def mean_gradient(problem: Problem, scores: Matrix) -> Vector:
     """Return the gradient of the mean loss, given the scores."""
     return sum_of_rows(problem, weighted_slopes(problem, scores)).reshape(-1)
@@ -221,14 +228,24 @@ def free_coordinates(problem: Problem) -> Indices:
 def full_hessian(problem: Problem, curvatures: Matrix, *, is_pinned: bool = False) -> Matrix:
     """Return the Hessian of the smooth part of F, shape (K dim, K dim): K (K + 1) / 2 Gram matrices.
 
-    Block (k, l) is sum_i p_i C_ikl x_i x_i', with C_i the second derivative of row i's loss. A pinned one has a term more
-    that no gradient sees, which keeps the mean over the outputs where that changes nothing.
+    Block (k, l) is sum_i p_i C_ikl x_i x_i', with C_i the second derivative of row i's loss. Where the same number
+    added to all predictions of a row changes no loss, C_ikk = -sum_l C_ikl, and K (K - 1) / 2 matrices are enough. A
+    pinned one has a term more that no gradient sees, which keeps the mean over the outputs where that changes nothing.
     """
     n_outputs, dim, loss = problem.n_outputs, problem.rows.dim(), loss_of(problem)
     out = np.empty((n_outputs, dim, n_outputs, dim))
+    is_shared = loss.ignores_shifts()
+    if is_shared:
+        for k in range(n_outputs):
+            out[k, :, k, :] = 0.0
     for k in range(n_outputs):
-        for other in range(k + 1):
-            gram = weighted_gram(problem, problem.weights * loss.curvature_entry(curvatures, k, other))
+        for other in range(k if is_shared else k + 1):
+            entries = problem.weights * loss.curvature_entry(curvatures, k, other)
+            gram = weighted_gram(problem, -entries) if is_shared else weighted_gram(problem, entries)
+            if is_shared:
+                out[k, :, k, :] += gram
+                out[other, :, other, :] += gram
+                np.negative(gram, out=gram)
             out[k, :, other, :] = gram
             out[other, :, k, :] = gram
     for j in free_coordinates(problem) if is_pinned else ():

@@ -101,8 +101,13 @@ def _by_norms(problem: Problem, w: Vector, found: Measures) -> float:
     bound = problem.loss.curvature_bound()
     if type(problem.loss) not in LOSSES.values() and problem.n_outputs == 1:
         return math.inf
-    frobenius = _frobenius(problem)
     slopes = math.sqrt(2.0 * bound * max(found.objective - problem.term.value(w), 0.0))  # phi'^2 <= 2 bound phi
+    return _by_sizes(problem, w, found, slopes, bound)
+
+
+def _by_sizes(problem: Problem, w: Vector, found: Measures, slopes: float, bound: float) -> float:
+    """Return a bound of the optimality's error from the root of sum_i p_i phi'_i^2 and the largest phi''_i."""
+    frobenius = _frobenius(problem)
     of_predictions = _of_sum(_most_entries(problem)) * frobenius * norm(w)
     if problem.has_offsets:
         of_predictions += UNIT * float(np.abs(problem.offsets).max())
@@ -307,11 +312,23 @@ def in_extended_precision(problem: Problem, w: Vector, found: Measures) -> Measu
     return found._replace(optimality=float(np.sqrt(mapping @ mapping)), gradient=gradient, rounding=rounding)
 
 
-def is_rounded(problem: Problem, w: Vector, found: Measures) -> bool:
-    """Return whether rounding errors may be more than a tenth of the optimality of a model with one output."""
+def is_rounded(problem: Problem, w: Vector, found: Measures, slopes: Vector, curvatures: Vector) -> bool:
+    """Return whether rounding errors may be more than a tenth of the optimality of a model with one output.
+
+    The slopes and curvatures of the rows' losses are those at w.
+    """
     most = NOISE * found.optimality
     with np.errstate(all="ignore"):
-        return all(not bound(problem, w, found) <= most for bound in (_by_norms, _by_rows))
+        size = math.sqrt(float(problem.weights @ (slopes * slopes)))
+        if _by_sizes(problem, w, found, size, float(curvatures.max())) <= most:
+            return False
+        return not _by_rows(problem, w, found) <= most
+
+
+def is_rounded_by_norms(problem: Problem, w: Vector, found: Measures) -> bool:
+    """Return whether rounding errors may be more than a tenth of the optimality, of a model with any number of outputs."""
+    with np.errstate(all="ignore"):
+        return not _by_norms(problem, w, found) <= NOISE * found.optimality
 
 
 def is_confirmed(problem: Problem, w: Vector, found: Measures, tol: float) -> bool:

@@ -10,6 +10,7 @@ import scipy.sparse
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel
 from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks
+from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
 from finitesum.problems.partitioned import PartedRows, is_parted
@@ -34,6 +35,8 @@ def _predict_in_arrays(view: View, components: Indices, w: Vector, out: Vector) 
 
 def predictions(problem: Problem, w: Vector, components: Indices | None = None, n_threads: int = 1) -> Vector:
     """Return x_i'w of the rows of some components, or of all, without their offsets, shape (n,); others are undefined."""
+    if components is None and (arrays := whole_arrays(problem)) is not None:
+        return arrays.products(w)
     out = np.empty(problem.n_rows)
 
     def predict(block: Block, of_rows: Vector) -> None:
@@ -59,6 +62,8 @@ def _combine_in_arrays(view: View, components: Indices, coefficients: Vector, ou
 
 def combination(problem: Problem, coefficients: Vector, components: Indices | None = None) -> Vector:
     """Return sum_i c_i x_i over the rows of some components, or over all, shape (dim,)."""
+    if components is None and (arrays := whole_arrays(problem)) is not None:
+        return arrays.combination(coefficients)
 
     def combine(block: Block, of_rows: Vector) -> Vector:
         out = np.zeros(block.view.rows.dim())
@@ -140,6 +145,9 @@ def gram_product(
     problem: Problem, curvatures: Any, v: Vector, components: Indices | None = None, n_threads: int = 1
 ) -> Vector:
     """Return sum_i p_i c_i x_i x_i'v over the rows of some components, or of all, by one pass."""
+
+    if components is None and (arrays := whole_arrays(problem)) is not None:
+        return arrays.combination(problem.weights * curvatures * arrays.products(v))
 
     def product(block: Block, of_rows: Any) -> Vector:
         out = np.zeros(v.size)

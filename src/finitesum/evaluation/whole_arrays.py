@@ -14,6 +14,7 @@ from scipy.linalg.blas import dgemv
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import runs_in_arrays
 from finitesum.losses.arrays import in_arrays
+from finitesum.losses.base import Curved
 from finitesum.problems.linear import Problem, n_numbers, remembered
 from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, to_matrix
 
@@ -21,7 +22,7 @@ from finitesum.problems.rows import CSRRows, DenseRows, add_combination, product
 N_IN_CACHE = 8192
 
 #: The fraction of entries from which CSR rows are multiplied as a matrix with its zeros, as measured.
-LEAST_DENSITY = 0.1
+LEAST_DENSITY = 0.25
 
 
 class Losses(NamedTuple):
@@ -45,8 +46,10 @@ def losses_at(loss: Any, targets: Vector, predictions: Vector, majorize: int) ->
 
 
 def _losses_of_some(loss: Any, targets: Vector, predictions: Vector, majorize: int) -> Losses:
-    slopes, curvatures = loss.d1_d2(predictions, targets)
-    values = loss.value(predictions, targets)
+    if isinstance(loss, Curved):
+        values, slopes, curvatures = loss.value_d1_d2(predictions, targets)
+    else:
+        values, (slopes, curvatures) = loss.value(predictions, targets), loss.d1_d2(predictions, targets)
     if majorize > 0:
         bounds = loss.majorant(predictions, targets)
         replaces = np.less(bounds, np.inf) & ((majorize == 2) | (slopes * predictions > 0.0))
@@ -69,23 +72,20 @@ class WholeArrays:
         self.offsets = problem.offsets if problem.has_offsets else None
         self.weights, self.equal_weight = problem.weights, view.equal_weight
         self.lacks = None if view.equal_weight > 0.0 or problem.weights.all() else problem.weights == 0.0
-        self.weighted: Matrix | None = None  # memory for rows times the roots of their weights
+        self.memory: dict[str, tuple[Matrix, Matrix]] = {}  # rows in a precision, and room for them times their roots
 
     @property
     def is_dense(self) -> bool:
         """Whether the rows are a matrix here."""
         return isinstance(self.rows, DenseRows)
 
-    def predictions(self, w: Vector) -> Vector:
-        """Return x_i'w + o_i."""
+    def products(self, w: Vector) -> Vector:
+        """Return x_i'w."""
         if self.transposed is None:
-            found = products(self.rows, w)
-        else:
-            found = dgemv(1.0, self.transposed, w[: self.rows.n_columns], trans=1)
-            if self.rows.intercept:
-                found += w[-1]
-        if self.offsets is not None:
-            found += self.offsets
+            return products(self.rows, w)
+        found: Vector = dgemv(1.0, self.transposed, w[: self.rows.n_columns], trans=1)
+        if self.rows.intercept:
+            found += w[self.rows.n_columns]
         return found
 
     def combination(self, scales: Vector) -> Vector:
@@ -102,7 +102,10 @@ class WholeArrays:
     def sums(self, w: Vector, majorize: int, curvatures: npt.NDArray[Any] | None, slopes: Vector | None) -> Any:
         """Return what `loss_sums` does."""
         with np.errstate(all="ignore"):  # as machine code does
-            found = losses_at(self.loss, self.targets, self.predictions(w), majorize)
+            predictions = self.products(w)
+            if self.offsets is not None:
+                predictions += self.offsets
+            found = losses_at(self.loss, self.targets, predictions, majorize)
             if self.lacks is not None:
                 for part in found:
                     part[self.lacks] = 0.0  # what overflows must not show
@@ -114,16 +117,20 @@ class WholeArrays:
             value = self.equal_weight * found.values.sum() if self.equal_weight > 0.0 else self.weights @ found.values
             return self.combination(weighted), float(weighted @ found.slopes), float(value)
 
-    def gram(self, scales: Vector) -> Matrix:
-        """Return sum_i s_i x_i x_i', symmetric, of dense rows and s_i >= 0."""
-        values, d = self.rows.values, self.rows.n_columns
-        if self.weighted is None:
-            self.weighted = np.empty((self.rows.n_rows, d + self.rows.intercept))
-        roots = np.sqrt(scales)
-        np.multiply(values, roots[:, None], out=self.weighted[:, :d])
+    def gram(self, scales: Vector, dtype: Any = np.float64) -> Matrix:
+        """Return sum_i s_i x_i x_i', symmetric, s_i >= 0, by a product of matrices in float64 or float32."""
+        d, key = self.rows.n_columns, np.dtype(dtype).char
+        if key not in self.memory:
+            weighted = np.empty((self.rows.n_rows, d + self.rows.intercept), dtype=dtype)
+            matrix = to_matrix(self.rows)
+            matrix = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+            self.memory[key] = matrix.astype(dtype, copy=False), weighted
+        values, weighted = self.memory[key]
+        roots = np.sqrt(scales).astype(dtype, copy=False)
+        np.multiply(values, roots[:, None], out=weighted[:, :d])
         if self.rows.intercept:
-            self.weighted[:, d] = roots
-        return self.weighted.T @ self.weighted  # which sees that it is symmetric
+            weighted[:, d] = roots
+        return weighted.T @ weighted  # which sees that it is symmetric
 
 
 def whole_arrays(problem: Problem) -> WholeArrays | None:

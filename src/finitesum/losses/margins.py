@@ -39,6 +39,15 @@ class Logistic(Scaled, OfMargin):
         slope = maximum(decay, 1.0 * (margin <= 0.0)) * fraction
         return -self.scale * target * slope, self.scale * decay * fraction * fraction
 
+    def value_d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any, Any]:
+        """Return the loss and both derivatives, from one exponential."""
+        margin = target * prediction
+        decay = exp(-abs(margin))
+        fraction = 1.0 / (1.0 + decay)
+        slope = maximum(decay, 1.0 * (margin <= 0.0)) * fraction
+        value = self.scale * (maximum(-margin, 0.0) + log1p(decay))
+        return value, (-self.scale * target) * slope, (self.scale * decay) * (fraction * fraction)
+
     def majorant(self, prediction: Any, target: Any) -> Any:
         """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic bound (Stat. Comput. 10, 2000)."""
         size = abs(prediction)

@@ -147,16 +147,17 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     shape = f"{n:,} rows x {dim:,} columns"
     if (sparse := _for_sparse_solutions(problem, shape, options)) is not None:
         return sparse
-    sampled = hessian_sample(problem)
-    with_hessian = 1e-9 * (
-        n * costs.gradient * NEWTON_PASSES + sampled * costs.hessian * NEWTON_HESSIANS + costs.factor * NEWTON_FACTORS
-    )
-    without = 1e-9 * n * costs.gradient * OTHER_PASSES
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
     least = NEVER_MIND if isinstance(problem.loss, SquaredHinge) else NO_TIME
     if problem.is_smooth and isinstance(problem.loss, Logistic):
         least = FEW_CALLS
+    passes_and_factors = 1e-9 * (n * costs.gradient * NEWTON_PASSES + costs.factor * NEWTON_FACTORS)
+    sampled, of_row = n, 1e-9 * costs.hessian * NEWTON_HESSIANS
+    if (with_hessian := passes_and_factors + n * of_row) > least:  # with all rows: samples are for larger problems
+        sampled = hessian_sample(problem)
+        with_hessian = passes_and_factors + sampled * of_row
+    without = 1e-9 * n * costs.gradient * OTHER_PASSES
     if with_hessian <= least:
         what = type(problem.loss).__name__ if problem.is_smooth else "a model with this penalty or set"
         reason = f"{shape}: {what} is fitted to the last digits by Newton's method"

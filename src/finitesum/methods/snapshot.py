@@ -26,7 +26,7 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.hessian import hessian_of
-from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss, scores_at, sum_of_rows, weighted_slopes
+from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss_and_slopes, scores_at, sum_of_rows
 from finitesum.evaluation.row_products import squared_norms
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.methods.constants import Constant, Smoothness, smoothness_at
@@ -52,8 +52,8 @@ def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float]:
     """Return slopes and curvatures of the rows, gradient and value of the mean loss."""
     if isinstance(problem, Problem) and problem.n_outputs > 1:
         scores = scores_at(problem, w)
-        slopes = weighted_slopes(problem, scores)
-        gradient, value = sum_of_rows(problem, slopes).reshape(-1), mean_loss(problem, scores)
+        value, slopes = mean_loss_and_slopes(problem, scores)
+        gradient = sum_of_rows(problem, slopes).reshape(-1)
         return in_blocks(problem.n_components * slopes, problem.batch_size or 1), np.empty(0), gradient, value
     if isinstance(problem, Problem):
         slopes, curvatures = np.empty(problem.n_rows), np.empty(problem.n_rows)

@@ -35,19 +35,19 @@ def gram_of(block: Any, weights: Vector, intercept: int) -> Matrix:
     array([[3. , 2. ],
            [2. , 1.5]])
     """
-    d = block.shape[1]
+    n, d = block.shape
+    is_dense = isinstance(block, np.ndarray)
+    if not is_dense and block.nnz > DENSE_ENOUGH * n * d:
+        block, is_dense = block.toarray(), True
+    if is_dense and weights.min(initial=0.0) >= 0.0:  # of one matrix and itself only half is computed
+        roots, scaled = np.sqrt(weights)[:, None], np.empty((n, d + intercept))
+        np.multiply(block, roots, out=scaled[:, :d])
+        scaled[:, d:] = roots
+        return np.asarray(scaled.T @ scaled)
     out = np.zeros((d + intercept, d + intercept))
-    if isinstance(block, np.ndarray) or block.nnz > DENSE_ENOUGH * block.shape[0] * d:
-        block = block if isinstance(block, np.ndarray) else block.toarray()
-        if weights.min(initial=0.0) < 0.0:
-            scaled = block * weights[:, None]
-            out[:d, :d] = block.T @ scaled
-        else:  # of one matrix and itself only half is computed
-            roots = np.sqrt(weights)
-            scaled = block * roots[:, None]
-            out[:d, :d] = scaled.T @ scaled
-            if intercept:
-                scaled *= roots[:, None]
+    if is_dense:
+        scaled = block * weights[:, None]
+        out[:d, :d] = block.T @ scaled
     else:
         scaled = block.multiply(weights[:, None]).tocsr()
         out[:d, :d] = (block.T @ scaled).toarray()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from finitesum.constraints import Constraint, Unconstrained
-from finitesum.constraints.projections import Projection
+from finitesum.constraints.projections import COORDINATE_NUMBERS, Projection
 from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.core.jit import array_form, compiled_form, kernel
 from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
@@ -45,10 +45,6 @@ def _prox(penalty: TermPenalty, w: Vector, step_size: float) -> None:
 @kernel
 def _project(projection: Projection, w: Vector) -> None:
     projection.project_euclidean_into(w, w)
-
-
-#: Numbers of an array that are computed while Python applies a prox or a projection to one coordinate.
-COORDINATE_NUMBERS = 500.0
 
 
 def _penalty_numbers(penalty: TermPenalty, w: Vector, *_others: Any) -> float:

@@ -185,11 +185,12 @@ class Run:
                 return StopReason.DIVERGED  # self.state is the last finite one
             before, self.state = self.state.x, state
             self.loop.k += 1
-            known = self._known_to_method() if math.isnan(self.method.estimate(self.problem, state)) else None
+            estimate = self.method.estimate(self.problem, state)
+            known = self._known_to_method() if math.isnan(estimate) else None
             if known is not None and not np.isfinite(known.gradient).all():
                 self._stop_clock()
                 return StopReason.DIVERGED  # F overflows at the start already: no step is taken from there
-            reason = self._after_pass(observer, before)
+            reason = self._after_pass(observer, before, estimate)
             if reason in (None, StopReason.CONVERGED):
                 self._keep()
             if reason is not None:
@@ -197,9 +198,8 @@ class Run:
             if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
                 self.save()
 
-    def _after_pass(self, observer: Display | None, before: Vector) -> StopReason | None:
+    def _after_pass(self, observer: Display | None, before: Vector, estimate: float) -> StopReason | None:
         loop = self.loop
-        estimate = self.method.estimate(self.problem, self.state)
         is_unfinished = math.isnan(estimate) and hasattr(self.method, "exact_measures")
         loop.n_unfinished += is_unfinished
         if math.isnan(estimate):  # of some problems no check says anything

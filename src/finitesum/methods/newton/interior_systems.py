@@ -12,7 +12,7 @@ References
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, qr, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, lapack, qr
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.hessian import gram
@@ -68,8 +68,8 @@ class System(NamedTuple):
 
     def _by_triangle(self, right: Vector) -> Vector:
         solved = np.empty_like(right)
-        inner = solve_triangular(self.triangle, (self.scale * right)[self.order], trans="T", check_finite=False)
-        solved[self.order] = solve_triangular(self.triangle, inner, check_finite=False)
+        inner, _ = lapack.dtrtrs(self.triangle, (self.scale * right)[self.order], trans=1)
+        solved[self.order], _ = lapack.dtrtrs(self.triangle, inner)
         return solved * self.scale
 
 
@@ -80,13 +80,14 @@ def margins_at(problem: Problem, x: Vector) -> Vector:
 
 def row_products(problem: Problem, rows: Any, z: Vector) -> Vector:
     """Return y_i x_i'w and what the sides make of z."""
-    return np.concatenate([problem.targets * predictions(problem, z[: problem.dim]), rows @ z])
+    margins: Vector = problem.targets * predictions(problem, z[: problem.dim])
+    return np.concatenate([margins, rows @ z]) if rows.shape[0] else margins
 
 
 def pulled_back(problem: Problem, sides: Sides, rows: Any, multipliers: Vector) -> Vector:
     """Return sum_i c_i a_i y_i x_i, and the same of the sides."""
     loads, n = sides.costs * multipliers, problem.n_rows
-    pull = rows.T @ loads[n:]
+    pull = rows.T @ loads[n:] if rows.shape[0] else np.zeros(rows.shape[1])
     pull[: problem.dim] += combination(problem, loads[:n] * problem.targets)
     return np.asarray(pull)
 

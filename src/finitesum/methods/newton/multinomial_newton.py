@@ -36,7 +36,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.class_hessians import hessian_of_differences, rows_that_count
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.rounding import extended_gradient
+from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.class_factor import ClassFactor, divided, nanoseconds_of_factor
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
@@ -218,7 +218,11 @@ def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hes
     t, _ = halved(objective, state.objective, predicted, problem.n_rows)
     is_hidden = -predicted <= rounding_of(state.objective, problem.n_rows)
     counts = state.n_gradients + problem.n_components, state.n_hessians + n_hessians
-    return _state_at(problem, state.x + t * direction, *counts, is_extended=is_hidden)
+    after = _state_at(problem, state.x + t * direction, *counts)
+    found = Measures(after.objective, float(np.linalg.norm(after.gradient)), after.gradient)
+    if is_hidden and is_rounded_by_norms(problem, after.x, found):
+        return _state_at(problem, after.x, *counts, is_extended=True)
+    return after
 
 
 def kept_mean(problem: Problem, direction: Vector) -> Vector:

@@ -31,14 +31,14 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.outputs import free_coordinates, full_hessian, loss_of, score_changes, scores_at, weighted_slopes
-from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_precision, is_rounded
+from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_precision, is_rounded, is_rounded_by_norms
 from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
 from finitesum.methods.subproblems.lattice import nearest_combination
-from finitesum.methods.subproblems.line_search import is_enough, rounding_of, with_gentler_slope
+from finitesum.methods.subproblems.line_search import is_enough, with_gentler_slope
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
@@ -166,12 +166,14 @@ def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonSt
 
 
 def _is_hidden(problem: AnySum, state: NewtonState, predicted: float) -> bool:
-    """Return whether rounding errors matter that extended precision takes away: of the gradient, with classes of F."""
+    """Return whether rounding errors of the gradient matter, which extended precision takes away."""
     here = state.snapshot
-    if not isinstance(problem, Problem) or problem.n_outputs > 1:
-        return isinstance(problem, Problem) and -predicted <= rounding_of(here.objective, problem.n_rows)
+    if not isinstance(problem, Problem):
+        return False
     found = Measures(here.objective, here.optimality, state.gradient)
-    return predicted >= 0.0 or is_rounded(problem, state.x, found)
+    if problem.n_outputs > 1:
+        return predicted >= 0.0 or is_rounded_by_norms(problem, state.x, found)
+    return predicted >= 0.0 or is_rounded(problem, state.x, found, here.slopes, here.curvatures)
 
 
 def _slope_at_end(problem: AnySum, state: NewtonState, there: NewtonState) -> float:

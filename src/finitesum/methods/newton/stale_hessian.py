@@ -30,6 +30,7 @@ from finitesum.evaluation.hessian import LEAST_PIVOT, add_gram, is_precise
 from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks
 from finitesum.evaluation.row_sums import Vector32
 from finitesum.evaluation.samples import Sample, others, sample_of
+from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.cost_model import costs_of, is_sample_too_small
 from finitesum.methods.newton.subsampling import GROWTH
 from finitesum.methods.subproblems.positive_definite import raised_factor
@@ -51,6 +52,10 @@ EXPENSIVE = 4.0
 
 #: Nanoseconds of all rows' Hessians up to which they are summed anew in each pass: deciding which of them costs as much.
 NO_THOUGHT = 1e5
+
+
+#: The fraction of rows from which, in whole arrays, all are summed anew: those that are picked are gathered, sign by sign.
+ANEW = 0.4
 
 
 class StaleHessian(NamedTuple):
@@ -257,6 +262,8 @@ def refreshed(
         return joined(left[0], right[0]), joined(left[1], right[1])
 
     picked, rises = sum_over_blocks(replace, problem, members, reads=(now,), updates=(curvatures,), add=both)
+    if picked.size > ANEW * n_rows and whole_arrays(problem) is not None:
+        return _summed_anew(problem, hessian, now, n_threads=n_threads, single_precision=single_precision), n_rows
     add_gram(problem, picked, rises, sums, single_precision=single_precision, n_threads=n_threads)
     largest = hessian.largest_float32
     if single_precision:
