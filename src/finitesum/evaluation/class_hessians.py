@@ -15,6 +15,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
+from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
@@ -53,8 +54,21 @@ def rows_that_count(problem: Problem, chances: Matrix, n_wanted: int) -> tuple[I
 
 def hessian_of_differences(problem: Problem, chances: Matrix, rows: Indices, weights: Vector, kind: Any) -> Matrix:
     """Return the lower triangle of the Hessian in t of weighted rows, shape ((K - 1) dim, (K - 1) dim), in a precision."""
+    of_rows = np.zeros(problem.n_rows)
+    of_rows[rows] = several.loss_of(problem).scale * weights
+    out = sum_over_problems(lambda part, *given: _summed(part, given[0], given[1], kind), problem, reads=(chances, of_rows))
+    n_others, dim = problem.n_outputs - 1, problem.rows.dim()
+    ridge, columns, blocks = problem.term.quadratic[:dim], np.arange(dim), out.reshape(n_others, dim, n_others, dim)
+    for k in range(n_others):
+        for other in range(k + 1):
+            blocks[k, columns, other, columns] += (float(k == other) - 1.0 / problem.n_outputs) * ridge
+    return np.asarray(out)
+
+
+def _summed(problem: Problem, chances: Matrix, of_rows: Vector, kind: Any) -> Matrix:
+    """Return the sum over rows of weights > 0."""
     n_others, dim, d = problem.n_outputs - 1, problem.rows.dim(), problem.rows.n_columns
-    out, matrix = np.zeros((n_others, dim, n_others, dim), kind), to_matrix(problem.rows)
+    out, matrix, rows = np.zeros((n_others, dim, n_others, dim), kind), to_matrix(problem.rows), np.flatnonzero(of_rows)
     is_joint = dim <= MOST_JOINT
     n_together = max(BLOCK_SIZE // (dim * n_others), dim * n_others) if is_joint else max(BLOCK_SIZE // dim, dim)
     for first in range(0, rows.size, n_together):
@@ -62,13 +76,7 @@ def hessian_of_differences(problem: Problem, chances: Matrix, rows: Indices, wei
         stored = matrix[some[0] : some[-1] + 1] if some[-1] - some[0] == some.size - 1 else matrix[some]
         block = np.ones((some.size, dim), kind)
         block[:, :d] = stored if isinstance(stored, np.ndarray) else stored.toarray()
-        here = chances[some, :n_others]
-        add = _add_jointly if is_joint else _add_pairs
-        add(out, block, here, several.loss_of(problem).scale * weights[first : first + n_together])
-    ridge, columns = problem.term.quadratic[:dim], np.arange(dim)
-    for k in range(n_others):
-        for other in range(k + 1):
-            out[k, columns, other, columns] += (float(k == other) - 1.0 / problem.n_outputs) * ridge
+        (_add_jointly if is_joint else _add_pairs)(out, block, chances[some, :n_others], of_rows[some])
     return out.reshape(n_others * dim, n_others * dim)
 
 

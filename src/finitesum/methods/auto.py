@@ -20,11 +20,13 @@ import math
 from typing import Any, NamedTuple
 
 from finitesum.core.jit import MOST_NUMBERS as SMALL_NUMBERS
+from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses import Logistic, SquaredHinge
 from finitesum.methods import as_method
 from finitesum.methods.base import Method, is_suited
 from finitesum.methods.cost_model import costs_of, hessian_sample
+from finitesum.methods.newton.class_factor import nanoseconds_of_factor
 from finitesum.methods.newton.multinomial_newton import is_cheap
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
@@ -46,6 +48,9 @@ ALL_COLUMNS, ALL_RIDGE_COLUMNS = 500, 1000
 
 #: Variables of several outputs up to which the last digits of each are looked for.
 FEW_OF_OUTPUTS = 100
+
+#: Nanoseconds of a Hessian of classes and its factor up to which Newton's steps are preferred: they are few.
+LITTLE = 2e5
 
 #: The ratio of the l2 penalty to the l1 penalty from which there are fewer zeros, and conjugate gradients are fast.
 RIDGE_HELPS = 0.1
@@ -200,10 +205,16 @@ def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any])
 def _for_outputs(problem: Problem) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
-    if problem.is_smooth and not problem.term.has_weights and problem.dim > FEW_OF_OUTPUTS:
-        if is_cheap(problem):
+    if problem.is_smooth and not problem.term.has_weights:
+        is_few = problem.dim <= FEW_OF_OUTPUTS
+        has_many_rows = loss_of(problem).ignores_shifts() and nanoseconds_of_factor(problem, problem.n_rows) > LITTLE
+        if has_many_rows and (problem.term.ridge > 0.0 or not is_few):
+            reason = f"{what}, in {problem.dim:,} variables: a Hessian is made where steps become many"
+            return Choice(as_method("multinomial-lbfgs"), reason)
+        if not is_few and is_cheap(problem):
             return Choice(as_method("multinomial-newton"), f"{what}, in {problem.dim:,} variables, which a Hessian fits")
-        return Choice(as_method("multinomial-lbfgs"), f"{what}: too many variables for a Hessian of all")
+        if not is_few:
+            return Choice(as_method("multinomial-lbfgs"), f"{what}: too many variables for a Hessian of all")
     if not problem.term.is_elastic_net:
         saga = as_method("saga")
         reason = f"{what}, and a penalty that is known by its prox"
