@@ -195,3 +195,39 @@ def test_names_tables_and_pictures_of_tables():
         known.confint(95)
     with pytest.raises(ValueError, match=r"hypothesis names 'dose', but the coefficients are age"):
         known.wald_test(["dose"])
+
+
+@pytest.mark.parametrize("case", ["squared", "logistic", "poisson", "gamma", "negative binomial"])
+def test_residuals_leverages_and_distances(case, api):
+    X, y, _, rng = data()
+    Z, families, means = api.add_constant(X), api.families, np.exp(1.0 + 0.3 * X[:, 0])
+    model, target, family = {
+        "squared": (LinearRegressor(alpha=0.0, **TIGHT), y, families.Gaussian()),
+        "logistic": (LogisticRegression(C=np.inf, **TIGHT), (y > 0.0).astype(float), families.Binomial()),
+        "poisson": (PoissonRegressor(alpha=0.0, **TIGHT), rng.poisson(means), families.Poisson()),
+        "gamma": (GammaRegressor(alpha=0.0, **TIGHT), means * rng.gamma(3.0, 1.0, N), families.Gamma(families.links.Log())),
+        "negative binomial": (
+            NegativeBinomialRegressor(alpha=0.0, **TIGHT),
+            rng.poisson(means * rng.gamma(1.0, 1.0, N)),
+            families.NegativeBinomial(alpha=1.0),
+        ),
+    }[case]
+    ours, theirs = model.fit(X, target).residuals(X, target), api.GLM(target, Z, family=family).fit(tol=1e-13)
+    influence = theirs.get_influence(observed=False)
+    for found, known in (
+        (ours.response, theirs.resid_response),
+        (ours.pearson, theirs.resid_pearson),
+        (ours.deviance, theirs.resid_deviance),
+        (ours.leverage, influence.hat_matrix_diag),
+        (ours.standardised, influence.resid_studentized),
+        (ours.cooks, influence.cooks_distance[0]),
+    ):
+        assert found == pytest.approx(np.asarray(known), rel=1e-6, abs=1e-9)
+    assert ours.leverage.sum() == pytest.approx(ours.rank, rel=1e-9)
+
+
+def test_residuals_of_a_loss_without_a_mean_are_refused():
+    X, y, _, _ = data()
+    model = HuberRegressor(alpha=0.0).fit(X, y)
+    with pytest.raises(ValueError, match="Huber has no mean to compare targets with"):
+        model.residuals(X, y)

@@ -96,7 +96,7 @@ def _means(problem: Problem, x: Vector) -> Any:
     return loss.mean_at(products(problem.rows, x) + problem.offsets)
 
 
-def _information(problem: Problem, x: Vector) -> Vector:
+def information_at(problem: Problem, x: Vector) -> Vector:
     """Return the mean of each row's second derivative over targets of the model, shape (n,)."""
     loss: Any = problem.loss
     if hasattr(loss, "information_at"):
@@ -105,7 +105,7 @@ def _information(problem: Problem, x: Vector) -> Vector:
 
 
 def _centred_at(problem: Problem, x: Vector) -> Centred:
-    weights = problem.weights * _information(problem, x)
+    weights = problem.weights * information_at(problem, x)
     total, d = float(weights.sum()), problem.rows.n_columns
     mean = combination(problem, weights)[:d] * (1.0 / total if total > 0.0 else 0.0)
     if problem.rows.is_sparse():  # their columns are mostly 0: not far from 0
@@ -120,7 +120,7 @@ def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
         some = free[:-1]
         return with_intercept(Centred(whole[np.ix_(some, some)], mean[some], curvature), problem.penalty.ridge())
     if problem.n_outputs == 1:
-        hessian = hessian_of(problem, _information(problem, x))
+        hessian = hessian_of(problem, information_at(problem, x))
     else:
         hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, x)))
     return inverse_and_rank(hessian[np.ix_(free, free)])
@@ -154,7 +154,7 @@ def dispersion_at(problem: Problem, x: Vector, total_weight: float, rank: int) -
     loss: Any = problem.loss
     if isinstance(loss, Squared):
         squares = (problem.targets - problem.offsets - products(problem.rows, x)) ** 2
-    elif hasattr(loss, "variance_of"):
+    elif hasattr(loss, "has_dispersion") and loss.has_dispersion():
         means = _means(problem, x)
         squares = (problem.targets - means) ** 2 / loss.variance_of(means)
     else:

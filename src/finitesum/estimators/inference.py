@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.covariance import covariance_at, inverse_and_rank
 from finitesum.estimators.likelihood import log_likelihood_and_deviance
+from finitesum.estimators.residuals import Residuals, residuals_of
 from finitesum.estimators.robust_errors import KINDS, huber_covariance, robust_covariance
 from finitesum.losses import LIKELIHOODS, Huber, LogCosh, PseudoHuber, Squared
 from finitesum.losses.classes import Multinomial
@@ -340,6 +341,25 @@ class InferenceMixin(ABC):
         ValueError
             The model has an l1 penalty, a constraint, several problems of its own, or a loss that is no likelihood.
         """
+        problem, x, total = self._one_problem(X, y, sample_weight, offset)
+        return self._infer(problem, x, total, kind=kind, groups=groups)
+
+    def residuals(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Residuals:
+        """Return residuals, leverages and Cook's distances of the rows that the model was fitted to.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As for `fit`.
+
+        Returns
+        -------
+        Residuals
+        """
+        problem, x, total = self._one_problem(X, y, sample_weight, offset)
+        return residuals_of(problem, x, total)
+
+    def _one_problem(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[Problem, Vector, float]:
         check_is_fitted(self)
         problems, total = self._posed(X, y, sample_weight, offset)
         points = self._packed(problems[0].rows.n_columns, len(problems))
@@ -347,7 +367,7 @@ class InferenceMixin(ABC):
             raise ValueError(
                 "inference is known for one problem at a time: fit one target, or LogisticRegression for classes."
             )
-        return self._infer(problems[0], points[0], total, kind=kind, groups=groups)
+        return problems[0], points[0], total
 
     def summary(self) -> Inference:
         """Return the `Inference` of a fit with ``standard_errors=True``; print it, or look at it in a notebook."""

@@ -40,7 +40,7 @@ from finitesum.problems.rows import products, to_matrix
 KINDS = ("model", "HC0", "HC1", "HC2", "HC3", "cluster")
 
 
-class _Rows:
+class RowsAt:
     """The rows of a problem at a point: slopes, curvatures, matrix."""
 
     def __init__(self, problem: Problem, x: Vector, total: float) -> None:
@@ -71,6 +71,10 @@ class _Rows:
             hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, self.x)))
         else:
             hessian = hessian_at(problem, self.x)
+        return self.inverse_of(hessian)
+
+    def inverse_of(self, hessian: Matrix) -> tuple[Matrix, int]:
+        """Return (S H)^-1 and the rank of a matrix H."""
         inverse, rank = inverse_and_rank(hessian)
         return inverse / self.total, rank
 
@@ -102,7 +106,7 @@ def _dense(matrix: Any) -> Matrix:
 
 def robust_covariance(problem: Problem, x: Vector, total: float, kind: str, groups: Any = None) -> Matrix:
     """Return the covariance matrix of a kind but "model", shape (p, p); see the table above."""
-    rows = _Rows(problem, x, total)
+    rows = RowsAt(problem, x, total)
     inverse, rank = rows.inverse()
     if kind == "cluster":
         sums = rows.of_groups(groups)
@@ -126,7 +130,7 @@ def robust_covariance(problem: Problem, x: Vector, total: float, kind: str, grou
 
 def huber_covariance(problem: Problem, x: Vector, total: float) -> Matrix:
     """Return the covariance matrix of an M-estimate by Huber's formula above."""
-    rows = _Rows(problem, x, total)
+    rows = RowsAt(problem, x, total)
     inverse, rank = inverse_and_rank(_dense(rows.matrix.T @ _scaled(rows.matrix, rows.weights)))
     psi, inside = rows.slopes[:, 0], rows.curvatures
     share = float(rows.weights @ inside) / total

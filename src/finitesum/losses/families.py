@@ -12,8 +12,10 @@ loss                          mean                 targets y                 var
 `ComplementaryLogLog`         1 - exp(-exp(u))     -1 and +1
 ============================  ===================  ========================  ==================================
 
-All are convex in u [1]. The losses of a mean exp(u) and `Binomial` also have `mean_at(prediction)`, `link_of(mean)` and
-`deviance_from(target, mean)`, twice what the loss is above that of the best prediction, of arrays and for Python alone.
+All are convex in u [1]. The losses of a mean exp(u) and `Binomial` also have `mean_at(prediction)`, `link_of(mean)`,
+`variance_of(mean)` and `deviance_from(target, mean)`, twice what the loss is above that of the best prediction, of arrays
+and for Python alone; `information_at(mean)`, the mean of d2 over targets, where it is not d2; and `has_dispersion()`,
+whether the variance has an unknown factor.
 
 References
 ----------
@@ -63,6 +65,10 @@ class OfMean(Curved):
         """Return log m, the prediction of a mean."""
         return np.log(mean)
 
+    def has_dispersion(self) -> bool:
+        """Return whether the variance has an unknown factor."""
+        return False
+
 
 @compilable
 class Poisson(Scaled, OfMean):
@@ -80,6 +86,10 @@ class Poisson(Scaled, OfMean):
     def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
         mean = _exponential(prediction)
         return self.scale * (mean - target), self.scale * mean
+
+    def variance_of(self, mean: Any) -> Any:
+        """Return m."""
+        return mean
 
     def deviance_from(self, target: Any, mean: Any) -> Any:
         """Return 2 (y log(y / m) - y + m)."""
@@ -120,6 +130,10 @@ class Gamma(Scaled, OfMean):
     def variance_of(self, mean: Any) -> Any:
         """Return m^2, the variance of a target by the dispersion."""
         return mean * mean
+
+    def has_dispersion(self) -> bool:
+        """Return whether the variance has an unknown factor."""
+        return True
 
     def deviance_from(self, target: Any, mean: Any) -> Any:
         """Return 2 (y / m - 1 - log(y / m))."""
@@ -163,6 +177,10 @@ class Tweedie(_Power, OfMean):
         """Return m^p, the variance of a target by the dispersion."""
         return mean**self.power
 
+    def has_dispersion(self) -> bool:
+        """Return whether the variance has an unknown factor."""
+        return True
+
     def deviance_from(self, target: Any, mean: Any) -> Any:
         """Return 2 (y^(2-p) / ((1-p) (2-p)) - y m^(1-p) / (1-p) + m^(2-p) / (2-p))."""
         rest, less = 2.0 - self.power, 1.0 - self.power
@@ -202,6 +220,10 @@ class NegativeBinomial(_Theta, OfMean):
     def information_at(self, mean: Any) -> Any:
         """Return m / (1 + m / theta), the mean of d2."""
         return mean / (1.0 + mean / self.theta)
+
+    def variance_of(self, mean: Any) -> Any:
+        """Return m + m^2 / theta."""
+        return mean + mean * mean / self.theta
 
     def deviance_from(self, target: Any, mean: Any) -> Any:
         """Return 2 (y log(y / m) - (y + theta) log((y + theta) / (m + theta)))."""
@@ -268,6 +290,14 @@ class Binomial(Scaled, Curved):
     def link_of(self, mean: Any) -> Any:
         """Return log(m / (1 - m))."""
         return logit(mean)
+
+    def variance_of(self, mean: Any) -> Any:
+        """Return m (1 - m)."""
+        return mean * (1.0 - mean)
+
+    def has_dispersion(self) -> bool:
+        """Return whether the variance has an unknown factor."""
+        return False
 
     def deviance_from(self, target: Any, mean: Any) -> Any:
         """Return 2 (y log(y / m) + (1 - y) log((1 - y) / (1 - m)))."""
