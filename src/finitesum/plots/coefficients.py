@@ -1,0 +1,190 @@
+"""Coefficients: along a path of penalties, with their intervals, and how a penalty was chosen."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.estimators.inference import Inference
+from finitesum.plots.base import DrawsOnAxes
+
+
+class PathDisplay(DrawsOnAxes):
+    """Coefficients against the inverse strength C of the penalty.
+
+    Parameters
+    ----------
+    Cs : ndarray, shape (m,)
+    coefs : ndarray, shape (m, d)
+        Of one class.
+    names : sequence of str, optional
+    chosen : float, optional
+        A C that is marked.
+
+    Attributes
+    ----------
+    ax_, figure_
+    lines_ : list of Line2D
+    """
+
+    def __init__(
+        self, Cs: Vector, coefs: Matrix, *, names: Sequence[str] | None = None, chosen: float | None = None
+    ) -> None:
+        self.Cs, self.coefs = np.asarray(Cs), np.asarray(coefs)
+        if self.coefs.ndim != 2 or self.coefs.shape[0] != self.Cs.size:
+            raise ValueError(f"coefs must have shape ({self.Cs.size}, d), a row for each C, got {self.coefs.shape}.")
+        self.names = list(names) if names is not None else [f"x{j}" for j in range(self.coefs.shape[1])]
+        self.chosen = chosen
+
+    @classmethod
+    def from_path(
+        cls, path: Any, *, output: int = 0, names: Sequence[str] | None = None, ax: Any = None, **how: Any
+    ) -> "PathDisplay":
+        """Draw what `finitesum.logistic_path` returned, of the class with number `output` where there are several."""
+        return cls(path.Cs, np.asarray(path.coefs)[:, output], names=names).plot(ax=ax, **how)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, output: int = 0, ax: Any = None, **how: Any) -> "PathDisplay":
+        """Draw the mean over the folds of the coefficients of a fitted `LogisticRegressionCV`, and the C that it chose."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "coefs_paths_"):
+            raise ValueError(
+                f"{type(estimator).__name__} has no path of coefficients. Use LogisticRegressionCV, or from_path."
+            )
+        coefs = np.asarray(estimator.coefs_paths_)[:, :, output].mean(axis=0)
+        names = getattr(estimator, "feature_names_in_", None)
+        return cls(estimator.Cs_, coefs, names=names, chosen=estimator.C_).plot(ax=ax, **how)
+
+    def plot(self, ax: Any = None, *, n_names: int = 10) -> "PathDisplay":
+        """Draw a line for each coefficient; the `n_names` largest at the weakest penalty are named."""
+        ax = self._axes(ax)
+        self.lines_ = ax.plot(self.Cs, self.coefs, linewidth=1.2)
+        ax.set_xscale("log")
+        ax.axhline(0.0, color="0.6", linewidth=0.8)
+        if self.chosen is not None:
+            ax.axvline(
+                self.chosen, color="0.3", linestyle=(0, (4, 3)), linewidth=1.0, label=f"chosen: C = {self.chosen:.3g}"
+            )
+        order = np.argsort(-np.abs(self.coefs[-1]))[:n_names]
+        handles = [self.lines_[j] for j in order]
+        labels = [self.names[j] for j in order]
+        more, more_labels = ax.get_legend_handles_labels()
+        ax.legend([*handles, *more], [*labels, *more_labels], loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+        ax.set_xlabel("C, the inverse strength of the penalty")
+        ax.set_ylabel("coefficient")
+        return self
+
+
+class CVDisplay(DrawsOnAxes):
+    """Scores of cross-validation against C: mean, standard error, the best C, and the smallest within one error of it.
+
+    Parameters
+    ----------
+    Cs : ndarray, shape (m,)
+    scores : ndarray, shape (folds, m)
+        Larger is better.
+    chosen : float
+    score_name : str
+
+    Attributes
+    ----------
+    one_standard_error : float
+        The smallest C whose mean score is at most one standard error below the best.
+    ax_, figure_
+    """
+
+    def __init__(self, Cs: Vector, scores: Matrix, *, chosen: float, score_name: str = "score") -> None:
+        self.Cs, self.scores = np.asarray(Cs), np.asarray(scores)
+        if self.scores.ndim != 2 or self.scores.shape[1] != self.Cs.size:
+            raise ValueError(f"scores must have shape (folds, {self.Cs.size}), got {self.scores.shape}.")
+        self.chosen, self.score_name = chosen, score_name
+        self.means = self.scores.mean(axis=0)
+        folds = len(self.scores)
+        self.errors = self.scores.std(axis=0, ddof=1) / np.sqrt(folds) if folds > 1 else np.zeros(self.Cs.size)
+        best = int(np.nanargmax(self.means))
+        self.one_standard_error = float(self.Cs[self.means >= self.means[best] - self.errors[best]].min())
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> "CVDisplay":
+        """Draw the scores of a fitted `LogisticRegressionCV`."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "scores_") or not hasattr(estimator, "Cs_"):
+            raise ValueError(f"{type(estimator).__name__} has no scores of folds. Use LogisticRegressionCV.")
+        scoring = estimator.scoring
+        name = scoring if isinstance(scoring, str) else "accuracy" if scoring is None else "score"
+        return cls(estimator.Cs_, estimator.scores_, chosen=estimator.C_, score_name=name).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> "CVDisplay":
+        """Draw the folds faintly, their mean with its standard error, and both choices."""
+        ax = self._axes(ax)
+        ax.plot(self.Cs, self.scores.T, color="0.8", linewidth=0.8, zorder=1)
+        ax.errorbar(self.Cs, self.means, self.errors, color="#0072B2", marker="o", markersize=4, capsize=2, zorder=2)
+        ax.axvline(self.chosen, color="#D55E00", linewidth=1.2, label=f"best: C = {self.chosen:.3g}")
+        other = self.one_standard_error
+        if other < self.chosen:
+            style = (0, (4, 3))
+            ax.axvline(other, color="#D55E00", linestyle=style, linewidth=1.2, label=f"one standard error: C = {other:.3g}")
+        ax.set_xscale("log")
+        ax.set_xlabel("C, the inverse strength of the penalty")
+        ax.set_ylabel(f"{self.score_name} of {len(self.scores)} folds, mean and standard error")
+        ax.legend()
+        return self
+
+
+class CoefficientDisplay(DrawsOnAxes):
+    """Coefficients with their confidence intervals, one below the other.
+
+    Parameters
+    ----------
+    inference : Inference
+        What `model.summary()` or `model.inference(X, y)` returns.
+    level : float in (0, 1)
+    names : sequence of str, optional
+        Which of them, in this order; all but the intercepts when left out.
+
+    Attributes
+    ----------
+    ax_, figure_
+    """
+
+    def __init__(self, inference: Inference, *, level: float = 0.95, names: Sequence[str] | None = None) -> None:
+        self.inference, self.level = inference, level
+        known = list(inference.names)
+        wanted = [name for name in known if not name.endswith("intercept")] if names is None else list(names)
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            raise ValueError(f"names holds {unknown[0]!r}, but the coefficients are {', '.join(known)}.")
+        self.names = wanted
+        rows = [known.index(name) for name in wanted]
+        self.coefficients, self.intervals = inference.coefficients[rows], inference.confint(level)[rows]
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, level: float = 0.95, names: Sequence[str] | None = None, ax: Any = None, **how: Any
+    ) -> "CoefficientDisplay":
+        """Draw the coefficients of an estimator that was fitted with ``standard_errors=True``."""
+        return cls(estimator.summary(), level=level, names=names).plot(ax=ax, **how)
+
+    def plot(self, ax: Any = None, *, exponentiated: bool = False) -> "CoefficientDisplay":
+        """Draw the intervals; `exponentiated` shows ratios (of odds, rates or means) on a logarithmic scale."""
+        n = len(self.names)
+        ax = self._axes(ax, size=(6.4, max(2.0, 0.32 * n + 1.0)))
+        at = np.arange(n)[::-1]
+        values, ends = self.coefficients, self.intervals
+        if exponentiated:
+            values, ends = np.exp(values), np.exp(ends)
+            ax.set_xscale("log")
+        ax.axvline(1.0 if exponentiated else 0.0, color="0.5", linewidth=0.9, linestyle=(0, (4, 3)))
+        ax.hlines(at, ends[:, 0], ends[:, 1], color="#0072B2", linewidth=1.6)
+        ax.plot(values, at, "o", color="#0072B2", markersize=5)
+        ax.set_yticks(at, self.names)
+        ax.set_ylim(-0.7, n - 0.3)
+        what = "exp(coefficient)" if exponentiated else "coefficient"
+        ax.set_xlabel(f"{what}, {100.0 * self.level:.4g} % confidence interval ({self.inference.kind})")
+        ax.grid(axis="x", color="0.92")
+        return self
