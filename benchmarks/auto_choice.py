@@ -1,136 +1,462 @@
 """Whether method="auto" takes the fastest method: generated problems, every suited method, the regret of the choice.
 
-    python benchmarks/auto_choice.py [--seed 1] [--draws 40] [--limit 1.0]
+    python benchmarks/auto_choice.py measure [--half fit|check] [--draws 200] [--first 0] [--seconds 2.0]
+    python benchmarks/auto_choice.py fit
+    python benchmarks/auto_choice.py page
 
-A draw has rows, columns, density, scale, offset, redundancy, label noise, loss, intercept, penalty and tol. Every candidate
-that treats it is run four times by a process of its own, as long as a limit allows; the first run compiles, of the others
-the shortest counts, by the processor's clock, on one thread, from the checked arrays to the coefficients. The regret is
-auto's seconds by the best candidate's. Constants of `finitesum.methods.cost_model` and `auto` may be fitted to draws of
-seed 0; the page shows seed 1.
+`measure` appends a line for each draw and method to benchmarks/results/auto_choice.csv. A draw has rows, columns, density,
+scale, offset, redundancy, label noise, loss, intercept, penalty and tol. Every method that treats it is run up to three
+times, from the checked arrays to the coefficients, on one thread, by the processor's clock; the shortest counts. A method
+is given up after five times the seconds of the fastest so far. Kernels are compiled before. The halves have no family of
+data in common: `fit` writes the figures of `finitesum.methods.forecasts` by the one, and the page shows the other: what
+`choose` takes of it, by the seconds of the best method.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import multiprocessing
-import queue
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from records import RESULTS, table_of
+from scipy.optimize import least_squares
 from threadpoolctl import threadpool_limits
 
 from finitesum import Problem, minimize
+from finitesum.methods import as_method, forecasts
+from finitesum.methods.auto import choose
+from finitesum.methods.base import is_suited
+from finitesum.methods.cost_model import hessian_sample
 from finitesum.problems.input import stored_well
 
-CANDIDATES = ("auto", "lazy-newton", "newton", "newton-cg")
-LOSSES = ("logistic", "logistic", "squared-hinge", "smoothed-hinge", "poisson")
+TABLE = RESULTS / "auto_choice.csv"
+FIELDS = ("half", "draw", "method", "seconds", "converged", "passes", "hessian_passes", "steps")
+
+FAMILIES = {"fit": ("dense", "filled", "sparse", "counts"), "check": ("embeddings", "signals", "categories", "text")}
+SMOOTH_LOSSES = ("logistic", "logistic", "logistic", "squared-hinge", "smoothed-hinge", "poisson", "huber")
+OF_NEWTON = ("newton", "lazy-newton", "newton-cg", "working-set-newton")
+CANDIDATES = (*OF_NEWTON, "interior-point", "dual-ascent", "saga")
+
+#: How strongly effects of standardised features are held at 0, in runs.
+RIDGE = 4.0
+
+#: A run is given up after this many times the seconds of the fastest, and these.
+GIVE_UP, LEAST_SECONDS = 5.0, 0.05
+
+#: The first of the draws with many rows.
+TALL = 1000
+
+#: Entries beyond which kernels run as machine code in any case.
+SMALL = 200_000
 
 
-def drawn(seed: int, k: int) -> tuple[str, dict[str, Any]]:
-    """Return draw k in words, and what `Problem.linear` and `minimize` are given."""
-    rng = np.random.default_rng([seed, k])
-    kind = ("dense", "sparse", "counts", "filled")[k % 4]
-    n, d = (int(10 ** rng.uniform(*exponents)) for exponents in ((2.5, 4.7), (0.8, 2.7) if k % 4 in (0, 3) else (1.8, 4.2)))
-    if kind in ("dense", "filled"):
-        basis = rng.standard_normal((max(1, int(d * rng.uniform(0.3, 1.0))), d))
-        X: Any = rng.standard_normal((n, len(basis))) @ basis / np.sqrt(len(basis)) + 0.1 * rng.standard_normal((n, d))
-        X = X * 10 ** rng.uniform(0.0, rng.choice([0.0, 1.0]), d) + rng.choice([0.0, 0.0, 30.0])
-        X = sp.csr_array(X) if kind == "filled" else X
-    else:
-        lengths = np.maximum(rng.lognormal(np.log(rng.uniform(5, 80)), 0.7, n).astype(int), 1)
-        columns = np.minimum((d ** rng.random(lengths.sum())).astype(int), d - 1)
-        values = rng.geometric(0.5, columns.size).astype(float) if kind == "counts" else rng.standard_normal(columns.size)
-        X = sp.csr_array(sp.csr_matrix((values, columns, np.append(0, lengths.cumsum())), shape=(n, d)))
-        X.sum_duplicates()
+def _shape(rng: Any, tall: bool, rows: tuple[float, float], columns: tuple[float, float]) -> tuple[int, int]:
+    """Return rows and columns by the exponents of 10 that they are drawn between."""
+    n, d = int(10 ** rng.uniform(*((4.5, 5.7) if tall else rows))), int(10 ** rng.uniform(*columns))
+    return min(n, int((1e7 if tall else 5e6) / d)), d
+
+
+def _dense(rng: Any, tall: bool) -> Any:
+    """Rows of low rank with noise; columns of several sizes, or off-centre."""
+    n, d = _shape(rng, tall, (2.3, 4.5), (0.7, 2.75))
+    basis = rng.standard_normal((max(1, int(d * rng.uniform(0.3, 1.0))), d))
+    X = rng.standard_normal((n, len(basis))) @ basis / np.sqrt(len(basis)) + 0.1 * rng.standard_normal((n, d))
+    return X * 10 ** rng.uniform(0.0, rng.choice([0.0, 1.0]), d) + rng.choice([0.0, 0.0, 30.0])
+
+
+def _embeddings(rng: Any, tall: bool) -> Any:
+    """Rows with a decaying spectrum."""
+    n, d = _shape(rng, tall, (2.5, 4.3), (1.3, 2.8))
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    return (rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -rng.uniform(0.2, 1.2)) @ rotation
+
+
+def _signals(rng: Any, tall: bool) -> Any:
+    """Neighbouring columns alike, with heavy tails, in units of their own."""
+    n, d = _shape(rng, tall, (2.3, 4.5), (0.5, 2.5))
+    X = rng.standard_t(rng.choice([3.0, 30.0]), (n, d))
+    for j in range(1, d):
+        X[:, j] = 0.8 * X[:, j - 1] + 0.6 * X[:, j]
+    return X * 10 ** rng.uniform(-0.5, rng.choice([-0.5, 0.7]), d) + rng.choice([0.0, 5.0])
+
+
+def _sparse(rng: Any, tall: bool, *, counts: bool = False, least: float = 5.0, most: float = 80.0) -> Any:
+    """Columns of very different frequency."""
+    n, d = (int(10 ** rng.uniform(*e)) for e in (((4.4, 5.2), (1.3, 3.0)) if tall else ((2.3, 4.4), (1.8, 4.3))))
+    lengths = np.maximum(rng.lognormal(np.log(rng.uniform(least, most)), 0.7, n).astype(int), 1)
+    columns = np.minimum((d ** rng.random(lengths.sum())).astype(int), d - 1)
+    values = rng.geometric(0.5, columns.size).astype(float) if counts else rng.standard_normal(columns.size)
+    X = sp.csr_array(sp.csr_matrix((values, columns, np.append(0, lengths.cumsum())), shape=(n, d)))
+    X.sum_duplicates()
+    return X
+
+
+def _categories(rng: Any, tall: bool) -> Any:
+    """One-hot columns of some categories with frequent and rare levels."""
+    exponents = (4.5, 5.5) if tall else (2.5, 4.5)
+    n, levels, blocks = int(10 ** rng.uniform(*exponents)), int(10 ** rng.uniform(0.5, 3.3)), int(rng.integers(3, 25))
+    draws = np.minimum((levels * rng.random((n, blocks)) ** rng.uniform(1.0, 3.0)).astype(int), levels - 1)
+    columns = (draws + levels * np.arange(blocks)).ravel()
+    ends = np.arange(0, n * blocks + 1, blocks)
+    X = sp.csr_array(sp.csr_matrix((np.ones(columns.size), columns, ends), shape=(n, levels * blocks)))
+    X.sum_duplicates()
+    return X
+
+
+def _text(rng: Any, tall: bool) -> Any:
+    """Logarithms of counts by the rarity of columns, rows of length 1."""
+    X = _sparse(rng, tall, counts=True, least=20.0, most=150.0)
+    seen = np.bincount(X.indices, minlength=X.shape[1])
+    X.data = (1.0 + np.log(X.data)) * np.log(1.0 + X.shape[0] / (1.0 + seen))[X.indices]
+    sizes = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    X.data /= np.repeat(sizes, np.diff(X.indptr))
+    return X
+
+
+MAKERS: dict[str, Any] = {
+    "dense": _dense,
+    "filled": lambda rng, tall: sp.csr_array(_dense(rng, tall)),
+    "sparse": _sparse,
+    "counts": lambda rng, tall: _sparse(rng, tall, counts=True),
+    "embeddings": _embeddings,
+    "signals": _signals,
+    "categories": _categories,
+    "text": _text,
+}
+
+
+def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
+    """Return draw k in words, what `Problem.linear` is given, and tol."""
+    rng = np.random.default_rng([list(FAMILIES).index(half), k])
+    family = FAMILIES[half][k % 4]
+    X = MAKERS[family](rng, k >= TALL)
+    n, d = X.shape
     signal = X @ rng.standard_normal(d)
     signal = (signal - np.median(signal)) / (signal.std() + 1e-300)
     noise = rng.choice([0.1, 0.5, 2.0])
-    y: Any = np.where(signal + noise * rng.logistic(size=n) > 0.0, 1, -1)
-    y[:2] = 1, -1
-    loss, C, tol = rng.choice(LOSSES), rng.choice([0.01, 1.0, 100.0]), float(rng.choice([1e-3, 1e-6]))
+    y: Any = np.where(signal + noise * rng.logistic(size=n) > 0.0, 1.0, -1.0)
+    y[:2] = 1.0, -1.0
+    kind = rng.choice(["l2", "l2", "l2", "l2", "l1", "elastic-net", "hinge"])
+    loss = "hinge" if kind == "hinge" else str(rng.choice(SMOOTH_LOSSES))
+    C, tol = float(rng.choice([0.01, 1.0, 100.0])), float(rng.choice([1e-3, 1e-6, 1e-8]))
+    largest = float(np.abs(X).max()) * np.sqrt(d)
+    if loss == "poisson" and (largest > 1e3 or family in ("dense", "filled", "signals")):
+        loss = "logistic"  # exp overflows
     if loss == "poisson":
-        if kind in ("dense", "filled", "counts"):
-            loss = "logistic"
-        else:
-            y = rng.poisson(np.exp(np.clip(0.3 * signal, -3, 3)))
-    has_intercept = bool(rng.random() < 0.5)
-    given = {"X": stored_well(X), "y": y, "loss": str(loss), "alpha": 1.0 / (C * n), "fit_intercept": has_intercept}
+        y = rng.poisson(np.exp(np.clip(0.3 * signal, -3, 3))).astype(float)
+    elif loss == "huber":
+        y = signal + noise * rng.standard_t(3, n)
+    alpha, l1_ratio = 1.0 / (C * n), {"l1": 1.0, "elastic-net": 0.5}.get(kind, 0.0)
     scale = float(np.linalg.norm(X.T @ y) / n) + 1e-300
-    what = f"{kind} {n:,} x {d:,}, {loss}, C = {C:g}, noise {noise:g}, tol {tol:g}" + (
-        ", intercept" if has_intercept else ""
-    )
-    return what, {"linear": given, "tol": tol * scale}
+    if l1_ratio:  # by what leaves all coefficients 0
+        alpha = float(np.abs(X.T @ y).max() / n) * float(rng.choice([0.3, 0.03, 0.003]))
+    if loss == "hinge":
+        scale, tol = 1.0, max(tol, 1e-6)
+    has_intercept = bool(rng.random() < 0.5)
+    given = {
+        "X": stored_well(X),
+        "y": y,
+        "loss": loss,
+        "alpha": alpha,
+        "l1_ratio": l1_ratio,
+        "fit_intercept": has_intercept,
+    }
+    strength = f"alpha = {alpha:.1g}" if l1_ratio else f"C = {C:g}"
+    what = f"{family} {n:,} x {d:,}, {loss}, {kind}, {strength}, noise {noise:g}, tol {tol:g}"
+    return what + (", intercept" if has_intercept else ""), given, tol * scale
 
 
-def run_candidate(seed: int, k: int, name: str, limit: float, answers: Any) -> None:
-    _, given = drawn(seed, k)
+def _fits(problem: Problem, name: str) -> bool:
+    """Return whether a method treats a problem at all, in a time that is not out of the question."""
+    if name == "auto":
+        return True
+    if not is_suited(as_method(name), problem):
+        return False
+    if name == "working-set-newton" and not problem.term.has_l1:
+        return False
+    n, d = problem.n_rows, problem.dim
+    order = min(n, d) if name == "interior-point" and not problem.term.has_l1 else d
+    by_matrix = name in ("newton", "lazy-newton", "interior-point")
+    return not by_matrix or (order <= 3000 and (problem.rows.is_sparse() or n * order * order <= 3e10))
 
-    def fit() -> tuple[float, Any]:
-        began, problem_began = time.process_time(), time.monotonic()
-        result = minimize(
-            Problem.linear(**given["linear"]),
-            method=name,
-            tol=given["tol"],
-            max_iter=1e5,
-            measure_every=0,
-            callback=lambda _: time.monotonic() - problem_began > 20.0 * limit,
-        )
-        return time.process_time() - began, result
 
+def measure_draw(half: str, k: int, best: float, tried: set[str], known: set[Any], out: Any) -> None:
+    """Send a line for each method that treats draw k and was not tried; `known` holds what was compiled."""
+    _, given, tol = drawn(half, k)
+    problem = Problem.linear(**given)
+    kind = (given["loss"], bool(given["l1_ratio"]), problem.rows.is_sparse(), given["X"].size > SMALL)
+    first = choose(problem, tol).method.name
+    for name in dict.fromkeys((first, *CANDIDATES, "auto")):
+        if name in tried or (name == "saga" and k >= TALL) or not _fits(problem, name):
+            continue
+        limit, times = max(GIVE_UP * best, LEAST_SECONDS), []
+        for _ in range(3 if (is_known := (name, kind) in known) else 4):
+            began = time.process_time()
+            out.send(("begins", name, limit))
+            result = minimize(
+                Problem.linear(**given),
+                method=name,
+                tol=tol,
+                max_iter=1e5,
+                measure_every=0,
+                callback=lambda _, began=began, limit=limit: time.process_time() - began > limit,
+            )
+            seconds = time.process_time() - began
+            if not is_known:  # that run may have compiled
+                is_known = True
+                known.add((name, kind))
+                continue
+            times.append(seconds)
+            if min(times) > limit or not result.success:
+                break
+        if result.success:
+            best = min(best, *times)
+        counts = (result.n_passes, result.n_hessian_passes, result.nit)
+        out.send(("line", name, min(times, default=limit), result.success, *counts))
+    out.send(("done",))
+
+
+def _work(half: str, draws: list[int], most_seconds: float, tried: set[str], best: float, out: Any) -> None:
+    known: set[Any] = set()
     with threadpool_limits(1):
-        fit()  # compiles
-        seconds, result = min((fit() for _ in range(3)), key=lambda found: found[0])
-    answers.put((seconds if result.success else float("nan"), result.method.name))
+        for k in draws:
+            out.send(("draw", k))
+            measure_draw(half, k, best, tried, known, out)
+            tried, best = set(), most_seconds / GIVE_UP
+
+
+def measure(half: str, draws: list[int], most_seconds: float, table: Path) -> None:
+    """Measure draws in a process, which is replaced where one pass of a method outlasts its limit by far."""
+    context = multiprocessing.get_context("fork")
+    is_new = not table.exists()
+    tried, best, k = set[str](), most_seconds / GIVE_UP, draws[0]
+    with table.open("a", newline="") as file:
+        writer = csv.writer(file)
+        if is_new:
+            writer.writerow(FIELDS)
+        while draws:
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(half, draws, most_seconds, tried, best, there), daemon=True)
+            process.start()
+            there.close()
+            patience = 120.0
+            try:
+                while here.poll(patience):
+                    kind, *found = here.recv()
+                    if kind == "draw" and found[0] != k:
+                        tried, best = set(), most_seconds / GIVE_UP
+                    if kind == "draw":
+                        k, patience = found[0], 120.0
+                        print(half, k, *drawn(half, k)[:1], flush=True)
+                    elif kind == "begins":
+                        tried.add(found[0])
+                        patience = 20.0 + 5.0 * found[1]
+                    elif kind == "line":
+                        name, seconds, is_converged, *counts = found
+                        best = min(best, seconds) if is_converged else best
+                        writer.writerow((half, k, name, f"{seconds:.6f}", int(is_converged), *(f"{c:.5g}" for c in counts)))
+                        file.flush()
+                    else:
+                        draws = draws[1:]
+                print("  given up:", *list(tried)[-1:], flush=True)
+            except EOFError:
+                pass
+            process.terminate()
+            process.join()
+
+
+def read(table: Path) -> dict[tuple[str, int], dict[str, dict[str, float]]]:
+    """Return what was measured of each draw, by method."""
+    found: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
+    with table.open(newline="") as file:
+        for row in csv.DictReader(file):
+            figures = {name: float(row[name]) for name in FIELDS[3:]}
+            found.setdefault((row["half"], int(row["draw"])), {})[row["method"]] = figures
+    return {key: lines for key, lines in found.items() if any(line["converged"] for line in lines.values())}
+
+
+def fastest(lines: dict[str, dict[str, float]]) -> float:
+    return min(line["seconds"] for line in lines.values() if line["converged"])
+
+
+class Observation(NamedTuple):
+    """What a method took on a draw, and what the forecasts know of it."""
+
+    seconds: float
+    weight: float
+    counts: tuple[float, float, float]
+    of_one: Any  # (3, terms)  what one pass, Hessian and step come to
+    of_usual: Any  # the same, of the counts that are usual
+    features: dict[str, float]
+
+
+def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
+    """Return those of the half that is fitted to, by kind and method; a method that was given up counts by its limit."""
+    found: dict[str, dict[str, list[Observation]]] = {"smooth": {}, "l1": {}}
+    for (half, k), lines in read(table).items():
+        if half != "fit":
+            continue
+        _, given, tol = drawn(half, k)
+        problem = Problem.linear(**given)
+        if not problem.loss.is_smooth():
+            continue
+        features, best = forecasts.features_of(problem, tol), fastest(lines)
+        for name in OF_NEWTON:
+            if name not in lines or (name == "working-set-newton" and problem.is_smooth):
+                continue
+            line = lines[name]
+            units = [forecasts.Counts(*row) for row in np.eye(3)]
+            of_one = np.array([forecasts.terms_of(name, problem, unit) for unit in units])
+            of_usual = of_one.copy()
+            if name == "lazy-newton" and problem.is_smooth:
+                of_usual[1] *= hessian_sample(problem) / problem.n_rows
+            is_over = bool(line["converged"])
+            seconds = line["seconds"] if is_over else 1.3 * max(line["seconds"], GIVE_UP * best)
+            counts = line["passes"], line["hessian_passes"], line["steps"]
+            one = Observation(seconds, 1.0 if is_over else 0.5, counts, of_one, of_usual, features)
+            found["smooth" if problem.is_smooth else "l1"].setdefault(name, []).append(one)
+    return found
+
+
+def fitted(name: str, seen: list[Observation]) -> dict[str, Any]:
+    """Return prices, usual counts and effects by least squares on the logarithms of seconds."""
+    over = [one for one in seen if one.weight == 1.0]
+    terms = np.array([one.counts @ one.of_one for one in over])
+    logs = np.log([one.seconds for one in over])
+    held = np.full(terms.shape[1], 0.1)
+    held[3:4] = 2.0  # of factors of large matrices, as flops cost: the draws have small ones
+    start = np.zeros(held.size)
+
+    def errors(exponents: Any) -> Any:
+        return np.concatenate([np.log(terms @ np.exp(exponents)) - logs, held * exponents])
+
+    prices = np.exp(least_squares(errors, start, loss="soft_l1", f_scale=0.5).x)
+    counts = np.exp(np.mean([np.log(np.maximum(one.counts, 1e-3)) for one in over], axis=0))
+    if name == "lazy-newton":
+        counts[1] = 2.0  # of the sample
+    if name == "newton-cg":
+        counts[1] = 0.0
+    logs = np.array([np.log(one.seconds / (counts @ one.of_usual @ prices)) for one in seen])
+    features = {key: np.array([one.features[key] for one in seen]) for key in seen[0].features if key != "one"}
+    weights = np.array([one.weight for one in seen])
+    means = {key: np.average(column, weights=weights) for key, column in features.items()}
+    sizes = {key: max(float(column.std()), 0.15) for key, column in features.items()}
+    X = np.column_stack([(column - means[key]) / sizes[key] for key, column in features.items()])
+    constant, effects = float(np.average(logs, weights=weights)), np.zeros(X.shape[1])
+    for _ in range(20):  # Huber's weights
+        left = logs - constant - X @ effects
+        robust = weights * np.minimum(1.0, 0.8 / np.maximum(np.abs(left), 1e-9))
+        constant = float(np.average(logs - X @ effects, weights=robust))
+        effects = np.linalg.solve((X.T * robust) @ X + RIDGE * np.eye(X.shape[1]), (X.T * robust) @ (logs - constant))
+    by_name = {key: effect / sizes[key] for key, effect in zip(features, effects, strict=True)}
+    constant -= sum(by_name[key] * means[key] for key in features)
+    rows = {"one": (constant, 1.0, 1.0)}
+    rows |= {key: (by_name[key], float(column.min()), float(column.max())) for key, column in features.items()}
+    error = float(np.std(logs - constant - sum(by_name[key] * column for key, column in features.items())))
+    return {"prices": prices, "counts": counts, "effects": rows, "error": error, "n": len(seen)}
+
+
+def fit(table: Path) -> None:
+    """Write the figures that forecasts are made with."""
+    lines = [
+        "# Prices, usual counts and effects of forecasts (finitesum.methods.forecasts), by kind of problem and method.",
+        "# Written by `python benchmarks/auto_choice.py fit` from benchmarks/results/auto_choice.csv: not by hand.",
+        "# prices: of a step (ms), a pass, a Hessian, d^3 (10 ps) and d^2 (ns) of each step, these again for l1 penalties.",
+        "# counts: passes, Hessians (lazy-newton: of its sample), steps. effects: factor, least and largest feature.",
+    ]
+    for kind, methods in observations(table).items():
+        for name, seen in methods.items():
+            found = fitted(name, seen)
+            print(f"{kind} {name}: {found['n']} runs, error {found['error']:.2f} of log seconds")
+            lines += ["", f"[{kind}.{name}]"]
+            lines += [f"{key} = [{', '.join(f'{number:.4g}' for number in found[key])}]" for key in ("prices", "counts")]
+            lines += [f"[{kind}.{name}.effects]"]
+            lines += [f"{key} = [{', '.join(f'{number:.4g}' for number in row)}]" for key, row in found["effects"].items()]
+    (Path(forecasts.__file__).parent / "forecasts.toml").write_text("\n".join(lines) + "\n")
+
+
+def page(table: Path) -> None:
+    """Write the regrets of what `choose` takes, and of runs of `auto` where they were measured, on the check half."""
+    rows = []
+    for (half, k), lines in read(table).items():
+        if half != "check":
+            continue
+        what, given, tol = drawn(half, k)
+        problem = Problem.linear(**given)
+        taken, best = choose(problem, tol).method.name, fastest(lines)
+        by = min((name for name in lines if lines[name]["converged"]), key=lambda name: lines[name]["seconds"])
+        row: dict[str, Any] = {"draw": what, "took": taken, "best": by, "regret": regret_of(lines, taken, best)}
+        row["regret of the run"] = regret_of(lines, "auto", best)
+        shown = {name: lines[name] for name in CANDIDATES if name in lines}
+        row |= {name: f"{1e3 * line['seconds']:.1f}" if line["converged"] else "-" for name, line in shown.items()}
+        row["kind"] = "hinge" if given["loss"] == "hinge" else "l1" if given["l1_ratio"] else "l2"
+        rows.append(row)
+    columns = ["draw", "took", "best", "regret", "regret of the run", *CANDIDATES]
+    lines_out = [
+        "# The choice of a method",
+        "",
+        "Made by `python benchmarks/auto_choice.py page` from `auto_choice.csv`, which has both halves of the draws; these",
+        "are of the half that nothing was fitted to, which has other families of data. What is measured stands at the head",
+        "of the script. The regret is that of the method which is taken, run to its end; that of the run includes the",
+        "choice, and a change of the method where the run did worse than its forecast. inf: not converged in five times",
+        "the best time.",
+        "",
+        *table_of([_summary("of the method", "regret", rows), *_by_kind("regret", rows)]),
+        "",
+        *table_of([_summary("of the run", "regret of the run", rows), *_by_kind("regret of the run", rows)]),
+        "",
+        "The 40 draws with the largest regret, in milliseconds of the processor, one thread; -: not converged in five",
+        "times the best time; empty: not tried.",
+        "",
+    ]
+    worst = sorted(rows, key=lambda row: -row["regret"])[:40]
+    shown_rows = [
+        {c: f"{row[c]:.2f}" if isinstance(row.get(c), float) else row.get(c, "") for c in columns} for row in worst
+    ]
+    (RESULTS / "auto_choice.md").write_text("\n".join([*lines_out, *table_of(shown_rows)]) + "\n")
+    print("\n".join(lines_out))
+
+
+def regret_of(lines: dict[str, dict[str, float]], name: str, best: float) -> float:
+    line = lines.get(name)
+    return line["seconds"] / best if line and line["converged"] else float("inf" if line else "nan")
+
+
+def _by_kind(column: str, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    return [_summary(kind, column, [row for row in rows if row["kind"] == kind]) for kind in ("l2", "l1", "hinge")]
+
+
+def _summary(label: str, column: str, rows: list[dict[str, Any]]) -> dict[str, str]:
+    regrets = np.array([row[column] for row in rows])
+    regrets = regrets[~np.isnan(regrets)]
+    shares = {
+        f"within {most:g}": f"{np.mean(regrets <= most):.0%}" if regrets.size else "" for most in (1.1, 1.3, 2.0, 3.0)
+    }
+    median = f"{np.median(regrets):.2f}" if regrets.size else ""
+    return {"regret": label, "draws": str(regrets.size), **shares, "median": median}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--limit", type=float, default=1.0, help="scale of the time limits: 20 times this for a run")
+    parser.add_argument("what", choices=["measure", "fit", "page"])
+    parser.add_argument("--half", choices=list(FAMILIES), default="check")
+    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=2.0, help="the longest run that is waited for")
+    parser.add_argument("--table", type=Path, default=TABLE)
     options = parser.parse_args()
-    context, rows = multiprocessing.get_context("fork"), []
-    for k in range(options.draws):
-        what, found = drawn(options.seed, k)[0], {}
-        for name in CANDIDATES:
-            answers = context.Queue()
-            process = context.Process(target=run_candidate, args=(options.seed, k, name, options.limit, answers))
-            process.start()
-            try:
-                found[name] = answers.get(timeout=80.0 * options.limit)
-            except queue.Empty:  # refused, or too slow
-                found[name] = (float("nan"), "")
-                process.terminate()
-            process.join()
-        times = [found[name][0] for name in CANDIDATES]
-        if np.isnan(times).all():
-            print(f"{what}: no method converges in time")
-            continue
-        best = CANDIDATES[int(np.nanargmin(times))]
-        best = found["auto"][1] if best == "auto" else best
-        regret = times[0] / np.nanmin(times)
-        shown = {name: f"{1e3 * seconds:.1f}" for name, seconds in zip(CANDIDATES, times, strict=True)}
-        rows.append({"draw": what, "took": found["auto"][1], "best": best, "regret": f"{regret:.2f}", **shown})
-        print(rows[-1], flush=True)
-    regrets = np.array([float(row["regret"]) for row in rows])
-    lines = [
-        "# The choice of a method",
-        "",
-        f"Made by `python benchmarks/auto_choice.py --seed {options.seed} --draws {options.draws} "
-        f"--limit {options.limit:g}`.",
-        "What is measured stands at its head. Milliseconds of the processor, one thread; nan: not converged in time, or no",
-        "method for the loss. Draws that no method fits in time are left out.",
-        "",
-        f"Regret within 1.3: {np.mean(regrets <= 1.3):.0%} of {len(rows)} draws; median {np.nanmedian(regrets):.2f}, "
-        f"largest {np.nanmax(regrets):.1f}.",
-        "",
-        *table_of(sorted(rows, key=lambda row: -float(row["regret"]))),
-    ]
-    if options.seed == 1:
-        (RESULTS / "auto_choice.md").write_text("\n".join(lines) + "\n")
+    draws = list(range(options.first, options.first + options.draws))
+    if options.what == "measure":
+        measure(options.half, draws, options.seconds, options.table)
+    elif options.what == "fit":
+        fit(options.table)
+    else:
+        page(options.table)
 
 
 if __name__ == "__main__":

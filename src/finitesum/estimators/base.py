@@ -23,7 +23,7 @@ from finitesum.estimators.plain_input import is_plain_table, is_plain_target
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.losses import Loss
-from finitesum.methods.base import Method, identity_of
+from finitesum.methods.base import Choice, Method, identity_of
 from finitesum.problems.input import checked_numbers, stored_well
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
@@ -127,7 +127,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             require_covariance(problems[0])
         tasks = FitTasks(self, X, y, metadata, len(problems))
         n_inside = self.n_threads if len(problems) == 1 else None
-        methods = [as_solver(self.solver, self.step_size, one, tol=self.tol, n_threads=n_inside) for one in problems]
+        choices = [as_solver(self.solver, self.step_size, one, tol=self.tol, n_threads=n_inside) for one in problems]
+        methods = [choice.method for choice in choices]
         memory = self._memory_for(problems, methods)
         if memory is None and starts is not None and earlier is not None and (known := earlier(methods[0])) is not None:
             memory = [known]
@@ -139,7 +140,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             context = tasks.of_problem(k)
             watch = self._after_pass(tasks, context, dtype, single=len(problems) == 1)
             start, earlier = (starts[k], None) if memory is None else (None, memory[k])
-            result = self._solve(problems[k], start, methods[k], callback=watch, earlier=earlier)
+            result = self._solve(problems[k], start, choices[k], callback=watch, earlier=earlier)
             tasks.end_of_problem(context)
             return result
 
@@ -153,7 +154,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             self._warn(result)
         return results
 
-    def _solve(self, problem: Any, start: Vector | None, method: Method, **changes: Any) -> Result:
+    def _solve(self, problem: Any, start: Vector | None, method: Method | Choice, **changes: Any) -> Result:
         """Return the result of one run, with the estimator's parameters but for the changes."""
         options: dict[str, Any] = {name: getattr(self, name) for name in ("tol", "max_iter", "measure_every")}
         options |= {"random_state": as_seed(self.random_state), "verbose": int(self.verbose)}

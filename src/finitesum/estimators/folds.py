@@ -61,7 +61,7 @@ class Paths(NamedTuple):
 
 def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
     """Return the paths of all folds, and points near those of all rows; the problem is that of all rows."""
-    method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol)
+    method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
     is_free = isinstance(estimator.solver, str) and estimator.solver == "auto" and isinstance(method, LazyNewton | Newton)
     is_suited = problem.is_smooth or (not problem.is_constrained and problem.n_rows >= L1_ROWS * problem.dim)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:

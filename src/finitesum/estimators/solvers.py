@@ -10,13 +10,13 @@ from typing import Any
 
 from finitesum.methods import METHODS
 from finitesum.methods.auto import choose
-from finitesum.methods.base import Method, SumMethod, is_suited, require_suited
+from finitesum.methods.base import Choice, Method, SumMethod, is_suited, require_suited
 from finitesum.problems.linear import Problem
 
 
 def as_solver(
     solver: str | Method, step_size: Any, problem: Problem, *, tol: float = 1e-10, n_threads: int | None = None
-) -> Method:
+) -> Choice:
     """Return the method that a solver's name and step size mean on a problem, or raise with a list of those that treat it.
 
     What "auto" means depends on `tol`, the optimality that will be asked for.
@@ -27,7 +27,7 @@ def as_solver(
         if step_size != "auto":
             raise ValueError("step_size goes with a solver's name; give it to the method itself instead.")
         require_suited(solver, problem)
-        return solver
+        return Choice(solver)
     name = solver.lower().replace("_", "-")
     if name == "auto":
         if step_size != "auto":
@@ -35,15 +35,14 @@ def as_solver(
         usual = "newton", "interior-point"  # asked first: to ask all imports all
         if not any(_is_offered(known, problem) for known in (*usual, *METHODS)):
             raise ValueError(_refusal(solver, problem))
-        return choose(problem, tol, n_threads or 1).method
+        return choose(problem, tol, n_threads or 1)
     if not _is_offered(name, problem):
         raise ValueError(_refusal(solver, problem))
     known = _class(name, problem).__dataclass_fields__
     if step_size != "auto" and "step_size" not in known:
         raise ValueError(f'solver {name} has no step size: leave step_size at "auto", got {step_size!r}.')
     options = {"step_size": step_size, "n_threads": n_threads or 1}
-    made: Method = _class(name, problem)(**{key: value for key, value in options.items() if key in known})
-    return made
+    return Choice(_class(name, problem)(**{key: value for key, value in options.items() if key in known}))
 
 
 def offered(problem: Problem) -> list[str]:

@@ -1,31 +1,27 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-Least squares are one step of Newton's method, and small problems (larger ones with losses of quadratic pieces or of
-unbounded curvature, or an l1 penalty or a set) as many as it takes to the last digits. Any other smooth problem whose
-Hessian fits is a matter of cost: lazy Newton pays for a few Hessians and factors, which grow with d^2 and d^3, and saves
-passes; Newton-CG needs no matrix, but many passes (few where it can begin with dual coordinate ascent). Both are
-estimated from the shape of the data (`finitesum.methods.cost_model`). With an l1 penalty or on an l1 ball the solution is
-sparse, and among many columns working sets find those that it needs; where an l2 penalty is added, the solution is less
-so, and lazy Newton goes on to more columns of dense rows; beyond those that a matrix has memory for, conjugate gradients
-need few products then, and no matrix at all. Components that are objects or callables go to A-CIAG where they have
-Hessians, and to SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have
-a Newton's method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent,
-or to interior points where these are likely to be faster; with any other elastic net or set to interior points, up to
-some thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and
+Least squares in few columns are one step of Newton's method. With any other smooth loss and an elastic net, Newton's
+method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets are compared by forecasts of their seconds
+(`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first does worse than its forecast
+(`finitesum.running.handover`). On sets Newton's methods are taken where a Hessian fits, on working sets where many
+coefficients are likely to be 0. Components that are objects or callables go to A-CIAG where they have Hessians, and
+to SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's
+method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent, or to
+interior points where these are likely to be faster; with any other elastic net or set to interior points, up to some
+thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and
 functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex or a
 half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
-from finitesum.core.jit import MOST_NUMBERS as SMALL_NUMBERS
+from finitesum.core import jit
 from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_products import squares_of_rows
-from finitesum.losses import Logistic, SquaredHinge
-from finitesum.methods import as_method
-from finitesum.methods.base import Method, is_suited
-from finitesum.methods.cost_model import costs_of, hessian_sample
+from finitesum.methods import as_method, forecasts
+from finitesum.methods.base import Alternative, Choice, Method, is_suited
+from finitesum.methods.cost_model import costs_of
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor
 from finitesum.methods.newton.multinomial_newton import is_cheap
 from finitesum.problems.callables import SubgradientProblem
@@ -35,16 +31,15 @@ from finitesum.problems.linear import Problem, n_numbers
 #: The most memory that the Hessian and its factor may take, in bytes.
 MOST_BYTES = 4e9
 
-#: Passes, Hessians and factors that lazy Newton needs, and passes that methods without a Hessian do: typical of real data.
-NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, OTHER_PASSES = 10.0, 3.0, 8.0, 120.0
+#: A forecast by the fastest one, and the seconds, within which Newton's method is preferred: it reaches the last digits.
+NEAR, SOON = 1.15, 0.02
 
 #: Columns (of nonsmooth losses: or rows) up to which a matrix of that size is factored whatever it costs, and the numbers
 #: that such a matrix may hold.
 MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
 
-#: Columns up to which all are treated at once; with an l2 penalty, which leaves fewer zeros, columns of dense rows.
-#: As measured, working sets are faster where less than a third of the coefficients are nonzero.
-ALL_COLUMNS, ALL_RIDGE_COLUMNS = 500, 1000
+#: Columns up to which all are treated at once on a set that makes zeros, and with several outputs.
+ALL_COLUMNS = 500
 
 #: Variables of several outputs up to which the last digits of each are looked for.
 FEW_OF_OUTPUTS = 100
@@ -52,16 +47,11 @@ FEW_OF_OUTPUTS = 100
 #: Nanoseconds of a Hessian of classes and its factor up to which Newton's steps are preferred: they are few.
 LITTLE = 2e5
 
-#: The ratio of the l2 penalty to the l1 penalty from which there are fewer zeros, and conjugate gradients are fast.
-RIDGE_HELPS = 0.1
+#: Passes, Hessians and factors of Newton's methods, typical of real data, and on sets the seconds up to which Newton's
+#: steps over all rows are preferred.
+NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, NO_TIME = 10.0, 3.0, 8.0, 0.005
 
-#: Seconds that are not saved: below them Newton's steps, which end, are preferred to many slow ones.
-NEVER_MIND = 0.1
-
-#: Seconds that are as good as none: below them Newton's steps over all rows are preferred to those on samples.
-NO_TIME = 0.005
-
-#: Seconds up to which calls take longer than numbers: below them the method of fewest calls is preferred.
+#: Seconds up to which calls take longer than numbers: below them Newton's method, with the fewest calls, is not compared.
 FEW_CALLS = 0.001
 
 #: Nanoseconds of interior points up to which they are preferred to dual ascent on small data: a process that has no other
@@ -71,13 +61,6 @@ LOADING = 1e8
 #: The hinge loss, as measured on generated rows: steps of interior points and nanoseconds of a row in one beside its
 #: Hessian, gradients that a visit of dual ascent costs, and its passes: (least, by the coupling of rows, to this power).
 INTERIOR_STEPS, INTERIOR_ROW, DUAL_VISIT, DUAL_PASSES = 14.0, 800.0, 3.2, (30.0, 60.0, 0.6)
-
-
-class Choice(NamedTuple):
-    """A method, and the reason for it in a sentence."""
-
-    method: Method
-    reason: str
 
 
 def _for_nonsmooth(problem: Problem) -> Choice:
@@ -110,7 +93,7 @@ def _dual_is_faster(problem: Problem, order: int) -> bool:
     factor = costs.factor * (order / problem.dim) ** 3
     interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
     passes = least + by_coupling * coupling**power
-    if interior <= LOADING and n_numbers(problem.view) <= SMALL_NUMBERS:  # where interior points need no kernel
+    if interior <= LOADING and n_numbers(problem.view) <= jit.MOST_NUMBERS:  # where interior points need no kernel
         return False
     return bool(DUAL_VISIT * n * costs.gradient * passes < interior)
 
@@ -120,7 +103,7 @@ def _by_subgradients(problem: Problem | SubgradientProblem, why: str) -> Choice:
     return Choice(as_method("hb" if problem.term.constraint.needs_floor else "adahb"), why)
 
 
-def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choice:
+def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: str = "") -> Choice:
     """Return the method that suits a problem best.
 
     Parameters
@@ -130,6 +113,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
         The optimality that will be asked for.
     n_threads : int >= 1
         Threads that the method may use, where it can use several.
+    begun : str
+        The method that a run was begun with, which is taken again where it is among those that are compared.
 
     Examples
     --------
@@ -148,35 +133,57 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1) -> Choic
     if not problem.term.is_elastic_net:
         return _by_prox(problem)
     options: dict[str, Any] = {"n_threads": n_threads}
-    n, dim, costs = problem.n_rows, problem.dim, costs_of(problem)
+    n, dim = problem.n_rows, problem.dim
     shape = f"{n:,} rows x {dim:,} columns"
-    if (sparse := _for_sparse_solutions(problem, shape, options)) is not None:
-        return sparse
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
-    least = NEVER_MIND if isinstance(problem.loss, SquaredHinge) else NO_TIME
-    if problem.is_smooth and isinstance(problem.loss, Logistic):
-        least = FEW_CALLS
-    passes_and_factors = 1e-9 * (n * costs.gradient * NEWTON_PASSES + costs.factor * NEWTON_FACTORS)
-    sampled, of_row = n, 1e-9 * costs.hessian * NEWTON_HESSIANS
-    if (with_hessian := passes_and_factors + n * of_row) > least:  # with all rows: samples are for larger problems
-        sampled = hessian_sample(problem)
-        with_hessian = passes_and_factors + sampled * of_row
-    without = 1e-9 * n * costs.gradient * OTHER_PASSES
-    if with_hessian <= least:
-        what = type(problem.loss).__name__ if problem.is_smooth else "a model with this penalty or set"
-        reason = f"{shape}: {what} is fitted to the last digits by Newton's method"
-        return Choice(as_method("newton"), reason)
-    pays = with_hessian <= max(without, NEVER_MIND)
-    if 16.0 * dim**2 <= MOST_BYTES and (pays or not problem.is_smooth):
-        reason = f"{shape}: a Hessian pays (about {with_hessian:.2g} s with it, {without:.2g} s without)"
-        if sampled < n:
-            reason += f", summed over {sampled:,} rows at first"
-        return Choice(as_method("lazy-newton", options), reason)
-    reason = f"{shape}: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not pay ({with_hessian:.2g} s)"
-    if problem.is_smooth:
-        return Choice(as_method("newton-cg", options), reason)
-    return Choice(as_method("acc-svrg" if problem.is_constrained else "saga"), reason)
+    seconds = _of_newton(problem)
+    if seconds <= (NO_TIME if problem.is_constrained else FEW_CALLS):
+        return Choice(as_method("newton"), f"{shape}: few numbers are fitted to the last digits by Newton's method")
+    if problem.is_constrained:
+        return _for_set(problem, shape, options)
+    return _by_forecast(problem, shape, options, tol, begun)
+
+
+def _of_newton(problem: Problem) -> float:
+    """Return about what Newton's steps cost, without their calls."""
+    n, costs = problem.n_rows, costs_of(problem)
+    return 1e-9 * (n * (costs.gradient * NEWTON_PASSES + costs.hessian * NEWTON_HESSIANS) + costs.factor * NEWTON_FACTORS)
+
+
+def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: float, begun: str) -> Choice:
+    """Return the method that is likely to be the fastest, and the others, for points to go on from."""
+    seconds = {}
+    for name in forecasts.known_methods(problem):
+        if name == "newton-cg" or name == "working-set-newton" or 16.0 * problem.dim**2 <= MOST_BYTES:
+            seconds[name] = forecasts.forecast(name, problem, tol)
+    others = sorted(seconds, key=lambda name: seconds[name])
+    first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]
+    others.remove(first := begun if begun in seconds else first)
+    likely = ", ".join(f"{name} {seconds[name]:.2g} s" for name in (first, *others))
+    found = [Alternative(_going_on(name, problem, options), seconds[name]) for name in others]
+    method = as_method(first, options if first != "newton" else None)
+    start = forecasts.traits_of(problem).optimality
+    return Choice(method, f"{shape}: the fastest by its forecast ({likely})", seconds[first], start, tuple(found))
+
+
+def _going_on(name: str, problem: Problem, options: dict[str, Any]) -> Method:
+    """Return a method that starts with all rows: from a point that samples would lead away from."""
+    if name == "newton":
+        return as_method(name)
+    return as_method(name, options if name == "working-set-newton" else options | {"first_rows": problem.n_rows})
+
+
+def _for_set(problem: Problem, shape: str, options: dict[str, Any]) -> Choice:
+    """Return the method for a smooth loss on a set."""
+    dim = problem.dim
+    if problem.term.constraint.makes_zeros and dim > ALL_COLUMNS:
+        return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
+    if 16.0 * dim**2 <= MOST_BYTES:
+        return Choice(
+            as_method("lazy-newton", options), f"{shape}, on a set: a Hessian of {8.0 * dim**2 / 1e6:.2g} MB fits"
+        )
+    return Choice(as_method("acc-svrg"), f"{shape}, on a set: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not fit")
 
 
 def _by_prox(problem: Problem | FiniteSum) -> Choice:
@@ -187,19 +194,6 @@ def _by_prox(problem: Problem | FiniteSum) -> Choice:
     if math.isfinite(problem.loss.curvature_bound()):
         return Choice(as_method("afg"), f"{why}: accelerated proximal gradients")
     return Choice(as_method("acc-svrg"), f"{why}, and the loss has no bound on its curvature: a step that adapts")
-
-
-def _for_sparse_solutions(problem: Problem, shape: str, options: dict[str, Any]) -> Choice | None:
-    """Return the method for problems in many columns whose solutions are likely to be sparse, None for others."""
-    term = problem.term
-    has_ridge = term.has_l1 and term.ridge >= RIDGE_HELPS * term.lasso
-    if has_ridge and problem.dim > MATRIX_UP_TO:
-        reason = f"{shape}: too many for a Hessian, and the l2 penalty helps conjugate gradients"
-        return Choice(as_method("newton-cg", options), reason)
-    makes_zeros = term.has_l1 or term.constraint.makes_zeros
-    if makes_zeros and problem.dim > (ALL_RIDGE_COLUMNS if has_ridge and not problem.rows.is_sparse() else ALL_COLUMNS):
-        return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
-    return None
 
 
 def _for_outputs(problem: Problem) -> Choice:

@@ -166,6 +166,23 @@ class SumMethod(Method):
         return 1
 
 
+class Alternative(NamedTuple):
+    """A method that can go on from any point, and the seconds that it is likely to take."""
+
+    method: Method
+    seconds: float
+
+
+class Choice(NamedTuple):
+    """A method, the reason for it in a sentence, and where there are forecasts what else could be run."""
+
+    method: Method
+    reason: str = ""
+    seconds: float = math.inf  # that the method is likely to take
+    optimality: float = math.nan  # at 0, where these begin
+    others: tuple[Alternative, ...] = ()  # the fastest one first
+
+
 def copied(state: Any) -> Any:
     """Return a NamedTuple of arrays, scalars and such tuples with copies of the arrays, which may be written to."""
     if isinstance(state, np.ndarray):

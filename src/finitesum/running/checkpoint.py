@@ -197,6 +197,14 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(header, arrays)
 
 
+def method_name(path: str | os.PathLike[str]) -> str:
+    """Return the name of the method that a run was begun with; "" where there is no checkpoint that says so."""
+    with suppress(CheckpointError, OSError):
+        method = load(path).header.get("method")
+        return str(method.get("name", "")) if isinstance(method, dict) else ""
+    return ""
+
+
 def require_match(path: str | os.PathLike[str], header: dict[str, Any], expected: dict[str, Any]) -> None:
     """Raise a CheckpointError that names the first difference between a checkpoint's run and this one."""
     for name, value in expected.items():

@@ -24,12 +24,13 @@ from scipy.optimize import OptimizeResult
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.methods import as_method
-from finitesum.methods.base import Method, batch_size_for, identity_of, require_suited
+from finitesum.methods.base import Choice, Method, batch_size_for, identity_of, require_suited
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
 from finitesum.running import checkpoint as checkpoints
+from finitesum.running.ending import result_of
 from finitesum.running.observers import print_line, progress
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run import Run
@@ -70,17 +71,30 @@ def _check_settings(
         raise ValueError(f"checkpoint_seconds must be >= 0, got {checkpoint_seconds!r}. 0 writes after each pass.")
 
 
-def _chosen(problem: AnyProblem, method: str | Method, options: dict[str, Any] | None, tol: float) -> tuple[Method, str]:
-    """Return the method, and the reason for it where it was left to us."""
+def _chosen(
+    problem: AnyProblem, method: str | Method | Choice, options: dict[str, Any] | None, tol: float, begun: str = ""
+) -> Choice:
+    """Return the method, and where it was left to us the reason for it and what else could be run."""
+    if isinstance(method, Choice):
+        return method
     if method != "auto":
-        return as_method(method, options), ""
+        return Choice(as_method(method, options))
     from finitesum.methods.auto import choose
 
     options = dict(options or {})
     n_threads = options.pop("n_threads", 1)
     if options:
         raise TypeError(f"options {', '.join(options)} need a method: name one. auto has n_threads alone.")
-    return choose(problem, tol, n_threads)
+    return choose(problem, tol, n_threads, begun)
+
+
+def _going_on(choice: Choice, earlier: Result | None) -> Choice:
+    """Return the choice of the method that an earlier run ended with, where that was one of the others."""
+    if earlier is not None and identity_of(earlier.method) != identity_of(choice.method):
+        for other in choice.others:
+            if identity_of(other.method) == identity_of(earlier.method):
+                return Choice(other.method, choice.reason)
+    return choice
 
 
 def _check_earlier(earlier: Result, method: Method, problem: AnyProblem, x0: Any, checkpoint: Any) -> None:
@@ -96,7 +110,7 @@ def minimize(
     problem: AnyProblem,
     x0: Any = None,
     *,
-    method: str | Method = "auto",
+    method: str | Method | Choice = "auto",
     options: dict[str, Any] | None = None,
     tol: float = 1e-6,
     max_iter: float = 1000,
@@ -203,11 +217,13 @@ def minimize(
     _check_settings(tol, max_iter, sampling, measure_every, callback, checkpoint_seconds)
     if not (isinstance(scale_columns, bool) or scale_columns == "auto"):
         raise ValueError(f'scale_columns must be True, False or "auto", got {scale_columns!r}.')
-    chosen, choice = _chosen(problem, method, options, tol)
-    order = sampling or chosen.default_sampling
-    require_suited(chosen, problem)
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
+    begun = checkpoints.method_name(checkpoint) if checkpoint is not None and resume and method == "auto" else ""
+    choice = _going_on(_chosen(problem, method, options, tol, begun), earlier)
+    chosen = choice.method
+    order = sampling or chosen.default_sampling
+    require_suited(chosen, problem)
     if earlier is not None:
         _check_earlier(earlier, chosen, problem, x0, checkpoint)
     if isinstance(problem, Problem) and is_parted(problem) and "parts" not in chosen.handles:
@@ -220,6 +236,7 @@ def minimize(
     run = Run(
         problem=problem,
         method=in_scaled_columns(chosen, problem, scale_columns, earlier),
+        choice=choice,
         tol=tol,
         max_iter=max_iter,
         sampling=order,
@@ -229,8 +246,8 @@ def minimize(
         checkpoint=file,
         checkpoint_seconds=checkpoint_seconds,
     )
-    if choice and verbose:
-        print_line(f"{chosen.name}: {choice}")
+    if choice.reason and verbose:
+        print_line(f"{chosen.name}: {choice.reason}")
     with progress(chosen.name, verbose) as observer:
         if goes_on:
             run.resume(start, is_given=x0 is not None)
@@ -246,6 +263,8 @@ def minimize(
                 interrupt.add_note(f"The run was written to {file}; resume=True goes on from there.")
             raise
     run.save()
-    result = run.result(reason)
-    result.choice = choice
+    result = result_of(run, reason)
+    result.choice = choice.reason
+    if run.loop.n_changes:
+        result.choice += f"; {chosen.name} did worse than that, and {run.method.name} went on from its point"
     return result

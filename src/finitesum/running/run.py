@@ -17,21 +17,20 @@ from scipy.optimize import OptimizeResult
 from finitesum.core.arrays import Vector
 from finitesum.core.threads import limited_blas
 from finitesum.evaluation.certificates import Certificate, has_certificate, no_certificate
-from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.rounding import confirmed
-from finitesum.methods.base import Method
+from finitesum.methods.base import Choice, Method
+from finitesum.methods.forecasts import Counts
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
+from finitesum.running.handover import handed_over, is_changed
 from finitesum.running.observers import Display, PassReport, Trace, TraceRow
-from finitesum.running.results import Result, StopReason, has_own_step
-from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in
+from finitesum.running.results import Result, StopReason
+from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in, method_in
 from finitesum.running.sampling import as_seed, order_for
-from finitesum.running.scaled_columns import identity, unscaled
-from finitesum.running.starts import default_start, why_infinite
-
-MANY_PASSES = 100  # where these do not suffice, the problem may be the reason
+from finitesum.running.scaled_columns import identity
+from finitesum.running.starts import default_start
 
 
 @dataclass(kw_only=True, eq=False)
@@ -40,6 +39,7 @@ class Run:
 
     problem: Any  # a Problem, or what answers what is asked of one below
     method: Method
+    choice: Choice  # that the method is of
     tol: float
     max_iter: float
     sampling: str
@@ -54,6 +54,7 @@ class Run:
         is_sum = isinstance(problem, FiniteSum) or (isinstance(problem, Problem) and problem.loss.is_smooth())
         self.certificate = None if is_sum else no_certificate(problem.dim)
         self.seed = as_seed(self.random_state)
+        self._named = identity(self.method)
         self.loop, self.trace = Loop(), Trace()
         self.state: Any = None
         self.best: Best
@@ -61,7 +62,7 @@ class Run:
         self._known: tuple[Any, Measures | None] = (None, None)  # the last state that was asked for its own, and these
         self._start = ""  # a digest of the start
         self._kept: Kept
-        self._before = Before()
+        self.before = Before()
         self._clock = time.perf_counter()
         self._last_save = time.monotonic()
 
@@ -82,7 +83,7 @@ class Run:
         """Take the state at the end of an earlier run, and check it; the counts begin again."""
         self.state, self.seed = self._with_tol(earlier.state), earlier.seed
         k = earlier.next_pass
-        self._before = Before(k, int(self.state.n_gradients), float(self.state.n_hessians))
+        self.before = Before(k, int(self.state.n_gradients), float(self.state.n_hessians))
         self.loop = Loop(k=k, best_k=k, best_step=k, next_check=k + 1)
         self._begin(check=True)
 
@@ -91,9 +92,9 @@ class Run:
         spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
         if check:
             self._check()
-        measured = self._exact_here()
+        measured = self.exact_here()
         if measured is None and self.measure_every:
-            measured = self._measure(self.state.x)
+            measured = self.measure(self.state.x)
         self.loop.start_optimality = measured.optimality if measured else math.nan
         self._record(measured, math.nan, spent)
         self._keep()
@@ -107,9 +108,10 @@ class Run:
             self.seed = header["seed"]
         self._start = checkpoints.digest(x0) if is_given else header.get("start", "")
         checkpoints.require_match(self.checkpoint, header, self._identity())
+        self.method = method_in(self.checkpoint, header, self.choice) or self.method
         empty = Kept(None, self.loop, 0, self.certificate, Best(x0, x0, x0))
         kept, self.trace = kept_in(self.checkpoint, held, self.method.state_type, partial(self._template, x0), empty)
-        state, self.loop, _, self.certificate, self.best = kept
+        state, self.loop, _, self.certificate, self.best, _ = kept
         self.state, x = self._with_tol(state), state.x
         self._measure_again(x)
         self._keep()
@@ -129,10 +131,10 @@ class Run:
         """Measure the iterate of a checkpoint as it was before: not charged again, and the bounds have it already."""
         rows, k = self.trace.rows, self.loop.checked_k
         if k >= 0 and len({(row.objective, row.optimality) for row in rows[k:]}) == 1:  # x is where the check was
-            measured = self._known_to_method() or self._with_gap(evaluate(self.problem, x), self.certificate)
+            measured = self.known_to_method() or self._with_gap(evaluate(self.problem, x), self.certificate)
             self.exact = (x, confirmed(self.problem, x, measured, self.tol))
         elif rows and not math.isnan(rows[-1].objective):
-            self._measure(x)
+            self.measure(x)
 
     def _with_tol(self, state: Any) -> Any:
         """Return a state with this run's tol, where the method's choices depend on it."""
@@ -145,12 +147,13 @@ class Run:
         run has converged, and is then not run again; other runs are ended again, by the same pass, when they are resumed.
         """
         if self.checkpoint is not None:
-            self._kept = Kept(self.state, replace(self.loop), len(self.trace), self.certificate, self.best)
+            parts = self.state, replace(self.loop), len(self.trace), self.certificate, self.best, self.method.name
+            self._kept = Kept(*parts)
 
     def _identity(self) -> dict[str, Any]:
         return {
             "problem": self.problem.fingerprint,
-            "method": identity(self.method),
+            "method": self._named,
             "sampling": self.sampling,
             "seed": self.seed,
             "start": self._start,
@@ -168,14 +171,18 @@ class Run:
         """Run passes until a reason to stop."""
         if self._is_verified():
             return StopReason.CONVERGED
-        blas_threads = getattr(self.method, "blas_threads", None)
-        with limited_blas(None if blas_threads is None else blas_threads(self.problem)):
-            return self._passes(observer)
+        reason = None
+        while reason is None:
+            blas_threads = getattr(self.method, "blas_threads", None)
+            with limited_blas(None if blas_threads is None else blas_threads(self.problem)):
+                reason = self._passes(observer)
+        return reason
 
-    def _passes(self, observer: Display | None) -> StopReason:
+    def _passes(self, observer: Display | None) -> StopReason | None:
+        """Run passes until a reason to stop, or None where another method goes on."""
         while True:
             # what was spent at the start leaves room for a pass
-            if self.n_passes >= self.max_iter and self.loop.k > self._before.k:
+            if self.n_passes >= self.max_iter and self.loop.k > self.before.k:
                 return StopReason.MAX_ITER
             self._clock = time.perf_counter()
             order = order_for(self.problem, self.sampling, self.seed, self.loop.k)
@@ -186,17 +193,28 @@ class Run:
             before, self.state = self.state.x, state
             self.loop.k += 1
             estimate = self.method.estimate(self.problem, state)
-            known = self._known_to_method() if math.isnan(estimate) else None
+            known = self.known_to_method() if math.isnan(estimate) else None
             if known is not None and not np.isfinite(known.gradient).all():
                 self._stop_clock()
                 return StopReason.DIVERGED  # F overflows at the start already: no step is taken from there
             reason = self._after_pass(observer, before, estimate)
-            if reason in (None, StopReason.CONVERGED):
+            counts = Counts(self.n_passes, self.n_hessian_passes, self.loop.k - self.before.k)
+            if changes := is_changed(self.choice, self.loop, counts, self.problem, self.tol, reason):
+                self._change(reason)
+            if changes or reason in (None, StopReason.CONVERGED):
                 self._keep()
-            if reason is not None:
-                return reason
+            if changes or reason is not None:
+                return None if changes else reason
             if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
                 self.save()
+
+    def _change(self, reason: StopReason | None) -> None:
+        """Let the next of the other methods go on from the last point, or after a divergence from the best one."""
+        if reason is StopReason.DIVERGED:
+            self.state = self.state._replace(x=self.best.after)
+        self.method = self.choice.others[self.loop.n_changes].method
+        self.state = handed_over(self.method, self.problem, self.state, self.tol)
+        self.loop.change()
 
     def _after_pass(self, observer: Display | None, before: Vector, estimate: float) -> StopReason | None:
         loop = self.loop
@@ -211,9 +229,9 @@ class Run:
         spent = self.n_passes, self.n_hessian_passes, loop.seconds  # what the iterate cost, its check not included
         if due:
             self._check()
-        measured = self._exact_here()
+        measured = self.exact_here()
         if measured is None and self._is_measured():
-            measured = self._measure(self.state.x)
+            measured = self.measure(self.state.x)
             loop.measured_at = self.n_passes
         self._record(measured, estimate, spent)
         known = measured.optimality if measured else estimate
@@ -230,9 +248,9 @@ class Run:
         found = measured.optimality if due and measured is not None else estimate
         if loop.improves(found):
             self.best = self.best._replace(before=before, after=self.state.x)
-        elif (exact := self._known_to_method()) is not None:
+        elif (exact := self.known_to_method()) is not None:
             loop.descends(exact.objective)
-        return loop.hopeless(found, self.tol, getattr(self.method, "patience", 100), self._before.k)
+        return loop.hopeless(found, self.tol, getattr(self.method, "patience", 100), self.before.k)
 
     def _is_measured(self) -> bool:
         """Return whether the iterate is measured for the trace: not after steps that cost a fraction of a pass."""
@@ -246,13 +264,13 @@ class Run:
         self._clock = time.perf_counter()
         loop.checked_k = loop.k
         loop.next_check = max(loop.k + 1, math.ceil((1.1 if self.certificate is None else 1.5) * loop.k))
-        if (known := self._known_to_method()) is None:
+        if (known := self.known_to_method()) is None:
             loop.n_checks += 1
-            known = self._measure(self.state.x, is_check=True)
+            known = self.measure(self.state.x, is_check=True)
         self.exact = (self.state.x, confirmed(self.problem, self.state.x, known, self.tol))
         self._stop_clock()
 
-    def _known_to_method(self) -> Measures | None:
+    def known_to_method(self) -> Measures | None:
         """Return what the method's last pass was: an exact pass at its iterate, which is charged already."""
         if self._known[0] is not self.state:
             exact = getattr(self.method, "exact_measures", None)
@@ -261,7 +279,7 @@ class Run:
 
     def _is_verified(self) -> bool:
         """Return whether a check has found the iterate to be as good as was asked for."""
-        measured = self._exact_here()
+        measured = self.exact_here()
         return self.loop.checked_k == self.loop.k and measured is not None and measured.upper <= self.tol
 
     def _callback_stops(self, measured: Measures | None, estimate: float) -> bool:
@@ -272,7 +290,7 @@ class Run:
             fun=measured.objective if measured else math.nan,
             optimality=measured.optimality if measured else estimate,
             n_passes=self.n_passes,
-            nit=self.loop.k - self._before.k,
+            nit=self.loop.k - self.before.k,
         )
         try:
             answer = self.callback(report)
@@ -285,18 +303,18 @@ class Run:
     @property
     def n_passes(self) -> float:
         """Effective passes so far: component gradients by components, and exact checks."""
-        n_gradients = self.state.n_gradients - self._before.n_gradients
+        n_gradients = self.state.n_gradients - self.before.n_gradients
         return float(n_gradients / self.problem.n_components + self.loop.n_checks)
 
     @property
     def n_hessian_passes(self) -> float:
         """Component Hessians evaluated by components."""
-        return float((self.state.n_hessians - self._before.n_hessians) / self.problem.n_components)
+        return float((self.state.n_hessians - self.before.n_hessians) / self.problem.n_components)
 
     def _stop_clock(self) -> None:
         self.loop.seconds += time.perf_counter() - self._clock
 
-    def _measure(self, x: Vector, *, is_check: bool = False) -> Measures:
+    def measure(self, x: Vector, *, is_check: bool = False) -> Measures:
         """Measure a point; only the bounds of the minimum that checks find are kept, so that measuring changes no run."""
         measures = evaluate(self.problem, x)
         if self.certificate is not None and measures.minorant is not None and has_certificate(self.problem):
@@ -315,88 +333,9 @@ class Run:
             return measures
         return measures._replace(optimality=max(measures.objective - known.bound, 0.0))
 
-    def _exact_here(self) -> Measures | None:
+    def exact_here(self) -> Measures | None:
         return self.exact[1] if self.exact is not None and self.exact[0] is self.state.x else None
 
     def _record(self, measured: Measures | None, estimate: float, spent: tuple[float, float, float]) -> None:
         figures = (measured.objective, measured.optimality) if measured else (math.nan, math.nan)
         self.trace.append(TraceRow(*spent, *figures, estimate))
-
-    def _charged(self) -> Measures:
-        """Return exact measures of the last iterate, of the same bits and charge whether the trace has them or not."""
-        known = self._exact_here()
-        if self.loop.checked_k != self.loop.k:
-            own = self._known_to_method()
-            self.loop.n_checks += own is None
-            self.loop.checked_k = self.loop.k
-            known = own or known
-        return known or self._measure(self.state.x, is_check=True)
-
-    def _ends_above_start(self, last: Measures) -> bool:
-        """Return whether a run by steps of the method's own ends where F is higher than at its start."""
-        if has_own_step(self.method):
-            return False
-        if math.isnan(first := self.trace.rows[0].objective):
-            first = evaluate(self.problem, self.best.start).objective
-        return last.objective > first + 1e-12 * abs(first)
-
-    def _best_known(self, last: Measures) -> tuple[Vector, Measures, int]:
-        """Return the iterate of lowest objective among start, best by their estimates and last, and the passes it took.
-
-        An estimate may be that of the iterate before the pass or after it: both are measured, as is the start, a pass each.
-        """
-        found, seen = (self.state.x, last, self.loop.k), [self.state.x]
-        best_k, first = self.loop.best_k, self._before.k
-        for x, k in ((self.best.after, best_k), (self.best.before, max(best_k - 1, first)), (self.best.start, first)):
-            if any(np.array_equal(x, y) for y in seen):
-                continue
-            seen.append(x)
-            self.loop.n_checks += 1
-            measured = self._measure(x, is_check=True)
-            if measured.objective <= found[1].objective or math.isnan(found[1].objective):
-                found = (x, measured, k)
-        return found
-
-    def result(self, reason: StopReason) -> Result:
-        """Return what the run found, measured exactly."""
-        problem, state, first = self.problem, self.state, self._before.k
-        x, measured, remark, why = state.x, self._charged(), "", ""
-        is_over = reason is StopReason.CALLBACK or measured.upper <= self.tol
-        if reason is StopReason.DIVERGED or (not is_over and self._ends_above_start(measured)):
-            x, measured, k = self._best_known(measured)
-            remark = f" x is the best iterate that is known: that after {k - first} of {self.loop.k - first} passes."
-        if not math.isfinite(measured.objective):
-            remark += f" {why_infinite(problem)}"
-        if not problem.term.is_convex:
-            remark += " The penalty is not convex: x is near a stationary point, which need not be a minimum."
-        if math.isnan(measured.rounding):
-            measured = confirmed(problem, x, measured, self.tol)
-        if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.upper <= self.tol:
-            reason = StopReason.CONVERGED
-        if reason is StopReason.STALLED or (reason is StopReason.MAX_ITER and self.n_passes >= MANY_PASSES):
-            why = why_hard(problem, x, measured.optimality, measured.rounding)
-        left = measured.optimality / max(self.loop.start_optimality, 1e-300)
-        return Result(
-            x=x,
-            fun=measured.objective,
-            jac=measured.gradient,
-            optimality=measured.optimality,
-            rounding=measured.rounding,
-            n_passes=self.n_passes,
-            n_hessian_passes=self.n_hessian_passes,
-            nit=self.loop.k - first,
-            next_pass=self.loop.k,
-            nfev=self.loop.n_checks,
-            njev=int(state.n_gradients) - self._before.n_gradients + self.loop.n_checks * problem.n_components,
-            nhev=int(state.n_hessians) - int(self._before.n_hessians),
-            success=bool(measured.upper <= self.tol),
-            status=reason.value,
-            reason=reason,
-            message=reason.message(self.tol, measured.optimality, self.n_passes, self.method, why, left) + remark,
-            seconds=self.loop.seconds,
-            trace=self.trace,
-            method=unscaled(self.method),
-            batch_size=problem.batch_size,
-            seed=self.seed,
-            state=state,
-        )

@@ -10,6 +10,7 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.certificates import Certificate
+from finitesum.methods.base import Choice, Method
 from finitesum.running.checkpoint import Checkpoint, CheckpointError, flatten, require_shapes, unflatten
 from finitesum.running.observers import Trace, TraceRow
 from finitesum.running.results import StopReason
@@ -31,6 +32,8 @@ class Loop:
     best_step: int = 0  # k less those, at the best estimate
     measured_at: float = 0.0  # effective passes at the last measuring for the trace
     next_check: int = 1  # for methods without an estimate
+    n_changes: int = 0  # of the method
+    changed_k: int = 0  # the pass after which the last of them was
 
     def improves(self, optimality: float) -> bool:
         """Return whether an optimality is the lowest so far, and remember it."""
@@ -43,6 +46,12 @@ class Loop:
         """Count an objective that is lower than before by more than rounding errors as progress, too."""
         if objective < self.best_objective - 1e-9 * abs(objective):
             self.best_objective, self.best_step = objective, self.k - self.n_unfinished
+
+    def change(self) -> None:
+        """Count a change of the method, whose progress begins again."""
+        self.n_changes, self.changed_k = self.n_changes + 1, self.k
+        self.best_estimate = self.best_objective = math.inf
+        self.best_k, self.best_step = self.k, self.k - self.n_unfinished
 
     def hopeless(self, optimality: float, tol: float, patience: int | None, first: int) -> StopReason | None:
         """Return the reason to stop where the optimality exploded, or has not improved at all in half of the passes.
@@ -82,6 +91,7 @@ class Kept(NamedTuple):
     n_rows: int  # of the trace
     certificate: Certificate | None
     best: Best
+    running: str = ""  # the name of the method that runs
 
 
 def as_checkpoint(kept: Kept, trace: Trace, identity: dict[str, Any]) -> Checkpoint:
@@ -90,7 +100,18 @@ def as_checkpoint(kept: Kept, trace: Trace, identity: dict[str, Any]) -> Checkpo
     if kept.certificate is not None:
         arrays |= flatten(kept.certificate, "certificate")
     arrays["trace"] = np.array(trace.rows[: kept.n_rows], dtype=np.float64)
-    return Checkpoint({**identity, "loop": asdict(kept.loop)}, arrays)
+    return Checkpoint({**identity, "loop": asdict(kept.loop), "running": kept.running}, arrays)
+
+
+def method_in(path: Path, header: dict[str, Any], choice: Choice) -> Method | None:
+    """Return the method that went on in a run that a file held, None where it is the one that the run began with."""
+    running = header.get("running") or choice.method.name
+    if running == choice.method.name:
+        return None
+    for other in choice.others:
+        if other.method.name == running:
+            return other.method
+    raise CheckpointError(f"{path} is damaged, or of another choice: {running!r} ran. Delete it and start again.")
 
 
 def kept_in(

@@ -303,8 +303,8 @@ def test_steps_with_single_precision_are_the_oracle_s_to_that_precision():
 def test_auto_says_what_and_why(capsys):
     problem, _ = make_pair(n=60)
     result = minimize(problem, tol=1e-9, verbose=1)
-    assert result.method.name == "newton"
-    assert "60 rows x 6 columns" in result.choice
+    assert result.method.name in ("newton", "lazy-newton")
+    assert "60 rows x 6 columns: the fastest by its forecast" in result.choice
     assert result.choice in capsys.readouterr().err
     assert choose(make_pair(n=3000, d=60)[0], n_threads=2).method == LazyNewton(n_threads=2)
     assert choose(make_pair(loss="squared-hinge")[0]).method.name == "newton"
@@ -316,20 +316,11 @@ def test_auto_says_what_and_why(capsys):
 
 
 @pytest.mark.parametrize(
-    ("n_columns", "form", "more", "name"),
-    [
-        (400, "dense", {"alpha": 1e-3, "l1_ratio": 1.0}, "lazy-newton"),
-        (700, "dense", {"alpha": 1e-3, "l1_ratio": 1.0}, "working-set-newton"),
-        (700, "dense", {"alpha": 1e-3, "l1_ratio": 0.95}, "working-set-newton"),
-        (700, "dense", {"alpha": 1e-3, "l1_ratio": 0.5}, "lazy-newton"),
-        (700, "csr", {"alpha": 1e-3, "l1_ratio": 0.5}, "working-set-newton"),
-        (700, "dense", {"alpha": 1e-3, "constraint": L1Ball(1.0)}, "working-set-newton"),
-        (1200, "dense", {"alpha": 1e-3, "l1_ratio": 0.5}, "working-set-newton"),
-    ],
+    ("n_columns", "constraint", "name"), [(400, L1Ball(1.0), "lazy-newton"), (700, L1Ball(1.0), "working-set-newton")]
 )
-def test_auto_seeks_zeros_where_many_are_likely(n_columns, form, more, name):
+def test_auto_seeks_zeros_on_sets_where_many_are_likely(n_columns, constraint, name):
     X = np.random.default_rng(0).standard_normal((30, n_columns))
-    problem = Problem.linear(sp.csr_array(X) if form == "csr" else X, np.repeat([-1.0, 1.0], 15), **more)
+    problem = Problem.linear(X, np.repeat([-1.0, 1.0], 15), alpha=1e-3, constraint=constraint)
     assert choose(problem).method.name == name
 
 

@@ -1,0 +1,171 @@
+"""Forecasts: what the methods of Newton's kind take on a smooth linear model, from the shape of its data and a few rows.
+
+    seconds = price(usual counts) exp(sum_j effect_j feature_j)
+
+A *price* turns counts of passes, Hessians and steps into seconds, linearly, with the costs of rows and factors
+(`finitesum.methods.cost_model`). The *effects* say how the counts, and what the price does not know, depend on the problem:
+on the digits that are asked for, on how strongly the penalty couples rows, on the shape, the loss and the penalty. Features
+are kept within the range that was seen, so that beyond it the price decides alone.
+
+Prices, usual counts and effects stand in `forecasts.toml`. ``python benchmarks/auto_choice.py fit`` writes that file: least
+squares on the logarithms of seconds measured on generated problems of four families, and what is reported of the choice is
+measured on four others. No clock is read here, and no sample is drawn at random, so that a choice can be repeated.
+"""
+
+import functools
+import math
+import tomllib
+from importlib import resources
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.evaluation.row_products import squares_of_rows
+from finitesum.evaluation.row_sums import loss_sums
+from finitesum.losses import Huber, Poisson, SmoothedHinge, SquaredHinge
+from finitesum.methods.cost_model import costs_of, hessian_sample
+from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.rows import n_entries, some_rows
+
+#: Numbers of the rows that are looked at, and those rows, at least.
+MOST_NUMBERS, FEWEST_ROWS = 2e5, 256.0
+
+#: Columns of a first working set.
+FIRST_COLUMNS = 128.0
+
+#: The least accuracy that a forecast is made for, in digits, and the least tol.
+LEAST_DIGITS, LEAST_TOL = 0.5, 1e-14
+
+#: A coupling that is as good as no l2 penalty.
+MOST_COUPLED = 1e6
+
+#: Losses whose pieces, tails or lack of a bound change the counts.
+LOSSES = {"squared_hinge": SquaredHinge, "smoothed_hinge": SmoothedHinge, "huber": Huber, "poisson": Poisson}
+
+
+class Counts(NamedTuple):
+    """What a run has spent: passes over the rows, Hessians of all rows, and steps."""
+
+    passes: float
+    hessians: float
+    steps: float
+
+
+class Traits(NamedTuple):
+    """What forecasts know of a problem beside its shape."""
+
+    optimality: float  # at 0
+    coupling: float  # mean ||x_i||^2 phi'' / l2
+    sparsity: float  # log of the largest slope at 0 by the l1 penalty: at 0 or below all coefficients are 0
+    entries: float  # of a row
+
+
+@remembered
+def traits_of(problem: Problem) -> Traits:
+    """Return what some rows, spread evenly, say of a problem with a smooth loss of one output and an elastic net."""
+    n, term = problem.n_rows, problem.term
+    entries = n_entries(problem.rows) / n
+    wanted = int(max(FEWEST_ROWS, MOST_NUMBERS / max(entries, 1.0)))
+    chosen = slice(None) if wanted >= n else np.linspace(0, n, wanted, endpoint=False, dtype=np.int64)
+    seen: Any = problem
+    if wanted < n:
+        weights = problem.weights[chosen]
+        data = problem.targets[chosen], problem.offsets[chosen], weights / (float(weights.sum()) or 1.0)
+        seen = Problem(some_rows(problem.rows, chosen), *data, problem.loss, problem.penalty, problem.constraint)
+    w = np.zeros(problem.dim)
+    with np.errstate(all="ignore"):
+        gradient = loss_sums(seen, w).gradient
+        curvature = problem.loss.curvature_bound()
+        square = float(seen.weights @ squares_of_rows(seen)) * (curvature if math.isfinite(curvature) else 1.0)
+        coupling = square / max(term.ridge, 1e-12 * square, 1e-300)
+        steepest = float(np.abs(gradient[: problem.rows.n_columns]).max(initial=0.0))
+        sparsity = math.log(max(steepest, 1e-300) / term.lasso) if term.has_l1 else 0.0
+        return Traits(float(term.optimality(w, gradient)), coupling, sparsity, entries)
+
+
+def features_of(problem: Problem, tol: float) -> dict[str, float]:
+    """Return the features by their names."""
+    n, dim, traits = problem.n_rows, problem.dim, traits_of(problem)
+    start = traits.optimality if 0.0 < traits.optimality < math.inf else 1.0
+    digits = max(math.log10(start / max(tol, LEAST_TOL)), LEAST_DIGITS)
+    coupling, width = math.log1p(min(traits.coupling, MOST_COUPLED)), math.log(n / dim)
+    is_sparse, entries = float(problem.rows.is_sparse()), max(traits.entries, 1.0)
+    return {
+        "one": 1.0,
+        "digits": math.log(digits),
+        "coupling": coupling,
+        "without_l2": float(not problem.term.ridge > 0.0),
+        "rows": math.log(n),
+        "height": max(width, 0.0),
+        "width": max(-width, 0.0),
+        "entries": math.log(entries),
+        "sparse": is_sparse,
+        "smallness": max(math.log(1e6 / (n * entries)), 0.0),
+        "zeros": min(max(traits.sparsity, -1.0), 8.0),
+        "intercept": float(problem.has_intercept),
+        **{name: float(isinstance(problem.loss, loss)) for name, loss in LOSSES.items()},
+    }
+
+
+def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
+    """Return what a method's counts come to, in seconds but for the factors that the file has.
+
+    They are those of steps in Python, passes, Hessians, factors and solutions with factors; with an l1 penalty, of more
+    factors and solutions.
+    """
+    n, dim, costs = problem.n_rows, float(problem.dim), costs_of(problem)
+    overhead = [1e-3 * counts.steps, 1e-9 * counts.passes * n * costs.gradient]
+    if name == "newton-cg":
+        return overhead
+    order = min(dim, FIRST_COLUMNS) if name == "working-set-newton" else dim
+    hessians = 1e-9 * counts.hessians * n * costs.hessian * order / dim
+    factors = [1e-11 * counts.steps * order**3, 1e-9 * counts.steps * order**2]
+    return [*overhead, hessians, *factors, *(problem.term.has_l1 * seconds for seconds in factors)]
+
+
+def price(name: str, problem: Problem, counts: Counts) -> float:
+    """Return the seconds that a method's counts come to."""
+    prices = _figures(name, problem)["prices"]
+    return float(sum(factor * seconds for factor, seconds in zip(prices, terms_of(name, problem, counts), strict=True)))
+
+
+def usual_counts(name: str, problem: Problem) -> Counts:
+    """Return what a method needs on average."""
+    counts = Counts(*_figures(name, problem)["counts"])
+    if name == "lazy-newton" and problem.is_smooth:
+        counts = counts._replace(hessians=counts.hessians * hessian_sample(problem) / problem.n_rows)
+    return counts
+
+
+def forecast(name: str, problem: Problem, tol: float) -> float:
+    """Return the seconds that a method is likely to take until the optimality is at most tol.
+
+    Examples
+    --------
+    >>> problem = Problem.linear(np.eye(200), np.arange(200) % 2, alpha=0.1)
+    >>> forecast("newton", problem, 1e-6) < forecast("newton", problem, 1e-12)
+    True
+    """
+    exponent, features = 0.0, features_of(problem, tol)
+    for feature, (effect, least, most) in _figures(name, problem)["effects"].items():
+        exponent += effect * min(max(features[feature], least), most)
+    return price(name, problem, usual_counts(name, problem)) * math.exp(exponent)
+
+
+def known_methods(problem: Problem) -> list[str]:
+    """Return the names of the methods that there are forecasts of."""
+    return list(_table()[_kind(problem)])
+
+
+def _figures(name: str, problem: Problem) -> dict[str, Any]:
+    figures: dict[str, Any] = _table()[_kind(problem)][name]
+    return figures
+
+
+def _kind(problem: Problem) -> str:
+    return "smooth" if problem.is_smooth else "l1"
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(resources.files("finitesum.methods").joinpath("forecasts.toml").read_text(encoding="utf-8"))

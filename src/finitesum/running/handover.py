@@ -1,0 +1,71 @@
+"""Changes of the method in mid-run: where a run that "auto" chose does worse than its forecast, or ends short of tol.
+
+A choice comes with a forecast of its seconds, and of what else could be run (`finitesum.methods.forecasts`). No clock is
+watched, so that a run can be repeated to the bit: what was spent is the price of the passes, Hessians and steps so far.
+With the optimality e_0 at 0, the least one so far e and the fraction of the way that is done,
+
+    f = log(e_0 / e) / log(e_0 / tol),
+
+the run is expected to take another (1 - f) / f of what it has spent. It changes to the other method with the least forecast
+once it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0; and
+where it stalls or diverges, if the other one is not much more expensive. The new method goes on from the last point, over
+all rows, and counts go on. `Loop` remembers which method runs, and with it a checkpoint.
+"""
+
+import math
+from typing import Any
+
+from finitesum.methods.base import Choice
+from finitesum.methods.forecasts import Counts, price
+from finitesum.running.results import StopReason
+from finitesum.running.run_memory import Loop
+
+#: A run is late that has spent this many times its forecast; it changes if it is expected to take so many times as long as
+#: the other method.
+LATE, SLOWER = 2.0, 1.5
+
+#: The fraction of the way that is taken to be done where nothing is known of the optimality, and the least one.
+UNKNOWN, LEAST = 0.5, 0.05
+
+#: What another method may take, by what was spent, after a run that stalled; and seconds that it may take in any case.
+AFTER_STALL, NO_MATTER = 3.0, 0.1
+
+
+def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: float, reason: StopReason | None) -> bool:
+    """Return whether the method is changed after a pass that ended the run for this reason, if for any."""
+    if loop.n_changes >= len(choice.others) or reason not in (None, StopReason.STALLED, StopReason.DIVERGED):
+        return False
+    other = choice.others[loop.n_changes]
+    if reason is not None:
+        spent = price(choice.method.name, problem, counts) if loop.n_changes == 0 else choice.seconds
+        return other.seconds <= max(AFTER_STALL * spent, NO_MATTER)
+    if loop.n_changes > 0:
+        return False
+    spent = price(choice.method.name, problem, counts)
+    if spent <= LATE * choice.seconds:
+        return False
+    done = fraction_done(choice.optimality, loop.best_estimate, tol)
+    return spent * (1.0 - done) / done > SLOWER * other.seconds
+
+
+def fraction_done(first: float, now: float, tol: float) -> float:
+    """Return which fraction of the digits from the first optimality to tol is reached.
+
+    Examples
+    --------
+    >>> fraction_done(1.0, 1e-2, 1e-8)
+    0.25
+    """
+    if not (0.0 < first < math.inf and 0.0 < now < math.inf):
+        return UNKNOWN
+    wanted = math.log(max(first / max(tol, 1e-14), math.e))
+    return min(max(math.log(first / now) / wanted, LEAST), 1.0)
+
+
+def handed_over(method: Any, problem: Any, state: Any, tol: float) -> Any:
+    """Return the first state of another method at the point of a state, whose counts go on."""
+    first = method.init(problem, state.x, tol)
+    return first._replace(
+        n_gradients=int(state.n_gradients) + int(first.n_gradients),
+        n_hessians=type(first.n_hessians)(math.ceil(state.n_hessians + first.n_hessians)),
+    )

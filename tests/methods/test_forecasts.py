@@ -1,0 +1,88 @@
+"""Forecasts of the seconds that Newton's methods take: they follow prices, counts and features."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from tests.contracts.problems import make_pair
+
+from finitesum import Problem
+from finitesum.methods import forecasts
+from finitesum.methods.auto import choose
+from finitesum.methods.base import is_suited
+from finitesum.methods.forecasts import Counts
+
+
+def problem_of(n=200, d=8, form="dense", seed=0, **more):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)
+    y = np.where(X[:, 0] + rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    return Problem.linear(sp.csr_array(X) if form == "csr" else X, y, **{"alpha": 1e-2, **more})
+
+
+CASES = [
+    {},
+    {"form": "csr"},
+    {"l1_ratio": 1.0},
+    {"l1_ratio": 0.5, "form": "csr", "fit_intercept": True},
+    {"loss": "squared-hinge"},
+    {"loss": "huber", "alpha": 0.0},
+    {"n": 30, "d": 200},
+    {"l1_ratio": 1.0, "alpha": 1e3},  # all coefficients are 0
+]
+
+
+@pytest.mark.parametrize("more", CASES)
+def test_every_method_that_is_compared_is_suited_and_has_a_forecast(more):
+    problem = problem_of(**more)
+    choice = choose(problem, 1e-6)
+    names = {choice.method.name, *(other.method.name for other in choice.others)}
+    assert names == set(forecasts.known_methods(problem))
+    assert all(is_suited(method, problem) for method in (choice.method, *(other.method for other in choice.others)))
+    seconds = [other.seconds for other in choice.others]
+    assert seconds == sorted(seconds)
+    assert all(0.0 < value < math.inf for value in (choice.seconds, *seconds))
+    assert choose(problem_of(**more), 1e-6) == choice  # nothing is drawn, and no clock is read
+    assert choose(problem, 1e-6, begun="newton").method.name == "newton"
+
+
+@pytest.mark.parametrize("more", CASES)
+def test_a_price_is_linear_in_the_counts(more):
+    problem = problem_of(**more)
+    for name in forecasts.known_methods(problem):
+        unit = [forecasts.price(name, problem, Counts(*row)) for row in np.eye(3)]
+        assert forecasts.price(name, problem, Counts(2.0, 3.0, 5.0)) == pytest.approx(np.dot(unit, [2.0, 3.0, 5.0]))
+
+
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_some_rows_say_nearly_what_all_do(form, monkeypatch):
+    problem = problem_of(n=5000, form=form)
+    of_all = forecasts.traits_of(problem)
+    monkeypatch.setattr(forecasts, "MOST_NUMBERS", 1000.0)
+    of_some = forecasts.traits_of(problem_of(n=5000, form=form))
+    np.testing.assert_allclose(of_some, of_all, rtol=0.2)
+    assert of_some.coupling != of_all.coupling
+
+
+def test_forecasts_grow_with_rows_and_digits():
+    few, many = problem_of(n=500, d=30), problem_of(n=50_000, d=30)
+    for name in forecasts.known_methods(few):
+        assert forecasts.forecast(name, few, 1e-4) < forecasts.forecast(name, many, 1e-4)
+    assert forecasts.forecast("newton-cg", few, 1e-4) < forecasts.forecast("newton-cg", few, 1e-8)
+
+
+def test_features_beyond_those_seen_count_as_the_last_one_seen():
+    low, lower = problem_of(alpha=1e-14), problem_of(alpha=1e-18)
+    assert forecasts.forecast("newton-cg", low, 1e-6) == forecasts.forecast("newton-cg", lower, 1e-6)
+
+
+def test_every_figure_is_that_of_a_feature():
+    for l1_ratio in (0.0, 1.0):
+        problem, _ = make_pair(l1_ratio=l1_ratio)
+        features = forecasts.features_of(problem, 1e-6)
+        for name in forecasts.known_methods(problem):
+            figures = forecasts._figures(name, problem)
+            assert set(figures["effects"]) == set(features)
+            assert len(figures["prices"]) == len(forecasts.terms_of(name, problem, Counts(1.0, 1.0, 1.0)))
+            assert min(figures["prices"]) > 0.0

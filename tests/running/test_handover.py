@@ -1,0 +1,120 @@
+"""Runs that "auto" chose change their method where they do worse than the forecast, and go on from the same point."""
+
+import math
+
+import numpy as np
+import pytest
+from tests.contracts.problems import make_pair
+
+from finitesum import LogisticRegression, minimize
+from finitesum.methods import as_method
+from finitesum.methods.base import Alternative, Choice
+from finitesum.methods.forecasts import Counts, known_methods, price
+from finitesum.running.handover import LATE, fraction_done, is_changed
+from finitesum.running.results import StopReason
+from finitesum.running.run_memory import Loop
+
+NAMES = ("newton", "lazy-newton", "newton-cg", "working-set-newton")
+
+
+def the_problem(l1_ratio=0.0):
+    return make_pair(n=80, d=6, alpha=1e-3, l1_ratio=l1_ratio)[0]
+
+
+def choice_of(first, *others, seconds=1e-9, of_others=1e-9):
+    """A choice whose forecast is far too low, as that of the others is, unless they are given."""
+    made = [as_method(name, {} if name in ("newton", "working-set-newton") else {"first_rows": 80}) for name in others]
+    return Choice(as_method(first), "a guess", seconds, 1.0, tuple(Alternative(method, of_others) for method in made))
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+@pytest.mark.parametrize("second", NAMES)
+@pytest.mark.parametrize("first", NAMES)
+def test_a_late_run_goes_on_with_another_method_from_its_point(first, second, l1_ratio):
+    problem = the_problem(l1_ratio)
+    if first not in known_methods(problem):
+        pytest.skip("working sets are for l1 penalties")
+    seen = []
+    late = minimize(problem, method=choice_of(first, second), tol=1e-9, callback=lambda r: seen.append(r.x))
+    assert late.success
+    assert late.method.name == second
+    assert second in late.choice
+    assert second in late.message
+    np.testing.assert_allclose(late.x, minimize(problem, method="newton", tol=1e-12).x, atol=1e-6)
+    alone = minimize(problem, method=first, tol=1e-9, callback=lambda r: r.nit == 1)
+    np.testing.assert_array_equal(seen[0], alone.x)  # it begins as a run of the first method
+    trace = np.array([row.n_passes for row in late.trace.rows])
+    assert (np.diff(trace) >= 0).all()  # counts go on
+
+
+def test_a_run_within_its_forecast_is_that_of_the_method_alone():
+    problem = the_problem()
+    for choice in (choice_of("newton-cg", "newton", seconds=1e3), choice_of("newton-cg", "newton", of_others=1e3)):
+        watched = minimize(problem, method=choice, tol=1e-9)
+        assert watched.method.name == "newton-cg"
+        assert watched.x.tobytes() == minimize(problem, method="newton-cg", tol=1e-9).x.tobytes()
+
+
+@pytest.mark.parametrize("second", NAMES)
+def test_a_run_that_is_resumed_around_its_change_has_the_same_bits(second, tmp_path):
+    problem, choice = the_problem(), choice_of("lazy-newton", second)
+    straight = minimize(problem, method=choice, tol=1e-9)
+    assert straight.method.name == second
+    stops = iter(range(1, 100))
+    parts = []
+    while not parts or not parts[-1].success:
+        stop = next(stops)
+        file = tmp_path / "run.npz"
+        settings = {"checkpoint": file, "resume": file.exists(), "callback": lambda report, stop=stop: report.nit == stop}
+        parts.append(minimize(problem, method=choice, tol=1e-9, **settings))
+    assert len(parts) > 2
+    assert parts[-1].x.tobytes() == straight.x.tobytes()
+    assert (parts[-1].n_passes, parts[-1].n_hessian_passes) == (straight.n_passes, straight.n_hessian_passes)
+    assert parts[-1].method.name == second
+
+
+def test_a_later_run_goes_on_with_the_method_that_the_earlier_one_ended_with():
+    problem, choice = the_problem(), choice_of("lazy-newton", "newton-cg")
+    earlier = minimize(problem, method=choice, tol=1e-3)
+    assert earlier.method.name == "newton-cg"
+    assert minimize(problem, method=choice, tol=1e-9, earlier=earlier).success
+
+
+def test_what_auto_begins_is_resumed_though_another_tol_would_choose_otherwise(tmp_path, monkeypatch):
+    problem, file = the_problem(), tmp_path / "run.npz"
+    seconds = {"newton": 1.0, "lazy-newton": 3.0, "newton-cg": 2.0}
+    monkeypatch.setattr("finitesum.methods.forecasts.forecast", lambda name, problem, tol: seconds[name])
+    first = minimize(problem, tol=1e-2, checkpoint=file)
+    assert first.method.name == "newton"
+    seconds["newton"] = 4.0
+    again = minimize(problem, tol=1e-9, checkpoint=file, resume=True)
+    assert again.method.name == "newton"
+    assert again.success
+
+
+@pytest.mark.parametrize("reason", [StopReason.STALLED, StopReason.DIVERGED])
+def test_a_run_that_ends_short_of_tol_changes_unless_the_other_method_is_expensive(reason):
+    problem, counts = the_problem(), Counts(10.0, 10.0, 10.0)
+    cheap, expensive = (choice_of("lazy-newton", "newton", of_others=seconds) for seconds in (0.01, 1e6))
+    assert is_changed(cheap, Loop(), counts, problem, 1e-9, reason)
+    assert not is_changed(expensive, Loop(), counts, problem, 1e-9, reason)
+    assert not is_changed(cheap, Loop(n_changes=1), counts, problem, 1e-9, reason)
+    assert not is_changed(cheap, Loop(), counts, problem, 1e-9, StopReason.CALLBACK)
+
+
+def test_the_fraction_that_is_done_delays_a_change():
+    problem, counts = the_problem(), Counts(100.0, 0.0, 100.0)
+    spent = price("newton-cg", problem, counts)
+    choice = choice_of("newton-cg", "newton", seconds=spent / (1.1 * LATE), of_others=0.2 * spent)
+    early, late = Loop(best_estimate=1e-2), Loop(best_estimate=1e-8)
+    assert is_changed(choice, early, counts, problem, 1e-9, None)
+    assert not is_changed(choice, late, counts, problem, 1e-9, None)
+    assert not is_changed(choice, early, Counts(10.0, 0.0, 10.0), problem, 1e-9, None)
+    assert 0.0 < fraction_done(1.0, math.inf, 1e-9) < 1.0
+
+
+def test_estimators_give_the_whole_choice_to_the_run(monkeypatch):
+    monkeypatch.setattr("finitesum.estimators.solvers.choose", lambda *_: choice_of("lazy-newton", "newton-cg"))
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    model = LogisticRegression(tol=1e-9, verbose=0).fit(X, X[:, 0] > 0.3 * X[:, 1] ** 2)
+    assert model.optimality_ <= 1e-9
