@@ -14,7 +14,7 @@ from finitesum.methods.base import is_suited
 from finitesum.methods.forecasts import Counts
 
 
-def problem_of(n=200, d=8, form="dense", seed=0, **more):
+def problem_of(n=3000, d=60, form="dense", seed=0, **more):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)
     y = np.where(X[:, 0] + rng.standard_normal(n) > 0.0, 1.0, -1.0)
@@ -28,7 +28,7 @@ CASES = [
     {"l1_ratio": 0.5, "form": "csr", "fit_intercept": True},
     {"loss": "squared-hinge"},
     {"loss": "huber", "alpha": 0.0},
-    {"n": 30, "d": 200},
+    {"n": 30, "d": 400},
     {"l1_ratio": 1.0, "alpha": 1e3},  # all coefficients are 0
 ]
 

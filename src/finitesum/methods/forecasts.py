@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.evaluation.row_products import squares_of_rows
+from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.losses import Huber, Poisson, SmoothedHinge, SquaredHinge
 from finitesum.methods.cost_model import costs_of, hessian_sample
 from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import n_entries, some_rows
 
 #: Numbers of the rows that are looked at, and those rows, at least.
@@ -66,9 +67,10 @@ def traits_of(problem: Problem) -> Traits:
     n, term = problem.n_rows, problem.term
     entries = n_entries(problem.rows) / n
     wanted = int(max(FEWEST_ROWS, MOST_NUMBERS / max(entries, 1.0)))
-    chosen = slice(None) if wanted >= n else np.linspace(0, n, wanted, endpoint=False, dtype=np.int64)
+    is_seen = wanted >= n or isinstance(problem.rows, PartedRows)
+    chosen = slice(None) if is_seen else np.linspace(0, n, wanted, endpoint=False, dtype=np.int64)
     seen: Any = problem
-    if wanted < n:
+    if not is_seen:
         weights = problem.weights[chosen]
         data = problem.targets[chosen], problem.offsets[chosen], weights / (float(weights.sum()) or 1.0)
         seen = Problem(some_rows(problem.rows, chosen), *data, problem.loss, problem.penalty, problem.constraint)
@@ -76,7 +78,7 @@ def traits_of(problem: Problem) -> Traits:
     with np.errstate(all="ignore"):
         gradient = loss_sums(seen, w).gradient
         curvature = problem.loss.curvature_bound()
-        square = float(seen.weights @ squares_of_rows(seen)) * (curvature if math.isfinite(curvature) else 1.0)
+        square = sum_of_squares(seen) / seen.n_rows * (curvature if math.isfinite(curvature) else 1.0)
         coupling = square / max(term.ridge, 1e-12 * square, 1e-300)
         steepest = float(np.abs(gradient[: problem.rows.n_columns]).max(initial=0.0))
         sparsity = math.log(max(steepest, 1e-300) / term.lasso) if term.has_l1 else 0.0
