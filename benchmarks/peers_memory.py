@@ -58,13 +58,13 @@ SOLVERS: dict[str, Callable[[Any, Any], None]] = {
 }
 
 
-def _resident(which: str) -> float:
+def resident(which: str) -> float:
     """Return the resident set of this process in MB: "VmRSS" is now, "VmHWM" the largest since it was reset."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return float(next(line for line in lines if line.startswith(which)).split()[1]) / 1024.0
 
 
-def _begin_anew() -> None:
+def begin_anew() -> None:
     """Give back memory that is free, and let the largest resident set begin at the present one."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -78,10 +78,10 @@ def grown(name: str, solver: str, folder: Path) -> float:
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         SOLVERS[solver](task.X[some], task.y[some])
-        _begin_anew()
-        before = _resident("VmRSS")
+        begin_anew()
+        before = resident("VmRSS")
         SOLVERS[solver](task.X, task.y)
-    return _resident("VmHWM") - before
+    return resident("VmHWM") - before
 
 
 def main() -> None:
