@@ -206,6 +206,40 @@ def test_memmap_threads_and_batches_change_no_bit_of_the_first_two(run, svm, tmp
     assert json.loads(batched.stdout)["batch_size"] == 7
 
 
+def test_files_in_parts_have_the_model_of_one_file(run, csv_file, tmp_path):
+    header, *lines = csv_file.read_text().splitlines()
+    folder = tmp_path / "several"
+    folder.mkdir()
+    for k in range(3):
+        (folder / f"{k}.csv").write_text("\n".join([header, *lines[k::3]]) + "\n")
+    asked = ["--target", "answer", "--tol", "1e-10"]
+    run("fit", csv_file, *asked, "--out", tmp_path / "one")
+    expected = load_model(tmp_path / "one")
+    for name, data in (("pattern", folder / "*.csv"), ("folder", folder), ("file", csv_file)):
+        done = run("fit", data, *asked, "--memory", "50MB", "--out", tmp_path / name, "--json")
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["data"]["parts"] == (1 if name == "file" else 3)
+        found = load_model(tmp_path / name)
+        np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-8)
+        assert (found.classes, found.feature_names) == (expected.classes, expected.feature_names)
+    again = run("fit", "--resume", tmp_path / "pattern", "--json")
+    assert again.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--memory", "much"], "a size must be a number of bytes such as 2GB"),
+        (["--memory", "1KB"], "Give --memory"),
+        (["--memory", "1GB", "--memmap"], "--memmap is for one file"),
+    ],
+)
+def test_a_memory_that_cannot_be_kept_to_is_an_error(run, csv_file, options, says):
+    done = run("fit", csv_file, "--target", "answer", *options)
+    assert done.exit_code == 2
+    assert says in done.stderr
+
+
 def test_names_of_data_sets(run, svm, tmp_path, monkeypatch):
     assert json.loads(run("fit", "breast_cancer", "--max-iter", "2", "--json").stdout)["data"]["n_rows"] == 569
     monkeypatch.setenv("FINITESUM_DATA", str(svm.parent))

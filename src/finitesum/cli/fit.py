@@ -15,7 +15,17 @@ from finitesum import __version__
 from finitesum.cli.console import Console, console_options, to_json
 from finitesum.cli.errors import INTERRUPTED, NOT_CONVERGED, InputError
 from finitesum.cli.inputs import make_method, make_problem, read_data, run_settings, task_of
-from finitesum.cli.options import FOLDER, Settings, data_options, problem_options, run_options, shown, solver_option
+from finitesum.cli.options import (
+    FOLDER,
+    Settings,
+    data_options,
+    memory_option,
+    problem_options,
+    run_options,
+    shown,
+    solver_option,
+)
+from finitesum.cli.parts import problem_of_parts, read_parts, wants_parts
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -126,6 +136,7 @@ class Plan(NamedTuple):
 @problem_options
 @solver_option
 @run_options(tol=1e-6, max_iter=1000)
+@memory_option
 @click.option("--out", type=FOLDER, help="Folder for the model and the checkpoint.")
 @click.option("--resume", type=FOLDER, help="Go on with the fit of this folder, as it was set.")
 @shown("--checkpoint-seconds", 30.0, "At most.", type=click.FloatRange(min=0.0))
@@ -137,12 +148,14 @@ def fit(ctx: click.Context, /, *, console: Console, threads: int | None, strict:
     """Fit a linear model to DATA.
 
     DATA is a file in svmlight format (also .xz, .gz, .bz2), CSV, .npz, .npy or Parquet, or the name of a data set
-    ('finitesum data list'). The folder --out gets model.npz, trace.csv and result.json; until the fit has converged it
+    ('finitesum data list'); or a folder of such files or a pattern in quotes, which are read in parts: they may be larger
+    than the memory. The folder --out gets model.npz, trace.csv and result.json; until the fit has converged it
     holds checkpoint.npz, from which --resume continues to the same bits as an uninterrupted fit.
 
     \b
     finitesum fit data.svm --loss logistic --alpha 1e-4 --tol 1e-10 --out run1
     finitesum fit --resume run1
+    finitesum fit 'data/*.parquet' --target y --memory 2GB --out run2
     """
     from finitesum.core.threads import limited_blas
 
@@ -155,8 +168,13 @@ def fit(ctx: click.Context, /, *, console: Console, threads: int | None, strict:
     started = time.perf_counter()
     with limited_blas(threads):
         method = make_method(plan.solver, plan.settings)
-        data = read_data(plan.settings, console, task=task_of(plan.settings))
-        problem, classes = make_problem(plan.settings, data)
+        data: Any
+        if wants_parts(plan.settings):
+            data = read_parts(plan.settings, console, task=task_of(plan.settings), n_workers=threads)
+            problem, classes = problem_of_parts(plan.settings, data, n_workers=threads)
+        else:
+            data = read_data(plan.settings, console, task=task_of(plan.settings))
+            problem, classes = make_problem(plan.settings, data)
         read_seconds = time.perf_counter() - started
         if plan.folder is not None:
             plan.folder.begin(plan.to_store, keep=plan.goes_on)
@@ -220,7 +238,7 @@ def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> 
 
 def _absolute(data: str) -> str:
     """Return the whole path of a file; a name stays."""
-    return str(Path(data).absolute()) if Path(data).exists() else data
+    return str(Path(data).absolute()) if Path(data).exists() or any(sign in data for sign in "*?[") else data
 
 
 def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Result:

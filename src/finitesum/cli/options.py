@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ class Settings:
     n_features: int | None = None
     zero_based: bool = False
     memmap: bool = False
+    memory: str | None = None
     loss: str = "logistic"
     alpha: str = "1/n"
     l1_ratio: float = 0.0
@@ -55,6 +57,35 @@ def resolve_alpha(text: str, n_rows: int) -> float:
     if not 0.0 <= value < math.inf or (slash and rows != "n"):
         raise InputError(f"alpha must be a number >= 0, or one such as 1/n, got {text!r}")
     return value / n_rows if slash else value
+
+
+#: Bytes of the units that sizes may be given in.
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def bytes_of(text: str) -> int:
+    """Return the number of bytes that a size such as "2GB" or "500 MB" stands for."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)i?B?\s*", text, flags=re.IGNORECASE)
+    size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
+    if size < 1:
+        raise InputError(f"a size must be a number of bytes such as 2GB or 500MB, got {text!r}")
+    return size
+
+
+def _memory(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    """Return the text of a size, which is checked."""
+    try:
+        return text if text is None or bytes_of(text) else None
+    except InputError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+memory_option = click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=_memory,
+    help="Memory to use, such as 2GB: DATA is read in parts, which stay on disk.",
+)
 
 
 def number_of(text: str) -> float:

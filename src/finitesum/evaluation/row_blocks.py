@@ -7,8 +7,8 @@ errors, and on nothing else. Of a problem in parts (`finitesum.problems.partitio
 and the sums are added in a tree that does not depend on how many workers there are.
 """
 
+import functools
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,16 @@ def _block(problem: Problem, components: Indices, leaves_out: float = 0.5) -> Bl
     return Block(view, components - first, rows)
 
 
+@functools.lru_cache(maxsize=2)
+def _range(size: int) -> Indices:
+    return np.arange(size)
+
+
+def _every(n: int) -> Indices:
+    """Return all of n components, in memory that all blocks share."""
+    return _range(1 << max(n - 1, 1).bit_length())[:n]
+
+
 def sum_over_blocks(
     function: Callable[..., Any],
     problem: Problem,
@@ -69,7 +79,7 @@ def sum_over_blocks(
 
         def of_part(part: Problem, start: int, chosen: Indices | None, *arrays: Any) -> Any:
             n = part.n_rows
-            block = Block(part.view_of_rows, np.arange(n) if chosen is None else chosen, slice(start, start + n))
+            block = Block(part.view_of_rows, _every(n) if chosen is None else chosen, slice(start, start + n))
             return function(block, *arrays)
 
         beside = {"by_component": by_component, "reads": reads, "updates": updates, "writes": writes}
@@ -85,7 +95,7 @@ def sum_over_blocks(
     if n_threads == 1:
         return of_block(chosen)
     n_read = n_entries(problem.rows) if numbers_a_row is None else problem.n_rows * numbers_a_row
-    return reduce(add, map_blocks(of_block, chosen, n_read * chosen.size / m, n_threads))
+    return functools.reduce(add, map_blocks(of_block, chosen, n_read * chosen.size / m, n_threads))
 
 
 def sum_over_problems(

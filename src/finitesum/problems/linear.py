@@ -27,7 +27,7 @@ from finitesum.losses.arrays import row_numbers
 from finitesum.problems.digests import digest_array
 from finitesum.problems.input import as_rows, checked_numbers, checked_targets, checked_weights
 from finitesum.problems.outputs import block_parts
-from finitesum.problems.partitioned import PartedRows, bind, is_parted, read_parts
+from finitesum.problems.partitioned import PartedRows, RowNumbers, bind, is_parted, read_parts
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows
 from finitesum.problems.term import ConvexTerm, convex_term
@@ -253,8 +253,8 @@ class Problem:
         """
         found = read_parts(parts, as_loss(loss), intercept=fit_intercept, engine=engine)
         names = ("alpha", "l1_ratio", "constraint", "penalty", "penalty_weights", "groups")
-        if unknown := term.keys() - set(names):
-            raise TypeError(f"partitioned() got an unexpected keyword argument {sorted(unknown)[0]!r}.")
+        if unknown := sorted(term.keys() - set(names)):
+            raise TypeError(f"partitioned() got an unexpected keyword argument {unknown[0]!r}.")
         of_term: Any = (term.get(name, 0.0 if name in names[:2] else None) for name in names)
         both = convex_term(found.rows.n_columns, int(fit_intercept), found.n_outputs, *of_term)
         data = found.rows, found.targets, found.offsets, found.weights, found.loss, both.penalty, both.constraint
@@ -356,7 +356,8 @@ class Problem:
         if self.n_outputs > 1 and not is_parted(self):
             parts: Any = (*block_parts(self), *self.term.compiled, 1, self.n_components)
             return View(*parts)
-        equal_weight = float(self.weights[0]) if (self.weights == self.weights[0]).all() else 0.0
+        is_equal = not isinstance(self.weights, RowNumbers) and (self.weights == self.weights[0]).all()
+        equal_weight = float(self.weights[0]) if is_equal else 0.0
         data = self.rows, self.targets, self.offsets, self.weights, equal_weight, self.has_offsets, self.loss
         return View(*data, *self.term.compiled, self.batch_size or 1, self.n_components)
 

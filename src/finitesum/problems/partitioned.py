@@ -6,6 +6,7 @@ the part as a problem of its own whose weights are those in the whole, and adds 
 function writes there comes back as a new value: a part that is lost is computed again from the same arguments.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -18,6 +19,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from finitesum.core.arrays import Indices
 from finitesum.core.engine import Call, Engine, PartError, Threads, added, each_part, sum_of_parts
 from finitesum.core.jit import Interpreted
+from finitesum.core.mapped import as_writable
 from finitesum.losses import Loss
 from finitesum.problems.input import is_of_labels, require_classes
 from finitesum.problems.parts import (
@@ -156,38 +158,65 @@ class Frame(NamedTuple):
 
     problem: "Problem"
     total: float  # S, of the parts' own weights
+    view: Any  # of sums over rows, of the problem without its rows; None of several outputs
     columns: Indices | None  # of the part's; None: all
     targets: Any  # by label; None where they are numbers, or given
     given: dict[str, Any]  # targets, weights or offsets of these rows (or one for all) in the place of the part's own
 
 
+@functools.lru_cache(maxsize=8)
+def _constant(value: float, size: int) -> Any:
+    """Return as many equal numbers, in memory that all parts share."""
+    numbers = np.full(size, value)
+    numbers.flags.writeable = False
+    return as_writable(numbers)
+
+
+def _repeated(value: float, n: int) -> Any:
+    """Return n equal numbers."""
+    return _constant(float(value), 1 << max(n - 1, 1).bit_length())[:n]
+
+
+def _targets(data: PartData, by_label: Any) -> Any:
+    """Return a part's targets, given those of its labels."""
+    if by_label is None:
+        return data.targets
+    return np.where(data.targets, by_label[1], by_label[0]) if len(by_label) == 2 else by_label[data.targets]
+
+
 def as_problem(data: PartData, frame: Frame) -> "Problem":
     """Return a part as a problem, whose weights are those that its rows have in the whole."""
-    n, given = data.rows.n_rows, frame.given
+    n, n_outputs, given = data.rows.n_rows, frame.problem.n_outputs, frame.given
 
     def by_row(name: str, own: Callable[[], Any]) -> Any:
         if name not in given:
             return own()
-        return np.ascontiguousarray(np.broadcast_to(given[name], (n, *np.shape(given[name])[1:])))
+        if given[name].ndim == 1 and given[name].size == 1:
+            return _repeated(given[name][0], n)
+        return given[name] if given[name].shape[0] == n else np.broadcast_to(given[name], (n, *given[name].shape[1:]))
 
     def weights() -> Any:
-        return np.full(n, 1.0 / frame.total) if data.weights is None else data.weights / frame.total
+        return _repeated(1.0 / frame.total, n) if data.weights is None else data.weights / frame.total
 
     def offsets() -> Any:
-        shape = (n,) if frame.problem.n_outputs == 1 else (n, frame.problem.n_outputs)
-        if data.offsets is not None:
-            given_to_all = np.broadcast_to(data.offsets.reshape(n, -1), (n, frame.problem.n_outputs))
-            return np.ascontiguousarray(given_to_all).reshape(shape)
-        return np.zeros(shape) if len(shape) == 1 else np.broadcast_to(0.0, shape)
+        if data.offsets is None:
+            return _repeated(0.0, n) if n_outputs == 1 else np.broadcast_to(0.0, (n, n_outputs))
+        to_all = np.ascontiguousarray(np.broadcast_to(data.offsets.reshape(n, -1), (n, n_outputs)))
+        return to_all if n_outputs > 1 else to_all[:, 0]
 
-    return replace(
+    part = replace(
         frame.problem,
         rows=data.rows if frame.columns is None else columns_of(data.rows, frame.columns),
-        targets=by_row("targets", lambda: data.targets if frame.targets is None else frame.targets[data.targets]),
+        targets=by_row("targets", lambda: _targets(data, frame.targets)),
         weights=by_row("weights", weights),
         offsets=by_row("offsets", offsets),
         batch_size=None,
     )
+    if frame.view is not None:  # what it says of all rows is so of these
+        names = ("rows", "targets", "offsets", "weights", "n_components")
+        own: Any = (part.rows, part.targets, part.offsets, part.weights, n)
+        part.__dict__["view_of_rows"] = frame.view._replace(**dict(zip(names, own, strict=True)))
+    return part
 
 
 class _Job(NamedTuple):
@@ -260,7 +289,9 @@ def _frame(problem: "Problem", part: Placed, shell: "Problem") -> Frame:
         if not isinstance(numbers, RowNumbers):  # one for all rows, or taken from the caller
             given[name] = numbers[:1] if numbers.strides[0] == 0 else numbers[rows]
     targets = None if part.targets is None or "targets" in given else part.targets
-    return Frame(shell, problem.rows.total, problem.rows.columns, targets, given)
+    nothing: Any = dict.fromkeys(("rows", "targets", "offsets", "weights"))
+    view = None if problem.n_outputs > 1 else problem.view_of_rows._replace(batch_size=1, **nothing)
+    return Frame(shell, problem.rows.total, view, problem.rows.columns, targets, given)
 
 
 def sum_over_parts(

@@ -120,6 +120,7 @@ def _read(given: Any, part: Part) -> PartData:
     n, loss, labels = rows.n_rows, part.loss, None
     if is_of_labels(loss):
         labels, targets = checked_labels(y, n, loss)
+        targets = targets.astype(np.int8) if len(labels) < 128 else targets  # which are kept beside the rows
     else:
         targets = checked_values(y, n, loss)
     if weight is not None:
