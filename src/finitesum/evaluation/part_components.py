@@ -14,8 +14,9 @@ from finitesum.evaluation.row_products import gram_product
 from finitesum.evaluation.row_sums import curvatures_at, loss_sums
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
-from finitesum.problems.partitioned import RowNumbers, bind
+from finitesum.problems.partitioned import RowNumbers
 from finitesum.problems.penalties import elastic_net
+from finitesum.problems.survey import bind
 
 
 class PartComponent:

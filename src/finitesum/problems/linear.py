@@ -27,9 +27,10 @@ from finitesum.losses.arrays import row_numbers
 from finitesum.problems.digests import digest_array
 from finitesum.problems.input import as_rows, checked_numbers, checked_targets, checked_weights
 from finitesum.problems.outputs import block_parts
-from finitesum.problems.partitioned import PartedRows, RowNumbers, bind, is_parted, read_parts
+from finitesum.problems.partitioned import PartedRows, RowNumbers, is_parted
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows
+from finitesum.problems.survey import bind, partitioned_term, read_parts
 from finitesum.problems.term import ConvexTerm, convex_term
 from finitesum.problems.term_penalties import TermPenalty, described
 
@@ -252,11 +253,7 @@ class Problem:
         (3, 1)
         """
         found = read_parts(parts, as_loss(loss), intercept=fit_intercept, engine=engine)
-        names = ("alpha", "l1_ratio", "constraint", "penalty", "penalty_weights", "groups")
-        if unknown := sorted(term.keys() - set(names)):
-            raise TypeError(f"partitioned() got an unexpected keyword argument {unknown[0]!r}.")
-        of_term: Any = (term.get(name, 0.0 if name in names[:2] else None) for name in names)
-        both = convex_term(found.rows.n_columns, int(fit_intercept), found.n_outputs, *of_term)
+        both = convex_term(found.rows.n_columns, int(fit_intercept), found.n_outputs, *partitioned_term(**term))
         data = found.rows, found.targets, found.offsets, found.weights, found.loss, both.penalty, both.constraint
         return bind(cls(*data, classes=found.classes, n_outputs=found.n_outputs))
 

@@ -17,26 +17,15 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from finitesum.core.arrays import Indices
-from finitesum.core.engine import Call, Engine, PartError, Threads, added, each_part, sum_of_parts
+from finitesum.core.engine import Call, Engine, PartError, added, sum_of_parts
 from finitesum.core.jit import Interpreted
 from finitesum.core.mapped import as_writable
-from finitesum.losses import Loss
-from finitesum.problems.input import is_of_labels, require_classes
-from finitesum.problems.parts import (
-    PartData,
-    Survey,
-    agreeing,
-    as_part,
-    expanded,
-    loss_with,
-    merged_labels,
-    survey,
-    targets_by_label,
-)
+from finitesum.problems.parts import PartData
 from finitesum.problems.rows import columns_of
 
 if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
+    from finitesum.problems.survey import Survey
 
 
 class Entries(NamedTuple):
@@ -67,7 +56,7 @@ class PartedRows(Interpreted):
     """Rows in parts, in the place of `finitesum.problems.rows.DenseRows`; row sums alone can read them."""
 
     def __init__(
-        self, engine: Engine, parts: Sequence[Placed], found: Sequence[Survey], intercept: int, total: float
+        self, engine: Engine, parts: Sequence[Placed], found: Sequence["Survey"], intercept: int, total: float
     ) -> None:
         self.engine, self.parts = engine, tuple(parts)
         self.n_rows, self.n_columns, self.intercept = parts[-1].stop, found[0].n_columns, intercept
@@ -337,72 +326,3 @@ def sum_over_parts(
 
 def _joined(left: Any, right: Any) -> Any:
     return np.concatenate([left, right])
-
-
-# -- making the problem
-
-
-class Parted(NamedTuple):
-    """What the fields of a problem are in parts."""
-
-    rows: PartedRows
-    targets: Any
-    offsets: Any
-    weights: Any
-    loss: Loss
-    classes: Any
-    n_outputs: int
-
-
-def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None) -> Parted:
-    """Return the parts, placed and checked by a first pass over each of them."""
-    if not loss.is_smooth():
-        raise ValueError(
-            f'{type(loss).__name__} is nonsmooth, and no method treats that on rows in parts: take "smoothed-hinge", or '
-            "Problem.linear."
-        )
-    engine = Threads() if engine is None else engine
-    parts = [as_part(k, one, loss, intercept=intercept) for k, one in enumerate(expanded(given))]
-    if not parts:
-        raise ValueError("parts must hold at least one part, got none.")
-    handles = [engine.place(part) for part in parts]
-    found: list[Survey] = each_part(engine, [Call(survey, handle, ()) for handle in handles])
-    agreeing(parts, found)
-    classes, n_outputs = None, found[0].n_targets or 1
-    if is_of_labels(loss):
-        classes = merged_labels(found, loss, require_classes)
-        n_outputs = len(classes) if loss.target_kind() == "class" else 1
-    total, stops = sum(one.weight for one in found), np.cumsum([one.n_rows for one in found]).tolist()
-    if not 0.0 < total < np.inf:
-        raise ValueError(f"the weights of all parts must have a positive and finite sum, got {total:g}.")
-    placed = [
-        Placed(
-            part.name,
-            handle,
-            one.digest,
-            stop - one.n_rows,
-            stop,
-            None if one.labels is None else targets_by_label(one.labels, classes, loss),
-        )
-        for part, handle, one, stop in zip(parts, handles, found, stops, strict=True)
-    ]
-    rows, n = PartedRows(engine, placed, found, int(intercept), total), stops[-1]
-    shape = (n,) if n_outputs == 1 else (n, n_outputs)
-    has_weights, has_offsets = any(one.has_weights for one in found), any(one.has_offsets for one in found)
-    return Parted(
-        rows,
-        RowNumbers("targets", shape if found[0].n_targets else (n,)),
-        RowNumbers("offsets", shape) if has_offsets else np.broadcast_to(0.0, shape),
-        RowNumbers("weights", (n,)) if has_weights else np.broadcast_to(1.0 / n, (n,)),
-        loss_with(loss, found[0].n_targets),
-        classes,
-        n_outputs,
-    )
-
-
-def bind(problem: "Problem") -> "Problem":
-    """Return the problem, by which its numbers by row are brought together."""
-    for numbers in (problem.targets, problem.offsets, problem.weights):
-        if isinstance(numbers, RowNumbers):
-            numbers.problem = problem
-    return problem

@@ -2,13 +2,13 @@
 
 A part is given as ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``, or as what can be asked for that: a
 function of no arguments, or a ``dask.delayed`` (by ``compute()``). `Part.load` returns the rows as kernels see them and
-checks them; a first pass over all parts (`Survey`) finds out what they must agree in, and a digest of each, by which a part
-that is loaded again is known.
+checks them; a first pass over all parts (`finitesum.problems.survey`) finds out what they must agree in, and a digest of each,
+by which a part that is loaded again is known.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -17,10 +17,9 @@ import numpy as np
 
 from finitesum.core.engine import PartError
 from finitesum.losses import Loss
-from finitesum.losses.classes import SquaredTargets
 from finitesum.problems.digests import digest_array
 from finitesum.problems.input import as_rows, checked_labels, checked_numbers, checked_values, is_of_labels
-from finitesum.problems.rows import CSRRows, DenseRows, squares
+from finitesum.problems.rows import CSRRows, DenseRows
 
 #: What a part's tuple may hold, in this order.
 FIELDS = ("X", "y", "weight", "offset")
@@ -35,27 +34,6 @@ class PartData(NamedTuple):
     weights: Any  # (n,) s_i >= 0; None: all 1
     offsets: Any  # (n,) or (n, K); None: all 0
     digest: str = ""  # of the arrays, by which a part that is loaded again is known
-
-
-class Survey(NamedTuple):
-    """What a first pass over a part finds."""
-
-    n_rows: int
-    n_columns: int
-    is_sparse: bool
-    dtype: str  # of the entries
-    n_stored: int  # entries
-    stored_squares: float  # sum of the squares of the rows' numbers of entries
-    most_stored: int  # entries of a row, at most
-    labels: Any
-    label_weights: Any  # the sum of the weights of each label's rows
-    n_targets: int  # 0 where targets are a vector
-    weight: float  # sum of s_i
-    largest_weight: float
-    has_weights: bool
-    has_offsets: bool
-    square: float  # sum of the squares of the entries
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -142,69 +120,3 @@ def digest_of(data: PartData) -> str:
             is_text = array.dtype.kind not in "biuf"
             digest_array(digest, np.ascontiguousarray(array.astype(str)).view(np.uint8) if is_text else array)
     return digest.hexdigest()
-
-
-def survey(data: PartData) -> Survey:
-    """Return what a pass over a part finds."""
-    rows = data.rows
-    stored = np.diff(rows.starts).astype(np.float64) if isinstance(rows, CSRRows) else np.full(1, float(rows.n_columns))
-    weights = np.ones(rows.n_rows) if data.weights is None else data.weights
-    totals = None if data.labels is None else np.bincount(data.targets, weights=weights, minlength=len(data.labels))
-    times = 1.0 if isinstance(rows, CSRRows) else float(rows.n_rows)
-    return Survey(
-        n_rows=rows.n_rows,
-        n_columns=rows.n_columns,
-        is_sparse=isinstance(rows, CSRRows),
-        dtype=str(rows.values.dtype),
-        n_stored=int(rows.values.size),
-        stored_squares=times * float(stored @ stored),
-        most_stored=int(stored.max()),
-        labels=data.labels,
-        label_weights=totals,
-        n_targets=data.targets.shape[1] if np.ndim(data.targets) == 2 else 0,
-        weight=float(np.sum(weights)),
-        largest_weight=float(np.max(weights)),
-        has_weights=data.weights is not None,
-        has_offsets=data.offsets is not None and bool(np.any(data.offsets)),
-        square=float(squares(rows).sum()),
-        digest=data.digest,
-    )
-
-
-def loss_with(loss: Loss, n_targets: int) -> Loss:
-    """Return the loss in the form that several targets ask for."""
-    return SquaredTargets(loss.scale) if n_targets and not isinstance(loss, SquaredTargets) else loss  # type: ignore[attr-defined]
-
-
-def agreeing(parts: list[Part], found: list[Survey]) -> None:
-    """Raise unless the parts have the same columns, layout and targets; the error names the first that differs."""
-    first = found[0]
-    for part, other in zip(parts, found, strict=True):
-        facts = (
-            ("columns", first.n_columns, other.n_columns),
-            ("targets a row", first.n_targets or 1, other.n_targets or 1),
-            ("layout", *("sparse" if one.is_sparse else "dense" for one in (first, other))),
-            ("dtype", first.dtype, other.dtype),
-        )
-        for what, expected, seen in facts:
-            if expected != seen:
-                raise PartError(
-                    f"{part.name}: all parts must have the same {what}, got {seen}, and {expected} in {parts[0].name}."
-                )
-
-
-def merged_labels(found: list[Survey], loss: Loss, check: Callable[[Any, Any, Loss], None]) -> Any:
-    """Return the labels of all parts, increasing; `check` raises where a loss does not suit them."""
-    try:
-        classes, places = np.unique(np.concatenate([one.labels for one in found]), return_inverse=True)
-    except TypeError as error:
-        raise ValueError(f"y must hold labels of one kind: {error}. Convert them to strings first.") from error
-    totals = np.bincount(places, weights=np.concatenate([one.label_weights for one in found]), minlength=classes.size)
-    check(classes, totals, loss)
-    return classes
-
-
-def targets_by_label(labels: Any, classes: Any, loss: Loss) -> Any:
-    """Return what takes the place of each of a part's labels: -1 or +1, or the code of its class."""
-    codes = np.searchsorted(classes, labels)
-    return codes.astype(np.int64) if loss.target_kind() == "class" else np.where(codes == 1, 1.0, -1.0)
