@@ -2,8 +2,8 @@
 
 A part is given as ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``, or as what can be asked for that: a
 function of no arguments, or a ``dask.delayed`` (by ``compute()``). `Part.load` returns the rows as kernels see them and
-checks them; a first pass over all parts (`finitesum.problems.survey`) finds out what they must agree in, and a digest of each,
-by which a part that is loaded again is known.
+checks them; a first pass over all parts (`finitesum.problems.survey`) finds out what they must agree in, and a digest of
+each, by which a part that is loaded again is known.
 """
 
 import hashlib
