@@ -5,6 +5,7 @@ through matrix products: float32 rows are widened a block at a time.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -143,27 +144,30 @@ def has_single_rows(problem: Problem) -> bool:
     return not is_parted(problem) and not problem.rows.is_sparse() and problem.rows.values.size >= MANY_NUMBERS
 
 
-def measure(problem: Problem, w: Vector, *, is_single: bool = False) -> tuple[float, Vector]:
-    """Return the mean loss and its gradient at w, by one read of the data.
+def measure(problem: Problem, w: Vector, *, is_single: bool = False, scores: Matrix | None = None) -> tuple[float, Vector]:
+    """Return the mean loss and its gradient at w, by one read of the data, and write the scores where they are asked for.
 
     Dense rows are read in blocks that stay in the cache for both products. If asked for, products are in single
     precision, and errors of its rounding.
     """
-    total: tuple[float, Vector] = sum_over_problems(lambda part: _measured(part, w, is_single=is_single), problem)
+    written, function = () if scores is None else (scores,), partial(_measured, w, is_single)
+    total: tuple[float, Vector] = sum_over_problems(function, problem, writes=written)
     return total
 
 
-def _measured(problem: Problem, w: Vector, *, is_single: bool) -> tuple[float, Vector]:
+def _measured(w: Vector, is_single: bool, problem: Problem, *written: Matrix) -> tuple[float, Vector]:
     with np.errstate(all="ignore"):  # after a divergence
         if problem.rows.is_sparse():
             scores = scores_at(problem, w)
+            for out in written:
+                out[:] = scores
             values, slopes = loss_of(problem).value_d1(scores, problem.targets)
             losses = float(problem.weights @ weighted(values, np.asarray(problem.weights > 0.0)))
             return losses, sum_of_rows(problem, weighted(slopes, problem.weights)).reshape(-1)
-        return _measured_dense(problem, w, np.dtype(np.float32 if is_single else np.float64))
+        return _measured_dense(problem, w, np.dtype(np.float32 if is_single else np.float64), *written)
 
 
-def _measured_dense(problem: Problem, w: Vector, kind: np.dtype[Any]) -> tuple[float, Vector]:
+def _measured_dense(problem: Problem, w: Vector, kind: np.dtype[Any], *written: Matrix) -> tuple[float, Vector]:
     rows, table, d, total = problem.rows, w.reshape(problem.n_outputs, -1), problem.rows.n_columns, 0.0
     matrix = _single_rows(problem) if kind == np.float32 else rows.values
     columns, out, all_weights = table[:, :d].T.astype(kind, order="C"), np.zeros(table.shape), problem.weights.astype(kind)
@@ -176,6 +180,8 @@ def _measured_dense(problem: Problem, w: Vector, kind: np.dtype[Any]) -> tuple[f
             scores += table[:, d:]
         if problem.has_offsets:
             scores += problem.offsets[here].T
+        for whole in written:
+            whole[here] = scores.T
         values, slopes = loss.value_d1(scores.T, problem.targets[here])
         if not counts:  # with weight 0, what overflows must not show
             values[weights == 0.0], slopes[weights == 0.0] = 0.0, 0.0

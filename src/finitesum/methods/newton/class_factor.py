@@ -90,9 +90,9 @@ def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
     return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3
 
 
-def factor_at(problem: Problem, w: Vector, n_wanted: int) -> tuple[ClassFactor, int]:
-    """Return the factor of the Hessian at w of so many rows, and how many they were."""
-    chances = several.loss_of(problem).curvatures(several.scores_at(problem, w))
+def factor_at(problem: Problem, scores: Matrix, n_wanted: int) -> tuple[ClassFactor, int]:
+    """Return the factor of the Hessian at given scores, of so many rows, and how many they were."""
+    chances = several.loss_of(problem).curvatures(scores)
     rows, weights = rows_that_count(problem, chances, n_wanted)
     is_large = (problem.n_outputs - 1) * problem.rows.dim() >= LEAST_SINGLE
     for kind in (np.float32, np.float64)[not is_large :]:

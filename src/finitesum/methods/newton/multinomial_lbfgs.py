@@ -11,8 +11,9 @@ K d (K + d) multiplications. M is made at the start and once more after some ste
 cost more than many passes, a multiple of the identity takes its place. Where steps become many, the Hessian of classes
 takes the place of both (`finitesum.methods.newton.class_factor`).
 
-t is 1 where that brings F down enough and leaves half of the slope at most, and is searched for otherwise: trials cost no
-data, because the scores are linear in t. A step reads the data once.
+t is 1 where that brings F down enough and leaves 0.8 of the slope at most, and is searched for otherwise, until it leaves
+half: trials cost no data, because the scores are linear in t and those of both ends known. A step reads the data once, or
+twice after a search.
 
 Many sparse rows begin with epochs of dual coordinate ascent (`finitesum.methods.newton.class_ascent`), where there is an
 l2 penalty. Many dense rows are read in single precision at first, until its rounding errors show in the gradient:
@@ -59,8 +60,8 @@ MOST_DOUBLE = 200_000
 #: Pairs that are kept, at least and at most: as many as take a small part of the time of a read of the data.
 FEWEST_PAIRS, MOST_PAIRS = 8, 60
 
-#: The largest slope at a step's end, by the first, and the trials for it at most.
-LEAST_CHANGE, MOST_TRIALS = 0.5, 20
+#: The largest slope at the end of a whole step, and of one that is searched for, by the first; trials for it at most.
+FINE_CHANGE, LEAST_CHANGE, MOST_TRIALS = 0.8, 0.5, 20
 
 #: A gradient's size, by the rounding errors of one of its terms and sqrt(n), that may be due to them.
 ROUNDED = 4.0
@@ -78,6 +79,7 @@ class State(NamedTuple):
     x: Vector  # (K dim,)
     gradient: Vector
     objective: float
+    scores: Matrix  # (n, K)  in the precision in which they were found; empty in an epoch
     pairs: Pairs
     preconditioner: Preconditioner
     is_single: bool  # products are in single precision
@@ -131,7 +133,7 @@ class MultinomialLBFGS(SumMethod):
         pairs = no_pairs(problem.dim, np.float32 if problem.dim > MOST_DOUBLE else np.float64)
         is_single = several.has_single_rows(problem)
         ascent = first_ascent(problem, x0)
-        nothing = np.zeros(problem.dim), 0.0, pairs, Preconditioner()
+        nothing = np.zeros(problem.dim), 0.0, np.zeros((0, 0)), pairs, Preconditioner()
         state = State(x0.copy(), *nothing, is_single, ascent, ClassFactor(), tol, 0, 0, 0)
         return state if ascent.chances.size else _state_at(problem, state)
 
@@ -147,7 +149,9 @@ class MultinomialLBFGS(SumMethod):
             ascent = ClassAscent(np.zeros((problem.n_rows, n_outputs)), np.zeros(state.ascent.gaps.size))
         order = (n_outputs - 1) * dim if state.factor.lower.size else 0
         factor = ClassFactor(np.zeros((order, order), state.factor.lower.dtype, "F"))
-        return first._replace(pairs=pairs, preconditioner=preconditioner, ascent=ascent, factor=factor)
+        shape = (0, 0) if state.ascent.chances.size else (problem.n_rows, n_outputs)
+        scores = np.zeros(shape, np.float32 if state.is_single and shape[0] else np.float64)
+        return first._replace(pairs=pairs, preconditioner=preconditioner, ascent=ascent, factor=factor, scores=scores)
 
     def run_pass(self, problem: Problem, state: State, order: Indices) -> State:
         """Return the state after a step, or an epoch; the last epoch takes a pass more."""
@@ -159,7 +163,7 @@ class MultinomialLBFGS(SumMethod):
             state = state._replace(preconditioner=_kronecker(problem, state.x))
         n_wanted = self._rows_wanted(problem, state)
         if n_wanted:
-            factor, n_rows = factor_at(problem, state.x, n_wanted)
+            factor, n_rows = factor_at(problem, state.scores.astype(np.float64, copy=False), n_wanted)
             pairs = no_pairs(problem.dim, state.pairs.steps.dtype)
             state = state._replace(factor=factor, pairs=pairs, n_hessians=state.n_hessians + n_rows)
         state = state._replace(factor=with_size(state.factor, float(np.linalg.norm(state.gradient))))
@@ -212,14 +216,17 @@ def _state_at(problem: Problem, state: State) -> State:
     A gradient that may be little more than rounding errors is summed in a higher precision.
     """
     w, counts = state.x, state.n_gradients + problem.n_components
-    mean, gradient = several.measure(problem, w, is_single=state.is_single)
+    kind = np.float32 if state.is_single else np.float64
+    scores = np.empty((problem.n_outputs, problem.n_rows), kind).T
+    mean, gradient = several.measure(problem, w, is_single=state.is_single, scores=scores)
     gradient += problem.term.quadratic * w
-    noise = _noise(problem, mean, np.float32 if state.is_single else np.float64)
+    noise = _noise(problem, mean, kind)
     if float(np.linalg.norm(gradient)) <= noise:
         if state.is_single:
             return _state_at(problem, state._replace(is_single=False, n_gradients=counts))
         gradient = extended_gradient(problem, w)[0].astype(np.float64)
-    return state._replace(gradient=gradient, objective=mean + problem.term.value(w), n_gradients=counts)
+    objective = mean + problem.term.value(w)
+    return state._replace(gradient=gradient, objective=objective, scores=scores, n_gradients=counts)
 
 
 def _noise(problem: Problem, mean: float, kind: type[np.floating[Any]]) -> float:
@@ -282,7 +289,7 @@ def _stepped(problem: Problem, state: State, direction: Vector) -> State:
     new = _state_at(problem, state._replace(x=state.x + direction))
     if not _is_fine(problem, state, new, direction, first):
         spent = state._replace(n_gradients=new.n_gradients, is_single=new.is_single)
-        t = _length(problem, state, direction, first) if first < 0.0 else 0.0
+        t = _length(problem, state, new, direction, first) if first < 0.0 else 0.0
         if not t > 0.0:
             return _state_at(problem, spent._replace(pairs=no_pairs(problem.dim, state.pairs.steps.dtype)))
         new = _state_at(problem, spent._replace(x=state.x + t * direction))
@@ -292,16 +299,20 @@ def _stepped(problem: Problem, state: State, direction: Vector) -> State:
 
 
 def _is_fine(problem: Problem, state: State, new: State, direction: Vector, first: float) -> bool:
-    """Return whether a whole step brings F down enough and leaves half of the slope at most."""
-    gentle = abs(float(new.gradient @ direction)) <= LEAST_CHANGE * -first
+    """Return whether a whole step brings F down enough and changes the slope enough."""
+    gentle = abs(float(new.gradient @ direction)) <= FINE_CHANGE * -first
     if state.is_single or not gentle:  # F is convex: a gentle slope is a good step, whatever rounding does to F
         return gentle
     return is_enough(state.objective, new.objective, first, problem.n_rows)
 
 
-def _length(problem: Problem, state: State, direction: Vector, first: float) -> float:
-    """Return t > 0 that leaves half of the slope at most, or brings F down; 0 where there is none. It costs a pass."""
-    scores, changes = several.scores_at(problem, state.x), several.score_changes(problem, direction)
+def _length(problem: Problem, state: State, whole: State, direction: Vector, first: float) -> float:
+    """Return t > 0 that leaves half of the slope at most, or brings F down; 0 where there is none. It seldom reads data."""
+    scores, precision = state.scores.astype(np.float64, copy=False), np.finfo(whole.scores.dtype).eps
+    with np.errstate(all="ignore"):
+        changes = whole.scores - scores
+        if not np.linalg.norm(changes) > math.sqrt(precision) * np.linalg.norm(scores):  # of which rounding leaves little
+            changes = several.score_changes(problem, direction)
     quadratic = problem.term.quadratic
     linear, square = float((quadratic * state.x) @ direction), float((quadratic * direction) @ direction)
 
