@@ -19,6 +19,7 @@ from finitesum.core.indices import require_indices
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import covariance_at, require_covariance
 from finitesum.estimators.inference import InferenceMixin
+from finitesum.estimators.penalties import as_penalty_of, box_of
 from finitesum.estimators.plain_input import is_plain_table, is_plain_target
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
@@ -46,6 +47,10 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     tol: float = 1e-8
     fit_intercept: bool = True
     constraint: Constraint | None = None
+    penalty: Any = None
+    penalty_weights: Any = None
+    groups: Any = None
+    bounds: Any = None
     random_state: Any = 0
     verbose: int = 0
     warm_start: bool = False
@@ -107,8 +112,23 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     def _problem(
         self, X: Any, y: Any, weights: Vector | None, loss: str | Loss, alpha: float, offset: Any = None
     ) -> Problem:
-        own: Any = {"l1_ratio": self.l1_ratio, "fit_intercept": self.fit_intercept, "constraint": self.constraint}
-        return Problem.linear(X, y, loss=loss, alpha=alpha, sample_weight=weights, offset=offset, **own)
+        own: Any = {"fit_intercept": self.fit_intercept, **self._term(alpha)}
+        return Problem.linear(X, y, loss=loss, sample_weight=weights, offset=offset, **own)
+
+    def _term(self, alpha: float) -> dict[str, Any]:
+        """Return what `Problem.linear` takes as penalty and set, for a strength of the penalty."""
+        term: dict[str, Any] = {"penalty_weights": self.penalty_weights, "constraint": self._set()}
+        if self.penalty is None:
+            return {**term, "alpha": alpha, "l1_ratio": self.l1_ratio, "groups": self.groups}
+        return {**term, "penalty": as_penalty_of(self.penalty, alpha, self.l1_ratio), "groups": self.groups}
+
+    def _set(self) -> Constraint | None:
+        """Return the constraint, or the box that the bounds stand for."""
+        if self.bounds is None:
+            return self.constraint
+        if self.constraint is not None:
+            raise ValueError("bounds and constraint cannot be combined: give one of them.")
+        return box_of(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
     def _run(
         self,

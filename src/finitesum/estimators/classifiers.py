@@ -44,6 +44,15 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
         Factors by label that multiply the sample weights; "balanced" is S / (K S_k), S_k the weight of class k.
     constraint : Constraint, optional
         A set of `finitesum.constraints` for the coefficients.
+    penalty : {"mcp", "scad"} or Penalty, optional
+        In the place of the elastic net, a name with the strength that alpha or C say; or one of
+        `finitesum.problems.penalties`, with its own. With one that is not convex the solution is a stationary point.
+    penalty_weights : array_like, shape (d,), optional
+        Numbers >= 0 that the penalty of each coefficient is multiplied with; 0 leaves one free.
+    groups : array_like, shape (d,), optional
+        A label for each column: the (sparse) group lasso, with l1_ratio the share of the l1 part.
+    bounds : dict or pair, optional
+        By a column's name or number its (lower, upper), None for no bound; or one pair for all. Without l1_ratio.
     random_state : int, generator or None
         Seeds the order of visits.
     verbose : int
@@ -134,8 +143,8 @@ class LinearSVC(LinearClassifierMixin):
         Inverse strength of the penalty.
     loss : {"squared-hinge", "hinge"}
         "hinge" with its l2 penalty is solved by interior points, to the last digits, for up to 3000 columns or rows.
-    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, \
-warm_start, n_threads, callback, measure_every
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, class_weight, constraint, penalty, \
+penalty_weights, groups, bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
         As in `LinearClassifier`. Class weights are counted in S.
 
     Attributes

@@ -22,6 +22,7 @@ from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.newton import Newton
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.problems.linear import Problem
+from finitesum.problems.penalties import ElasticNet
 from finitesum.running.driver import Result, as_seed
 from finitesum.running.sampling import order_of_pass
 from finitesum.running.together import Family, Together, solve_together
@@ -64,6 +65,7 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
     is_free = isinstance(estimator.solver, str) and estimator.solver == "auto" and isinstance(method, LazyNewton | Newton)
     is_suited = problem.is_smooth or (not problem.is_constrained and problem.n_rows >= L1_ROWS * problem.dim)
+    is_free = is_free and isinstance(problem.penalty, ElasticNet)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
         return _together(estimator, problem, data, folds, Cs)
     paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)

@@ -57,8 +57,8 @@ class HuberRegressor(LinearRegressorMixin, InferenceMixin):
         The scale of the residuals, in the units of y; "joint" estimates it with the coefficients.
     alpha : float >= 0
         Strength of the penalty, against the weighted mean of the losses.
-    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
-n_threads, callback, measure_every
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, groups, \
+bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
         As in `LinearRegressor`; scale="joint" needs l1_ratio=0.
 
     Attributes

@@ -18,7 +18,7 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
         """Return the one problem: of two classes, or multinomial."""
         if len(data.classes) == 2:
             return self._one_against_the_rest(data, "logistic", alpha)
-        if self.constraint is not None:
+        if self.constraint is not None or self.bounds is not None:
             raise ValueError(
                 "a constraint is not treated with several classes. Leave constraint out, or use LinearClassifier, which "
                 "fits each class against the rest."
@@ -30,7 +30,8 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
         coef, intercept = super()._unpacked(points)
         if len(coef) > 1:
             intercept = intercept - intercept.mean()
-            coef = coef if self.l1_ratio else coef - coef.mean(axis=0)
+            is_ridge = not self.l1_ratio and self.groups is None and self.penalty is None
+            coef = coef - coef.mean(axis=0) if is_ridge else coef
         return coef, intercept
 
     def predict_proba(self, X: Any, offset: Any = None) -> Any:
@@ -61,8 +62,8 @@ class LogisticRegression(LogisticRegressionMixin):
         0 is the l2 penalty, 1 the l1 penalty.
     solver : str or Method
         "auto", or a method's name; with several classes one that handles several outputs, such as "newton" or "saga".
-    step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, warm_start, \
-n_threads, callback, measure_every
+    step_size, max_iter, tol, fit_intercept, class_weight, constraint, penalty, penalty_weights, groups, \
+bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
         As in `LinearClassifier`. Class weights are counted in S.
     standard_errors : bool
         Whether to set `cov_params_` and `standard_errors_`, and to have `summary`.

@@ -43,8 +43,8 @@ class LogisticRegressionCV(LogisticRegressionMixin):
     scoring : str or callable, optional
         What scikit-learn's `check_scoring` takes; the accuracy when left out. Test rows count by their sample weights,
         where the metric takes some. A C whose score is NaN in some fold is not chosen.
-    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, class_weight, constraint, random_state, verbose, \
-warm_start, callback, measure_every, standard_errors
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, class_weight, constraint, penalty, \
+penalty_weights, groups, bounds, random_state, verbose, warm_start, callback, measure_every, standard_errors
         As in `LogisticRegression`; callbacks watch the fit to all rows.
     n_threads : int, optional
         Folds that are solved at once, or threads that share the rows where folds are solved together.
@@ -111,7 +111,7 @@ solver_, cov_params_, standard_errors_
         self.n_passes_paths_ = np.array([path.n_passes for path in paths.of_folds])
         for result in (result for path in paths.of_folds for result in path.results):
             self._warn(result)
-        problem = with_alpha(problem, alpha_of_C(self.C_, data.total_weight), self.l1_ratio)
+        problem = with_alpha(self, problem, alpha_of_C(self.C_, data.total_weight))
         starts = None if self.warm_start and hasattr(self, "coef_") else [paths.starts[best]]
         metadata = {"sample_weight": sample_weight, "offset": offset}
         results = self._run(

@@ -75,14 +75,14 @@ class PoissonRegressor(MeanRegressor):
     ----------
     alpha : float >= 0
         Strength of the penalty, against the weighted mean of the losses.
-    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
-n_threads, callback, measure_every, standard_errors
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, groups, \
+bounds, random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
         As in `LinearRegressor`.
 
     Attributes
     ----------
-    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
-standard_errors_
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, \
+cov_params_, standard_errors_
         As in `LinearRegressor`.
 
     Examples
@@ -107,15 +107,15 @@ class GammaRegressor(MeanRegressor):
 
     Parameters
     ----------
-    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
-n_threads, callback, measure_every, standard_errors
+    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, \
+groups, bounds, random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
         As in `PoissonRegressor`. Standard errors are those of the expected information, times the dispersion
         sum_i s_i (y_i / mean_i - 1)^2 / (S - p).
 
     Attributes
     ----------
-    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
-standard_errors_
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, \
+cov_params_, standard_errors_
         As in `LinearRegressor`.
 
     Examples
@@ -145,14 +145,14 @@ class TweedieRegressor(MeanRegressor):
         between 0 and 1 no such distribution exists: both are refused.
     link : {"auto", "log", "identity"}
         "auto" is the identity (mean = u) for power 0 and log otherwise, which are also all that is known.
-    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
-n_threads, callback, measure_every, standard_errors
+    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, \
+groups, bounds, random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
         As in `GammaRegressor`.
 
     Attributes
     ----------
-    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
-standard_errors_
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, \
+cov_params_, standard_errors_
         As in `LinearRegressor`.
 
     Examples
@@ -193,16 +193,16 @@ class NegativeBinomialRegressor(MeanRegressor):
     theta : float > 0 or "estimate"
         The size; 1 / theta is the alpha of statsmodels' NegativeBinomial. "estimate" takes what makes the counts likeliest,
         with the coefficients and theta in turn.
-    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
-n_threads, callback, measure_every, standard_errors
+    alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, \
+groups, bounds, random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
         As in `PoissonRegressor`. Standard errors are those of the expected information, theta being given.
 
     Attributes
     ----------
     theta_ : float
         What was used; 1e8 where it is estimated and the counts vary no more than Poisson's: no finite one is likeliest.
-    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
-standard_errors_
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, \
+cov_params_, standard_errors_
         As in `LinearRegressor`.
 
     Examples

@@ -22,7 +22,7 @@ from finitesum.methods.newton.lazy_newton import LazyNewtonState
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.problems.linear import Problem
-from finitesum.problems.penalties import elastic_net
+from finitesum.problems.term import convex_term
 from finitesum.running.driver import Result
 
 #: Parameters of `LogisticRegression` that would be ignored.
@@ -77,7 +77,7 @@ def solve_path(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | 
     (first,) = estimator._problems(data, alpha_of_C(float(Cs[0]), data.total_weight))
     method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol, n_threads=n_threads)
     for C in Cs:
-        problem = with_alpha(first, alpha_of_C(float(C), data.total_weight), estimator.l1_ratio)
+        problem = with_alpha(estimator, first, alpha_of_C(float(C), data.total_weight))
         earlier = carried(problem, results[-1]) if results else None
         start = results[-1].x if results and earlier is None else None
         result = estimator._solve(problem, start, method, earlier=earlier, measure_every=0)
@@ -88,9 +88,10 @@ def solve_path(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | 
     return results
 
 
-def with_alpha(problem: Problem, alpha: float, l1_ratio: float) -> Any:
-    """Return the problem with another strength of the penalty: the data is not read."""
-    return replace(problem, penalty=elastic_net(alpha, l1_ratio))
+def with_alpha(estimator: Any, problem: Problem, alpha: float) -> Any:
+    """Return the problem with another strength of the estimator's penalty: the data is not read."""
+    term = convex_term(problem.rows.n_columns, int(problem.has_intercept), problem.n_outputs, **estimator._term(alpha))
+    return replace(problem, penalty=term.penalty)
 
 
 def logistic_path(

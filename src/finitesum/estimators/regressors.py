@@ -78,8 +78,8 @@ class LinearRegressor(LinearRegressorMixin, InferenceMixin):
         Strength of the penalty, against the weighted mean of the losses.
     l1_ratio : float in [0, 1]
         0 is the l2 penalty, 1 the l1 penalty.
-    solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, n_threads, \
-callback, measure_every
+    solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, groups, bounds, \
+random_state, verbose, warm_start, n_threads, callback, measure_every
         As in `LinearClassifier`.
     standard_errors : bool
         Whether to set `cov_params_` and `standard_errors_`, and to have `summary`.

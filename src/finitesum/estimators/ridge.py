@@ -73,14 +73,14 @@ class Ridge(LinearRegressor):
     ----------
     alpha : float >= 0, or array_like, shape (K,)
         Strength of the penalty, against the weighted sum of the squares; one for each of K targets where there are several.
-    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, random_state, verbose, warm_start, \
-n_threads, callback, measure_every, standard_errors
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, groups, \
+bounds, random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
         As in `LinearRegressor`. "auto" solves the normal equations where there is neither an l1 penalty nor a constraint.
 
     Attributes
     ----------
-    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
-standard_errors_
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, \
+cov_params_, standard_errors_
         As in `LinearRegressor`. After `partial_fit`, `n_passes_` and `n_hessian_passes_` are 1 (each part was read once),
         there is no trace, and standard errors are NaN as long as there are no more rows than variables.
 
@@ -103,6 +103,11 @@ standard_errors_
         for alpha in given:
             elastic_net(alpha, self.l1_ratio)  # raises what is wrong with it
         return [float(alpha) / total_weight for alpha in given]
+
+    def _has_squares_alone(self) -> bool:
+        """Return whether nothing but alpha and l1_ratio stands beside the squares."""
+        beside = (self.constraint, self.penalty, self.penalty_weights, self.groups, self.bounds)
+        return all(given is None for given in beside)
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_alpha_is_of": "sum"}
@@ -127,7 +132,7 @@ standard_errors_
         are solved whatever `solver` says. A model with an l1 penalty or a constraint is a ValueError: only the normal
         equations are known from parts. The data are as for `fit`, of one target.
         """
-        if elastic_net(self.alpha, self.l1_ratio).lasso() > 0.0 or self.constraint is not None:
+        if elastic_net(self.alpha, self.l1_ratio).lasso() > 0.0 or not self._has_squares_alone():
             raise ValueError("partial_fit needs l1_ratio=0 and no constraint: use fit on all rows.")
         known: Moments | None = getattr(self, "_moments", None)
         X, y, weights = self._checked_fit_data(X, y, sample_weight, reset=known is None)
