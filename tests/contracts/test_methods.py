@@ -74,6 +74,7 @@ ORACLES = {
     ),
     "interior-point": ({}, hinge.interior_points),
     "dual-ascent": ({"epochs": 2}, lambda F, x, orders: hinge.dual_ascent(F, x, orders, 2)),
+    "semismooth-newton": ({}, hinge.semismooth_newton),
     "linear-program": ({}, hinge.linear_program),
     "psg": ({"step_size": 0.2}, projected(lambda *p: heavy_ball.displacement(*p, ROOT, beta=0.0))),
     "hb": ({"step_size": 0.2}, projected(lambda *p: heavy_ball.displacement(*p, ROOT))),
@@ -107,12 +108,15 @@ CLOSE |= dict.fromkeys(SMOOTH, 1e-7)
 OWN = {
     "interior-point": {"loss": "hinge", "alpha": 0.05},
     "dual-ascent": {"loss": "hinge", "alpha": 0.05},
+    "semismooth-newton": {"loss": "hinge", "alpha": 0.05},
     "linear-program": {"loss": "hinge", "alpha": 0.0, "constraint": "l1-ball"},
 }
-SAYS = {name: f"{name} needs the hinge" for name in OWN} | {"dual-ascent": "dual-ascent needs a loss with corners"}
+SAYS = {name: f"{name} needs the hinge" for name in OWN}
+SAYS |= {name: f"{name} needs a loss with corners" for name in ("dual-ascent", "semismooth-newton")}
 FITS = {
     "interior-point": lambda loss="logistic", **more: loss == "hinge",
     "dual-ascent": lambda loss="logistic", alpha=0.05, **more: loss == "hinge" and alpha > 0.0,
+    "semismooth-newton": lambda loss="logistic", alpha=0.05, **more: loss == "hinge" and alpha > 0.0,
     "linear-program": lambda loss="logistic", alpha=0.05, constraint=None, **more: (
         loss == "hinge" and alpha == 0.0 and constraint in ("l1-ball", "box")
     ),

@@ -12,6 +12,8 @@ from finitesum.losses import (
     LOSSES,
     Binomial,
     ComplementaryLogLog,
+    Cornered,
+    EpsilonInsensitive,
     Gamma,
     Hinge,
     Huber,
@@ -22,6 +24,7 @@ from finitesum.losses import (
     Poisson,
     Probit,
     PseudoHuber,
+    Quantile,
     SmoothedHinge,
     Squared,
     SquaredHinge,
@@ -39,6 +42,10 @@ EXAMPLES = (
     SquaredHinge(3.0),
     Hinge(),
     Hinge(2.0),
+    EpsilonInsensitive(),
+    EpsilonInsensitive(0.5),
+    Quantile(),
+    Quantile(0.9),
     SmoothedHinge(),
     SmoothedHinge(0.25),
     Huber(),
@@ -87,6 +94,8 @@ def corners(loss, y):
     name = type(loss).__name__
     if name in ("Hinge", "SquaredHinge"):
         return [y]
+    if isinstance(loss, Cornered):
+        return [point for low, high, point in loss.corners(y) if low < high]
     if name == "SmoothedHinge":
         return [y, y * (1.0 - loss.width)]
     if name == "Huber":
@@ -183,8 +192,8 @@ def test_nan_stays_nan_so_that_a_divergence_is_seen(loss):
 def test_the_curvature_bound_is_the_largest_second_derivative(loss):
     grid = np.linspace(-700.0, 700.0, 28_001)
     largest = max(loss.d2(u, y) for y in targets_of(loss) for u in grid)
-    if type(loss) is Hinge:
-        assert largest == 0.0  # off the corner; at it no quadratic lies above
+    if isinstance(loss, Cornered):
+        assert largest == 0.0  # off the corners; at them no quadratic lies above
         assert loss.curvature_bound() == math.inf
     elif type(loss) in UNBOUNDED:
         assert loss.curvature_bound() == math.inf  # of all predictions or, of a count, of all targets
@@ -204,7 +213,7 @@ def test_the_jerk_bound_is_the_lipschitz_constant_of_the_second_derivative(loss)
         assert steepest == pytest.approx(loss.d2_lipschitz(), rel=2e-5)
     elif type(loss) in UNBOUNDED:
         assert steepest > 0.0  # it grows with the prediction or the target, without end
-    elif type(loss) is not Hinge:
+    elif not isinstance(loss, Cornered):
         assert steepest > 1e7  # a jump
 
 
@@ -241,10 +250,14 @@ def test_the_huber_majorant_touches_a_second_time_at_the_mirrored_residual(resid
 
 @classes
 def test_smoothness_and_targets_are_declared(loss):
-    kinds = {"real": (Squared, Huber, LogCosh, PseudoHuber), "positive": (Gamma,), "share": (Binomial,)}
+    kinds = {
+        "real": (Squared, Huber, LogCosh, PseudoHuber, EpsilonInsensitive, Quantile),
+        "positive": (Gamma,),
+        "share": (Binomial,),
+    }
     kinds["count"] = (Poisson, Tweedie, NegativeBinomial)
     kind = next((name for name, those in kinds.items() if type(loss) in those), "sign")
-    assert (loss.target_kind(), loss.is_smooth()) == (kind, type(loss) is not Hinge)
+    assert (loss.target_kind(), loss.is_smooth()) == (kind, not isinstance(loss, Cornered))
 
 
 @pytest.mark.parametrize("cls", [cls for cls in LOSSES.values() if "scale" in cls._fields])
@@ -350,6 +363,23 @@ def test_bad_parameters_are_refused(cls, name, value):
 def test_powers_that_are_no_tweedie_loss_are_refused(power):
     with pytest.raises(ValueError, match=r"^power of Tweedie must be > 1 and < 2, got .*: 1 is loss='poisson'"):
         as_loss(Tweedie(power))
+
+
+def test_a_quantile_is_below_1():
+    with pytest.raises(ValueError, match="quantile of Quantile must be < 1, got 1"):
+        as_loss(Quantile(1.0))
+
+
+@pytest.mark.parametrize("loss", [loss for loss in EXAMPLES if isinstance(loss, Cornered)], ids=repr)
+def test_a_loss_with_corners_is_the_sum_of_its_corners(loss):
+    for y in targets_of(loss):
+        parts = loss.corners(y)
+        assert all(low <= 0.0 <= high for low, high, _ in parts)
+        assert parts[0][2] <= parts[1][2]
+        for u in (-40.0, -1.0, 0.0, 0.3, 1.0, 25.0):
+            total = sum(max(low * (u - point), high * (u - point)) for low, high, point in parts)
+            assert loss.value(u, y) == pytest.approx(total, rel=1e-14, abs=1e-14)
+            assert -loss.largest_slope() <= loss.d1(u, y) <= loss.largest_slope()
 
 
 def test_what_is_no_loss_is_refused():

@@ -85,7 +85,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
 
     s = np.where(excesses(x) * F.y < 0.0, -F.y, 0.0) if x.any() else np.zeros(n)
     w = np.where(coefficients, -A.T @ (p * s) / D, x[-1])
-    best, best_bound, active, violation, accuracy = x, -np.inf, np.arange(n), np.inf, 1.0
+    best, best_bound, active, violation, accuracy = x, -np.inf, np.arange(n), np.inf, p @ abs(excesses(x))
     n_sweeps, n_passes, length, face = 0, 0, 0.0, None
     for order in orders:
         ends = False
@@ -152,4 +152,46 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
             gap = max(value(best) - best_bound, 0.0)
             accuracy *= min(max(0.5 * tol / gap, 0.1), 0.5) if gap > 0.0 else 1.0
             active, violation, n_sweeps, n_passes = np.arange(n), np.inf, 0, 0
+        yield best
+
+
+def semismooth_newton(F, x, orders, tol=0.0):
+    """Newton's steps on the hinge loss that is smoothed around a centre, over all rows; then the slopes are the centre."""
+    p, y, coefficients, ridge = F.p, F.y, F.penalised, F.l2.max()
+    D = np.where(coefficients, ridge, 3.0 * ridge / (p @ (F.Z[:, coefficients] ** 2).sum(axis=1)))
+    low, high, has_b = np.minimum(-y, 0.0), np.maximum(-y, 0.0), not coefficients.all()
+
+    def at(w):
+        z = (F.Z @ w + F.offsets + h * centre - y) / h
+        s = np.clip(z, low, high)
+        return s, (low <= z) & (z <= high), F.Z.T @ (p * s) + F.l2 * w
+
+    def gap_at(w, s):
+        t, value = p * s, p @ np.maximum(1.0 - y * (F.Z @ w + F.offsets), 0.0) + 0.5 * F.l2 @ w**2
+        if has_b and t.sum() != 0.0:
+            side = t > 0 if t.sum() > 0 else t < 0
+            t = np.where(side, t * (1.0 - t.sum() / t[side].sum()), t)
+        return value, value - (t @ (F.offsets - y) - 0.5 / ridge * np.sum((F.Z.T @ t)[coefficients] ** 2))
+
+    u = F.Z @ x + F.offsets
+    centre = np.where(y * u < 1.0, -y, 0.0) if x.any() else np.zeros(F.n)
+    h, w, best, gap_before = 2.0 * p @ abs(u - y), x, x, 0.0
+    for _ in orders:
+        s, within, g = at(w)
+        step = -np.linalg.solve((F.Z[within].T * p[within]) @ F.Z[within] / h + np.diag(D), g)
+        start, below, above, t = g @ step, 0.0, np.inf, 1.0
+        for _ in range(30):
+            s, within, g = at(w + t * step)
+            curvature = p[within] @ (F.Z[within] @ step) ** 2 / h + F.l2 @ step**2
+            if abs(g @ step) <= -0.1 * start:
+                break
+            below, above = (below, t) if g @ step > 0.0 else (t, above)
+            closer = t - g @ step / curvature
+            t = closer if below < closer < above else (2.0 * t if above == np.inf else 0.5 * (below + above))
+        w = w + t * step
+        s, within, g = at(w)
+        value, gap = gap_at(w, s)
+        best = w if value < gap_at(best, s)[0] else best
+        if 0.5 * g @ (g / D) <= 0.05 * max(gap, tol):
+            centre, h, gap_before = s, h if gap <= 0.1 * gap_before else 0.5 * h, gap
         yield best

@@ -15,6 +15,9 @@ Every loss of one prediction is a NamedTuple whose methods kernels call:
 ``is_smooth``        whether d1 is continuous
 ===================  ==================================================================================
 
+Losses that are linear but for one or two corners are `Cornered`: they name these, and methods with dual variables treat
+them.
+
 ``scale`` multiplies the loss. All formulas hold at margins of +-1000 without overflow, and NaN stays NaN in `value`,
 `d1` and the first of `d1_d2`, so that a divergence is seen.
 """
@@ -26,6 +29,7 @@ from typing import Any, cast
 from finitesum.core.jit import compilable
 from finitesum.losses.base import Cornered, Loss
 from finitesum.losses.classes import Multinomial, SquaredTargets
+from finitesum.losses.corners import EpsilonInsensitive, Quantile
 from finitesum.losses.exponential import LARGEST_EXPONENT
 from finitesum.losses.families import Binomial, ComplementaryLogLog, Gamma, NegativeBinomial, Poisson, Probit, Tweedie
 from finitesum.losses.margins import Hinge, Logistic, SmoothedHinge, SquaredHinge
@@ -38,6 +42,7 @@ __all__ = [
     "Binomial",
     "ComplementaryLogLog",
     "Cornered",
+    "EpsilonInsensitive",
     "Gamma",
     "Hinge",
     "Huber",
@@ -49,6 +54,7 @@ __all__ = [
     "Poisson",
     "Probit",
     "PseudoHuber",
+    "Quantile",
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",
@@ -67,6 +73,8 @@ LOSSES: dict[str, type[Loss]] = {
     "huber": Huber,
     "log-cosh": LogCosh,
     "pseudo-huber": PseudoHuber,
+    "epsilon-insensitive": EpsilonInsensitive,
+    "quantile": Quantile,
     "poisson": Poisson,
     "gamma": Gamma,
     "tweedie": Tweedie,
@@ -80,7 +88,7 @@ LOSSES: dict[str, type[Loss]] = {
 LIKELIHOODS = (Logistic, Probit, ComplementaryLogLog)
 
 #: Fields that must be > 0 and finite,
-POSITIVE = frozenset({"scale", "width", "threshold", "theta"})
+POSITIVE = frozenset({"scale", "width", "threshold", "theta", "epsilon", "quantile"})
 
 #: Those of several predictions; "squared" with several targets is `SquaredTargets`.
 CLASS_LOSSES: dict[str, type[Loss]] = {"multinomial": Multinomial}
@@ -122,4 +130,6 @@ def as_loss(loss: str | Loss) -> Loss:
         if not isinstance(number, Real) or not 0.0 < float(number) < math.inf:
             raise ValueError(f"{name} of {type(loss).__name__} must be > 0 and finite, got {number!r}.")
         known = known._replace(**{name: float(number)})  # one machine code for 2 and 2.0
+    if isinstance(known, Quantile) and not known.quantile < 1.0:
+        raise ValueError(f"quantile of Quantile must be < 1, got {known.quantile!r}.")
     return cast(Loss, known)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from finitesum.methods.newton.multinomial_newton import MultinomialNewton as MultinomialNewton
     from finitesum.methods.newton.newton import Newton as Newton
     from finitesum.methods.newton.newton_cg import NewtonCG as NewtonCG
+    from finitesum.methods.newton.semismooth_newton import SemismoothNewton as SemismoothNewton
     from finitesum.methods.newton.working_set_newton import WorkingSetNewton as WorkingSetNewton
     from finitesum.methods.projected.methods import (
         HB as HB,

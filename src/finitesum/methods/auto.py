@@ -58,9 +58,11 @@ FEW_CALLS = 0.001
 #: kernels loads that of its visits in more.
 LOADING = 1e8
 
-#: The hinge loss, as measured on generated rows: steps of interior points and nanoseconds of a row in one beside its
-#: Hessian, gradients that a visit of dual ascent costs, and its passes: (least, by the coupling of rows, to this power).
-INTERIOR_STEPS, INTERIOR_ROW, DUAL_VISIT, DUAL_PASSES = 14.0, 800.0, 3.2, (30.0, 60.0, 0.6)
+#: Losses with corners, as measured on generated rows: steps of interior points and nanoseconds of a row in one beside its
+#: Hessian; gradients that a visit of dual ascent costs, and its passes: (least, by the coupling of rows, to this power);
+#: gradients of semismooth Newton's whole run, factors, rows' Hessians, and nanoseconds of a row beside.
+INTERIOR_STEPS, INTERIOR_ROW, DUAL_VISIT, DUAL_PASSES = 14.0, 800.0, 3.2, (20.0, 25.0, 0.6)
+SEMISMOOTH_GRADIENTS, SEMISMOOTH_FACTORS, SEMISMOOTH_HESSIANS, SEMISMOOTH_ROW = 80.0, 50.0, 2.0, 2000.0
 
 
 def _for_nonsmooth(problem: Problem) -> Choice:
@@ -71,8 +73,11 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     exact = as_method("interior-point")
     fits = dim * smaller <= MOST_NUMBERS
     is_large = not fits or order > MATRIX_UP_TO
-    if is_suited(dual := as_method("dual-ascent"), problem) and (is_large or _dual_is_faster(problem, order)):
-        return Choice(dual, f"{name} with an l2 penalty has a dual problem in {problem.n_rows:,} bounded variables")
+    if is_suited(as_method("dual-ascent"), problem):
+        known = _costs_with_ridge(problem, order, fits=not is_large)
+        cost, name_of_best = min((cost, name_of) for cost, name_of in known if is_suited(as_method(name_of), problem))
+        if name_of_best != "interior-point":
+            return Choice(as_method(name_of_best), _why(problem, cost))
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
     is_exact = is_suited(exact, problem) and fits
@@ -86,16 +91,31 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     return by_steps
 
 
-def _dual_is_faster(problem: Problem, order: int) -> bool:
-    """Return whether dual ascent is likely to take less time than interior points, whose matrices are of this order."""
-    n, costs, (least, by_coupling, power) = problem.n_rows, costs_of(problem), DUAL_PASSES
+def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple[float, str]]:
+    """Return nanoseconds, as estimated, of the methods for losses with corners and an l2 penalty.
+
+    The matrices of interior points are of this order; without their fitting, dual ascent is left.
+    """
+    n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
     coupling = float(problem.weights @ squares_of_rows(problem)) / (n * problem.term.ridge)
-    factor = costs.factor * (order / problem.dim) ** 3
-    interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
-    passes = least + by_coupling * coupling**power
-    if interior <= LOADING and n_numbers(problem.view) <= jit.MOST_NUMBERS:  # where interior points need no kernel
-        return False
-    return bool(DUAL_VISIT * n * costs.gradient * passes < interior)
+    found = [(DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power), "dual-ascent")]
+    if fits:
+        factor = costs.factor * (order / dim) ** 3
+        interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
+        if interior <= LOADING and n_numbers(problem.view) <= jit.MOST_NUMBERS:  # where interior points need no kernel
+            interior = 0.0
+        found.append((interior, "interior-point"))
+    if fits and dim <= min(n, MATRIX_UP_TO):
+        of_row = SEMISMOOTH_GRADIENTS * costs.gradient + SEMISMOOTH_HESSIANS * costs.hessian + SEMISMOOTH_ROW
+        found.append((n * of_row + SEMISMOOTH_FACTORS * costs.factor, "semismooth-newton"))
+    return found
+
+
+def _why(problem: Problem, cost: float) -> str:
+    return (
+        f"{type(problem.loss).__name__} with an l2 penalty has a dual problem in {problem.n_rows:,} bounded variables "
+        f"(about {1e-9 * cost:.2g} s)"
+    )
 
 
 def _by_subgradients(problem: Problem | SubgradientProblem, why: str) -> Choice:

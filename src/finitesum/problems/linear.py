@@ -156,8 +156,8 @@ class Problem:
             Two labels of any kind for classification losses (the larger becomes +1), two or more for "multinomial",
             numbers otherwise. The squared loss takes K targets a row.
         loss : str or Loss
-            "logistic", "squared", "squared-hinge", "hinge", "smoothed-hinge", "huber", "poisson", "multinomial", or an
-            instance.
+            "logistic", "squared", "squared-hinge", "hinge", "smoothed-hinge", "huber", "poisson", "epsilon-insensitive",
+            "quantile", "multinomial", or an instance.
         alpha : float >= 0
             Strength of the penalty, against the weighted mean of the losses.
         l1_ratio : float in [0, 1]

@@ -56,13 +56,3 @@ def test_the_free_loads_of_text_are_solved_for_in_few_rounds():
     assert np.abs(excesses[free]).max() <= 1e-8
     assert excesses[multipliers == 0.0].min() >= -1e-8
     assert excesses[multipliers == 1.0].max() <= 1e-8
-
-
-def test_dual_ascent_refuses_what_it_is_not_for():
-    X, y = np.eye(4), [1, -1, 1, -1]
-    with pytest.raises(ValueError, match="dual-ascent needs a loss with corners, such as the hinge, and alpha > 0"):
-        minimize(Problem.linear(X, y, loss="hinge"), method="dual-ascent")
-    with pytest.raises(ValueError, match="dual-ascent needs a loss with corners"):
-        minimize(Problem.linear(X, y, alpha=0.1), method="dual-ascent")
-    with pytest.raises(ValueError, match="dual-ascent cannot treat an l1 penalty"):
-        minimize(Problem.linear(X, y, loss="hinge", alpha=0.1, l1_ratio=0.5), method="dual-ascent")

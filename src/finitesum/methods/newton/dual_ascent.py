@@ -53,12 +53,12 @@ from finitesum.problems.linear import Problem, remembered
 #: An intercept is held so much more than coefficients are, as a row sees it.
 HOLD = 3.0
 
-#: The accuracy of the first round, of predictions; what the next one's is of it at most and at least, and the fraction of
-#: tol that the gap is expected to fall to with it.
+#: The accuracy of the first round, by the mean distance of predictions from corners; what the next one's is of it at most
+#: and at least, and the fraction of tol that the gap is expected to fall to with it.
 FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.5, 0.1, 0.5
 
 #: Passes of a round.
-MOST_PASSES = 100
+MOST_PASSES = 20
 
 #: Products on a face that may be made whatever they cost, and how often all rows may be read while faces are not the last.
 FEW_PRODUCTS, MOST_READ = 10, 1
@@ -104,6 +104,14 @@ def _terms(problem: Problem) -> _Terms:
     mean = float(problem.weights @ squares) or 1.0
     hold = HOLD * ridge / mean if problem.has_intercept else math.inf
     return _Terms(np.maximum(squares / ridge + 1.0 / hold, TINY), ridge, hold)
+
+
+@remembered
+def in_metric(problem: Problem) -> Vector:
+    """Return l2 for each coefficient, and mu for an intercept, shape (dim,)."""
+    strengths = np.full(problem.dim, _terms(problem).ridge)
+    strengths[problem.rows.n_columns :] = _terms(problem).hold
+    return strengths
 
 
 @remembered
@@ -163,7 +171,9 @@ class DualAscent(SumMethod):
         slopes = _loss(problem).d1(u, problem.targets) if x0.any() else np.zeros(problem.n_rows)
         w = _primal(problem, slopes, float(x0[-1]))
         none, value = np.zeros(0, dtype=np.int64), _value(problem, x0, u)
-        rest = (math.inf, FIRST, value, -math.inf, tol, 0, 0, 0, 0.0, none, ConjugateGradients(), problem.n_components, 0)
+        distance = float(problem.weights @ np.abs(u - _loss(problem).corners(problem.targets)[0][2]))
+        first = FIRST * distance if 0.0 < distance < math.inf else FIRST
+        rest = (math.inf, first, value, -math.inf, tol, 0, 0, 0, 0.0, none, ConjugateGradients(), problem.n_components, 0)
         return DualAscentState(x0.copy(), w, slopes, _used(problem), *rest)
 
     def template(self, problem: Problem, first: DualAscentState, state: DualAscentState) -> DualAscentState:
@@ -204,6 +214,12 @@ def _loss(problem: Problem) -> Any:
     return problem.loss
 
 
+def corners_of(problem: Problem, rows: Any = slice(None)) -> list[Any]:
+    """Return low, high and the corner of some rows, for both corners: vectors each."""
+    targets = problem.targets[rows]
+    return [np.broadcast_arrays(*corner, targets)[:3] for corner in _loss(problem).corners(targets)]
+
+
 def _value(problem: Problem, w: Vector, u: Vector) -> float:
     """Return F at w, given its predictions with their offsets."""
     return float(problem.weights @ _loss(problem).value(u, problem.targets)) + problem.term.value(w)
@@ -217,7 +233,7 @@ def _excesses(problem: Problem, w: Vector, slopes: Vector, face: Indices) -> Vec
 
 def _intervals(problem: Problem, slopes: Vector, rows: Indices) -> tuple[Vector, Vector, Vector]:
     """Return the slopes that the loss has at a corner of rows, and the corner: of the two that the slope is at."""
-    first, other = _loss(problem).corners(problem.targets[rows])
+    first, other = corners_of(problem, rows)
     here = slopes[rows]
     is_first = (first[0] < here) & (here < first[1])
     low, high, point = (np.where(is_first, one, two) for one, two in zip(first, other, strict=True))
@@ -303,17 +319,15 @@ def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscen
 
 def _stepped(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state after a step to the solution on its face, as far as the dual function rises."""
-    terms, face, length = _terms(problem), state.face, 1.0
+    face, length = state.face, 1.0
     before, weights = state.slopes[face], problem.weights[face]
     low, high, _ = _intervals(problem, state.slopes, face)
     excesses = _excesses(problem, state.w, state.slopes, face)
-    strengths = np.full(problem.dim, terms.ridge)
-    strengths[problem.rows.n_columns :] = terms.hold
     while length >= SHORTEST:
         after = np.clip(before + length * state.cg.solution / weights, low, high)
         changes = weights * (after - before)
         change = _pulled_back(problem, face, changes)
-        if 0.5 * (strengths @ change**2) < excesses @ changes:
+        if 0.5 * (in_metric(problem) @ change**2) < excesses @ changes:
             slopes = state.slopes.copy()
             slopes[face] = after
             return state._replace(slopes=slopes, w=state.w + change, length=length)
@@ -325,7 +339,7 @@ def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector
     """Return w with the intercept of the least loss, and its predictions: of an interval of intercepts the middle."""
     if not problem.has_intercept:
         return w, u
-    corners = [(low, high, point) for low, high, point in _loss(problem).corners(problem.targets) if np.any(low < high)]
+    corners = [(low, high, point) for low, high, point in corners_of(problem) if np.any(low < high)]
     wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
     jumps = np.concatenate([problem.weights * (high - low) for low, high, _ in corners])
     order, at_first = np.argsort(wanted), -float(sum(problem.weights @ low for low, _, _ in corners))

@@ -1,0 +1,72 @@
+"""The methods with dual variables on each loss with corners: certified minima, and those of scikit-learn's solver."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.svm import LinearSVR
+
+from finitesum import LinearRegressor, Problem, minimize
+from finitesum.losses import EpsilonInsensitive, Hinge, Quantile
+
+LOSSES = [Hinge(), Hinge(3.0), EpsilonInsensitive(), EpsilonInsensitive(0.7), Quantile(), Quantile(0.85)]
+METHODS = ["dual-ascent", "semismooth-newton"]
+
+
+def generated(loss, seed, n=80):
+    """Return rows of any density, weights with zeros among them, offsets, any alpha."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(1, 12))
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.6) * 10.0 ** rng.uniform(-1, 1, d)
+    y = X @ rng.standard_normal(d) + rng.standard_normal(n) * 10.0 ** rng.uniform(-1, 1)
+    y = np.where(y > 0.0, 1.0, -1.0) if loss.target_kind() == "sign" else y
+    more = {"alpha": 10.0 ** rng.uniform(-4, 0), "fit_intercept": seed % 2 == 0}
+    if seed % 3 == 0:
+        more["sample_weight"] = 10.0 ** rng.uniform(-2, 0, n) * (rng.random(n) < 0.9)
+    if seed % 4 == 0:
+        more["offset"] = 0.3 * rng.standard_normal(n)
+    return Problem.linear(sp.csr_array(X) if seed % 2 else X, y, loss=loss, **more)
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 24))])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.usefixtures("kernels_as_python")
+def test_both_methods_find_the_minimum(loss, seed, monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.semismooth_newton.FEW_ROWS", 20)
+    problem = generated(loss, seed)
+    scale = minimize(problem, method="dual-ascent", max_iter=1, measure_every=0).fun
+    found = [minimize(problem, method=name, tol=1e-9 * scale, max_iter=20_000, measure_every=0) for name in METHODS]
+    assert all(result.success for result in found), [result.message for result in found]
+    assert abs(found[0].fun - found[1].fun) <= 2e-9 * scale
+
+
+@pytest.mark.parametrize("solver", ["auto", *METHODS])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_support_vector_regression_is_that_of_scikit_learn(solver):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 6))
+    y = X @ rng.standard_normal(6) + 0.3 * rng.standard_normal(80)
+    other = LinearSVR(epsilon=0.2, C=0.5, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(X, y)
+    alpha = 1.0 / (0.5 * 80)
+    ours = LinearRegressor(EpsilonInsensitive(0.2), alpha=alpha, fit_intercept=False, solver=solver, tol=1e-12).fit(X, y)
+    assert ours.coef_ == pytest.approx(other.coef_, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.usefixtures("kernels_as_python")
+def test_an_intercept_alone_is_the_quantile(name):
+    y = np.arange(21.0)
+    result = minimize(
+        Problem.linear(np.zeros((21, 1)), y, loss=Quantile(0.82), alpha=1.0, fit_intercept=True), method=name, tol=1e-9
+    )
+    assert result.success
+    assert result.x == pytest.approx([0.0, 17.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_they_refuse_what_they_are_not_for(name):
+    X, y = np.eye(4), [1, -1, 1, -1]
+    for problem in (Problem.linear(X, y, loss="hinge"), Problem.linear(X, y, alpha=0.1)):
+        with pytest.raises(ValueError, match=f"{name} needs a loss with corners, such as the hinge, and alpha > 0"):
+            minimize(problem, method=name)
+    with pytest.raises(ValueError, match=f"{name} cannot treat an l1 penalty"):
+        minimize(Problem.linear(X, y, loss="hinge", alpha=0.1, l1_ratio=0.5), method=name)
