@@ -7,15 +7,21 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from finitesum import METHODS, Problem, minimize
+from finitesum import METHODS, FiniteSum, Problem, minimize
 from finitesum.constraints import Box, L1Ball
 from finitesum.core.engine import PartError, Threads
 from finitesum.core.mapped import mapping_of
+from finitesum.evaluation.part_components import parts_as_components
+from finitesum.losses import LOSSES, as_loss
 
 #: Where parts begin and end: of unequal size, one of a single row.
 CUTS = (0, 50, 51, 120, 200)
 
-LOSSES = ("logistic", "squared", "squared-hinge", "smoothed-hinge", "huber", "poisson", "multinomial")
+#: All smooth losses, and the squared one of two targets.
+SMOOTH = (*(name for name, loss in LOSSES.items() if loss().is_smooth()), "multinomial", "two targets")
+
+#: Losses of several outputs.
+SEVERAL = ("multinomial", "two targets")
 
 TERMS = {
     "l2": {"alpha": 0.05},
@@ -31,10 +37,13 @@ def data(loss, n=CUTS[-1], d=5):
     rng = np.random.default_rng(2)
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.7)
     signal = X @ rng.standard_normal(d) + rng.standard_normal(n)
-    if loss == "poisson":
-        y = rng.poisson(np.exp(np.clip(0.5 * signal, -2.0, 2.0))).astype(float)
-    elif loss in ("squared", "huber"):
-        y = signal
+    kind = "real" if loss == "two targets" else as_loss(loss).target_kind()
+    if kind in ("count", "positive"):
+        y = rng.poisson(np.exp(np.clip(0.5 * signal, -2.0, 2.0))) + (0.5 if kind == "positive" else 0.0)
+    elif kind == "share":
+        y = 1.0 / (1.0 + np.exp(-signal))
+    elif kind == "real":
+        y = np.column_stack([signal, rng.standard_normal(n)]) if loss == "two targets" else signal
     else:  # sorted, so that no part has all labels
         order = np.argsort(signal)
         X, signal = X[order], signal[order]
@@ -49,9 +58,10 @@ def in_parts(*arrays, cuts=CUTS):
 def both(loss, term, *, form=np.asarray, weighted=False, engine=None):
     X, y, weight, offset = data(loss)
     arrays, more = (form(X), y), {}
-    if weighted and loss != "multinomial":
+    if weighted:
+        offset = np.tile(offset[:, None], {"multinomial": 3, "two targets": 2}[loss]) if loss in SEVERAL else offset
         arrays, more = (*arrays, weight, offset), {"sample_weight": weight, "offset": offset}
-    settings = {"loss": loss, "fit_intercept": True, **term}
+    settings = {"loss": "squared" if loss == "two targets" else loss, "fit_intercept": True, **term}
     return Problem.linear(*arrays[:2], **settings, **more), Problem.partitioned(
         in_parts(*arrays), engine=engine, **settings
     )
@@ -59,9 +69,9 @@ def both(loss, term, *, form=np.asarray, weighted=False, engine=None):
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("name", TERMS)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", SMOOTH)
 def test_parts_have_the_optimum_of_the_whole(loss, name, weighted):
-    if loss == "multinomial" and "constraint" in TERMS[name]:
+    if loss in SEVERAL and "constraint" in TERMS[name]:
         pytest.skip("several outputs take no set")
     form = scipy.sparse.csr_array if weighted else np.asarray
     whole, parted = both(loss, TERMS[name], form=form, weighted=weighted)
@@ -88,6 +98,27 @@ def test_lazy_newton_takes_the_same_passes_as_in_memory(thinks, monkeypatch):
     runs = [minimize(problem, method="lazy-newton", tol=1e-12, measure_every=0) for problem in problems]
     assert runs[0].n_passes == runs[1].n_passes
     np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", ["logistic", "multinomial"])
+def test_blocks_of_rows_of_parts_are_components(loss, weighted):
+    X, y, weight, offset = data(loss)
+    more = {} if not weighted else {"weight": weight, "offset": np.tile(offset[:, None], 3) if loss in SEVERAL else offset}
+    settings = {"loss": loss, "alpha": 0.1, "fit_intercept": True, "batch_size": 10}
+    names = {"weight": "sample_weight", "offset": "offset"}
+    whole = Problem.linear(X, y, **settings, **{names[name]: array for name, array in more.items()})
+    parts = in_parts(X, y, *more.values(), cuts=(0, 30, 100, 200))
+    parted = Problem.partitioned(parts, loss=loss, alpha=0.1, fit_intercept=True).batched(10)
+    expected, found = FiniteSum.from_linear(whole), parts_as_components(parted)
+    w = np.random.default_rng(4).standard_normal(whole.dim)
+    assert found.n_components == expected.n_components == 20
+    for j in range(20):
+        assert found.component_value(w, j) == pytest.approx(expected.component_value(w, j), rel=1e-12)
+        np.testing.assert_allclose(found.component_gradient(w, j), expected.component_gradient(w, j), atol=1e-12)
+        np.testing.assert_allclose(found.component_hessian(w, j), expected.component_hessian(w, j), atol=1e-12)
+    exact = minimize(whole, method="newton", tol=1e-10).x
+    np.testing.assert_allclose(minimize(parted, method="saga", tol=1e-8).x, exact, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", SUITED)

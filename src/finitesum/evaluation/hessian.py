@@ -195,9 +195,24 @@ def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matr
     return mirrored(sums)
 
 
+def _gram_of_parts(problem: Problem, curvatures: Vector) -> Matrix:
+    """Return sum_i p_i c_i x_i x_i', of rows in parts: the products p_i c_i are formed where the rows are."""
+
+    def sum_of(block: Block, of_rows: Vector) -> Matrix:
+        rows, scales = block.view.rows, block.view.weights * of_rows
+        picked = np.flatnonzero(scales)
+        if isinstance(rows, DenseRows):
+            return _sum_dense(rows, picked, scales[picked], None, single_precision=False)
+        part = np.zeros((rows.dim(), rows.dim()))
+        _add_sparse(rows, picked, scales[picked], part)
+        return part
+
+    return mirrored(sum_over_blocks(sum_of, problem, reads=(curvatures,)))
+
+
 def hessian_of(problem: Problem, curvatures: Vector) -> Matrix:
     """Return sum_i p_i c_i x_i x_i' + l2 I on the penalised coordinates, symmetric, for curvatures c_i >= 0 of the rows."""
-    hessian = gram(problem, problem.weights * curvatures)
+    hessian = _gram_of_parts(problem, curvatures) if is_parted(problem) else gram(problem, problem.weights * curvatures)
     hessian.flat[:: problem.dim + 1] += problem.term.quadratic
     return hessian
 

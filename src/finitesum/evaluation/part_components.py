@@ -20,9 +20,10 @@ from finitesum.problems.survey import bind
 
 
 class PartComponent:
-    """The component n_parts sum_{i in part} p_i loss_i, each of whose values and derivatives is one sum over the part.
+    """The component m sum_{i in B} p_i loss_i of a part, or of some of its rows.
 
-    What is asked for again at the point that was asked for last is remembered: a gradient has come with its value.
+    Each of its values and derivatives is one sum over these rows. What is asked for again at the point that was asked for
+    last is remembered: a gradient has come with its value.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -70,17 +71,27 @@ def _curvatures(problem: Problem, w: Vector) -> Any:
 
 
 def parts_as_components(problem: Problem) -> FiniteSum:
-    """Return a problem in parts as a finite sum that has a component for each part, with the same penalty and set."""
+    """Return a problem in parts as a finite sum with the same penalty and set.
+
+    A part is a component, or as many as it has blocks of `batch_size` rows, the last of which may be shorter.
+    """
     rows, components = problem.rows, []
-    for k, part in enumerate(rows.parts):
-        here, numbers = slice(part.start, part.stop), {}
+    inside = [
+        (k, slice(first, min(first + size, part.stop - part.start)))
+        for k, part in enumerate(rows.parts)
+        for size in [problem.batch_size or part.stop - part.start]
+        for first in range(0, part.stop - part.start, size)
+    ]
+    for k, own in inside:
+        start, numbers = rows.parts[k].start, {}
+        here = slice(start + own.start, start + own.stop)
         for name in ("targets", "weights", "offsets"):
             given = getattr(problem, name)
-            is_beside, shape = isinstance(given, RowNumbers), (part.stop - part.start, *given.shape[1:])
+            is_beside, shape = isinstance(given, RowNumbers), (own.stop - own.start, *given.shape[1:])
             numbers[name] = RowNumbers(name, shape) if is_beside else given[here]
         if not isinstance(problem.weights, RowNumbers):
-            numbers["weights"] = numbers["weights"] * len(rows.parts)
-        of_part: Any = {"rows": rows.only(k, len(rows.parts)), "penalty": elastic_net(0.0, 0.0), **numbers}
+            numbers["weights"] = numbers["weights"] * len(inside)
+        of_part: Any = {"rows": rows.only(k, own, len(inside)), "penalty": elastic_net(0.0, 0.0), **numbers}
         alone = replace(problem, constraint=Unconstrained(), batch_size=None, **of_part)
         components.append(PartComponent(bind(alone)))
     term: Any = {"constraint": problem.constraint if problem.is_constrained else None, "penalty": problem.penalty}

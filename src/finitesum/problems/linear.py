@@ -222,7 +222,7 @@ class Problem:
 
         Parts are read and checked once at first. Sums over rows are then taken part by part, and added in a fixed order:
         results do not depend on how many workers there are, to the bit. Methods that visit components see each part as
-        one.
+        one, or as the blocks of rows that `batched` asks for.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ from finitesum.core.engine import Call, Engine, PartError, added, sum_of_parts
 from finitesum.core.jit import Interpreted
 from finitesum.core.mapped import as_writable
 from finitesum.problems.parts import PartData
-from finitesum.problems.rows import columns_of
+from finitesum.problems.rows import columns_of, rows_between
 
 if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
@@ -67,6 +67,7 @@ class PartedRows(Interpreted):
         self.stored_squares = sum(one.stored_squares for one in found)
         self.total = total  # S, the sum of the weights
         self.columns: Indices | None = None  # of the parts' columns; None: all
+        self.inside = slice(None)  # which rows of each part
         self._is_sparse = found[0].is_sparse
 
     def dim(self) -> int:
@@ -82,11 +83,11 @@ class PartedRows(Interpreted):
         rows.n_columns = columns.size
         return rows
 
-    def only(self, k: int, n_parts: int) -> "PartedRows":
-        """Return the rows of one part, whose weights are n_parts times what they are in the whole."""
-        rows, part = copy(self), self.parts[k]
-        rows.parts = (part._replace(start=0, stop=part.stop - part.start),)
-        rows.n_rows, rows.total = part.stop - part.start, self.total / n_parts
+    def only(self, k: int, inside: slice, times: float) -> "PartedRows":
+        """Return some rows of one part, whose weights are some times what they are in the whole."""
+        rows, n = copy(self), inside.stop - inside.start
+        rows.parts, rows.inside = (self.parts[k]._replace(start=0, stop=n),), inside
+        rows.n_rows, rows.total = n, self.total / times
         return rows
 
 
@@ -149,6 +150,7 @@ class Frame(NamedTuple):
     total: float  # S, of the parts' own weights
     view: Any  # of sums over rows, of the problem without its rows; None of several outputs
     columns: Indices | None  # of the part's; None: all
+    inside: slice  # of the part's rows
     targets: Any  # by label; None where they are numbers, or given
     given: dict[str, Any]  # targets, weights or offsets of these rows (or one for all) in the place of the part's own
 
@@ -173,8 +175,18 @@ def _targets(data: PartData, by_label: Any) -> Any:
     return np.where(data.targets, by_label[1], by_label[0]) if len(by_label) == 2 else by_label[data.targets]
 
 
+def _rows_inside(data: PartData, inside: slice) -> PartData:
+    """Return some rows of a part, over the same memory."""
+    rows = rows_between(data.rows, inside.start, inside.stop)
+    targets, weights, offsets = (
+        None if array is None else array[inside] for array in (data.targets, data.weights, data.offsets)
+    )
+    return data._replace(rows=rows, targets=targets, weights=weights, offsets=offsets)
+
+
 def as_problem(data: PartData, frame: Frame) -> "Problem":
     """Return a part as a problem, whose weights are those that its rows have in the whole."""
+    data = data if frame.inside == slice(None) else _rows_inside(data, frame.inside)
     n, n_outputs, given = data.rows.n_rows, frame.problem.n_outputs, frame.given
 
     def by_row(name: str, own: Callable[[], Any]) -> Any:
@@ -280,7 +292,7 @@ def _frame(problem: "Problem", part: Placed, shell: "Problem") -> Frame:
     targets = None if part.targets is None or "targets" in given else part.targets
     nothing: Any = dict.fromkeys(("rows", "targets", "offsets", "weights"))
     view = None if problem.n_outputs > 1 else problem.view_of_rows._replace(batch_size=1, **nothing)
-    return Frame(shell, problem.rows.total, view, problem.rows.columns, targets, given)
+    return Frame(shell, problem.rows.total, view, problem.rows.columns, problem.rows.inside, targets, given)
 
 
 def sum_over_parts(
