@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from finitesum.problems.finite_sum import FiniteSum as FiniteSum
     from finitesum.problems.linear import Problem as Problem
     from finitesum.problems.multinomial import MultinomialProblem as MultinomialProblem
+    from finitesum.reporting.comparing import compare as compare
     from finitesum.running.driver import Result as Result, StopReason as StopReason, minimize as minimize
 
 _PLACES = {
@@ -38,6 +39,7 @@ _PLACES = {
     "finitesum.problems.finite_sum": "FiniteSum",
     "finitesum.problems.linear": "Problem",
     "finitesum.problems.multinomial": "MultinomialProblem",
+    "finitesum.reporting.comparing": "compare",
     "finitesum.running.driver": "Result StopReason minimize",
 }
 _HOMES = {name: place for place, names in _PLACES.items() for name in names.split()}

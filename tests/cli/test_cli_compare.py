@@ -144,7 +144,7 @@ def test_titles_are_escaped(tmp_path):
 def test_two_sections_have_their_own_files_and_names(tmp_path):
     data = make_logistic(40, 3, seed=0)
     problem = Problem.linear(data.rows, data.targets(), alpha=0.1)
-    outcomes = report.compare(problem, ["fg"], tol=1e-6, max_iter=20)
+    outcomes = report.run_methods(problem, ["fg"], tol=1e-6, max_iter=20)
     sections = [report.Comparison(title, 1e-6, outcomes) for title in ("First one", "Second: 2/3")]
     page = report.write_report(tmp_path, sections, title="Two")
     check_page(page, 2)
@@ -161,7 +161,7 @@ def test_comparisons_are_timed_without_compiling_and_leave_the_problem_alone():
     assert tiny.rows.columns.dtype == problem.rows.columns.dtype
     assert (tiny.n_rows, tiny.has_intercept) == (4, True)
     seen = []
-    outcomes = report.compare(problem, ["fg", METHODS["saga"](step_size=0.1)], max_iter=5, on_done=seen.append)
+    outcomes = report.run_methods(problem, ["fg", METHODS["saga"](step_size=0.1)], max_iter=5, on_done=seen.append)
     assert seen == outcomes
     assert "step_size=0.1" in outcomes[1].settings
 
@@ -214,3 +214,13 @@ def test_demo(run, tmp_path, monkeypatch):
     summary = json.loads(failed.stdout)
     assert summary["agrees"] is False
     assert summary["fits"][0]["coefficients_differ"] <= 1e-8
+
+
+def test_methods_of_ones_own_are_named_by_their_place(run, svm, tmp_path):
+    place = "finitesum.methods.first_order.full_gradient:FG"
+    result = run("compare", svm, "--solvers", f"a-ciag,{place}", "--max-iter", "5", "--out", tmp_path / "r")
+    assert result.exit_code == 0, result.output
+    assert [line["method"] for line in read_csv(tmp_path / "r" / "table.csv")] == ["a-ciag", "fg"]
+    missing = run("compare", svm, "--solvers", "nowhere.at_all:Method", "--out", tmp_path / "s")
+    assert missing.exit_code == 2
+    assert "no method 'Method' in the module 'nowhere.at_all'" in missing.output

@@ -17,7 +17,7 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods import FG
 from finitesum.methods.auto import choose
 from finitesum.methods.constants import Constant, smoothness_at
-from finitesum.reporting.report import compare
+from finitesum.reporting.report import run_methods
 from finitesum.running.checkpoint import CheckpointError
 
 RNG = np.random.default_rng(8)
@@ -450,6 +450,6 @@ def test_the_conditional_logit_example(capsys, monkeypatch):
 
 
 def test_comparisons_of_methods_take_finite_sums():
-    outcomes = compare(sum_of(alpha=0.01), ["a-ciag", "newton", "psg"], tol=1e-8)
+    outcomes = run_methods(sum_of(alpha=0.01), ["a-ciag", "newton", "psg"], tol=1e-8)
     assert [outcome.success for outcome in outcomes] == [True, True, False]
     assert "cannot treat components" in outcomes[2].message

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run several methods on DATA and write a report.")
 @data_options()
-@shown("--solvers", ",".join(USUAL_SOLVERS), "Names of methods with commas between, or all that treat the problem.")
+@shown("--solvers", ",".join(USUAL_SOLVERS), "Names of methods, or package.module:Class, with commas between; or all.")
 @problem_options
 @run_options(tol=1e-10, max_iter=100)
 @shown("--out", "report", "Folder for the report.", type=FOLDER)
@@ -60,11 +60,19 @@ def compare(
         ctx.exit(NOT_CONVERGED)
 
 
-def _methods(text: str) -> list[str]:
-    """Return the names of methods that a list with commas means, each once."""
+def _methods(text: str) -> list[Any]:
+    """Return the methods that a list with commas means, each once: names, and package.module:Class."""
     from finitesum.methods import METHODS
+    from finitesum.reporting.comparing import resolved
 
-    names = [name.strip().lower().replace("_", "-") for name in text.split(",") if name.strip()]
+    given = [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        own = [resolved(name) for name in given if ":" in name]
+    except ValueError as error:
+        raise InputError(f"--solvers: {error}") from error
+    names = [name.lower().replace("_", "-") for name in given if ":" not in name]
+    if own and not names:
+        return own
     if names == ["all"]:
         return list(METHODS)
     names = ["lazy-newton" if name == "auto" else name for name in names]
@@ -73,15 +81,15 @@ def _methods(text: str) -> list[str]:
         raise InputError(
             f"--solvers must be names of methods with commas between, got {text!r}. They are: {', '.join(METHODS)}."
         )
-    return list(dict.fromkeys(names))
+    return [*dict.fromkeys(names), *own]
 
 
-def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list[str], console: Console) -> Comparison:
+def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list[Any], console: Console) -> Comparison:
     """Return what methods did on a problem; each is reported on stderr when it is done."""
     from finitesum.reporting import report
 
     settings = {"options": method_options(asked), "verbose": console.verbose, **run_settings(asked)}
-    outcomes = report.compare(problem, names, on_done=lambda outcome: console.note(_outcome_line(outcome)), **settings)
+    outcomes = report.run_methods(problem, names, on_done=lambda outcome: console.note(_outcome_line(outcome)), **settings)
     penalty = {0.0: "l2 penalty", 1.0: "l1 penalty"}.get(asked.l1_ratio, f"elastic net, l1_ratio {asked.l1_ratio:g}")
     intercept = "with intercept" if asked.intercept else "no intercept"
     kind = f"sparse, {data.nnz} entries ({100.0 * data.density:.3g} %)" if data.is_sparse else "dense"

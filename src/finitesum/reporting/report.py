@@ -1,6 +1,6 @@
 """Comparisons of methods, and their files: one HTML page that needs no network, PNG figures and CSV.
 
-`compare` runs methods on one problem. A method that fails is a line of the table, with its message, and no crash.
+`run_methods` runs methods on one problem. A method that fails is a line of the table, with its message, and no crash.
 """
 
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,12 @@ from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.reporting.files import show, write_bytes, write_csv, write_text
-from finitesum.reporting.plots import optimality_figure, to_png, to_svg
+from finitesum.reporting.plots import Horizontal, optimality_figure, to_png, to_svg
 from finitesum.running.driver import minimize
 from finitesum.running.observers import Trace, TraceRow
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: The optimalities for which the table gives passes and seconds.
 LEVELS = (1e-4, 1e-6, 1e-8, 1e-10)
@@ -48,6 +51,10 @@ class Outcome:
         """How it ended, in a few words; an error in full."""
         return self.message.split(":")[0].rstrip(".") if len(self.trace) else self.message
 
+    def named(self, name: str) -> "Outcome":
+        """Return the outcome under another name."""
+        return replace(self, name=name)
+
     def row(self) -> dict[str, Any]:
         """Return its line of the table, as plain values."""
         line: dict[str, Any] = {"method": self.name, "converged": self.success}
@@ -59,7 +66,7 @@ class Outcome:
         return line
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Methods on one problem: a section of a report."""
 
@@ -74,16 +81,41 @@ class Comparison:
 
         def rank(outcome: Outcome) -> tuple[bool, float]:
             reached = outcome.optimality if math.isfinite(outcome.optimality) else math.inf
-            return (not outcome.success, outcome.n_passes if outcome.success else reached)
+            passes = math.inf if math.isnan(outcome.n_passes) else outcome.n_passes
+            return (not outcome.success, passes if outcome.success else reached)
 
         return sorted(self.outcomes, key=rank)
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas DataFrame: a row for each run, with passes and seconds to each level."""
+        import pandas as pd
+
+        return pd.DataFrame([outcome.row() for outcome in self.outcomes]).set_index("method")
+
+    def plot(self, *, x: Sequence[Horizontal] = ("n_passes", "seconds")) -> "Figure":
+        """Return a figure of the optimality against passes, seconds, or both side by side."""
+        curves = [(outcome.name, outcome.trace.to_dict()) for outcome in self.ranked() if len(outcome.trace)]
+        return optimality_figure(curves, x, tol=self.tol, title=self.title if len(x) == 1 else "")
+
+    def write(self, folder: str | Path) -> Path:
+        """Write a page that opens offline, its figures and its tables to a folder, and return the page's path."""
+        return write_report(Path(folder), [self], title=self.title)
+
+    def __repr__(self) -> str:
+        names = [outcome.name for outcome in self.outcomes]
+        width = max(map(len, names), default=6)
+        lines = [f"{'method':<{width}}  optimality    passes   seconds  ended"]
+        for one in self.ranked():
+            passes = "-" if math.isnan(one.n_passes) else f"{one.n_passes:.4g}"
+            lines.append(f"{one.name:<{width}}  {one.optimality:10.1e}  {passes:>8}  {one.seconds:8.3g}  {one.ended}")
+        return "\n".join([self.title, *lines, self.verdict()])
 
     def verdict(self) -> str:
         """Return a sentence on which method was first, by passes and by seconds."""
         reached = [outcome for outcome in self.outcomes if outcome.success]
         if not reached:
             return f"No method reached {self.tol:.0e}."
-        by_passes = min(reached, key=lambda outcome: outcome.n_passes)
+        by_passes = min(reached, key=lambda outcome: math.inf if math.isnan(outcome.n_passes) else outcome.n_passes)
         by_seconds = min(reached, key=lambda outcome: outcome.seconds)
         count = f"{len(reached)} of {len(self.outcomes)} methods reached {self.tol:.0e}"
         passes, seconds = f"{by_passes.n_passes:.4g}", f"{by_seconds.seconds:.3g} s"
@@ -93,7 +125,7 @@ class Comparison:
         return f"{count}; {fewest} and {by_seconds.name} in the shortest time ({seconds})."
 
 
-def compare(
+def run_methods(
     problem: Problem,
     methods: Sequence[str | Method],
     *,
