@@ -17,23 +17,23 @@ class PseudoHuber(NamedTuple):
 
     def value(self, prediction: float, target: float) -> float:
         error = prediction - target
-        return self.scale * (math.hypot(1.0, error) - 1.0)
+        return self.scale * (np.hypot(1.0, error) - 1.0)
 
     def d1(self, prediction: float, target: float) -> float:
         error = prediction - target
-        return self.scale * error / math.hypot(1.0, error)
+        return self.scale * error / np.hypot(1.0, error)
 
     def d2(self, prediction: float, target: float) -> float:
-        return self.scale / math.hypot(1.0, prediction - target) ** 3
+        return self.scale / np.hypot(1.0, prediction - target) ** 3
 
     def d1_d2(self, prediction: float, target: float) -> tuple[float, float]:
         error = prediction - target
-        root = math.hypot(1.0, error)
+        root = np.hypot(1.0, error)
         return self.scale * error / root, self.scale / root**3
 
     def majorant(self, prediction: float, target: float) -> float:
         # The value is concave in error^2: its tangent there lies above it, and is a parabola in the prediction.
-        return self.scale / math.hypot(1.0, prediction - target)
+        return self.scale / np.hypot(1.0, prediction - target)
 
     def curvature_bound(self) -> float:
         return self.scale

@@ -117,6 +117,17 @@ class WholeArrays:
             value = self.equal_weight * found.values.sum() if self.equal_weight > 0.0 else self.weights @ found.values
             return self.combination(weighted), float(weighted @ found.slopes), float(value)
 
+    def along(self, what: str, line: tuple[Vector, Vector], t: float) -> Vector:
+        """Return p_i times "value" or "d1" of the losses at the predictions starts + t changes."""
+        with np.errstate(all="ignore"):
+            predictions = line[0] + t * line[1]
+            if self.offsets is not None:
+                predictions += self.offsets
+            found: Vector = self.weights * getattr(self.loss, what)(predictions, self.targets)
+            if self.lacks is not None:
+                found[self.lacks] = 0.0
+        return found
+
     def gram(self, scales: Vector, dtype: Any = np.float64) -> Matrix:
         """Return sum_i s_i x_i x_i', symmetric, s_i >= 0, by a product of matrices in float64 or float32."""
         d, key = self.rows.n_columns, np.dtype(dtype).char

@@ -87,6 +87,10 @@ class Poisson(Scaled, OfMean):
         mean = _exponential(prediction)
         return self.scale * (mean - target), self.scale * mean
 
+    def value_d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any, Any]:
+        mean = _exponential(prediction)
+        return self.scale * (mean - target * prediction), self.scale * (mean - target), self.scale * mean
+
     def variance_of(self, mean: Any) -> Any:
         """Return m."""
         return mean

@@ -389,10 +389,13 @@ class Problem:
 def remembered(function: Callable[[Problem], T]) -> Callable[[Problem], T]:
     """Return a function of a problem whose results are kept by its name, in `Problem.derived`."""
 
+    name = function.__name__
+
     @wraps(function)
     def from_memory(problem: Problem) -> T:
-        if function.__name__ not in problem.derived:
-            problem.derived[function.__name__] = function(problem)
-        return problem.derived[function.__name__]  # type: ignore[no-any-return]
+        memory = problem.derived
+        if name not in memory:
+            memory[name] = function(problem)
+        return memory[name]  # type: ignore[no-any-return]
 
     return from_memory

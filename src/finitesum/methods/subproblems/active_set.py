@@ -23,6 +23,9 @@ from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import Intervals
 
+#: The least normal number.
+TINY = float(np.finfo(np.float64).tiny)
+
 #: Rounds beside those that set each coordinate free once and fix it once.
 EXTRA_ROUNDS = 50
 
@@ -81,7 +84,7 @@ def on_plane(matrix: Matrix, right: Vector, normal: Vector, lacking: float) -> t
     One coordinate is eliminated, that with the largest entry of the normal in the scale of the curvatures: so the plane is
     kept to the last digits, also where the matrix is nearly singular.
     """
-    k = int(np.argmax(normal**2 / np.maximum(np.diagonal(matrix), np.finfo(np.float64).tiny)))
+    k = int(np.argmax(normal**2 / np.maximum(np.diagonal(matrix), TINY)))
     others = np.delete(np.arange(normal.size), k)
     ratios, column, base = normal[others] / normal[k], matrix[others, k], lacking / normal[k]
     reduced = matrix[np.ix_(others, others)] - np.outer(ratios, column) - np.outer(column, ratios)
@@ -135,7 +138,7 @@ def minimised(
     """
     point, n_refined, sizes = _begun(intervals, start, y), 0, np.abs(hessian)
     flat = max(tolerance, ROUNDING * float((np.abs(gradient) + sizes @ np.abs(y)).max()))  # no slope of a linear piece
-    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), np.finfo(np.float64).tiny))
+    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), TINY))
     for k in range(EXTRA_ROUNDS + 4 * start.size):
         slope = gradient + hessian @ point.step
         step, multiplier = _face_step(intervals, hessian, point, slope)

@@ -13,13 +13,16 @@ import numpy as np
 #: The fraction of the predicted decrease that a step must bring, and the halvings tried for it.
 DECREASE, MOST_HALVINGS = 1e-4, 60
 
+#: The distance of 1 to the next number.
+EPSILON = float(np.finfo(np.float64).eps)
+
 #: Slopes evaluated in a search, at most.
 MOST_SLOPES = 40
 
 
 def rounding_of(value: float, n_terms: int) -> float:
     """Return what rounding errors put into a sum of n_terms, at most: changes of F that are less than it are hidden."""
-    return n_terms * float(np.finfo(np.float64).eps) * abs(value)
+    return n_terms * EPSILON * abs(value)
 
 
 def is_enough(before: float, after: float, predicted: float, n_terms: int) -> bool:
