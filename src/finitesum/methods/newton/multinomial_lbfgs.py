@@ -33,13 +33,14 @@ import scipy.linalg
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
+from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_confirmed
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
-from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, with_size
+from finitesum.methods.newton.class_factor import LEAST_SINGLE, ClassFactor, divided, factor_at, rows_wanted, with_size
 from finitesum.methods.newton.multinomial_newton import kept_mean
 from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
 from finitesum.methods.subproblems.line_search import is_enough
@@ -49,7 +50,10 @@ from finitesum.problems.linear import Problem
 MOST_COLUMNS, ROWS_FOR_EACH, WORTH_PASSES = 3000, 8, 100.0
 
 #: The time of its factors, the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
-FACTOR_WORK = 16.0
+FACTOR_WORK = 8.0
+
+#: The least ridge, by the largest eigenvalue that M may have, with which they are in single precision.
+SMALL_RIDGE = 1e-7
 
 #: Steps before it is made once more: the first ones change the curvatures most.
 FIRST_STEPS = 3
@@ -145,10 +149,12 @@ class MultinomialLBFGS(SumMethod):
         if state.preconditioner.values.size:
             shapes = (n_outputs, n_outputs), (dim, dim), (n_outputs, dim)
             preconditioner = Preconditioner(*map(np.zeros, shapes))
+            of_columns = np.zeros((dim, dim), _float_of(state.preconditioner.of_columns))
+            preconditioner = preconditioner._replace(of_columns=of_columns)
         if state.ascent.chances.size:
             ascent = ClassAscent(np.zeros((problem.n_rows, n_outputs)), np.zeros(state.ascent.gaps.size))
         order = (n_outputs - 1) * dim if state.factor.lower.size else 0
-        factor = ClassFactor(np.zeros((order, order), state.factor.lower.dtype, "F"))
+        factor = ClassFactor(np.zeros((order, order), _float_of(state.factor.lower) if order else np.float32, "F"))
         shape = (0, 0) if state.ascent.chances.size else (problem.n_rows, n_outputs)
         scores = np.zeros(shape, np.float32 if state.is_single and shape[0] else np.float64)
         return first._replace(pairs=pairs, preconditioner=preconditioner, ascent=ascent, factor=factor, scores=scores)
@@ -160,7 +166,7 @@ class MultinomialLBFGS(SumMethod):
             state = state._replace(x=x, ascent=ascent, n_gradients=state.n_gradients + problem.n_components)
             return state if ascent.chances.size else _state_at(problem, state)
         if state.n_steps in (0, FIRST_STEPS) and self._wants_factors(problem):
-            state = state._replace(preconditioner=_kronecker(problem, state.x))
+            state = state._replace(preconditioner=_kronecker(problem, state.scores))
         n_wanted = self._rows_wanted(problem, state)
         if n_wanted:
             factor, n_rows = factor_at(problem, state.scores.astype(np.float64, copy=False), n_wanted)
@@ -205,6 +211,11 @@ class MultinomialLBFGS(SumMethod):
         return self.preconditioner == "kronecker" or (self.preconditioner == "auto" and pays)
 
 
+def _float_of(array: Matrix) -> Any:
+    """Return single precision where an array has it, else double."""
+    return np.float32 if array.dtype == np.float32 else np.float64
+
+
 def _memory(problem: Problem) -> int:
     """Return how many pairs are kept."""
     return min(max(int(problem.rows.values.size) // (8 * problem.dim), FEWEST_PAIRS), MOST_PAIRS)
@@ -236,13 +247,13 @@ def _noise(problem: Problem, mean: float, kind: type[np.floating[Any]]) -> float
     return float(ROUNDED * np.finfo(kind).eps * size * of_rows)
 
 
-def _kronecker(problem: Problem, w: Vector) -> Preconditioner:
-    """Return the preconditioner at w, from rows that are spread evenly over all; an empty one where it overflows."""
+def _kronecker(problem: Problem, scores: Matrix) -> Preconditioner:
+    """Return the preconditioner at given scores, from rows spread evenly over all; an empty one where it overflows."""
     loss, dim, outputs = several.loss_of(problem), problem.rows.dim(), range(problem.n_outputs)
     n_chosen = min(problem.n_rows, ROWS_FOR_EACH * dim)
     chosen = np.linspace(0, problem.n_rows - 1, n_chosen).astype(np.int64)
     weights = problem.weights[chosen] * (problem.n_rows / n_chosen)
-    curvatures = loss.curvatures(several.scores_at(problem, w)[chosen])
+    curvatures = loss.curvatures(scores[chosen].astype(np.float64, copy=False))
     sizes = np.zeros(problem.n_rows)
     factor = np.empty((problem.n_outputs, problem.n_outputs))
     for k in outputs:
@@ -252,13 +263,25 @@ def _kronecker(problem: Problem, w: Vector) -> Preconditioner:
             if k == other:
                 sizes[chosen] += entries
     total = float(sizes.sum())
-    gram = several.weighted_gram(problem, sizes / total if total > 0.0 else sizes, chosen)
+    sizes = sizes / total if total > 0.0 else sizes
+    is_single = dim >= LEAST_SINGLE and not problem.rows.is_sparse()
+    gram = _single_gram(problem, sizes, chosen) if is_single else several.weighted_gram(problem, sizes, chosen)
+    if is_single and not problem.term.ridge >= SMALL_RIDGE * float(np.trace(gram)) * np.trace(factor):
+        gram = several.weighted_gram(problem, sizes, chosen)
     if not (np.isfinite(gram).all() and np.isfinite(factor).all()):  # after an overflow
         return Preconditioner()
     of_rows, of_columns = scipy.linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
     of_classes, of_outputs = np.linalg.eigh(factor)
+    of_rows = of_rows.astype(np.float64)
     values = np.outer(np.maximum(of_classes, 0.0), np.maximum(of_rows, 0.0)) + problem.term.ridge
     return Preconditioner(of_outputs, of_columns, np.maximum(values, 1e-10 * float(values.max()) or 1.0))
+
+
+def _single_gram(problem: Problem, weights: Vector, chosen: Indices) -> Matrix:
+    """Return the Gram matrix of chosen dense rows, in single precision."""
+    sums = np.zeros((problem.rows.dim(), problem.rows.dim()))
+    add_gram(problem.one_output.by_rows, chosen, weights[chosen], sums, single_precision=True)
+    return sums.astype(np.float32)
 
 
 def _preconditioned(problem: Problem, state: State, right: Vector) -> Vector:
@@ -278,8 +301,9 @@ def _divided(state: State, right: Vector) -> Vector:
     outputs, columns, values = state.preconditioner
     if values.size == 0:
         return right
-    turned = outputs.T @ (right.reshape(values.shape) @ columns)
+    turned = outputs.T @ (right.reshape(values.shape).astype(columns.dtype, copy=False) @ columns)
     turned /= values
+    turned = turned.astype(columns.dtype, copy=False)
     return np.asarray((outputs @ (turned @ columns.T)).reshape(-1), right.dtype)
 
 
