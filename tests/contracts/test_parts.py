@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from finitesum.constraints import Box, L1Ball
 from finitesum.core.engine import PartError, Threads
 from finitesum.core.mapped import mapping_of
 from finitesum.evaluation.part_components import parts_as_components
+from finitesum.evaluation.row_products import predictions
 from finitesum.losses import LOSSES, as_loss
 
 #: Where parts begin and end: of unequal size, one of a single row.
@@ -186,6 +188,45 @@ class Forgetful(Reloading):
 
 def _lost(*_arguments):
     raise ConnectionError("the worker is gone")
+
+
+def test_many_rows_keep_their_predictions_in_files(monkeypatch):
+    monkeypatch.setattr("finitesum.problems.partitioned.MOST_IN_MEMORY", 100)
+    whole, parted = both("logistic", TERMS["l2"], weighted=True)
+    w = np.random.default_rng(1).standard_normal(whole.dim)
+    found = predictions(parted, w)
+    assert mapping_of(found) is not None
+    np.testing.assert_allclose(found, predictions(whole, w), rtol=1e-12)
+
+
+class Delayed:
+    """What a ``dask.delayed`` is to us."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def compute(self):
+        return self.value
+
+
+def test_what_is_delayed_and_single_precision_are_parts():
+    X, y = data("logistic")[:2]
+    X = X.astype(np.float32)
+    parts = [Delayed(in_parts(X, y)[0]), *in_parts(X, y)[1:]]
+    found = minimize(Problem.partitioned(parts, alpha=0.1), tol=1e-10)
+    np.testing.assert_allclose(found.x, minimize(Problem.linear(X, y, alpha=0.1), tol=1e-10).x, rtol=1e-8)
+
+
+def test_no_part_waits_once_a_run_was_ended():
+    def slow():
+        time.sleep(0.01)
+        raise OSError("gone")
+
+    engine = Threads(1)
+    with pytest.raises(PartError, match="part 0"):
+        Problem.partitioned([slow, *in_parts(*data("logistic")[:2])], engine=engine)
+    engine._pool.shutdown()
+    assert not engine._waiting
 
 
 def test_an_engine_that_loses_results_ends_at_the_same_bits():

@@ -11,7 +11,7 @@ import shutil
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from tempfile import mkdtemp
@@ -50,7 +50,7 @@ class Engine(Protocol):
         """Return a handle to a part, whose data is loaded where and when it is needed, again where it was lost."""
 
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
-        """Return a future of function(data, *arguments); the handle, and an argument, may be a future that is done."""
+        """Return a future of function(data, *arguments); the handle, and an argument, may be a future that it gave."""
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
         """Yield futures as they are done, failed ones included."""
@@ -162,7 +162,9 @@ class Threads:
         """Return a future of the function's result; what needs no part, but results that are there, is done at once."""
         if isinstance(handle, _Placed):
             self._waiting.append(handle)
-            return self._pool.submit(self._work, function, handle, arguments)
+            of_part = self._pool.submit(self._work, function, handle, arguments)
+            of_part.add_done_callback(lambda done: self._forget(handle) if done.cancelled() else None)
+            return of_part
         future: Future[Any] = Future()
         try:
             future.set_result(_call(function, handle, arguments))
@@ -172,13 +174,16 @@ class Threads:
 
     def _work(self, function: Callable[..., Any], handle: _Placed, arguments: tuple[Any, ...]) -> Any:
         """Call a function for a part, while the next one is read ahead."""
-        with self._lock:
-            if handle in self._waiting:  # else it was cancelled with others
-                self._waiting.remove(handle)
-            following = self._waiting[0] if self._waiting else None
+        following = self._forget(handle)
         if following is not None:
             self._ahead.submit(following.read_ahead)
         return _call(function, handle, arguments)
+
+    def _forget(self, handle: _Placed) -> _Placed | None:
+        """Return the next part that waits, once this one does not."""
+        with self._lock:
+            self._waiting.remove(handle)
+            return self._waiting[0] if self._waiting else None
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
         """Yield futures as they are done."""
@@ -219,6 +224,22 @@ def _parent(place: tuple[int, int]) -> tuple[int, int]:
     return place[0] + 1, place[1] // 2
 
 
+def settled(engine: Engine, future: Any) -> Any:
+    """Return a future, or while it is lost already another of the same call."""
+    while future.done() and future.exception() is not None:
+        future = engine.recover(future)
+    return future
+
+
+def fetched(engine: Engine, future: Any) -> Any:
+    """Return a future's result, computed again where it was lost."""
+    while True:
+        try:
+            return future.result()
+        except Exception:
+            future = engine.recover(future)  # which raises an error of the call's own
+
+
 class _Tree:
     """Results at the places of a binary tree: level 0 has those of the parts, in their order."""
 
@@ -241,22 +262,30 @@ class _Tree:
             neighbour = self.known.pop(other)
             left, right = (future, neighbour) if place[1] < other[1] else (neighbour, future)
             future, place = self.engine.submit(self.add, left, right), _parent(place)
-            while future.done() and future.exception() is not None:
-                future = self.engine.recover(future)
+            future = settled(self.engine, future)
             if not future.done():
                 return future, place
         self.root = future
         return None
 
 
-def sum_of_parts(engine: Engine, calls: Sequence[Call], add: Callable[[Any, Any], Any] = added) -> Any:
-    """Return the sum of the calls' results, in a tree by their order; the first error is raised, and ends the others."""
+def sum_of_parts(
+    engine: Engine,
+    calls: Sequence[Call],
+    add: Callable[[Any, Any], Any] = added,
+    take: Callable[[int, Any], Any] | None = None,
+) -> Any:
+    """Return the sum of the calls' results, in a tree by their order; the first error is raised, and ends the others.
+
+    If given, `take` is called with the number and the future of each result that is there, and returns a future of what is
+    to be summed. No result is kept longer than it is needed.
+    """
     with limited_blas(1):  # one part a worker, and the same bits for any number of them
         waiting = {engine.submit(call.function, call.handle, *call.arguments): (0, k) for k, call in enumerate(calls)}
         tree = _Tree(engine, add, len(calls))
         try:
             while waiting:
-                waiting = dict(_next_round(engine, tree, waiting))
+                waiting.update(_next_round(engine, tree, waiting, take))
         except BaseException:
             for future in waiting:
                 future.cancel()
@@ -264,14 +293,21 @@ def sum_of_parts(engine: Engine, calls: Sequence[Call], add: Callable[[Any, Any]
         return tree.root.result()  # type: ignore[attr-defined]
 
 
-def _next_round(engine: Engine, tree: _Tree, waiting: dict[Any, tuple[int, int]]) -> Iterator[tuple[Any, tuple[int, int]]]:
-    """Yield what is to be waited for once these futures are done."""
+def _next_round(
+    engine: Engine, tree: _Tree, waiting: dict[Any, tuple[int, int]], take: Callable[[int, Any], Any] | None
+) -> dict[Any, tuple[int, int]]:
+    """Return what is to be waited for next; these futures wait no more."""
+    following = {}
     for future in engine.as_completed(list(waiting)):
-        place = waiting[future]
+        place = waiting.pop(future)
         if future.exception() is not None:
-            yield engine.recover(future), place
-        elif (more := tree.join(future, place)) is not None:
-            yield more
+            following[engine.recover(future)] = place
+            continue
+        joining = future if take is None or place[0] > 0 else settled(engine, take(place[1], future))
+        del future
+        if (more := tree.join(joining, place)) is not None:
+            following[more[0]] = more[1]
+    return following
 
 
 def each_part(engine: Engine, calls: Iterable[Call]) -> list[Any]:

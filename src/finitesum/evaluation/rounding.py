@@ -35,7 +35,7 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem, View, n_numbers, remembered
-from finitesum.problems.partitioned import PartedRows
+from finitesum.problems.partitioned import PartedRows, empty_by_row
 from finitesum.problems.rows import EVERY, CSRRows, products, rows_between, some_rows, to_matrix
 
 #: Units of rounding of float64 and of the extended format.
@@ -226,7 +226,7 @@ def _blocks(problem: Problem, most: int) -> Iterator[tuple[slice, Any, Any]]:
 
 def extended_slopes(problem: Problem, w: Vector, direction: Vector) -> Callable[[float], float]:
     """Return t -> the slope of the mean loss along w + t direction, of a model with one output, in extended precision."""
-    most, (starts, changes) = _most_entries(problem), np.empty((2, problem.n_rows), dtype=np.longdouble)
+    most, starts, changes = _most_entries(problem), *(empty_by_row(problem, np.longdouble) for _ in range(2))
 
     def predict(part: Problem, start: Any, change: Any) -> None:
         for here, stored, offsets in _blocks(part, most):

@@ -13,7 +13,7 @@ from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
-from finitesum.problems.partitioned import PartedRows, is_parted
+from finitesum.problems.partitioned import PartedRows, empty_by_row, is_parted
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, squares, to_matrix
 
 #: Bytes of entries of which a copy in single precision is made.
@@ -37,7 +37,7 @@ def predictions(problem: Problem, w: Vector, components: Indices | None = None, 
     """Return x_i'w of the rows of some components, or of all, without their offsets, shape (n,); others are undefined."""
     if components is None and (arrays := whole_arrays(problem)) is not None:
         return arrays.products(w)
-    out = np.empty(problem.n_rows)
+    out: Vector = empty_by_row(problem)
 
     def predict(block: Block, of_rows: Vector) -> None:
         _predict(block.view, block.components, w, of_rows)
@@ -87,7 +87,7 @@ def _square_in_arrays(rows: DenseRows | CSRRows, out: Vector) -> None:
 
 def squared_norms(problem: Problem, intercept: int) -> Vector:
     """Return ||x_i||^2 of all rows, shape (n,), with an intercept's 1 or without."""
-    out = np.empty(problem.n_rows)
+    out: Vector = empty_by_row(problem)
 
     def square(block: Block, of_rows: Vector) -> None:
         _square(block.view.rows._replace(intercept=intercept), of_rows)

@@ -19,6 +19,7 @@ from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.whole_arrays import losses_at, whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
+from finitesum.problems.partitioned import empty_by_row
 from finitesum.problems.rows import add_combination, products, some_rows
 
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.
@@ -259,7 +260,7 @@ def loss_sums(
 
 def curvatures_at(problem: Problem, w: Vector) -> Vector:
     """Return phi''_i of all rows at w, shape (n,)."""
-    curvatures = np.empty(problem.n_rows)
+    curvatures: Vector = empty_by_row(problem)
     with np.errstate(all="ignore"):  # after a divergence
         loss_sums(problem, w, curvatures=curvatures)
     return curvatures

@@ -7,6 +7,7 @@ function writes there comes back as a new value: a part that is lost is computed
 """
 
 import functools
+import tempfile
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from finitesum.core.arrays import Indices
-from finitesum.core.engine import Call, Engine, PartError, added, sum_of_parts
+from finitesum.core.engine import Call, Engine, PartError, added, fetched, sum_of_parts
 from finitesum.core.jit import Interpreted
 from finitesum.core.mapped import as_writable
 from finitesum.problems.parts import PartData
@@ -26,6 +27,10 @@ from finitesum.problems.rows import columns_of, rows_between
 if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
     from finitesum.problems.survey import Survey
+
+
+#: Rows of parts from which what is computed for each of them, and soon not needed any more, is kept in files.
+MOST_IN_MEMORY = 1 << 22
 
 
 class Entries(NamedTuple):
@@ -89,6 +94,15 @@ class PartedRows(Interpreted):
         rows.parts, rows.inside = (self.parts[k]._replace(start=0, stop=n),), inside
         rows.n_rows, rows.total = n, self.total / times
         return rows
+
+
+def empty_by_row(problem: Any, dtype: Any = np.float64) -> Any:
+    """Return memory for a number of each row; of many rows in parts, it is in a file that goes with it."""
+    if not is_parted(problem) or problem.n_rows < MOST_IN_MEMORY:
+        return np.empty(problem.n_rows, dtype=dtype)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(problem.n_rows * np.dtype(dtype).itemsize)
+        return np.asarray(np.memmap(file, dtype=dtype, mode="r+", shape=(problem.n_rows,)))
 
 
 class RowNumbers(NDArrayOperatorsMixin):
@@ -233,14 +247,7 @@ class _Job(NamedTuple):
     start: int
 
 
-class _Written(NamedTuple):
-    """Arrays that were written for a part's rows, and the first of these rows."""
-
-    start: int
-    arrays: tuple[Any, ...]
-
-
-def _run(data: PartData, job: _Job) -> tuple[Any, Any]:
+def _run(data: PartData, job: _Job) -> tuple[Any, tuple[Any, ...]]:
     """Return the function's result, and what it wrote."""
     if data.digest != job.digest:
         raise PartError(
@@ -248,26 +255,19 @@ def _run(data: PartData, job: _Job) -> tuple[Any, Any]:
         )
     try:
         arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else np.empty(*like) for like in job.written)
-        found = job.function(as_problem(data, job.frame), job.start, job.chosen, *job.arguments, *arrays)
+        return job.function(as_problem(data, job.frame), job.start, job.chosen, *job.arguments, *arrays), arrays
     except PartError:
         raise
     except Exception as error:
         raise PartError(f"{job.name}: {error}") from error
-    return found, [_Written(job.start, arrays)] if arrays else None
 
 
-def _both(left: tuple[Any, Any], right: tuple[Any, Any], add: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
-    return add(left[0], right[0]), None if left[1] is None else left[1] + right[1]
+def _result(found: tuple[Any, Any]) -> Any:
+    return found[0]
 
 
-class _Add:
-    """`_both` with a way to add, as one function that can be sent."""
-
-    def __init__(self, add: Callable[[Any, Any], Any]) -> None:
-        self.add = add
-
-    def __call__(self, left: Any, right: Any) -> Any:
-        return _both(left, right, self.add)
+def _written(found: tuple[Any, Any]) -> Any:
+    return found[1]
 
 
 # -- sums over parts
@@ -313,9 +313,10 @@ def sum_over_parts(
     that is read and written; and that is written alone.
     """
     rows: PartedRows = problem.rows
+    outs = (*updates, *writes)
     nothing: Any = None
     shell, size = replace(problem, rows=None, targets=nothing, weights=nothing, offsets=nothing), problem.batch_size or 1
-    calls = []
+    calls: list[Call] = []
     is_all = components is None or components.size == problem.n_components
     for part in rows.parts:
         here, chosen = slice(part.start, part.stop), None if is_all else _rows_of(part, components, size)  # type: ignore[arg-type]
@@ -329,11 +330,16 @@ def sum_over_parts(
         old = (*(out[here] for out in updates), *new)
         job = _Job(function, part.name, part.digest, _frame(problem, part, shell), chosen, arguments, old, part.start)
         calls.append(Call(_run, part.handle, (job,)))
-    found, written = sum_of_parts(rows.engine, calls, _Add(add))
-    for piece in written or ():
-        for out, array in zip((*updates, *writes), piece.arrays, strict=True):
-            out[piece.start : piece.start + len(array)] = array
-    return found
+
+    def take(k: int, future: Any) -> Any:
+        """Put what was written in its place, and leave the result."""
+        if outs:
+            job = calls[k].arguments[0]
+            for out, array in zip(outs, fetched(rows.engine, rows.engine.submit(_written, future)), strict=True):
+                out[job.start : job.start + len(array)] = array
+        return rows.engine.submit(_result, future)
+
+    return sum_of_parts(rows.engine, calls, add, take)
 
 
 def _joined(left: Any, right: Any) -> Any:

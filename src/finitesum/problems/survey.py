@@ -11,7 +11,7 @@ from finitesum.losses.classes import SquaredTargets
 from finitesum.problems.input import is_of_labels, require_classes
 from finitesum.problems.partitioned import PartedRows, Placed, RowNumbers
 from finitesum.problems.parts import Part, PartData, as_part, expanded
-from finitesum.problems.rows import CSRRows, squares
+from finitesum.problems.rows import CSRRows
 
 if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
@@ -38,6 +38,13 @@ class Survey(NamedTuple):
     digest: str
 
 
+def _square(entries: Any) -> float:
+    """Return the sum of the squares of some numbers."""
+    return (
+        float(entries @ entries) if entries.dtype == np.float64 else float(np.einsum("i,i->", *(entries,) * 2, dtype=float))
+    )
+
+
 def survey(data: PartData) -> Survey:
     """Return what a pass over a part finds."""
     rows = data.rows
@@ -60,7 +67,7 @@ def survey(data: PartData) -> Survey:
         largest_weight=float(np.max(weights)),
         has_weights=data.weights is not None,
         has_offsets=data.offsets is not None and bool(np.any(data.offsets)),
-        square=float(squares(rows).sum()),
+        square=_square(rows.values.ravel()),
         digest=data.digest,
     )
 
