@@ -2,7 +2,9 @@
 
 import functools
 import itertools
+import pickle
 import time
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from finitesum.core.mapped import mapping_of
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.evaluation.row_products import predictions
 from finitesum.losses import LOSSES, as_loss
+
+cloudpickle = pytest.importorskip("cloudpickle")  # which joblib needs, too
 
 #: Where parts begin and end: of unequal size, one of a single row.
 CUTS = (0, 50, 51, 120, 200)
@@ -156,6 +160,38 @@ class Reloading(Threads):
                 return function(handle.load(), *arguments)
 
         return self._pool.submit(call)
+
+
+class Elsewhere(Reloading):
+    """An engine whose workers share no memory with us: what they are sent and what they send is pickled."""
+
+    def __init__(self):
+        super().__init__(2)
+        self.sent = []
+
+    def submit(self, function, handle, *arguments):
+        handle, *arguments = (one.result() if isinstance(one, Future) else one for one in (handle, *arguments))
+        text = cloudpickle.dumps((function, arguments))
+        self.sent.append(len(text))
+
+        def call(part):
+            with np.errstate(all="ignore"):
+                copied, given = pickle.loads(text)
+                return pickle.loads(cloudpickle.dumps(copied(part.load() if hasattr(part, "load") else part, *given)))
+
+        return self._pool.submit(call, pickle.loads(cloudpickle.dumps(handle)))
+
+
+@pytest.mark.parametrize("method", ["fg", "newton", "lazy-newton", "newton-cg", "working-set-newton", "saga", "a-ciag"])
+def test_workers_need_no_memory_of_ours(method, monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.stale_hessian.NO_THOUGHT", 0.0)
+    (loss, term), elsewhere = SUITED[method], Elsewhere()
+    runs = [
+        minimize(both(loss, term, weighted=True, engine=engine)[1], method=method, tol=1e-8, max_iter=20, measure_every=0)
+        for engine in (Threads(2), elsewhere)
+    ]
+    assert np.array_equal(runs[0].x, runs[1].x)
+    assert max(elsewhere.sent) < 20_000  # bytes: no part is among them
 
 
 class Forgetful(Reloading):

@@ -1,9 +1,12 @@
 """Visiting orders: pure functions of seed and pass, with the counts that they promise."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from finitesum.running.sampling import SAMPLINGS, order_of_pass
+from finitesum import Problem
+from finitesum.running.sampling import SAMPLINGS, order_for, order_of_pass
 
 ALL = sorted(SAMPLINGS)
 
@@ -65,3 +68,17 @@ def test_large_seeds_are_taken():
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match=r"^sampling must be one of cyclic, .*, got 'random'"):
         order_of_pass("random", 0, 0, 3)
+
+
+@pytest.mark.parametrize("sampling", ["cyclic", "shuffled-once", "shuffled"])
+def test_components_of_a_part_follow_each_other(sampling):
+    rows = np.random.default_rng(0).standard_normal((60, 2))
+    cuts = [0, 7, 20, 21, 60]
+    parts = [(rows[a:b], rows[a:b, 0] > 0.1) for a, b in itertools.pairwise(cuts)]
+    problem = Problem.partitioned(parts).batched(2)
+    order = order_for(problem, sampling, 5, 1)
+    np.testing.assert_array_equal(np.sort(order), np.arange(30))
+    part_of = np.searchsorted(cuts[1:], 2 * order, side="right")
+    assert np.count_nonzero(np.diff(part_of)) == len(np.unique(part_of)) - 1
+    first = order_of_pass(sampling, 5, 1, 30)[0]
+    assert part_of[0] == np.searchsorted(cuts[1:], 2 * first, side="right")
