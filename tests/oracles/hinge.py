@@ -150,7 +150,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 w = w + np.where(coefficients, 0.0, np.mean(middle))
             best, best_bound = (w.copy() if value(w) < value(best) else best), max(best_bound, bound(s))
             gap = max(value(best) - best_bound, 0.0)
-            accuracy *= min(max(0.5 * tol / gap, 0.1), 0.5) if gap > 0.0 else 1.0
+            accuracy *= min(max(0.8 * tol / gap, 0.1), 0.7) if gap > 0.0 else 1.0
             active, violation, n_sweeps, n_passes = np.arange(n), np.inf, 0, 0
         yield best
 

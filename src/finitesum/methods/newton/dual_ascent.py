@@ -48,6 +48,7 @@ from finitesum.methods.newton.dual_sweeps import sweep
 from finitesum.methods.newton.sdca import NEIGHBOURS
 from finitesum.methods.parameters import Count
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
+from finitesum.problems.chosen_rows import with_rows
 from finitesum.problems.linear import Problem, remembered
 
 #: An intercept is held so much more than coefficients are, as a row sees it.
@@ -55,7 +56,7 @@ HOLD = 3.0
 
 #: The accuracy of the first round, by the mean distance of predictions from corners; what the next one's is of it at most
 #: and at least, and the fraction of tol that the gap is expected to fall to with it.
-FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.5, 0.1, 0.5
+FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.7, 0.1, 0.8
 
 #: Passes of a round.
 MOST_PASSES = 20
@@ -227,8 +228,8 @@ def _value(problem: Problem, w: Vector, u: Vector) -> float:
 
 def _excesses(problem: Problem, w: Vector, slopes: Vector, face: Indices) -> Vector:
     """Return u_i less the corner that the slope is at, of the rows of a face."""
-    u = predictions(problem.by_rows, w, face)[face] + problem.offsets[face]
-    return np.asarray(u - _intervals(problem, slopes, face)[2])
+    part = with_rows(problem, face)
+    return np.asarray(predictions(part, w) + part.offsets - _intervals(problem, slopes, face)[2])
 
 
 def _intervals(problem: Problem, slopes: Vector, rows: Indices) -> tuple[Vector, Vector, Vector]:
@@ -242,12 +243,7 @@ def _intervals(problem: Problem, slopes: Vector, rows: Indices) -> tuple[Vector,
 
 def _pulled_back(problem: Problem, face: Indices, changes: Vector) -> Vector:
     """Return what changes d_i of p_i s_i on a face change w by: -(1/l2) sum_i d_i x_i, and -(1/mu) sum_i d_i for b."""
-    terms, coefficients = _terms(problem), np.zeros(problem.n_rows)
-    coefficients[face] = -changes
-    change = combination(problem.by_rows, coefficients, face) / terms.ridge
-    if problem.has_intercept:
-        change[-1] *= terms.ridge / terms.hold
-    return np.asarray(change)
+    return np.asarray(combination(with_rows(problem, face), -changes) / in_metric(problem))
 
 
 def _primal(problem: Problem, slopes: Vector, intercept: float) -> Vector:
@@ -293,8 +289,7 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
 
 def _product(problem: Problem, face: Indices, changes: Vector) -> Vector:
     """Return the change of the excesses of a face, of which p_i s_i change by minus this."""
-    change = _pulled_back(problem, face, -changes)
-    return np.asarray(predictions(problem.by_rows, change, face)[face])
+    return predictions(with_rows(problem, face), _pulled_back(problem, face, -changes))
 
 
 def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscentState, bool]:

@@ -41,8 +41,8 @@ from finitesum.evaluation.row_products import combination, predictions
 from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.dual_ascent import in_metric
+from finitesum.problems.chosen_rows import with_rows
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import some_rows
 
 #: The first h, by the mean distance of predictions from corners: most rows are within.
 START = 2.0
@@ -235,24 +235,10 @@ def _left(problem: Problem, gradient: Vector) -> float:
 
 def _part(problem: Problem, state: SemismoothState) -> Problem:
     """Return the problem of the chosen rows; their weights sum to 1 where they are a sample."""
-    chosen = state.chosen
-    if chosen.size == 0:
+    if state.chosen.size == 0:
         return problem.by_rows
-    known = problem.derived.get("semismooth part")
-    if known is None or known[0] is not chosen:
-        weights = problem.weights[chosen]
-        weights = weights / weights.sum() if state.is_sample else weights
-        part = replace(
-            problem,
-            rows=some_rows(problem.rows, chosen),
-            targets=problem.targets[chosen],
-            offsets=problem.offsets[chosen],
-            weights=weights,
-            batch_size=1,
-        )
-        problem.derived["semismooth part"] = known = (chosen, part)
-    found: Problem = known[1]
-    return found
+    part = with_rows(problem, state.chosen)
+    return replace(part, weights=part.weights / part.weights.sum()) if state.is_sample else part
 
 
 def _on_sample(problem: Problem, state: SemismoothState, size: int) -> SemismoothState:
