@@ -1,5 +1,6 @@
 """The problem: bad input is one clear error each, weights are repetitions, fingerprints tell problems apart."""
 
+import hashlib
 import inspect
 from typing import ClassVar, NamedTuple
 
@@ -353,3 +354,23 @@ def test_x_is_shared_where_no_copy_is_needed():
         assert np.shares_memory(Problem.linear(sparse, [0, 1, 1], fit_intercept=intercept).rows.values, sparse.data)
     y = np.array([1.0, -1.0, 1.0])
     assert not np.shares_memory(Problem.linear(dense, y, loss="squared", sample_weight=y**2).targets, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])
+def test_a_part_is_known_by_every_number(dtype, monkeypatch):
+    import finitesum.problems.digests as module
+
+    monkeypatch.setattr(module, "_WORDS", 8)
+    module._multipliers.cache_clear()
+    numbers = np.arange(150).astype(dtype)
+
+    def digest(array):
+        made = hashlib.blake2b(digest_size=16)
+        module.digest_sums(made, array)
+        return made.hexdigest()
+
+    changed = [np.where(np.arange(150) == k, numbers + 1, numbers).astype(dtype) for k in range(150)]
+    swapped = numbers[np.r_[1, 0, 2:150]]
+    assert len({digest(one) for one in (numbers, *changed, swapped, numbers.reshape(2, 75))}) == 153
+    assert digest(numbers.copy()) == digest(numbers)
+    module._multipliers.cache_clear()

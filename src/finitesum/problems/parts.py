@@ -17,7 +17,7 @@ import numpy as np
 
 from finitesum.core.engine import PartError
 from finitesum.losses import Loss
-from finitesum.problems.digests import digest_array
+from finitesum.problems.digests import digest_sums
 from finitesum.problems.input import as_rows, checked_labels, checked_numbers, checked_values, is_of_labels
 from finitesum.problems.rows import CSRRows, DenseRows
 
@@ -118,5 +118,5 @@ def digest_of(data: PartData) -> str:
     for array in (*data.rows[:-3], *data[1:5]):
         if array is not None:
             is_text = array.dtype.kind not in "biuf"
-            digest_array(digest, np.ascontiguousarray(array.astype(str)).view(np.uint8) if is_text else array)
+            digest_sums(digest, np.ascontiguousarray(array.astype(str)).view(np.uint8) if is_text else array)
     return digest.hexdigest()
