@@ -14,13 +14,17 @@ if TYPE_CHECKING:
         HuberRegressor as HuberRegressor,
         LinearClassifier as LinearClassifier,
         LinearRegressor as LinearRegressor,
+        LinearRegressorCV as LinearRegressorCV,
         LinearSVC as LinearSVC,
         LogisticRegression as LogisticRegression,
         LogisticRegressionCV as LogisticRegressionCV,
         NegativeBinomialRegressor as NegativeBinomialRegressor,
         PoissonRegressor as PoissonRegressor,
+        PoissonRegressorCV as PoissonRegressorCV,
         Ridge as Ridge,
+        RidgeCV as RidgeCV,
         TweedieRegressor as TweedieRegressor,
+        linear_path as linear_path,
         logistic_path as logistic_path,
     )
     from finitesum.methods import METHODS as METHODS
@@ -32,8 +36,9 @@ if TYPE_CHECKING:
     from finitesum.running.driver import Result as Result, StopReason as StopReason, minimize as minimize
 
 _PLACES = {
-    "finitesum.estimators": "GammaRegressor HuberRegressor LinearClassifier LinearRegressor LinearSVC LogisticRegression "
-    "LogisticRegressionCV NegativeBinomialRegressor PoissonRegressor Ridge TweedieRegressor logistic_path",
+    "finitesum.estimators": "GammaRegressor HuberRegressor LinearClassifier LinearRegressor LinearRegressorCV LinearSVC "
+    "LogisticRegression LogisticRegressionCV NegativeBinomialRegressor PoissonRegressor PoissonRegressorCV Ridge RidgeCV "
+    "TweedieRegressor linear_path logistic_path",
     "finitesum.methods": "METHODS",
     "finitesum.problems.callables": "Component",
     "finitesum.problems.finite_sum": "FiniteSum",

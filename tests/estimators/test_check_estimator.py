@@ -7,12 +7,14 @@ from finitesum.estimators import (
     HuberRegressor,
     LinearClassifier,
     LinearRegressor,
+    LinearRegressorCV,
     LinearSVC,
     LogisticRegression,
     LogisticRegressionCV,
     NegativeBinomialRegressor,
     PoissonRegressor,
     Ridge,
+    RidgeCV,
     TweedieRegressor,
 )
 
@@ -32,6 +34,8 @@ ESTIMATORS = [
     NegativeBinomialRegressor(),
     NegativeBinomialRegressor(theta="estimate"),
     LinearClassifier(loss="probit"),
+    LinearRegressorCV(alphas=3, cv=3),
+    RidgeCV(alphas=[0.1, 1.0], cv=3),
 ]
 
 

@@ -4,7 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from finitesum import LogisticRegression, LogisticRegressionCV, PoissonRegressor, Problem, Ridge, logistic_path, minimize
+from finitesum import (
+    LinearRegressorCV,
+    LogisticRegression,
+    LogisticRegressionCV,
+    PoissonRegressor,
+    Problem,
+    Ridge,
+    logistic_path,
+    minimize,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -81,6 +90,10 @@ def test_paths_and_choices():
     smallest = int(np.searchsorted(model.Cs_, chosen.one_standard_error))
     assert chosen.means[smallest] >= chosen.means[best] - chosen.errors[best]
     assert PathDisplay.from_estimator(model).chosen == model.C_
+    of_alpha = LinearRegressorCV(alphas=6, l1_ratios=[0.5, 1.0], cv=4).fit(X, X["age"] + 0.0 * X["dose"])
+    drawn = CVDisplay.from_estimator(of_alpha)
+    assert drawn.means.max() == of_alpha.scores_.mean(axis=0).max()
+    assert drawn.one_standard_error >= of_alpha.alpha_
     with pytest.raises(ValueError, match="has no path"):
         PathDisplay.from_estimator(LogisticRegression().fit(X, y))
     with pytest.raises(ValueError, match="has no scores of folds"):

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
         TweedieRegressor as TweedieRegressor,
     )
     from finitesum.estimators.path import logistic_path as logistic_path
+    from finitesum.estimators.regression_cv import (
+        LinearRegressorCV as LinearRegressorCV,
+        PoissonRegressorCV as PoissonRegressorCV,
+        RidgeCV as RidgeCV,
+        linear_path as linear_path,
+    )
     from finitesum.estimators.regressors import LinearRegressor as LinearRegressor
     from finitesum.estimators.ridge import Ridge as Ridge
 
@@ -26,13 +32,17 @@ _HOMES = {
     "HuberRegressor": "huber",
     "LinearClassifier": "classifiers",
     "LinearRegressor": "regressors",
+    "LinearRegressorCV": "regression_cv",
     "LinearSVC": "classifiers",
     "LogisticRegression": "logistic",
     "LogisticRegressionCV": "logistic_cv",
     "NegativeBinomialRegressor": "means",
     "PoissonRegressor": "means",
+    "PoissonRegressorCV": "regression_cv",
     "Ridge": "ridge",
+    "RidgeCV": "regression_cv",
     "TweedieRegressor": "means",
+    "linear_path": "regression_cv",
     "logistic_path": "path",
 }
 

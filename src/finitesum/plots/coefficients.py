@@ -79,58 +79,69 @@ class PathDisplay(DrawsOnAxes):
 
 
 class CVDisplay(DrawsOnAxes):
-    """Scores of cross-validation against C: mean, standard error, the best C, and the smallest within one error of it.
+    """Scores of cross-validation by the penalty: mean, standard error, the best, and the strongest within one error of it.
 
     Parameters
     ----------
-    Cs : ndarray, shape (m,)
+    strengths : ndarray, shape (m,)
+        alpha, or the inverse strength C.
     scores : ndarray, shape (folds, m)
         Larger is better.
     chosen : float
+        The strength that is marked as chosen.
+    strength_name : {"C", "alpha"}
     score_name : str
 
     Attributes
     ----------
     one_standard_error : float
-        The smallest C whose mean score is at most one standard error below the best.
+        That of the strongest penalty whose mean score is at most one standard error below the best.
     ax_, figure_
     """
 
-    def __init__(self, Cs: Vector, scores: Matrix, *, chosen: float, score_name: str = "score") -> None:
-        self.Cs, self.scores = np.asarray(Cs), np.asarray(scores)
-        if self.scores.ndim != 2 or self.scores.shape[1] != self.Cs.size:
-            raise ValueError(f"scores must have shape (folds, {self.Cs.size}), got {self.scores.shape}.")
-        self.chosen, self.score_name = chosen, score_name
+    def __init__(
+        self, strengths: Vector, scores: Matrix, *, chosen: float, strength_name: str = "C", score_name: str = "score"
+    ) -> None:
+        self.strengths, self.scores = np.asarray(strengths), np.asarray(scores)
+        if self.scores.ndim != 2 or self.scores.shape[1] != self.strengths.size:
+            raise ValueError(f"scores must have shape (folds, {self.strengths.size}), got {self.scores.shape}.")
+        if strength_name not in ("C", "alpha"):
+            raise ValueError(f'strength_name must be "C" or "alpha", got {strength_name!r}.')
+        self.chosen, self.strength_name, self.score_name = chosen, strength_name, score_name
         self.means = self.scores.mean(axis=0)
         folds = len(self.scores)
-        self.errors = self.scores.std(axis=0, ddof=1) / np.sqrt(folds) if folds > 1 else np.zeros(self.Cs.size)
+        self.errors = self.scores.std(axis=0, ddof=1) / np.sqrt(folds) if folds > 1 else np.zeros(self.strengths.size)
         best = int(np.nanargmax(self.means))
-        self.one_standard_error = float(self.Cs[self.means >= self.means[best] - self.errors[best]].min())
+        near = self.strengths[self.means >= self.means[best] - self.errors[best]]
+        self.one_standard_error = float(near.min() if strength_name == "C" else near.max())
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> "CVDisplay":
-        """Draw the scores of a fitted `LogisticRegressionCV`."""
+        """Draw the scores of a fitted `LogisticRegressionCV`, `LinearRegressorCV`, `RidgeCV` or `PoissonRegressorCV`."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(estimator)
-        if not hasattr(estimator, "scores_") or not hasattr(estimator, "Cs_"):
-            raise ValueError(f"{type(estimator).__name__} has no scores of folds. Use LogisticRegressionCV.")
+        if not hasattr(estimator, "scores_"):
+            raise ValueError(f"{type(estimator).__name__} has no scores of folds. Use an estimator with CV in its name.")
         scoring = estimator.scoring
-        name = scoring if isinstance(scoring, str) else "accuracy" if scoring is None else "score"
-        return cls(estimator.Cs_, estimator.scores_, chosen=estimator.C_, score_name=name).plot(ax=ax)
+        if hasattr(estimator, "Cs_"):
+            name = scoring if isinstance(scoring, str) else "accuracy" if scoring is None else "score"
+            return cls(estimator.Cs_, estimator.scores_, chosen=estimator.C_, score_name=name).plot(ax=ax)
+        row = int(np.flatnonzero((estimator.alphas_ == estimator.alpha_).any(axis=1))[0])
+        names = {"strength_name": "alpha", "score_name": scoring or "minus mean loss"}
+        return cls(estimator.alphas_[row], estimator.scores_[:, row], chosen=estimator.alpha_, **names).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> "CVDisplay":
         """Draw the folds faintly, their mean with its standard error, and both choices."""
-        ax = self._axes(ax)
-        ax.plot(self.Cs, self.scores.T, color="0.8", linewidth=0.8, zorder=1)
-        ax.errorbar(self.Cs, self.means, self.errors, color="#0072B2", marker="o", markersize=4, capsize=2, zorder=2)
-        ax.axvline(self.chosen, color="#D55E00", linewidth=1.2, label=f"best: C = {self.chosen:.3g}")
-        other = self.one_standard_error
-        if other < self.chosen:
-            style = (0, (4, 3))
-            ax.axvline(other, color="#D55E00", linestyle=style, linewidth=1.2, label=f"one standard error: C = {other:.3g}")
+        ax, name = self._axes(ax), self.strength_name
+        ax.plot(self.strengths, self.scores.T, color="0.8", linewidth=0.8, zorder=1)
+        ax.errorbar(self.strengths, self.means, self.errors, color="#0072B2", marker="o", markersize=4, capsize=2, zorder=2)
+        ax.axvline(self.chosen, color="#D55E00", linewidth=1.2, label=f"chosen: {name} = {self.chosen:.3g}")
+        if (other := self.one_standard_error) != self.chosen:
+            style, label = (0, (4, 3)), f"one standard error: {name} = {other:.3g}"
+            ax.axvline(other, color="#D55E00", linestyle=style, linewidth=1.2, label=label)
         ax.set_xscale("log")
-        ax.set_xlabel("C, the inverse strength of the penalty")
+        ax.set_xlabel("C, the inverse strength of the penalty" if name == "C" else "alpha, the strength of the penalty")
         ax.set_ylabel(f"{self.score_name} of {len(self.scores)} folds, mean and standard error")
         ax.legend()
         return self

@@ -1,0 +1,396 @@
+"""Regression along a path of penalties, and the penalty chosen by folds or by an information criterion."""
+
+import math
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.threads import map_tasks
+from finitesum.estimators.covariance import dispersion_at
+from finitesum.estimators.likelihood import log_likelihood_and_deviance
+from finitesum.estimators.means import PoissonRegressor
+from finitesum.estimators.path import carried, with_alpha
+from finitesum.estimators.regressors import LinearRegressor, best_constant
+from finitesum.estimators.ridge import Ridge
+from finitesum.estimators.solvers import as_solver
+from finitesum.estimators.tasks import with_callbacks
+from finitesum.evaluation.hessian import hessian_at
+from finitesum.evaluation.optimality import evaluate
+from finitesum.losses.arrays import in_arrays
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import products, some_rows
+from finitesum.running.driver import Result
+
+#: What the strengths of a path fall to, relative to the first.
+LEAST = 1e-3
+
+#: The l1 ratio that stands for 0 where the first strength of a path is found.
+SMALL_RATIO = 1e-3
+
+CRITERIA = ("cv", "aic", "bic", "ebic")
+RULES = ("best", "one_standard_error")
+
+
+class LinearPath(NamedTuple):
+    """What `linear_path` found."""
+
+    alphas: Vector  # (m,)  falling
+    coefs: Matrix  # (m, d)
+    intercepts: Vector  # (m,)
+    optimality: Vector  # (m,)  reached
+    n_passes: Vector  # (m,)
+    results: list[Result]
+
+
+def linear_path(
+    X: Any,
+    y: Any,
+    *,
+    loss: Any = "squared",
+    alphas: Any = 50,
+    sample_weight: Any = None,
+    offset: Any = None,
+    **parameters: Any,
+) -> LinearPath:
+    """Return the solutions of linear regression with a loss for several strengths of the penalty.
+
+    Each is found from the last one, from strong to weak penalties, to the same optimality as a fit of its own.
+
+    Parameters
+    ----------
+    X : array_like or sparse, shape (n, d)
+    y : array_like, shape (n,)
+    loss : str or Loss
+        As in `LinearRegressor`.
+    alphas : int or array_like
+        Strengths > 0, or how many: from where an l1 penalty leaves no coefficient (with l1_ratio 0 as for 0.001) down to a
+        thousandth of that, in equal ratios.
+    sample_weight, offset : array_like, shape (n,), optional
+    **parameters
+        Those of `LinearRegressor` but alpha.
+
+    Examples
+    --------
+    >>> path = linear_path([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0], alphas=[1e-6, 1.0], l1_ratio=1.0)
+    >>> path.alphas, path.coefs.round(3)
+    (array([1.e+00, 1.e-06]), array([[0.5],
+           [2. ]]))
+    """
+    if "alpha" in parameters:
+        raise TypeError("linear_path has no alpha. alphas are the strengths; for one of them fit LinearRegressor.")
+    estimator = LinearRegressor(loss, **parameters)
+    problems, *_ = estimator._problems(X, y, sample_weight, offset)
+    if len(problems) > 1:
+        raise ValueError(f"linear_path takes one target, got {len(problems)}: call it for each of them.")
+    strengths = strengths_of(alphas, estimator, problems[0])
+    results = solve_strengths(estimator, problems[0], strengths)
+    coefs, intercepts = estimator._unpacked([result.x for result in results])
+    optimality, n_passes = (np.array([result[name] for result in results]) for name in ("optimality", "n_passes"))
+    d = problems[0].rows.n_columns
+    return LinearPath(strengths, np.reshape(coefs, (-1, d)), np.reshape(intercepts, -1), optimality, n_passes, results)
+
+
+def strengths_of(alphas: Any, estimator: Any, problem: Problem) -> Vector:
+    """Return strengths in falling order: those given, or so many of the usual ones."""
+    refusal = f"alphas must be a whole number >= 1 or a sequence of numbers > 0, got {alphas!r}."
+    if isinstance(alphas, Integral) and not isinstance(alphas, bool):
+        if int(alphas) < 1:
+            raise ValueError(refusal)
+        start = null_point(problem)
+        free = evaluate(with_alpha(estimator, problem, 0.0), start).gradient[: problem.rows.n_columns]
+        first = float(np.abs(free).max(initial=0.0)) / max(float(estimator.l1_ratio), SMALL_RATIO)
+        return (first or 1.0) * np.geomspace(1.0, LEAST, int(alphas))
+    try:
+        values = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise ValueError(refusal) from error
+    if values.ndim != 1 or values.size == 0 or isinstance(alphas, bool) or not (values > 0.0).all():
+        raise ValueError(refusal)
+    return np.unique(values)[::-1]
+
+
+def rows_of(problem: Problem, chosen: Any) -> Problem:
+    """Return the problem of some rows, whose weights sum to 1 again."""
+    indices = np.arange(problem.n_rows)[chosen]
+    weights = problem.weights[indices]
+    if not weights.sum() > 0.0:
+        raise ValueError("a fold has no rows with weight. Use fewer folds, or leave rows without weight out.")
+    return replace(
+        problem,
+        rows=some_rows(problem.rows, indices),
+        targets=problem.targets[indices],
+        offsets=problem.offsets[indices],
+        weights=weights / weights.sum(),
+    )
+
+
+def null_point(problem: Problem) -> Vector:
+    """Return the best model without columns: w = 0 and its intercept."""
+    x, loss = np.zeros(problem.dim), problem.loss
+    if problem.has_intercept and hasattr(loss, "link_of"):
+        x[-1] = best_constant(loss, problem.targets, problem.weights, problem.offsets)
+    elif problem.has_intercept:
+        x[-1] = float(problem.weights @ (problem.targets - problem.offsets))
+    return x
+
+
+def solve_strengths(estimator: Any, problem: Problem, strengths: Vector) -> list[Result]:
+    """Return the results for falling strengths, each from the one before."""
+    results: list[Result] = []
+    method = None
+    for alpha in strengths:
+        here = with_alpha(estimator, problem, float(alpha))
+        if method is None:
+            method = as_solver(estimator.solver, estimator.step_size, here, tol=estimator.tol)
+        earlier = carried(here, results[-1]) if results else None
+        start = results[-1].x if results else null_point(problem)
+        result = estimator._solve(here, None if earlier else start, method, earlier=earlier, measure_every=0)
+        result.ridge = here.penalty.ridge()
+        if results:
+            results[-1].state = None  # a memory as large as the data, and of no more use
+        results.append(result)
+    return results
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ChoiceMixin:
+    """Chooses the strength of the penalty, and the l1 ratio, before it fits."""
+
+    alphas: Any = 50
+    l1_ratios: Any = None
+    cv: Any = None
+    criterion: str = "cv"
+    rule: str = "best"
+    scoring: Any = None
+    alpha: float = field(default=0.0, init=False)
+
+    _single: ClassVar[type[Any]]
+    _takes_several_targets: ClassVar[bool] = False
+
+    def _estimator(self, l1_ratio: float) -> Any:
+        names = self._single._get_param_names()
+        own: Any = self
+        known = {name: getattr(own, name) for name in names if name not in ("alpha", "l1_ratio", "standard_errors")}
+        return self._single(l1_ratio=l1_ratio, **known)
+
+    def _check_choice(self) -> list[float]:
+        if self.criterion not in CRITERIA or self.rule not in RULES:
+            raise ValueError(
+                f"criterion must be one of {', '.join(CRITERIA)} and rule best or one_standard_error, got "
+                f"{self.criterion!r} and {self.rule!r}."
+            )
+        if self.rule != "best" and self.criterion != "cv":
+            raise ValueError('rule="one_standard_error" goes with criterion="cv": other criteria have no folds.')
+        own: Any = self
+        return [own.l1_ratio] if self.l1_ratios is None else [float(ratio) for ratio in self.l1_ratios]
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, groups: Any = None) -> Any:
+        """Choose the penalty and fit the model to data as for `LinearRegressor.fit`.
+
+        Rows of the same `groups`, shape (n,), are in one fold, where the splitter `cv` knows groups. Weight 2 means the
+        same as the row written twice, in one fold; test rows are scored by their weights.
+        """
+        own: Any = self
+        ratios = self._check_choice()
+        for name in ("alpha_", "l1_ratio_"):
+            self.__dict__.pop(name, None)
+        problems, total, X, y = own._problems(X, y, sample_weight, offset)
+        problem, estimators = problems[0], [self._estimator(ratio) for ratio in ratios]
+        factor = self._factor(total)
+        strengths = [strengths_of(self._scaled_alphas(factor), one, problem) for one in estimators]
+        if self.criterion == "cv":
+            self.scores_ = self._fold_scores(estimators, strengths, problem, total, y, groups)
+            means = self.scores_.mean(axis=0)
+            errors = self.scores_.std(axis=0, ddof=1) / math.sqrt(len(self.scores_))
+        else:
+            pairs = zip(estimators, strengths, strict=True)
+            self.criteria_ = np.stack([self._criteria(one, problem, values, total) for one, values in pairs])
+            means, errors = -self.criteria_, np.zeros_like(self.criteria_)
+        ratio, place = divmod(int(np.nanargmax(means)), means.shape[1])
+        if self.rule == "one_standard_error":
+            place = int(np.flatnonzero(means[ratio] >= means[ratio, place] - errors[ratio, place])[0])
+        self.alphas_ = np.stack(strengths) / factor
+        self.alpha_, self.l1_ratio_ = float(self.alphas_[ratio, place]), float(ratios[ratio])
+        final = self._estimator(self.l1_ratio_).set_params(alpha=self.alpha_)
+        final.standard_errors = own.standard_errors
+        final.fit(X, y, sample_weight=sample_weight, offset=offset)
+        names = {"n_features_in_", "feature_names_in_"}
+        self.__dict__.update({k: v for k, v in vars(final).items() if k.endswith("_") and k not in names})
+        return self
+
+    def _factor(self, total: float) -> float:
+        """Return what alpha is times to stand against the mean of the losses: 1, but 1/S for Ridge."""
+        return float(self._single(alpha=1.0)._alphas(1, total)[0])
+
+    def _scaled_alphas(self, factor: float) -> Any:
+        if isinstance(self.alphas, Integral | bool) or np.ndim(self.alphas) != 1:
+            return self.alphas
+        try:
+            return np.asarray(self.alphas, dtype=np.float64) * factor
+        except (TypeError, ValueError):
+            return self.alphas
+
+    def _term(self, alpha: float) -> dict[str, Any]:
+        own: Any = super()
+        term: dict[str, Any] = own._term(alpha)
+        if "l1_ratio" in term and hasattr(self, "l1_ratio_"):
+            term["l1_ratio"] = self.l1_ratio_
+        return term
+
+    def _fold_scores(self, estimators: Any, strengths: Any, problem: Problem, total: float, y: Vector, groups: Any) -> Any:
+        """Return the scores of the folds, shape (folds, ratios, m): minus the mean loss, or what `scoring` says.
+
+        The alphas of Ridge stand against the sum, and so the more against the mean the fewer rows are fitted.
+        """
+        from sklearn.model_selection import check_cv  # which takes a while to load
+
+        splitter = check_cv(self.cv)
+        matrix = np.zeros((problem.n_rows, 1))
+        folds = list(splitter.split(matrix, y, groups))
+
+        def scores(fold: Any) -> Matrix:
+            train, test = fold
+            part, tables = rows_of(problem, train), []
+            fewer = self._factor(total * float(problem.weights[train].sum())) / self._factor(total)
+            for one, values in zip(estimators, strengths, strict=True):
+                results = solve_strengths(one, part, values * fewer)
+                tables.append([self._score_at(one, problem, result.x, test) for result in results])
+            return np.array(tables)
+
+        own: Any = self
+        return np.array(map_tasks(scores, folds, own.n_threads))
+
+    def _score_at(self, estimator: Any, problem: Problem, x: Vector, test: Any) -> float:
+        part = rows_of(problem, test)
+        u = products(part.rows, x) + part.offsets
+        if self.scoring is None:
+            losses = in_arrays(part.loss).value(u, part.targets)
+            return -float(part.weights @ np.broadcast_to(losses, u.shape))
+        from sklearn.metrics import get_scorer
+
+        loss: Any = part.loss
+        predicted = loss.mean_at(u) if hasattr(loss, "mean_at") else u
+        scorer: Any = get_scorer(self.scoring)
+        value = scorer._score_func(part.targets, predicted, sample_weight=part.weights, **scorer._kwargs)
+        return float(scorer._sign * value)
+
+    def _criteria(self, estimator: Any, problem: Problem, strengths: Vector, total: float) -> Vector:
+        """Return AIC, BIC or EBIC [1] of the models of a path, with the trace of H (H + l2)^-1 as degrees of freedom."""
+        found, d = [], problem.rows.n_columns
+        for result in solve_strengths(estimator, problem, strengths):
+            x = result.x
+            active = (x != 0.0) | (np.arange(x.size) >= d)
+            here = hessian_at(with_alpha(estimator, problem, 0.0), x)[np.ix_(active, active)]
+            ridge = float(np.max(result.ridge)) * (np.flatnonzero(active) < d)
+            freedom = float(np.trace(np.linalg.lstsq(here + np.diag(ridge), here, rcond=None)[0]))
+            dispersion = dispersion_at(problem, x, total, min(int(active.sum()), int(total) - 1))
+            value = -2.0 * log_likelihood_and_deviance(problem, x, total, dispersion)[0]
+            k = int((x[:d] != 0.0).sum())
+            more = 2.0 * (gammaln(d + 1.0) - gammaln(k + 1.0) - gammaln(d - k + 1.0)) if self.criterion == "ebic" else 0.0
+            found.append(value + freedom * (2.0 if self.criterion == "aic" else math.log(total)) + more)
+        return np.array(found)
+
+    def _alphas(self, n_targets: int, total_weight: float) -> list[float]:
+        return [getattr(self, "alpha_", 1.0) * self._factor(total_weight)] * n_targets
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearRegressorCV(ChoiceMixin, LinearRegressor):
+    """`LinearRegressor` whose alpha and l1_ratio are chosen: by folds, AIC, BIC or EBIC.
+
+    Parameters
+    ----------
+    alphas : int or array_like
+        Strengths, or how many: see `linear_path`.
+    l1_ratios : sequence of float, optional
+        Those that are tried; l1_ratio alone when left out.
+    cv : int, splitter or iterable of (train, test), optional
+        What scikit-learn's `check_cv` takes; 5 folds when left out.
+    criterion : {"cv", "aic", "bic", "ebic"}
+        Folds, or an information criterion of the fit to all rows [1]_.
+    rule : {"best", "one_standard_error"}
+        The best mean score, or the strongest penalty within one standard error of it.
+    scoring : str, optional
+        What scikit-learn's `get_scorer` knows; minus the mean loss of the test rows when left out.
+    loss, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, groups, bounds, \
+random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
+        As in `LinearRegressor`. `n_threads` folds are solved at once. The groups here are those of columns; those of rows
+        go to `fit`.
+
+    Attributes
+    ----------
+    alpha_, l1_ratio_ : float
+        What was chosen.
+    alphas_ : ndarray, shape (ratios, m)
+        The strengths, falling.
+    scores_ : ndarray, shape (folds, ratios, m)
+        With folds; larger is better.
+    criteria_ : ndarray, shape (ratios, m)
+        With an information criterion; smaller is better.
+    coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, cov_params_, \
+standard_errors_
+        Of the fit to all rows, as in `LinearRegressor`. Errors do not know of the choice.
+
+    References
+    ----------
+    .. [1] J. Chen, Z. Chen, "Extended Bayesian information criteria for model selection with large model spaces",
+       Biometrika 95 (2008).
+
+    Examples
+    --------
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]], [0.1, 1.0, 1.9, 3.1, 4.0, 5.1]
+    >>> model = LinearRegressorCV(alphas=[0.01, 10.0], cv=3).fit(X, y)
+    >>> model.alpha_, model.scores_.shape
+    (0.01, (3, 1, 2))
+    """
+
+    _single: ClassVar[type[Any]] = LinearRegressor
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RidgeCV(ChoiceMixin, Ridge):
+    """`Ridge` whose alpha is chosen: by folds, AIC, BIC or EBIC.
+
+    Parameters
+    ----------
+    alphas, l1_ratios, cv, criterion, rule, scoring
+        As in `LinearRegressorCV`; alphas stand against the sum of the squares, as in `Ridge`.
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, groups, bounds, \
+random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
+        As in `Ridge`.
+
+    Attributes
+    ----------
+    alpha_, l1_ratio_, alphas_, scores_, criteria_, coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, \
+objective_, trace_, solver_, cov_params_, standard_errors_
+        As in `LinearRegressorCV`.
+    """
+
+    _single: ClassVar[type[Any]] = Ridge
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PoissonRegressorCV(ChoiceMixin, PoissonRegressor):
+    """`PoissonRegressor` whose alpha is chosen: by folds, AIC, BIC or EBIC.
+
+    Parameters
+    ----------
+    alphas, l1_ratios, cv, criterion, rule, scoring
+        As in `LinearRegressorCV`.
+    l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, groups, bounds, \
+random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
+        As in `PoissonRegressor`.
+
+    Attributes
+    ----------
+    alpha_, l1_ratio_, alphas_, scores_, criteria_, coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, \
+objective_, trace_, solver_, cov_params_, standard_errors_
+        As in `LinearRegressorCV`.
+    """
+
+    _single: ClassVar[type[Any]] = PoissonRegressor

@@ -1,0 +1,140 @@
+"""Paths of regressions, and penalties chosen by folds or criteria: against scikit-learn, and by their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn import linear_model as reference
+from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit
+
+from finitesum import LinearRegressor, LinearRegressorCV, PoissonRegressor, PoissonRegressorCV, Ridge, RidgeCV, linear_path
+
+N, D = 120, 6
+ALPHAS = np.geomspace(1.0, 1e-3, 8)
+CV = KFold(4, shuffle=True, random_state=0)
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    return X, X @ [2.0, -1.0, 0.5, 0.0, 0.0, 0.0] + 3.0 + rng.standard_normal(N), rng
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5, 1.0])
+def test_a_path_is_the_fits_one_by_one(l1_ratio):
+    X, y, _ = data()
+    path = linear_path(X, y, alphas=ALPHAS, l1_ratio=l1_ratio)
+    np.testing.assert_array_equal(path.alphas, ALPHAS)
+    for alpha, coef, intercept in zip(path.alphas, path.coefs, path.intercepts, strict=True):
+        alone = LinearRegressor(alpha=alpha, l1_ratio=l1_ratio).fit(X, y)
+        assert coef == pytest.approx(alone.coef_, abs=1e-7)
+        assert intercept == pytest.approx(alone.intercept_, abs=1e-7)
+
+
+@pytest.mark.parametrize("loss", ["squared", "poisson", "huber"])
+def test_the_usual_strengths_begin_where_no_coefficient_is_left(loss):
+    X, y, rng = data()
+    target = rng.poisson(np.exp(0.2 * y)) if loss == "poisson" else y
+    path = linear_path(X, target, loss=loss, alphas=5, l1_ratio=1.0)
+    assert path.alphas[-1] == pytest.approx(1e-3 * path.alphas[0])
+    if loss != "huber":  # whose best constant is not the mean
+        assert np.abs(path.coefs[0]).max() <= 1e-7
+        assert np.abs(LinearRegressor(loss, alpha=0.9 * path.alphas[0], l1_ratio=1.0).fit(X, target).coef_).max() > 0.0
+    assert np.count_nonzero(path.coefs[-1]) == D
+
+
+def test_folds_choose_what_scikit_learn_chooses():
+    X, y, _ = data()
+    ours = LinearRegressorCV(alphas=ALPHAS, l1_ratios=[0.2, 0.7, 1.0], cv=CV).fit(X, y)
+    theirs = reference.ElasticNetCV(alphas=ALPHAS, l1_ratio=[0.2, 0.7, 1.0], cv=CV, tol=1e-10).fit(X, y)
+    assert (ours.alpha_, ours.l1_ratio_) == (theirs.alpha_, theirs.l1_ratio_)
+    assert ours.coef_ == pytest.approx(theirs.coef_, abs=1e-6)
+    assert -2.0 * ours.scores_.transpose(1, 2, 0) == pytest.approx(theirs.mse_path_, rel=1e-6)
+    ridge = RidgeCV(alphas=100.0 * ALPHAS, cv=CV, scoring="neg_mean_squared_error").fit(X, y)
+    known = reference.RidgeCV(alphas=100.0 * ALPHAS, cv=CV, scoring="neg_mean_squared_error").fit(X, y)
+    assert ridge.alpha_ == known.alpha_
+    assert ridge.coef_ == pytest.approx(known.coef_, abs=1e-8)
+    assert ridge.scores_.mean(axis=0).max() == pytest.approx(known.best_score_, rel=1e-6)
+
+
+def test_weights_are_repetitions_in_folds_and_scores():
+    X, y, rng = data()
+    weights = rng.integers(1, 4, N)
+    twice, folds = np.repeat(np.arange(N), weights), np.arange(N) % 3
+    weighted = PoissonRegressorCV(alphas=ALPHAS, cv=GroupKFold(3)).fit(X, np.round(np.exp(0.2 * y)), weights, groups=folds)
+    counts = np.round(np.exp(0.2 * y))[twice]
+    repeated = PoissonRegressorCV(alphas=ALPHAS, cv=GroupKFold(3)).fit(X[twice], counts, groups=folds[twice])
+    order = np.argsort(weighted.scores_[:, 0, 0])
+    other = np.argsort(repeated.scores_[:, 0, 0])
+    assert weighted.scores_[order] == pytest.approx(repeated.scores_[other], rel=1e-6)
+    assert weighted.alpha_ == repeated.alpha_
+    assert weighted.coef_ == pytest.approx(repeated.coef_, abs=1e-7)
+
+
+def test_the_rule_of_one_standard_error():
+    X, y, _ = data()
+    best = LinearRegressorCV(alphas=ALPHAS, l1_ratio=1.0, cv=CV).fit(X, y)
+    model = LinearRegressorCV(alphas=ALPHAS, l1_ratio=1.0, cv=CV, rule="one_standard_error").fit(X, y)
+    means, scores = model.scores_.mean(axis=0)[0], model.scores_[:, 0]
+    place = int(np.argmax(means))
+    limit = means[place] - scores[:, place].std(ddof=1) / math.sqrt(len(scores))
+    assert best.alpha_ == ALPHAS[place]
+    assert model.alpha_ == max(alpha for alpha, mean in zip(ALPHAS, means, strict=True) if mean >= limit)
+    assert model.alpha_ > best.alpha_
+
+
+@pytest.mark.parametrize("criterion", ["aic", "bic", "ebic"])
+def test_criteria_are_those_of_the_fits(criterion):
+    X, y, _ = data()
+    model = LinearRegressorCV(alphas=ALPHAS, l1_ratio=1.0, criterion=criterion).fit(X, y)
+    expected = []
+    for alpha in ALPHAS:
+        one = LinearRegressor(alpha=alpha, l1_ratio=1.0).fit(X, y)
+        k, squares = np.count_nonzero(one.coef_), float(((y - one.predict(X)) ** 2).sum())
+        value = N * (math.log(2.0 * math.pi * squares / N) + 1.0) + (k + 1) * (2.0 if criterion == "aic" else math.log(N))
+        expected.append(value + (2.0 * math.log(math.comb(D, k)) if criterion == "ebic" else 0.0))
+    assert model.criteria_[0] == pytest.approx(expected, rel=1e-6)
+    assert model.alpha_ == ALPHAS[int(np.argmin(expected))]
+
+
+def test_ridge_spends_fewer_degrees_of_freedom_than_columns():
+    X, y, _ = data()
+    model = RidgeCV(alphas=[50.0], criterion="aic").fit(X, y)
+    centred = X - X.mean(axis=0)
+    freedom = 1.0 + np.trace(centred @ np.linalg.solve(centred.T @ centred + 50.0 * np.eye(D), centred.T))
+    squares = float(((y - model.predict(X)) ** 2).sum())
+    assert model.criteria_[0, 0] == pytest.approx(
+        N * (math.log(2.0 * math.pi * squares / N) + 1.0) + 2.0 * freedom, rel=1e-8
+    )
+    assert model.coef_ == pytest.approx(Ridge(alpha=50.0).fit(X, y).coef_, abs=1e-9)
+
+
+def test_time_splits_errors_and_offsets():
+    X, y, rng = data()
+    offset = rng.standard_normal(N)
+    counts = rng.poisson(np.exp(0.2 * y + 0.3 * offset))
+    model = PoissonRegressorCV(alphas=4, cv=TimeSeriesSplit(3), standard_errors=True).fit(X, counts, offset=0.3 * offset)
+    alone = PoissonRegressor(alpha=model.alpha_, standard_errors=True).fit(X, counts, offset=0.3 * offset)
+    assert model.coef_ == pytest.approx(alone.coef_, abs=1e-8)
+    assert model.standard_errors_ == pytest.approx(alone.standard_errors_, rel=1e-7)
+    again = model.inference(X, counts, offset=0.3 * offset).standard_errors
+    assert again == pytest.approx(model.standard_errors_, rel=1e-6)
+    assert model.score(X, counts, offset=0.3 * offset) > 0.2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"alphas": 0}, "alphas must be a whole number >= 1 or a sequence of numbers > 0, got 0"),
+        ({"alphas": [0.1, -1.0]}, "alphas must be a whole number >= 1 or a sequence"),
+        ({"criterion": "cp"}, "criterion must be one of cv, aic, bic, ebic"),
+        ({"rule": "first"}, "rule best or one_standard_error"),
+        ({"rule": "one_standard_error", "criterion": "bic"}, "other criteria have no folds"),
+    ],
+)
+def test_what_means_nothing_is_refused(given, message):
+    X, y, _ = data()
+    with pytest.raises(ValueError, match=message):
+        LinearRegressorCV(**given).fit(X, y)
+    with pytest.raises(TypeError, match="linear_path has no alpha"):
+        linear_path(X, y, alpha=1.0)
