@@ -33,6 +33,7 @@ from finitesum.methods.constants import Constant, Smoothness, smoothness_at
 from finitesum.methods.visits import AnySum, optimality_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.outputs import in_blocks
+from finitesum.problems.partitioned import empty_by_row
 
 GROW, SHRINK, RETREAT = 1.25, 0.8, 0.25
 
@@ -56,7 +57,7 @@ def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float]:
         gradient = sum_of_rows(problem, slopes).reshape(-1)
         return in_blocks(problem.n_components * slopes, problem.batch_size or 1), np.empty(0), gradient, value
     if isinstance(problem, Problem):
-        slopes, curvatures = np.empty(problem.n_rows), np.empty(problem.n_rows)
+        slopes, curvatures = empty_by_row(problem), empty_by_row(problem)
         gradient, _, value = loss_sums(problem, w, slopes=slopes, curvatures=curvatures)
         return slopes, curvatures, gradient, value
     if not np.isfinite(w).all():  # after a divergence: the functions are not to be asked there
