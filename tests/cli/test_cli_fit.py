@@ -222,6 +222,8 @@ def test_files_in_parts_have_the_model_of_one_file(run, csv_file, tmp_path):
         found = load_model(tmp_path / name)
         np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-8)
         assert (found.classes, found.feature_names) == (expected.classes, expected.feature_names)
+    shipped = run("fit", "breast_cancer", "--memory", "1GB")
+    assert (shipped.exit_code, "Leave --memory out" in shipped.stderr) == (2, True)
     again = run("fit", "--resume", tmp_path / "pattern", "--json")
     assert again.exit_code == 0
 

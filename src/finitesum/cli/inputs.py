@@ -24,7 +24,7 @@ def read_data(settings: Settings, console: Console, *, task: str | None = None, 
     from finitesum import datasets
 
     with console.busy(f"reading {settings.data}"):
-        file = _find_file(settings.data)
+        file = find_file(settings.data)
         if file is None:
             return datasets.load_embedded(settings.data)  # type: ignore[arg-type]
         target: Any = settings.target if labels else False
@@ -38,7 +38,7 @@ def read_data(settings: Settings, console: Console, *, task: str | None = None, 
     return data
 
 
-def _find_file(name: str) -> Path | None:
+def find_file(name: str) -> Path | None:
     """Return the file that a name means, or None for data that scikit-learn ships."""
     from finitesum.datasets import DataError, find, info
     from finitesum.datasets.builtin import Embedded

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
+from finitesum.cli.inputs import find_file
 from finitesum.cli.options import Settings, bytes_of, resolve_alpha
 
 if TYPE_CHECKING:
@@ -33,9 +34,13 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     """Return the parts of the files that were asked for."""
     from finitesum.core.engine import Threads
     from finitesum.datasets import load
+    from finitesum.datasets.parts import has_pattern
 
     if settings.memmap:
         raise InputError("--memmap is for one file: data in parts stay on disk anyway. Leave it out.")
+    found = settings.data if has_pattern(settings.data) else find_file(settings.data)
+    if found is None:
+        raise InputError(f"{settings.data} is shipped with scikit-learn, and read into memory. Leave --memory out.")
     target: Any = settings.target
     if re.fullmatch(r"-?\d+", target or ""):
         target = int(target)
@@ -46,7 +51,7 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     names = ("format", "n_features", "zero_based")
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     with console.busy(f"reading {settings.data}"):
-        data = load([settings.data], target=target, task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
+        data = load([found], target=target, task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
     if settings.memory is not None and BYTES_A_ROW * data.n_rows > bytes_of(settings.memory):
         raise InputError(
             f"{data.name}: a fit of {data.n_rows:,} rows keeps some {BYTES_A_ROW} bytes for each of them. "
