@@ -567,3 +567,14 @@ def test_an_earlier_run_has_to_fit():
         minimize(problem, np.zeros(problem.dim), method="newton", earlier=earlier)
     with pytest.raises(ValueError, match="earlier must be a result on this problem"):
         minimize(make_pair(n=40, d=3, alpha=0.05)[0], method="newton", earlier=earlier)
+
+
+def test_a_result_is_shown_in_ten_lines_at_most():
+    problem, _ = make_pair()
+    result = minimize(problem, method="newton", tol=1e-8)
+    lines = repr(result).splitlines()
+    assert len(lines) <= 10
+    assert lines[0].strip().startswith("message: Converged")
+    assert max(map(len, lines)) < 160
+    assert str(result) == repr(result)
+    assert any("shape (6,)" in line for line in lines)

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_expit, log_softmax
@@ -109,7 +109,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         return alpha_of_C(self.C, data.total_weight)
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model.
 
         Parameters

@@ -14,7 +14,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -89,7 +89,7 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
         return [self._problem(X, without_offset(y, offset), weights, loss, alpha)], total
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model to rows X, shape (n, d), and targets y, shape (n,); the rest is as for `LinearRegressor.fit`."""
         joint = self._checked_scale()
         X, y, weights = self._checked_fit_data(X, y, sample_weight)

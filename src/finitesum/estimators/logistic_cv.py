@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
@@ -80,7 +80,7 @@ solver_, cov_params_, standard_errors_
     standard_errors: bool = False
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, **params: Any) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, **params: Any) -> Self:
         """Choose C and fit the model to data as for `LogisticRegression.fit`.
 
         Weight 2 means the same as the row written twice, in one fold; test rows are scored with their offsets, too.

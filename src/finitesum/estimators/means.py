@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -224,7 +224,7 @@ cov_params_, standard_errors_
         return as_loss(NegativeBinomial(theta))
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model; parameters as in `LinearRegressor.fit`."""
         self.__dict__.pop("theta_", None)
         if self.theta != "estimate":
@@ -242,7 +242,8 @@ cov_params_, standard_errors_
             if is_last:
                 break
         self.theta_ = theta
-        return super().fit(X, y, sample_weight, offset)
+        super().fit(X, y, sample_weight, offset)
+        return self
 
 
 def likeliest_theta(counts: Vector, means: Vector, weights: Vector) -> float:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import gammaln
@@ -189,7 +189,7 @@ class ChoiceMixin:
         return [own.l1_ratio] if self.l1_ratios is None else [float(ratio) for ratio in self.l1_ratios]
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, groups: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, groups: Any = None) -> Self:
         """Choose the penalty and fit the model to data as for `LinearRegressor.fit`.
 
         Rows of the same `groups`, shape (n,), are in one fold, where the splitter `cv` knows groups. Weight 2 means the

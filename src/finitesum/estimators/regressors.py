@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -123,7 +123,7 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         return known
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model.
 
         Parameters

@@ -1,7 +1,7 @@
 """Ridge regression, exact by the normal equations, also from parts of the data one after the other."""
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
@@ -125,7 +125,7 @@ cov_params_, standard_errors_
         self.__dict__.pop("_moments", None)  # a fit forgets the parts
         super()._note(results, dtype)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model to these rows and all of the earlier calls together: exactly what `fit` finds on them.
 
         The first call, and the first after `fit`, forgets all before. d^2 numbers are kept, no rows. The normal equations

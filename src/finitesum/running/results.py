@@ -74,3 +74,26 @@ def _against_a_stall(method: Method | None, left: float) -> str:
 
 class Result(OptimizeResult):  # type: ignore[misc]
     """A scipy-style result: x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success, status, message, trace."""
+
+    def __repr__(self) -> str:
+        """Return the figures that people ask for, in at most ten lines; ``dict(result)`` has all of them."""
+        if "x" not in self or "n_passes" not in self:
+            return super().__repr__()
+        passes = f"{self.n_passes:.6g}"
+        if self.get("n_hessian_passes"):
+            passes += f" (and {self.n_hessian_passes:.6g} of Hessians)"
+        with np.printoptions(threshold=6, edgeitems=3, precision=6, linewidth=200):
+            x = str(self.x).replace("\n", " ")
+        lines = {
+            "message": self.get("message", ""),
+            "fun": f"{self.fun:.16g}",
+            "optimality": f"{self.optimality:.3g} (of which rounding at most {self.get('rounding', 0.0):.1g})",
+            "x": f"{x}, shape {self.x.shape}",
+            "method": f"{self.method!r}",
+            "choice": self.get("choice") or "named",
+            "passes": passes,
+            "seconds": f"{self.get('seconds', 0.0):.4g}",
+        }
+        return "\n".join(f"{name:>10}: {value}" for name, value in lines.items())
+
+    __str__ = __repr__
