@@ -4,6 +4,7 @@ import enum
 import math
 from numbers import Real
 
+import numpy as np
 from scipy.optimize import OptimizeResult
 
 from finitesum.methods.base import Method
