@@ -79,7 +79,7 @@ class Result(OptimizeResult):  # type: ignore[misc]
     def __repr__(self) -> str:
         """Return the figures that people ask for, in at most ten lines; ``dict(result)`` has all of them."""
         if "x" not in self or "n_passes" not in self:
-            return super().__repr__()
+            return str(super().__repr__())
         passes = f"{self.n_passes:.6g}"
         if self.get("n_hessian_passes"):
             passes += f" (and {self.n_hessian_passes:.6g} of Hessians)"
