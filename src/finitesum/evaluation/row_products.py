@@ -14,7 +14,7 @@ from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
 from finitesum.problems.partitioned import PartedRows, empty_by_row, is_parted
-from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, squares, to_matrix
+from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, squared, to_matrix
 
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9
@@ -82,7 +82,7 @@ def _square(rows: DenseRows | CSRRows, out: Vector) -> None:
 
 @array_form(_square, lambda rows, out: float(rows.values.size))
 def _square_in_arrays(rows: DenseRows | CSRRows, out: Vector) -> None:
-    out[:] = squares(rows).sum(axis=1) + float(rows.intercept)
+    out[:] = products(squared(rows), np.ones(rows.dim()))
 
 
 def squared_norms(problem: Problem, intercept: int) -> Vector:
@@ -206,11 +206,8 @@ def _add_squares(view: View, components: Indices, curvatures: Any, out: Vector) 
 
 @array_form(_add_squares, n_numbers)
 def _squares_in_arrays(view: View, components: Indices, curvatures: Any, out: Vector) -> None:
-    rows, chosen = view.rows, chosen_rows(view, components)
-    scales = view.weights[chosen] * curvatures[chosen]
-    out[: rows.n_columns] += squares(some_rows(rows, chosen)).T @ scales
-    if rows.intercept:
-        out[rows.n_columns] += scales.sum()
+    chosen = chosen_rows(view, components)
+    add_combination(squared(some_rows(view.rows, chosen)), view.weights[chosen] * curvatures[chosen], out)
 
 
 def gram_diagonal(problem: Problem, curvatures: Any, components: Indices | None = None) -> Vector:

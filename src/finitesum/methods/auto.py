@@ -16,9 +16,10 @@ half-space. Penalties that are known by their prox go to full proximal gradients
 import math
 from typing import Any
 
+import numpy as np
+
 from finitesum.core import jit
 from finitesum.evaluation.outputs import loss_of
-from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.base import Alternative, Choice, Method, is_suited
 from finitesum.methods.cost_model import costs_of
@@ -97,7 +98,8 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
     The matrices of interior points are of this order; without their fitting, dual ascent is left.
     """
     n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
-    coupling = float(problem.weights @ squares_of_rows(problem)) / (n * problem.term.ridge)
+    values = problem.rows.values.ravel()
+    coupling = float(np.dot(values, values)) / (n * n * problem.term.ridge)
     found = [(DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power), "dual-ascent")]
     if fits:
         factor = costs.factor * (order / dim) ** 3

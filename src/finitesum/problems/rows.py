@@ -240,9 +240,13 @@ def add_combination(rows: DenseRows | CSRRows, scales: Vector, out: Vector) -> N
         out[rows.n_columns] += scales.sum()
 
 
-def squares(rows: DenseRows | CSRRows) -> Any:
-    """Return the rows' entries, squared, without the intercept, as an ndarray or a CSR array of float64."""
-    return to_matrix(rows).astype(np.float64) ** 2
+def squared(rows: DenseRows | CSRRows) -> DenseRows | CSRRows:
+    """Return rows of the squares of all entries, in float64."""
+    if isinstance(rows, DenseRows):
+        return rows._replace(values=np.square(rows.values, dtype=np.float64))
+    first, last = rows.starts[0], rows.starts[-1]  # of a block of the rows they are other entries than all
+    values, starts = np.square(rows.values[first:last], dtype=np.float64), rows.starts - first if first else rows.starts
+    return rows._replace(values=values, columns=rows.columns[first:last], starts=starts)
 
 
 def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows | CSRRows:
