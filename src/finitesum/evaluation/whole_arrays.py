@@ -72,7 +72,8 @@ class WholeArrays:
         self.offsets = problem.offsets if problem.has_offsets else None
         self.weights, self.equal_weight = problem.weights, view.equal_weight
         self.lacks = None if view.equal_weight > 0.0 or problem.weights.all() else problem.weights == 0.0
-        self.memory: dict[str, tuple[Matrix, Matrix]] = {}  # rows in a precision, and room for them times their roots
+        self.matrices: dict[str, Matrix] = {}  # the rows in a precision
+        self.room: dict[str, Matrix] = {}  # for them times the roots of their weights, where nobody uses it
 
     @property
     def is_dense(self) -> bool:
@@ -131,17 +132,20 @@ class WholeArrays:
     def gram(self, scales: Vector, dtype: Any = np.float64) -> Matrix:
         """Return sum_i s_i x_i x_i', symmetric, s_i >= 0, by a product of matrices in float64 or float32."""
         d, key = self.rows.n_columns, np.dtype(dtype).char
-        if key not in self.memory:
-            weighted = np.empty((self.rows.n_rows, d + self.rows.intercept), dtype=dtype)
+        if key not in self.matrices:
             matrix = to_matrix(self.rows)
             matrix = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
-            self.memory[key] = matrix.astype(dtype, copy=False), weighted
-        values, weighted = self.memory[key]
+            self.matrices[key] = matrix.astype(dtype, copy=False)
+        weighted = self.room.pop(key, None)  # which other threads do not find then
+        if weighted is None:
+            weighted = np.empty((self.rows.n_rows, d + self.rows.intercept), dtype=dtype)
         roots = np.sqrt(scales).astype(dtype, copy=False)
-        np.multiply(values, roots[:, None], out=weighted[:, :d])
+        np.multiply(self.matrices[key], roots[:, None], out=weighted[:, :d])
         if self.rows.intercept:
             weighted[:, d] = roots
-        return weighted.T @ weighted  # which sees that it is symmetric
+        found = weighted.T @ weighted  # which sees that it is symmetric
+        self.room[key] = weighted
+        return np.asarray(found)
 
 
 def whole_arrays(problem: Problem) -> WholeArrays | None:

@@ -53,7 +53,7 @@ LITTLE = 2e5
 NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, NO_TIME = 10.0, 3.0, 8.0, 0.005
 
 #: Seconds up to which calls take longer than numbers: below them Newton's method, with the fewest calls, is not compared.
-FEW_CALLS = 0.001
+FEW_CALLS = 0.002
 
 #: Nanoseconds of interior points up to which they are preferred to dual ascent on small data: a process that has no other
 #: kernels loads that of its visits in more.

@@ -80,13 +80,13 @@ def chosen_rows(view: View, components: Indices) -> Indices | slice:
 
 def n_numbers(view: View, *_others: Any) -> float:
     """Return how many numbers a pass over all rows in arrays touches; infinity where the rows are none of data."""
-    if not isinstance(view.rows, DenseRows | CSRRows):
-        return math.inf
-    return float(view.rows.values.size + view.rows.n_rows * row_numbers(view.loss))
+    is_known = isinstance(view.rows, DenseRows | CSRRows)
+    return float(view.rows.values.size + view.rows.n_rows * row_numbers(view.loss)) if is_known else math.inf
 
 
-#: Cached properties that do not depend on the size of components.
-_OF_ROWS = ("has_offsets", "term", "is_smooth")
+#: Cached properties, and what is derived from the rows, that do not depend on the size of components.
+_KEPT = "has_offsets", "term", "is_smooth"
+_KEPT_DERIVED = "_as_arrays", "_numbers_touched", "_frobenius", "sum_of_squares", "squares_of_rows", "costs_of"
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,6 +302,9 @@ class Problem:
         """What was derived from the problem, by what it is (costs, copies): kept as long as the problem is, never saved."""
         return {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "derived"}
+
     def batched(self, batch_size: int) -> "Problem":
         """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
 
@@ -313,15 +316,14 @@ class Problem:
         if not isinstance(batch_size, Real) or not 1 <= batch_size < math.inf or int(batch_size) != batch_size:
             raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size!r}.")
         batched = replace(self, batch_size=min(int(batch_size), self.n_rows))
-        batched.__dict__.update({name: self.__dict__[name] for name in _OF_ROWS if name in self.__dict__})
+        for known, names, kept in (vars(self), _KEPT, vars(batched)), (self.derived, _KEPT_DERIVED, batched.derived):
+            kept.update({name: known[name] for name in names if name in known})
         return batched
 
     @property
     def slopes_shape(self) -> tuple[int, ...]:
         """The shape of a table with the loss's slope at every row: (n,), or (m, b, K) with K outputs."""
-        if self.n_outputs == 1:
-            return (self.n_rows,)
-        return (self.n_components, self.batch_size or 1, self.n_outputs)
+        return (self.n_rows,) if self.n_outputs == 1 else (self.n_components, self.batch_size or 1, self.n_outputs)
 
     @cached_property
     def component_weights(self) -> Vector:
@@ -389,12 +391,9 @@ class Problem:
 def remembered(function: Callable[[Problem], T]) -> Callable[[Problem], T]:
     """Return a function of a problem whose results are kept by its name, in `Problem.derived`."""
 
-    name = function.__name__
-
     @wraps(function)
-    def from_memory(problem: Problem) -> T:
-        memory = problem.derived
-        if name not in memory:
+    def from_memory(problem: Problem, name: str = function.__name__) -> T:
+        if name not in (memory := problem.derived):
             memory[name] = function(problem)
         return memory[name]  # type: ignore[no-any-return]
 
