@@ -20,6 +20,7 @@ import numpy as np
 
 from finitesum.core import jit
 from finitesum.evaluation.outputs import loss_of
+from finitesum.losses import Cornered, Hinge
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.base import Alternative, Choice, Method, is_suited
 from finitesum.methods.cost_model import costs_of
@@ -79,6 +80,11 @@ def _for_nonsmooth(problem: Problem) -> Choice:
         cost, name_of_best = min((cost, name_of) for cost, name_of in known if is_suited(as_method(name_of), problem))
         if name_of_best != "interior-point":
             return Choice(as_method(name_of_best), _why(problem, cost))
+    elif isinstance(problem.loss, Cornered) and not isinstance(problem.loss, Hinge):
+        raise ValueError(
+            f"{name} has exact methods with an l2 penalty alone: give alpha > 0, l1_ratio=0, no penalty_weights and no "
+            "constraint, or, without a penalty, name a method that approaches the minimum slowly, such as adahb."
+        )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
     is_exact = is_suited(exact, problem) and fits
