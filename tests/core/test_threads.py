@@ -21,9 +21,12 @@ from finitesum.core import threads
 threads.NUMBERS_OF_A_THREAD = 1000
 rng = np.random.default_rng(0)
 X = rng.standard_normal((20_000, 3))
-problem = Problem.linear(X, X.sum(axis=1) + rng.standard_normal(20_000) > 0, alpha=1e-4)
+y = X.sum(axis=1) + rng.standard_normal(20_000) > 0
+problem = Problem.linear(X, y, alpha=1e-4)
+parted = Problem.partitioned([(X[:9000], y[:9000]), (X[9000:], y[9000:])], alpha=1e-4)
 def solution():
-    return minimize(problem, method="lazy-newton", options={"n_threads": 2}, tol=1e-8, measure_every=0).x.tobytes()
+    whole = minimize(problem, method="lazy-newton", options={"n_threads": 2}, tol=1e-8, measure_every=0)
+    return whole.x.tobytes() + minimize(parted, method="lazy-newton", tol=1e-8, measure_every=0).x.tobytes()
 before = solution()
 assert threads._pool.cache_info().currsize == 1
 child = os.fork()

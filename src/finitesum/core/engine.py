@@ -50,7 +50,7 @@ class Engine(Protocol):
         """Return a handle to a part, whose data is loaded where and when it is needed, again where it was lost."""
 
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
-        """Return a future of function(data, *arguments); the handle, and an argument, may be a future that it gave."""
+        """Return a future of ``function(data, *arguments)``; the handle, and an argument, may be a future that it gave."""
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
         """Yield futures as they are done, failed ones included."""
@@ -140,10 +140,16 @@ class Threads:
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError(f"n_workers must be a whole number >= 1, got {n_workers!r}.")
         self.n_workers = int(n)
+        self._root = folder
+        self._own: Path | None = None
+        self._start()
+        _ENGINES.add(self)
+
+    def _start(self) -> None:
+        """Make the threads; they begin with the first calls."""
         self._pool = ThreadPoolExecutor(self.n_workers, thread_name_prefix="finitesum-part")
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="finitesum-ahead")
-        self._root, self._lock = folder, threading.Lock()
-        self._own: Path | None = None
+        self._lock = threading.Lock()
         self._waiting: deque[_Placed] = deque()
 
     def _folder(self) -> Path:
@@ -202,6 +208,20 @@ class Threads:
 
     def __repr__(self) -> str:
         return f"Threads(n_workers={self.n_workers})"
+
+
+#: The engines that there are.
+_ENGINES: weakref.WeakSet[Threads] = weakref.WeakSet()
+
+
+def _start_again() -> None:
+    """Give the engines threads, in a forked child: it has their pools without them, and would never return."""
+    for engine in _ENGINES:
+        engine._start()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_again)
 
 
 class Call(NamedTuple):
