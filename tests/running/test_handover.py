@@ -83,7 +83,7 @@ def test_a_later_run_goes_on_with_the_method_that_the_earlier_one_ended_with():
 def test_what_auto_begins_is_resumed_though_another_tol_would_choose_otherwise(tmp_path, monkeypatch):
     problem, file = make_pair(n=3000, d=60)[0], tmp_path / "run.npz"
     seconds = {"newton": 3.0, "lazy-newton": 1.0, "newton-cg": 2.0}
-    monkeypatch.setattr("finitesum.methods.forecasts.forecast", lambda name, problem, tol: seconds[name])
+    monkeypatch.setattr("finitesum.methods.forecasts.forecast", lambda name, *_: seconds[name])
     first = minimize(problem, tol=1e-2, checkpoint=file)
     assert first.method.name == "lazy-newton"
     seconds["lazy-newton"] = 4.0

@@ -181,10 +181,10 @@ def _of_newton(problem: Problem) -> float:
 
 def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: float, begun: str) -> Choice:
     """Return the method that is likely to be the fastest, and the others, for points to go on from."""
-    seconds = {}
+    seconds, features = {}, forecasts.features_of(problem, tol)
     for name in forecasts.known_methods(problem):
         if name == "newton-cg" or name == "working-set-newton" or 16.0 * problem.dim**2 <= MOST_BYTES:
-            seconds[name] = forecasts.forecast(name, problem, tol)
+            seconds[name] = forecasts.forecast(name, problem, tol, features)
     others = sorted(seconds, key=lambda name: seconds[name])
     first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]
     others.remove(first := begun if begun in seconds else first)

@@ -29,7 +29,7 @@ from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import n_entries, some_rows
 
 #: Numbers of the rows that are looked at, and those rows, at least.
-MOST_NUMBERS, FEWEST_ROWS = 2e5, 256.0
+MOST_NUMBERS, FEWEST_ROWS = 5e4, 128.0
 
 #: Columns of a first working set.
 FIRST_COLUMNS = 128.0
@@ -139,8 +139,8 @@ def usual_counts(name: str, problem: Problem) -> Counts:
     return counts
 
 
-def forecast(name: str, problem: Problem, tol: float) -> float:
-    """Return the seconds that a method is likely to take until the optimality is at most tol.
+def forecast(name: str, problem: Problem, tol: float, features: dict[str, float] | None = None) -> float:
+    """Return the seconds that a method is likely to take until the optimality is at most tol; features may be known.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def forecast(name: str, problem: Problem, tol: float) -> float:
     >>> forecast("newton", problem, 1e-6) < forecast("newton", problem, 1e-12)
     True
     """
-    exponent, features = 0.0, features_of(problem, tol)
+    exponent, features = 0.0, features_of(problem, tol) if features is None else features
     for feature, (effect, least, most) in _figures(name, problem)["effects"].items():
         exponent += effect * min(max(features[feature], least), most)
     return price(name, problem, usual_counts(name, problem)) * math.exp(exponent)
