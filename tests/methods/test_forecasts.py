@@ -61,8 +61,8 @@ def test_some_rows_say_nearly_what_all_do(form, monkeypatch):
     of_all = forecasts.traits_of(problem)
     monkeypatch.setattr(forecasts, "MOST_NUMBERS", 1000.0)
     of_some = forecasts.traits_of(problem_of(n=5000, form=form))
-    np.testing.assert_allclose(of_some[1:], of_all[1:], rtol=0.1)
-    assert 0.5 < of_some.optimality / of_all.optimality < 2.0
+    np.testing.assert_allclose(of_some[1:], of_all[1:], rtol=0.3)
+    assert 0.3 < of_some.optimality / of_all.optimality < 3.0
     assert of_some.coupling != of_all.coupling
 
 
