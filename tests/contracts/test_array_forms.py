@@ -207,6 +207,20 @@ def test_a_fit_takes_the_same_steps(loss, l1_ratio):
     np.testing.assert_allclose(found.x, wanted.x, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("rows", ["dense", "csr"])
+@pytest.mark.parametrize("kind", ["equal", "some 0"])
+@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive", "quantile"])
+def test_a_fit_at_corners_takes_the_same_steps(loss, kind, rows):
+    sample_weight = weights(kind, np.random.default_rng(7))
+    problem = problem_of(LOSSES[loss](), rows, fit_intercept=True, sample_weight=sample_weight)
+    found = minimize(problem, method="semismooth-newton", tol=1e-9)
+    with as_python():
+        wanted = minimize(problem, method="semismooth-newton", tol=1e-9)
+    assert found.success
+    assert (found.nit, found.n_passes) == (wanted.nit, wanted.n_passes)
+    np.testing.assert_allclose(found.x, wanted.x, rtol=1e-9, atol=1e-12)
+
+
 def test_a_loss_of_the_users_own_needs_no_compiler():
     assert not takes_arrays(WrittenForNumbers())
     assert takes_arrays(WrittenWithNumPy())
@@ -232,17 +246,19 @@ def test_a_small_fit_in_a_process_of_its_own_never_loads_the_compiler():
     code = """
 import sys, numpy as np
 from finitesum.estimators import HuberRegressor, LinearSVC, PoissonRegressor, Ridge
-from finitesum.estimators import LogisticRegression, LogisticRegressionCV
+from finitesum.constraints import L1Ball
+from finitesum.estimators import LinearRegressor, LogisticRegression, LogisticRegressionCV
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 4))
 u = X.sum(axis=1) + rng.standard_normal(60)
-for C in (dict(), dict(l1_ratio=1.0)):
+for C in (dict(), dict(l1_ratio=1.0), dict(constraint=L1Ball(1.0))):
     LogisticRegression(**C).fit(X, u > 0)
 LogisticRegression().fit(X, np.digitize(u, [-1, 1]))
 for loss in ("hinge", "squared-hinge"):
     LinearSVC(loss=loss).fit(X, u > 0)
 LogisticRegressionCV().fit(X, u > 0)
-for model in (HuberRegressor(), PoissonRegressor(), Ridge()):
+corners = [LinearRegressor(loss=loss, alpha=0.01) for loss in ("epsilon-insensitive", "quantile")]
+for model in (HuberRegressor(), PoissonRegressor(), Ridge(), *corners):
     model.fit(X, np.abs(u))
 print("numba" in sys.modules)
 """

@@ -104,18 +104,20 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
     The matrices of interior points are of this order; without their fitting, dual ascent is left.
     """
     n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
+    is_small = n_numbers(problem.view) <= jit.MOST_NUMBERS  # where all but dual ascent need no kernel
     values = problem.rows.values.ravel()
     coupling = float(np.dot(values, values)) / (n * n * problem.term.ridge)
     found = [(DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power), "dual-ascent")]
     if fits:
         factor = costs.factor * (order / dim) ** 3
         interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
-        if interior <= LOADING and n_numbers(problem.view) <= jit.MOST_NUMBERS:  # where interior points need no kernel
+        if interior <= LOADING and is_small:
             interior = 0.0
         found.append((interior, "interior-point"))
     if fits and dim <= min(n, MATRIX_UP_TO):
         of_row = SEMISMOOTH_GRADIENTS * costs.gradient + SEMISMOOTH_HESSIANS * costs.hessian + SEMISMOOTH_ROW
-        found.append((n * of_row + SEMISMOOTH_FACTORS * costs.factor, "semismooth-newton"))
+        cost = n * of_row + SEMISMOOTH_FACTORS * costs.factor
+        found.append((0.0 if cost <= LOADING and is_small else cost, "semismooth-newton"))
     return found
 
 

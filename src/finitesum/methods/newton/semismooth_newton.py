@@ -34,7 +34,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.row_products import combination, predictions
@@ -42,7 +42,8 @@ from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.dual_ascent import in_metric
 from finitesum.problems.chosen_rows import with_rows
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.rows import EVERY, to_matrix
 
 #: The first h, by the mean distance of predictions from corners: most rows are within.
 START = 2.0
@@ -127,6 +128,41 @@ def _along(view: Any, u: Vector, change: Vector, centre: Vector, width: float, t
             if beyond == 0.0:
                 curvature += weighted * change[i] / width
     return slope, curvature
+
+
+def _slopes_in_arrays(loss: Any, targets: Vector, goals: Vector, width: float) -> tuple[Vector, Vector]:
+    """Return what `_slope` does for many rows."""
+    (low, high, point), (other_low, other_high, other_point) = loss.corners(targets)
+    one, two = (goals - point) / width, (goals - other_point) / width
+    beyond = np.maximum(low - one, one - high)
+    if other_low < other_high:
+        beyond = np.minimum(beyond, np.maximum(other_low - two, two - other_high))
+    slopes = np.minimum(np.maximum(one, low), high) + np.minimum(np.maximum(two, other_low), other_high)
+    return slopes, np.maximum(beyond, 0.0)
+
+
+@array_form(_find_slopes, n_numbers)
+def _find_in_arrays(view: Any, u: Vector, centre: Vector, width: float, slopes: Vector, beyond: Vector) -> float:
+    slopes[:], beyond[:] = _slopes_in_arrays(view.loss, view.targets, u + width * centre, width)
+    used = EVERY if view.equal_weight > 0.0 else view.weights > 0.0
+    return float(view.weights[used] @ view.loss.value(u[used], view.targets[used]))
+
+
+@array_form(_add_within, n_numbers)
+def _add_in_arrays(view: Any, width: float, beyond: Vector, lower: Matrix) -> None:
+    within = np.flatnonzero((beyond == 0.0) & (view.weights > 0.0))
+    rows = to_matrix(view.rows)[within]
+    table = np.zeros((within.size, view.rows.dim()))
+    table[:, : view.rows.n_columns] = rows.toarray() if view.rows.is_sparse() else rows
+    table[:, view.rows.n_columns :] = 1.0
+    lower += np.tril(table.T @ (table * (view.weights[within] / width)[:, None]))
+
+
+@array_form(_along, n_numbers)
+def _along_in_arrays(view: Any, u: Vector, change: Vector, centre: Vector, width: float, t: float) -> tuple[float, float]:
+    weighted = view.weights * change
+    slopes, beyond = _slopes_in_arrays(view.loss, view.targets, u + t * change + width * centre, width)
+    return float(weighted @ slopes), float((weighted * change)[beyond == 0.0].sum()) / width
 
 
 @dataclass(frozen=True)
