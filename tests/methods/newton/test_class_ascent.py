@@ -17,6 +17,7 @@ from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 @pytest.fixture(autouse=True)
 def epochs_on_small_data(monkeypatch):
     monkeypatch.setattr(class_ascent, "WORTH", 1)
+    monkeypatch.setattr(class_ascent, "MOST_PASSES", math.inf)
 
 
 def make(*, intercept=True, weighted=False, alpha=0.02, n=60, d=8, K=3, scale=1.0):

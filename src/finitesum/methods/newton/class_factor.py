@@ -36,7 +36,7 @@ LEAST_TOL = 1e-12
 
 #: Nanoseconds, on one core: of a multiplication and addition in a pass (dense rows in single and double precision,
 #: sparse ones), of a score, of one in a product of rows and in a factor, of a number that is scaled, of one in a solve.
-PASS, SCORE, PRODUCT, FACTOR, SCALED, SOLVE = (0.04, 0.08, 2.0), 20.0, 0.009, 0.0055, 1.5, 1.2
+PASS, SCORE, PRODUCT, FACTOR, SCALED, SOLVE = (0.04, 0.08, 0.6), 20.0, 0.009, 0.0055, 1.5, 1.2
 
 NO_FACTOR: Any = np.zeros((0, 0), np.float32)
 
