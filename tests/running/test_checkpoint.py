@@ -259,7 +259,7 @@ def test_a_smaller_tol_goes_on(tmp_path):
 def test_what_auto_chose_goes_on_with_another_tol(name, tmp_path, monkeypatch):
     """These methods know the tolerance that they are to reach: that makes no other method of them."""
     rng = np.random.default_rng(0)
-    n, d = (300, 20_000) if name == "newton-cg" else (3000, 60)
+    n, d = (300, 20_000) if name == "newton-cg" else (8000, 60)
     monkeypatch.setattr("finitesum.methods.forecasts.forecast", lambda one, *_: 1.0 if one == name else 2.0)
     X = scipy.sparse.random_array((n, d), density=min(1.0, 10.0 / d), rng=rng, format="csr")
     problem = Problem.linear(X, X @ rng.standard_normal(d) + rng.standard_normal(n) > 0, alpha=0.01)
