@@ -88,6 +88,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
         self._check_parameters()
+        require_in_memory(X, type(self).__name__)
         require_indices(X)
         if self._is_plain(X, reset=reset) and is_plain_target(y, X.shape[0]):
             if reset:
@@ -271,6 +272,15 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         return scores if offset is None else scores + checked_numbers(offset, scores.shape, "offset").astype(scores.dtype)
+
+
+def require_in_memory(X: Any, name: str) -> None:
+    """Raise where X is a Dask collection, which would be brought into memory as it is read."""
+    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
+        raise TypeError(
+            f"X is a Dask collection: fit finitesum.dask.{name} (pip install 'finitesum[dask]'), or X.compute() where that "
+            "fits into memory."
+        )
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Vector | None:

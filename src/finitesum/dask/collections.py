@@ -1,0 +1,103 @@
+"""Dask collections as parts: a block of rows of X with the same rows of the targets, weights and offsets."""
+
+from typing import Any
+
+import numpy as np
+
+from finitesum.dask.engine import Blocks
+
+try:
+    import dask
+    import dask.array as da
+except ImportError as error:  # pragma: no cover - where the extra is not installed
+    raise ImportError("finitesum.dask needs dask with its arrays: pip install 'finitesum[dask]'.") from error
+
+
+def is_frame(collection: Any) -> bool:
+    """Return whether a collection is a dask dataframe or series."""
+    return hasattr(collection, "to_delayed") and hasattr(collection, "divisions")
+
+
+def is_collection(collection: Any) -> bool:
+    """Return whether something is a dask collection."""
+    return bool(dask.is_dask_collection(collection))
+
+
+def n_columns_of(X: Any) -> int:
+    """Return the number of columns."""
+    return len(X.columns) if is_frame(X) else int(X.shape[1])
+
+
+def as_parts(X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> list[Blocks]:
+    """Return the blocks of collections with the same rows as parts.
+
+    Columns of an array in several chunks are brought into one. Vectors that are no collections, and those with other
+    chunks, are divided as X is.
+
+    Raises
+    ------
+    TypeError
+        X is no dask array or dataframe.
+    ValueError
+        The rows of the collections are divided differently, and how many each division has is not known.
+    """
+    if not is_collection(X) or not (is_frame(X) or getattr(X, "ndim", 0) == 2):
+        raise TypeError(f"X must be a dask array or dataframe, got a {type(X).__name__}: fit the class in memory to that.")
+    if is_frame(X):
+        blocks = list(X.to_delayed())
+        sizes = None
+    else:
+        X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+        blocks = list(X.to_delayed().ravel())
+        sizes = X.chunks[0]
+    vectors = {"y": y, "sample_weight": sample_weight, "offset": offset}
+    others = [_divided(name, one, blocks, sizes) for name, one in vectors.items()]
+    return [Blocks(*parts) for parts in zip(blocks, *others, strict=True)]
+
+
+def labels_of(y: Any) -> Any:
+    """Return the labels of a collection or an array, each once and in increasing order."""
+    if not is_collection(y):
+        return np.unique(np.asarray(y))
+    blocks = y.to_delayed() if is_frame(y) else y.to_delayed().ravel()
+    parts = dask.compute(*[dask.delayed(_unique)(block) for block in blocks])
+    return np.unique(np.concatenate(parts))
+
+
+def _unique(block: Any) -> Any:
+    return np.unique(np.asarray(block))
+
+
+def _divided(name: str, vector: Any, blocks: list[Any], sizes: Any) -> list[Any]:
+    """Return the parts of a vector that belong to the blocks of X."""
+    if vector is None:
+        return [None] * len(blocks)
+    if is_frame(vector):
+        parts = list(vector.to_delayed())
+    elif is_collection(vector):
+        same = vector.chunks[0] == sizes or sizes is None or np.isnan(sizes).any()
+        parts = list((vector if same else vector.rechunk({0: sizes})).to_delayed().ravel())
+    else:
+        if sizes is None or np.isnan(sizes).any():
+            raise ValueError(f"{name} must be a collection divided as X is: the lengths of X's blocks are not known.")
+        array = np.asarray(vector)
+        if array.shape[:1] != (int(np.sum(sizes)),):
+            raise ValueError(f"{name} must have {int(np.sum(sizes))} entries to match the rows of X, got {array.shape}.")
+        ends = np.cumsum(sizes)
+        parts = [dask.delayed(array[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
+    if len(parts) != len(blocks):
+        raise ValueError(f"{name} must be divided as X is, into {len(blocks)} blocks, got {len(parts)}.")
+    return parts
+
+
+def mapped(X: Any, function: Any, *, width: int, dtype: Any) -> Any:
+    """Return a lazy array of function(block) for the blocks of rows of X: (n,) for width 0, (n, width) elsewhere."""
+    if is_frame(X):
+        meta = np.zeros((0, width) if width else 0, dtype=dtype)
+        delayed = [dask.delayed(function)(block) for block in X.to_delayed()]
+        shape = (np.nan, width) if width else (np.nan,)
+        return da.concatenate([da.from_delayed(one, shape=shape, dtype=dtype, meta=meta) for one in delayed])
+    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    if width:
+        return X.map_blocks(function, chunks=(X.chunks[0], (width,)), dtype=dtype, meta=np.zeros((0, width), dtype=dtype))
+    return X.map_blocks(function, drop_axis=1, dtype=dtype, meta=np.zeros(0, dtype=dtype))

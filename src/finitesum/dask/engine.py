@@ -1,0 +1,160 @@
+"""The engine that runs on a Dask cluster, by its public futures: `submit`, `as_completed`, `cancel`.
+
+A part is a future of its arrays, made from the collection's blocks by a worker; Dask makes it again from these where a
+worker is lost. A call that failed because workers were lost, and not by itself, is submitted again.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from finitesum.core.engine import Call, PartError
+from finitesum.core.threads import limited_blas
+
+try:
+    import distributed
+except ImportError as error:  # pragma: no cover - where the extra is not installed
+    raise ImportError("finitesum.dask needs dask and distributed: pip install 'finitesum[dask]'.") from error
+
+#: Addresses of arrays are multiples of it.
+ALIGNMENT = 64
+
+#: How often a call is submitted again because workers were lost.
+MOST_TRIES = 10
+
+
+class Blocks(NamedTuple):
+    """The blocks of collections that a part is made of: delayed values or futures, None where there is none."""
+
+    X: Any
+    y: Any
+    weight: Any = None
+    offset: Any = None
+
+    @property
+    def part_name(self) -> str:
+        """Return how a message calls the part."""
+        return "a block of the collection"
+
+    def __call__(self) -> Any:
+        """Return the blocks' arrays, brought to this process."""
+        import dask
+
+        return of_blocks(*dask.compute(*self))
+
+
+def of_blocks(X: Any, y: Any, weight: Any = None, offset: Any = None) -> tuple[Any, ...]:
+    """Return blocks as a part has them: frames and series as arrays."""
+    y, weight, offset = (None if one is None else np.asarray(one) for one in (y, weight, offset))
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    return X, y, weight, offset
+
+
+def _load(part: Any, *blocks: Any) -> Any:
+    """Return a part's data, from its blocks where there are some."""
+    return (replace(part, source=of_blocks(*blocks)) if blocks else part).load()
+
+
+def aligned(argument: Any) -> Any:
+    """Return arrays, and tuples of arrays, at memory addresses that are multiples of 64.
+
+    The linear algebra library sums in an order that depends on the address, and what came over the network lies anywhere.
+    """
+    if isinstance(argument, np.ndarray) and argument.size and argument.ctypes.data % ALIGNMENT:
+        room = np.empty(argument.nbytes + ALIGNMENT, dtype=np.uint8)
+        first = -room.ctypes.data % ALIGNMENT
+        copy = room[first : first + argument.nbytes].view(argument.dtype).reshape(argument.shape)
+        copy[...] = argument
+        return copy
+    if isinstance(argument, tuple):
+        parts = map(aligned, argument)
+        return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts)
+    return argument
+
+
+def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+    with np.errstate(all="ignore"), limited_blas(1):  # the same bits on any worker
+        return function(*map(aligned, arguments))
+
+
+class DaskEngine:
+    """An engine for `Problem.partitioned` that runs on a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        The current one when left out.
+
+    Raises
+    ------
+    ValueError
+        There is no client.
+
+    Examples
+    --------
+    >>> DaskEngine(client)  # doctest: +SKIP
+    DaskEngine('tcp://127.0.0.1:40000')
+    """
+
+    def __init__(self, client: Any = None) -> None:
+        try:
+            self.client = distributed.get_client() if client is None else client
+        except ValueError as error:
+            raise ValueError("there is no Dask client: make one by distributed.Client(), or give client=.") from error
+        self._calls: WeakKeyDictionary[Any, tuple[Call, int]] = WeakKeyDictionary()
+
+    def place(self, part: Any) -> Any:
+        """Return a future of the part's data."""
+        source = part.source
+        if isinstance(source, Blocks):
+            blocks = [None if one is None else self._future(one) for one in source]
+            return self._submit(Call(_load, replace(part, source=None), tuple(blocks)))
+        return self._submit(Call(_load, part, ()))
+
+    def _future(self, block: Any) -> Any:
+        return block if isinstance(block, distributed.Future) else self.client.compute(block)
+
+    def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
+        """Return a future of function(data, *arguments)."""
+        return self._submit(Call(function, handle, arguments))
+
+    def _submit(self, call: Call, n_tries: int = 0) -> Any:
+        future = self.client.submit(_run, call.function, call.handle, *call.arguments, pure=False)
+        self._calls[future] = call, n_tries
+        return future
+
+    def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
+        """Yield futures as they are done."""
+        yield from distributed.as_completed(futures)
+
+    def recover(self, future: Any) -> Any:
+        """Return a future of the same call where workers were lost; else raise its error."""
+        error = future.exception() if not future.cancelled() else None
+        is_lost = error is None or isinstance(error, _LOST)
+        call, n_tries = self._calls.get(future, (None, MOST_TRIES))
+        if error is not None and not is_lost:
+            raise error
+        if call is None or n_tries >= MOST_TRIES or not self.client.scheduler_info()["workers"]:
+            raise PartError(
+                "all workers of the Dask cluster are lost, or lost one after the other: start workers (with more memory), "
+                "and fit again."
+            ) from error
+        return self._submit(call, n_tries + 1)
+
+    def close(self) -> None:
+        """Forget the calls; the client is its owner's."""
+        self._calls.clear()
+
+    def __repr__(self) -> str:
+        return f"DaskEngine({self.client.scheduler.address!r})"
+
+
+_LOST: tuple[type[BaseException], ...] = (
+    distributed.KilledWorker,
+    distributed.CancelledError,
+    distributed.comm.CommClosedError,
+)

@@ -1,0 +1,170 @@
+"""Estimators on Dask collections, on a cluster of two processes: the same models as in memory, lost workers included."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import finitesum
+
+pytest.importorskip("distributed", reason="dask and distributed are not installed")
+
+import dask.array as da
+import dask.dataframe as dd
+from distributed import Client, LocalCluster
+
+import finitesum.dask as on_dask
+from finitesum import Problem, minimize
+from finitesum.core.engine import Engine, PartError
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # of Dask's own
+]
+
+N, D, CHUNK = 600, 4, 100
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D))
+    signal_ = X @ [1.0, -0.5, 0.2, 0.0]
+    return X, signal_ + rng.standard_normal(N), rng.random(N), rng
+
+
+def chunked(*arrays):
+    return [da.from_array(one, chunks=(CHUNK, *one.shape[1:])) for one in arrays]
+
+
+CASES = {
+    "two classes": ("LogisticRegression", {"C": 0.5}, lambda y: np.where(y > 0.0, "b", "a")),
+    "three classes": ("LogisticRegression", {"C": 0.5}, lambda y: np.digitize(y, [-0.5, 0.5])),
+    "l1": ("LogisticRegression", {"C": 0.05, "l1_ratio": 1.0}, lambda y: y > 0.0),
+    "squared hinge": ("LinearSVC", {}, lambda y: y > 0.0),
+    "probit": ("LinearClassifier", {"loss": "probit"}, lambda y: y > 0.0),
+    "ridge": ("Ridge", {"alpha": 2.0}, lambda y: y),
+    "huber": ("LinearRegressor", {"loss": "huber", "bounds": (0.0, None)}, lambda y: y),
+    "poisson": ("PoissonRegressor", {"alpha": 0.1}, lambda y: np.round(np.exp(0.3 * y))),
+    "gamma": ("GammaRegressor", {"alpha": 0.1}, lambda y: np.exp(0.3 * y)),
+    "tweedie": ("TweedieRegressor", {"alpha": 0.1, "power": 1.5}, lambda y: np.exp(0.3 * y)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_models_and_predictions_are_those_in_memory(case, client):
+    name, parameters, targets = CASES[case]
+    X, y, weights, _ = data()
+    y = targets(y)
+    local = getattr(finitesum, name)(**parameters).fit(X, y, sample_weight=weights)
+    dX, dy, dw = chunked(X, y, weights)
+    model = getattr(on_dask, name)(client=client, **parameters).fit(dX, dy, sample_weight=dw)
+    assert model.coef_ == pytest.approx(local.coef_, abs=1e-6)
+    assert model.intercept_ == pytest.approx(local.intercept_, abs=1e-6)
+    assert model.optimality_ <= model.tol
+    lazy = model.predict(dX)
+    assert isinstance(lazy, da.Array)
+    found = lazy.compute()
+    if found.dtype.kind == "f":
+        assert found == pytest.approx(local.predict(X), abs=1e-5)
+    else:
+        np.testing.assert_array_equal(found, model.to_local().predict(X))
+    assert model.score(dX, dy, dw).compute() == pytest.approx(local.score(X, y, weights), abs=1e-4)
+    assert type(model.to_local()) is getattr(finitesum, name)
+    if name == "LogisticRegression":
+        assert model.predict_proba(dX).compute() == pytest.approx(local.predict_proba(X), abs=1e-5)
+
+
+def test_dataframes_sparse_blocks_and_vectors_in_memory(client):
+    X, y, _, _ = data()
+    frame = pd.DataFrame(X, columns=["age", "dose", "site", "time"])
+    known = finitesum.Ridge().fit(frame, y)
+    lazy = dd.from_pandas(frame.assign(y=y), npartitions=3)
+    model = on_dask.Ridge(client=client).fit(lazy[list(frame.columns)], lazy["y"])
+    assert model.coef_ == pytest.approx(known.coef_, abs=1e-8)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert model.predict(lazy[list(frame.columns)]).compute() == pytest.approx(known.predict(frame), abs=1e-7)
+    (dX,) = chunked(X * (np.abs(X) > 0.5))
+    sparse = dX.map_blocks(scipy.sparse.csr_matrix)
+    known = finitesum.Ridge().fit(scipy.sparse.csr_array(dX.compute()), y)
+    assert on_dask.Ridge(client=client).fit(sparse, y).coef_ == pytest.approx(known.coef_, abs=1e-7)
+
+
+def test_refusals_say_where_to_go(client):
+    X, y, _, _ = data()
+    dX, dy = chunked(X, y)
+    with pytest.raises(TypeError, match=r"X is a Dask collection: fit finitesum\.dask\.Ridge"):
+        finitesum.Ridge().fit(dX, dy)
+    with pytest.raises(TypeError, match="X must be a dask array or dataframe, got a ndarray"):
+        on_dask.Ridge(client=client).fit(X, y)
+    with pytest.raises(ValueError, match="LinearSVC takes two classes, got 3"):
+        on_dask.LinearSVC(client=client).fit(dX, np.digitize(y, [-0.5, 0.5]))
+    with pytest.raises(ValueError, match="y must have 600 entries"):
+        on_dask.Ridge(client=client).fit(dX, y[:-1])
+    with pytest.raises(ValueError, match="standard_errors and class_weight are not known for collections"):
+        on_dask.Ridge(client=client, standard_errors=True).fit(dX, dy)
+    broken = X.copy()
+    broken[250, 1] = np.nan
+    (dX,) = chunked(broken)
+    with pytest.raises(PartError, match=r"part 2.*X must be finite"):
+        on_dask.Ridge(client=client).fit(dX, dy)
+
+
+@pytest.mark.parametrize("method", ["newton", "lazy-newton", "newton-cg", "saga"])
+def test_the_bits_do_not_depend_on_the_number_of_workers(method, client):
+    X, y, weights, _ = data()
+    signs = np.where(y > 0.0, 1.0, -1.0)
+    parts = [(X[k : k + CHUNK], signs[k : k + CHUNK], weights[k : k + CHUNK]) for k in range(0, N, CHUNK)]
+
+    def solution(engine):
+        problem = Problem.partitioned(parts, alpha=0.01, engine=engine)
+        return minimize(problem, method=method, tol=1e-8, max_iter=8)
+
+    assert isinstance(on_dask.DaskEngine(client), Engine)
+    one, two = solution(on_dask.DaskEngine(client)), None
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as alone:
+        two = solution(on_dask.DaskEngine(alone))
+    np.testing.assert_array_equal(one.x, two.x)
+    here = solution(None)
+    assert one.x == pytest.approx(here.x, rel=1e-9)
+    assert one.n_passes == here.n_passes
+
+
+def test_a_killed_worker_costs_its_parts_and_no_bit(client):
+    X, y, _, _ = data()
+    dX, dy = chunked(np.tile(X, (5, 1)), np.tile(y > 0.0, 5))
+    parameters = {"client": client, "tol": 1e-9, "solver": "newton"}
+    known = on_dask.LogisticRegression(**parameters).fit(dX, dy)
+    for seconds in (0.05, 0.4):
+        processes = client.run(os.getpid)
+
+        pid = next(iter(processes.values()))
+        killer = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        model = on_dask.LogisticRegression(**parameters).fit(dX, dy)
+        killer.join()
+        np.testing.assert_array_equal(model.coef_, known.coef_)
+        client.wait_for_workers(2, timeout=60)
+
+
+def test_without_a_client_it_is_said(monkeypatch):
+    def no_client():
+        raise ValueError("No global client found")
+
+    monkeypatch.setattr("distributed.get_client", no_client)
+    X, y, _, _ = data()
+    dX, dy = chunked(X, y)
+    with pytest.raises(ValueError, match=r"there is no Dask client: make one by distributed\.Client"):
+        on_dask.Ridge().fit(dX, dy)
