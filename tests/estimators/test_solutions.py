@@ -281,7 +281,7 @@ def test_standard_errors_do_not_depend_on_the_units_of_a_column(unit):
     X, y, _ = labelled()
     units = np.array([1.0, 1.0, 1.0, unit])
     plain = LogisticRegression(C=np.inf, fit_intercept=False, standard_errors=True, **CHEAP).fit(X, y)
-    scaled = covariance_at(Problem.linear(X * units, y), plain.coef_[0] / units, float(y.size))
+    scaled = covariance_at(Problem.linear(X * units, y), plain.coef_[0] / units, float(y.size)).matrix
     assert np.allclose(np.sqrt(np.diagonal(scaled)) * units, plain.standard_errors_, rtol=1e-9)
     X, y, _ = numbers()
     plain, scaled = (Ridge(alpha=0.0, standard_errors=True, tol=1e3).fit(Z, y) for Z in (X, X * units))

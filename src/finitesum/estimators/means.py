@@ -54,8 +54,10 @@ class MeanRegressor(LinearRegressor):
         given = checked_weights(sample_weight, y)
         weights = np.ones(y.size) if given is None else given
         offsets = np.zeros(y.size) if offset is None else checked_numbers(offset, y.shape, "offset")
-        constants = loss.mean_at(best_constant(loss, y, weights, offsets) + offsets)
-        found, worst = (float(weights @ loss.deviance_from(y, mean)) for mean in (means, constants))
+        found, worst = float(weights @ loss.deviance_from(y, means)), 0.0
+        if float(weights @ y) > 0.0:  # else the best constant is 0, which fits exactly
+            constants = loss.mean_at(best_constant(loss, y, weights, offsets) + offsets)
+            worst = float(weights @ loss.deviance_from(y, constants))
         rounding = 1e-12 * float(weights @ np.maximum(y, 1.0))
         return 1.0 - found / worst if worst > rounding else float(found <= rounding)
 
