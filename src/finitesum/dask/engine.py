@@ -119,7 +119,7 @@ class DaskEngine:
         return block if isinstance(block, distributed.Future) else self.client.compute(block)
 
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
-        """Return a future of function(data, *arguments)."""
+        """Return a future of ``function(data, *arguments)``."""
         return self._submit(Call(function, handle, arguments))
 
     def _submit(self, call: Call, n_tries: int = 0) -> Any:

