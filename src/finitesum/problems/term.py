@@ -275,7 +275,10 @@ class ConvexTerm:
         coefficients, total = self.coefficients(w), 0.0
         if self.has_l1:
             total = self.lasso * float(np.abs(coefficients).sum())
-        return total + 0.5 * self.ridge * float(coefficients @ coefficients)
+        if self.ridge == 0.0:
+            return total
+        with np.errstate(over="ignore"):  # after a divergence
+            return total + 0.5 * self.ridge * float(coefficients @ coefficients)
 
     def add_to(self, gradient: Vector, w: Vector) -> float:
         """Add the quadratic part's gradient at w to that of the mean loss, in place, and return the whole penalty."""
