@@ -325,7 +325,12 @@ def test_a_stop_short_of_convergence_is_warned_of_with_both_values():
         (LogisticRegression(fit_intercept="no"), "fit_intercept must be True or False, got 'no'"),
         (LinearClassifier(alpha="0.1"), "alpha must be a number >= 0 and finite, got '0.1'"),
         (LogisticRegression(class_weight={"1": 9.0}), r"class_weight has the labels \['1'\], .* are \[0, 1\]"),
-        (LinearRegressor(loss="huber", standard_errors=True), "standard errors are not known for the Huber loss"),
+        (
+            LinearRegressor(loss="huber", l1_ratio=0.5, standard_errors=True),
+            "standard errors are not known for the Huber loss with l1_ratio > 0",
+        ),
+        (LinearRegressor(groups=[0, 0, 1, 1], standard_errors=True), "known with alpha and penalty_weights alone"),
+        (LinearClassifier(loss="squared-hinge", standard_errors=True), "not known for the SquaredHinge loss"),
     ],
     ids=lambda value: repr(value) if not isinstance(value, str) else "",
 )

@@ -161,6 +161,7 @@ def test_weights_are_repetitions(form, kind):
         (LinearRegressor(l1_ratio=1.0, alpha=0.1), {}, "say nothing after an l1 penalty has selected"),
         (LinearRegressor(constraint=Box(-1.0, 1.0)), {}, "not known with a constraint"),
         (LinearClassifier("squared-hinge"), {}, "not known for the SquaredHinge loss, the likelihood of no model"),
+        (LinearRegressor(alpha=0.1, penalty="mcp"), {}, "known with alpha and penalty_weights alone"),
         (LinearRegressor(), {"kind": "HC4"}, "kind must be one of model, HC0, HC1, HC2, HC3, cluster, got 'HC4'"),
         (LinearRegressor(), {"kind": "cluster"}, 'groups, a label for each row, go with kind="cluster"'),
         (LinearRegressor(), {"kind": "cluster", "groups": [1]}, r"groups must have shape \(200,\)"),
@@ -172,6 +173,9 @@ def test_what_has_no_errors_is_refused_in_a_sentence(model, more, message):
     target = y > 0.0 if isinstance(model, LinearClassifier) else y
     with pytest.raises(ValueError, match=message):
         model.fit(X, target).inference(X, target, **more)
+    if not more:
+        with pytest.raises(ValueError, match=r"standard errors|has no mean"):
+            model.residuals(X, target)
     with pytest.raises(ValueError, match=r"knows no errors of its coefficients: fit one target with standard_errors=True"):
         model.summary()
 
@@ -231,3 +235,26 @@ def test_residuals_of_a_loss_without_a_mean_are_refused():
     model = HuberRegressor(alpha=0.0).fit(X, y)
     with pytest.raises(ValueError, match="Huber has no mean to compare targets with"):
         model.residuals(X, y)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_weights_of_the_penalty_count_in_errors(intercept, form):
+    X, y, _, _ = data()
+    v = np.array([0.0, 1.0, 5.0])
+    model = LinearRegressor(alpha=0.3, penalty_weights=v, fit_intercept=intercept, **TIGHT).fit(form(X), y)
+    Z = np.column_stack([X, np.ones(N)]) if intercept else X
+    ridge = N * 0.3 * np.append(v, 0.0)[: Z.shape[1]]
+    residuals = y - model.predict(X)
+    expected = residuals @ residuals / (N - Z.shape[1]) * np.linalg.inv(Z.T @ Z + np.diag(ridge))
+    assert model.cov_params_ == pytest.approx(expected, rel=1e-7, abs=1e-12)
+
+
+def test_a_robust_loss_has_errors_as_it_is_fitted():
+    X, y, _, _ = data()
+    model = LinearRegressor("huber", alpha=0.0, **TIGHT).fit(X, y)
+    same = HuberRegressor(epsilon=1.35, scale=1.0, alpha=0.0, solver="newton", tol=1e-11).fit(X, y).inference(X, y)
+    assert model.standard_errors_ == pytest.approx(same.standard_errors, rel=1e-6)
+    assert model.summary().kind == "model"
+    several = LinearRegressor("huber", alpha=0.0, **TIGHT).fit(X, np.column_stack([y, y]))
+    assert several.standard_errors_[1] == pytest.approx(model.standard_errors_, rel=1e-6)

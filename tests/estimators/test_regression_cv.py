@@ -127,6 +127,7 @@ def test_time_splits_errors_and_offsets():
     [
         ({"alphas": 0}, "alphas must be a whole number >= 1 or a sequence of numbers > 0, got 0"),
         ({"alphas": [0.1, -1.0]}, "alphas must be a whole number >= 1 or a sequence"),
+        ({"loss": "huber", "criterion": "aic"}, "the Huber loss has no log-likelihood that is known: use criterion='cv'"),
         ({"criterion": "cp"}, "criterion must be one of cv, aic, bic, ebic"),
         ({"rule": "first"}, "rule best or one_standard_error"),
         ({"rule": "one_standard_error", "criterion": "bic"}, "other criteria have no folds"),
@@ -138,3 +139,25 @@ def test_what_means_nothing_is_refused(given, message):
         LinearRegressorCV(**given).fit(X, y)
     with pytest.raises(TypeError, match="linear_path has no alpha"):
         linear_path(X, y, alpha=1.0)
+
+
+def test_weights_penalties_and_a_single_split():
+    X, y, _ = data()
+    weights = [1.0, 0.5, 2.0, 1.0, 1.0, 4.0]
+    path = linear_path(X, y, alphas=3, l1_ratio=1.0, penalty_weights=weights)
+    assert np.abs(path.coefs[0]).max() <= 1e-7
+    assert (
+        np.abs(linear_path(X, y, alphas=[0.98 * path.alphas[0]], l1_ratio=1.0, penalty_weights=weights).coefs).max() > 0.0
+    )
+    ridge = LinearRegressorCV(alphas=[0.2], penalty_weights=weights, criterion="aic").fit(X, y)
+    centred = X - X.mean(axis=0)
+    gram = centred.T @ centred
+    freedom = 1.0 + np.trace(np.linalg.solve(gram + 0.2 * N * np.diag(weights), gram))
+    squares = float(((y - ridge.predict(X)) ** 2).sum())
+    assert ridge.criteria_[0, 0] == pytest.approx(
+        N * (math.log(2.0 * math.pi * squares / N) + 1.0) + 2.0 * freedom, rel=1e-7
+    )
+    one = [(np.arange(80), np.arange(80, N))]
+    found = LinearRegressorCV(alphas=[0.3, 0.01], penalty="mcp", cv=one, rule="one_standard_error").fit(X, y)
+    assert found.scores_.shape == (1, 1, 2)
+    assert found.coef_ == pytest.approx(LinearRegressor(alpha=found.alpha_, penalty="mcp").fit(X, y).coef_, abs=1e-5)

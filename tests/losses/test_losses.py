@@ -204,15 +204,19 @@ def test_the_curvature_bound_is_the_largest_second_derivative(loss):
 
 @examples
 def test_the_jerk_bound_is_the_lipschitz_constant_of_the_second_derivative(loss):
-    steepest = 0.0
-    for y in targets_of(loss):
+    steepest = gentle = 0.0
+    targets = targets_of(loss)
+    for y in targets:
         grid = np.union1d(np.linspace(-8.0, 8.0, 16_001), [k + s for k in corners(loss, y) for s in (-1e-9, 1e-9)])
         curvature = np.array([loss.d2(u, y) for u in grid])
-        steepest = max(steepest, np.max(np.abs(np.diff(curvature)) / np.diff(grid)))
+        slopes = np.abs(np.diff(curvature)) / np.diff(grid)
+        steepest = max(steepest, slopes.max())
+        if y <= np.median(targets):
+            gentle = max(gentle, slopes[np.abs(grid[1:]) <= 4.0].max())
     if math.isfinite(loss.d2_lipschitz()):
         assert steepest == pytest.approx(loss.d2_lipschitz(), rel=2e-5)
     elif type(loss) in UNBOUNDED:
-        assert steepest > 0.0  # it grows with the prediction or the target, without end
+        assert steepest > 1.5 * gentle  # it grows with the prediction or the target, without end
     elif not isinstance(loss, Cornered):
         assert steepest > 1e7  # a jump
 

@@ -90,6 +90,13 @@ def test_a_time_limit_ends_runs():
         assert one.seconds > 0.0
 
 
+def test_a_callback_sees_the_run_alone_and_goes_with_a_time_limit():
+    seen = []
+    words = {"time_limit": 3600.0, "callback": lambda report: seen.append(report.nit)}
+    compare(problem(), [FG(step_size=0.5)], tol=0.0, max_iter=3, **words)
+    assert seen == [1, 2, 3]
+
+
 def test_what_fails_is_a_line_and_what_is_wrong_is_an_error():
     def broken(problem, x0):
         raise RuntimeError("no licence")

@@ -43,16 +43,7 @@ class OnCollections:
         if getattr(own, "standard_errors", False) or getattr(own, "class_weight", None) is not None:
             raise ValueError("standard_errors and class_weight are not known for collections: leave them out.")
         self._note_columns(X)
-        engine = DaskEngine(self.client)
-        term = {"alpha": 0.0, "l1_ratio": own.l1_ratio} if own.penalty is None else {}
-        loss = self._loss_of_fit(y)
-        problem = Problem.partitioned(
-            as_parts(X, y, sample_weight, offset),
-            loss=loss,
-            fit_intercept=own.fit_intercept,
-            engine=engine,
-            **{**own._term(0.0), **term},
-        )
+        problem = self._problem_of_fit(DaskEngine(self.client), X, y, sample_weight, offset)
         if problem.classes is not None:
             own.classes_ = np.asarray(problem.classes)
         problem = with_alpha(own, problem, self._strength(float(problem.rows.total)))
@@ -62,6 +53,18 @@ class OnCollections:
         own._note([result], problem.rows.values.dtype)
         own._warn(result)
         return self
+
+    def _problem_of_fit(self, engine: DaskEngine, *given: Any) -> Problem:
+        """Return the problem with a penalty of strength 1, which it takes a pass to find the right one for.
+
+        The collections are computed together, so that what blocks of X and y are both made from is computed once.
+        """
+        own: Any = self
+        which = [one for one in given if is_collection(one)]
+        persisted = iter(engine.client.persist(which) if which else ())
+        X, y, sample_weight, offset = (next(persisted) if is_collection(one) else one for one in given)
+        settings = {"loss": self._loss_of_fit(y), "fit_intercept": own.fit_intercept, "engine": engine}
+        return Problem.partitioned(as_parts(X, y, sample_weight, offset), **settings, **own._term(1.0))
 
     def _note_columns(self, X: Any) -> None:
         own: Any = self
@@ -188,9 +191,10 @@ class LogisticRegression(Classifies, local.LogisticRegression):
     _local: ClassVar[type[LinearEstimator]] = local.LogisticRegression
 
     def _loss_of_fit(self, y: Any) -> Any:
-        if len(labels_of(y)) > 2 and (self.constraint is not None or self.bounds is not None):
+        n_classes = len(labels_of(y))
+        if n_classes > 2 and (self.constraint is not None or self.bounds is not None):
             raise ValueError("a constraint is not treated with several classes. Leave constraint and bounds out.")
-        return "logistic" if len(labels_of(y)) <= 2 else "multinomial"
+        return "logistic" if n_classes <= 2 else "multinomial"
 
 
 class OfTwoClasses(Classifies):

@@ -17,10 +17,11 @@ from finitesum.constraints import Constraint
 from finitesum.core.arrays import Vector
 from finitesum.core.indices import require_indices
 from finitesum.core.threads import map_tasks
-from finitesum.estimators.covariance import covariance_at, require_covariance
+from finitesum.estimators.covariance import require_covariance
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.penalties import as_penalty_of, box_of
 from finitesum.estimators.plain_input import is_plain_table, is_plain_target
+from finitesum.estimators.robust_errors import model_covariance
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.losses import Loss
@@ -222,7 +223,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
                 found = [self.inference_.covariance]
             else:
                 pairs = zip(problems, results, strict=True)
-                found = [covariance_at(one, result.x, total_weight).matrix for one, result in pairs]
+                found = [model_covariance(one, result.x, total_weight).matrix for one, result in pairs]
             self.cov_params_ = np.stack(found) if len(found) > 1 else found[0]
             self.standard_errors_ = np.sqrt(np.diagonal(self.cov_params_, axis1=-2, axis2=-1))
 

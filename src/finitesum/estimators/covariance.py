@@ -18,12 +18,16 @@ from finitesum.evaluation.hessian import gram, hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
 from finitesum.evaluation.row_products import combination
 from finitesum.evaluation.row_sums import curvatures_at
-from finitesum.losses import Huber, LogCosh, PseudoHuber, Squared
+from finitesum.losses import LIKELIHOODS, Huber, LogCosh, PseudoHuber, Squared
+from finitesum.losses.classes import Multinomial
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import products
 
 #: Eigenvalues of the scaled Hessian that are smaller than this times the largest are rounding errors of sums over the rows.
 ROUNDING = 1e-13
+
+#: Losses that are the likelihood of no model, whose errors are those of M-estimates.
+ROBUST = (Huber, PseudoHuber, LogCosh)
 
 #: Columns whose standard deviation is smaller than this times their mean are constant.
 CONSTANT = 1e-12
@@ -72,15 +76,15 @@ class Centred(NamedTuple):
     curvature: float  # of the intercept
 
 
-def with_intercept(centred: Centred, ridge: float) -> tuple[Matrix, int]:
-    """Return the inverse Hessian of coefficients and intercept, with an l2 penalty, and its rank.
+def with_intercept(centred: Centred, ridge: float | Vector) -> tuple[Matrix, int]:
+    """Return the inverse Hessian of coefficients and intercept, with an l2 penalty on each of them, and its rank.
 
     Columns far from 0 lose no digits: for centred columns the intercept is b + mean'w, and independent of w.
     """
     gram, mean, curvature = centred.gram.copy(), centred.mean, centred.curvature
     constant = np.diagonal(gram) <= curvature * (CONSTANT * mean) ** 2
     gram[constant], gram[:, constant] = 0.0, 0.0
-    hessian = gram + ridge * np.eye(mean.size)
+    hessian = gram + np.diag(np.broadcast_to(ridge, mean.size))
     inverse, rank = inverse_and_rank(hessian)
     if rank == mean.size and curvature > 0.0:
         cross = inverse @ mean
@@ -118,7 +122,7 @@ def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
     if problem.has_intercept and problem.n_outputs == 1:
         whole, mean, curvature = _centred_at(problem, x)
         some = free[:-1]
-        return with_intercept(Centred(whole[np.ix_(some, some)], mean[some], curvature), problem.penalty.ridge())
+        return with_intercept(Centred(whole[np.ix_(some, some)], mean[some], curvature), problem.term.quadratic[:-1][some])
     if problem.n_outputs == 1:
         hessian = hessian_of(problem, information_at(problem, x))
     else:
@@ -130,6 +134,7 @@ class Covariance(NamedTuple):
     """The covariance matrix of the coefficients, and what it was made of."""
 
     matrix: Matrix  # (p, p), NaN for coefficients that an l1 penalty holds at 0
+    inverse: Matrix  # (S hessian)^-1, which the matrix is phi times
     rank: int  # of the Hessian
     dispersion: float
 
@@ -144,9 +149,9 @@ def covariance_at(problem: Problem, x: Vector, total_weight: float) -> Covarianc
         free = (x != 0.0) | (problem.term.thresholds == 0.0)
     inverse, rank = _inverse_at(problem, x, free)
     dispersion = dispersion_at(problem, x, total_weight, rank)
-    covariance = np.full((problem.dim, problem.dim), np.nan)
-    covariance[np.ix_(free, free)] = dispersion / total_weight * inverse
-    return Covariance(covariance, rank, dispersion)
+    whole = np.full((problem.dim, problem.dim), np.nan)
+    whole[np.ix_(free, free)] = inverse / total_weight
+    return Covariance(dispersion * whole, whole, rank, dispersion)
 
 
 def dispersion_at(problem: Problem, x: Vector, total_weight: float, rank: int) -> float:
@@ -173,11 +178,28 @@ def residual_variance(squares: float, total_weight: float, rank: int) -> float:
 
 
 def require_covariance(problem: Problem) -> None:
-    """Raise unless the covariance is known: not with a constraint, nor where the curvature says nothing of the error."""
+    """Raise unless errors mean something: a likelihood or a robust loss, an elastic net, and no set."""
     if problem.is_constrained:
-        raise ValueError("standard errors are not known with a constraint. Leave constraint out.")
-    if isinstance(problem.loss, Huber | PseudoHuber | LogCosh):
-        raise ValueError(  # noqa: TRY004 - what is wrong is the parameter's value
-            f"standard errors are not known for the {type(problem.loss).__name__} loss, the likelihood of no model: its "
-            "curvature does not know the scale of the residuals. Leave standard_errors off, and resample rows instead."
+        raise ValueError("standard errors are not known with a constraint. Leave constraint and bounds out.")
+    if not problem.term.is_elastic_net:
+        raise ValueError("standard errors are known with alpha and penalty_weights alone. Leave groups and penalty out.")
+    loss: Any = problem.loss
+    if isinstance(loss, ROBUST) and problem.penalty.lasso() > 0.0:
+        raise ValueError(
+            f"standard errors are not known for the {type(loss).__name__} loss with l1_ratio > 0. Leave it out."
+        )
+    if not (isinstance(loss, (*LIKELIHOODS, Multinomial, Squared, *ROBUST)) or hasattr(loss, "deviance_from")):
+        raise ValueError(
+            f"standard errors are not known for the {type(loss).__name__} loss, the likelihood of no model. Resample rows "
+            "instead."
+        )
+
+
+def require_inference(problem: Problem) -> None:
+    """Raise unless errors mean something and no coefficient was selected by the same rows."""
+    require_covariance(problem)
+    if problem.penalty.lasso() > 0.0:
+        raise ValueError(
+            "standard errors say nothing after an l1 penalty has selected coefficients. Fit with l1_ratio=0, on rows that "
+            "did not select."
         )

@@ -14,7 +14,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.threads import limited_blas, map_tasks
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
-from finitesum.estimators.path import solve_path
+from finitesum.estimators.path import path_of_classes
 from finitesum.estimators.solvers import as_solver
 from finitesum.evaluation.samples import evaluate_on, sample_of
 from finitesum.methods.base import Method, batch_size_for
@@ -76,7 +76,7 @@ def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
     """Return the path of a fold."""
     part = copy(fold.part)
     part.X = data.X[fold.train]
-    results = solve_path(estimator, part, Cs)
+    results = path_of_classes(estimator, part, Cs)
     return Path(np.array([result.x for result in results]), np.array([result.n_passes for result in results]), results)
 
 

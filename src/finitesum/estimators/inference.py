@@ -16,12 +16,11 @@ from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit
 from sklearn.utils.validation import check_is_fitted
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.estimators.covariance import covariance_at, inverse_and_rank
+from finitesum.estimators.covariance import inverse_and_rank, require_inference
 from finitesum.estimators.likelihood import log_likelihood_and_deviance
 from finitesum.estimators.residuals import Residuals, residuals_of
-from finitesum.estimators.robust_errors import KINDS, huber_covariance, robust_covariance
-from finitesum.losses import LIKELIHOODS, Huber, LogCosh, PseudoHuber, Squared
-from finitesum.losses.classes import Multinomial
+from finitesum.estimators.robust_errors import KINDS, model_covariance, robust_covariance
+from finitesum.losses import Squared
 from finitesum.problems.linear import Problem
 
 #: Losses whose exponentiated coefficients are ratios, of odds, of rates or of means.
@@ -253,25 +252,12 @@ def inference_of(
         raise ValueError('groups, a label for each row, go with kind="cluster", and only with it.')
     if groups is not None and np.shape(groups) != (problem.n_rows,):
         raise ValueError(f"groups must have shape ({problem.n_rows},), a label for each row, got {np.shape(groups)}.")
-    if problem.is_constrained:
-        raise ValueError("standard errors are not known with a constraint. Leave constraint out.")
-    if problem.penalty.lasso() > 0.0:
-        raise ValueError(
-            "standard errors say nothing after an l1 penalty has selected coefficients. Fit with l1_ratio=0, on rows that "
-            "did not select."
-        )
+    require_inference(problem)
     loss: Any = problem.loss
-    is_robust_loss = isinstance(loss, Huber | PseudoHuber | LogCosh)
-    if not (is_robust_loss or isinstance(loss, (*LIKELIHOODS, Multinomial, Squared)) or hasattr(loss, "deviance_from")):
-        raise ValueError(
-            f"standard errors are not known for the {type(loss).__name__} loss, the likelihood of no model. Resample rows "
-            "instead."
-        )
-    covariance, rank, dispersion = covariance_at(problem, x, total)
+    known = model_covariance(problem, x, total)
+    covariance, dispersion = known.matrix, known.dispersion
     if kind != "model":
         covariance = robust_covariance(problem, x, total, kind, groups)
-    elif is_robust_loss:
-        covariance = huber_covariance(problem, x, total)
     likelihood, deviance = log_likelihood_and_deviance(problem, x, total, dispersion)
     return Inference(
         title=title,
@@ -281,7 +267,7 @@ def inference_of(
         covariance=covariance,
         kind=kind,
         n_observations=total,
-        rank=rank,
+        rank=known.rank,
         dispersion=dispersion,
         log_likelihood=likelihood,
         deviance=deviance,

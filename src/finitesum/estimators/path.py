@@ -6,6 +6,7 @@ that its first step reads no data for a Hessian.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -21,8 +22,8 @@ from finitesum.estimators.solvers import as_solver
 from finitesum.methods.newton.lazy_newton import LazyNewtonState
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.lbfgs import no_pairs
+from finitesum.problems.given_term import convex_term
 from finitesum.problems.linear import Problem
-from finitesum.problems.term import convex_term
 from finitesum.running.driver import Result
 
 #: Parameters of `LogisticRegression` that would be ignored.
@@ -43,14 +44,19 @@ class LogisticPath(NamedTuple):
 
 def as_Cs(Cs: Any) -> Vector:
     """Return inverse strengths > 0 in rising order: those given, or their number between 1e-4 and 1e4."""
-    refusal = f"Cs must be a whole number >= 1 or a sequence of numbers > 0, got {Cs!r}."
-    if isinstance(Cs, Integral) and not isinstance(Cs, bool) and int(Cs) >= 1:
-        return np.logspace(-4.0, 4.0, int(Cs))
+    return positive_numbers(Cs, "Cs", lambda number: np.logspace(-4.0, 4.0, number))
+
+
+def positive_numbers(given: Any, name: str, usual: Callable[[int], Vector]) -> Vector:
+    """Return numbers > 0 in rising order: those given, or as many of the usual ones as a whole number says."""
+    refusal = f"{name} must be a whole number >= 1 or a sequence of numbers > 0, got {given!r}."
+    if isinstance(given, Integral) and not isinstance(given, bool) and int(given) >= 1:
+        return usual(int(given))
     try:
-        values = np.atleast_1d(np.asarray(Cs, dtype=np.float64))
+        values = np.atleast_1d(np.asarray(given, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise ValueError(refusal) from error
-    if values.ndim != 1 or values.size == 0 or isinstance(Cs, bool) or not (values > 0.0).all():
+    if values.ndim != 1 or values.size == 0 or isinstance(given, bool) or not (values > 0.0).all():
         raise ValueError(refusal)
     return np.unique(values)
 
@@ -71,15 +77,24 @@ def carried(problem: Any, last: Result) -> Result | None:
     return Result(x=state.x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
 
 
-def solve_path(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | None = None) -> list[Result]:
+def path_of_classes(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | None = None) -> list[Result]:
     """Return the results for rising inverse strengths."""
+    alphas = [alpha_of_C(float(C), data.total_weight) for C in Cs]
+    (first,) = estimator._problems(data, alphas[0])
+    return solve_path(estimator, first, alphas, n_threads=n_threads)
+
+
+def solve_path(
+    estimator: Any, first: Problem, alphas: Any, start: Vector | None = None, n_threads: int | None = None
+) -> list[Result]:
+    """Return the results for falling strengths, the first of which is the problem's, from a start on."""
     results: list[Result] = []
-    (first,) = estimator._problems(data, alpha_of_C(float(Cs[0]), data.total_weight))
     method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol, n_threads=n_threads)
-    for C in Cs:
-        problem = with_alpha(estimator, first, alpha_of_C(float(C), data.total_weight))
+    for alpha in alphas:
+        problem = with_alpha(estimator, first, float(alpha))
         earlier = carried(problem, results[-1]) if results else None
-        start = results[-1].x if results and earlier is None else None
+        if results:
+            start = results[-1].x if earlier is None else None
         result = estimator._solve(problem, start, method, earlier=earlier, measure_every=0)
         result.ridge = problem.penalty.ridge()
         if results:
@@ -134,7 +149,7 @@ def logistic_path(
     inverse = as_Cs(Cs)
     data = estimator._labelled(X, y, sample_weight, offset)
     with limited_blas(estimator.n_threads):
-        results = solve_path(estimator, data, inverse, estimator.n_threads)
+        results = path_of_classes(estimator, data, inverse, estimator.n_threads)
     for result in results:
         estimator._warn(result)
     unpacked = [estimator._unpacked([result.x]) for result in results]

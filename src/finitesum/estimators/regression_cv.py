@@ -13,10 +13,9 @@ from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import dispersion_at
 from finitesum.estimators.likelihood import log_likelihood_and_deviance
 from finitesum.estimators.means import PoissonRegressor
-from finitesum.estimators.path import carried, with_alpha
+from finitesum.estimators.path import positive_numbers, solve_path, with_alpha
 from finitesum.estimators.regressors import LinearRegressor, best_constant
 from finitesum.estimators.ridge import Ridge
-from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.optimality import evaluate
@@ -95,22 +94,17 @@ def linear_path(
 
 
 def strengths_of(alphas: Any, estimator: Any, problem: Problem) -> Vector:
-    """Return strengths in falling order: those given, or so many of the usual ones."""
-    refusal = f"alphas must be a whole number >= 1 or a sequence of numbers > 0, got {alphas!r}."
-    if isinstance(alphas, Integral) and not isinstance(alphas, bool):
-        if int(alphas) < 1:
-            raise ValueError(refusal)
-        start = null_point(problem)
-        free = evaluate(with_alpha(estimator, problem, 0.0), start).gradient[: problem.rows.n_columns]
-        first = float(np.abs(free).max(initial=0.0)) / max(float(estimator.l1_ratio), SMALL_RATIO)
-        return (first or 1.0) * np.geomspace(1.0, LEAST, int(alphas))
-    try:
-        values = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise ValueError(refusal) from error
-    if values.ndim != 1 or values.size == 0 or isinstance(alphas, bool) or not (values > 0.0).all():
-        raise ValueError(refusal)
-    return np.unique(values)[::-1]
+    """Return strengths in falling order: those given, or a number of the usual ones."""
+
+    def usual(number: int) -> Vector:
+        slopes = np.abs(evaluate(problem, null_point(problem)).gradient[: problem.rows.n_columns])
+        if estimator.penalty_weights is not None:
+            weights = np.asarray(estimator.penalty_weights, dtype=np.float64)
+            slopes = slopes[weights > 0.0] / weights[weights > 0.0]
+        first = float(slopes.max(initial=0.0)) / max(float(estimator.l1_ratio), SMALL_RATIO)
+        return (first or 1.0) * np.geomspace(LEAST, 1.0, number)
+
+    return positive_numbers(alphas, "alphas", usual)[::-1]
 
 
 def rows_of(problem: Problem, chosen: Any) -> Problem:
@@ -140,20 +134,8 @@ def null_point(problem: Problem) -> Vector:
 
 def solve_strengths(estimator: Any, problem: Problem, strengths: Vector) -> list[Result]:
     """Return the results for falling strengths, each from the one before."""
-    results: list[Result] = []
-    method = None
-    for alpha in strengths:
-        here = with_alpha(estimator, problem, float(alpha))
-        if method is None:
-            method = as_solver(estimator.solver, estimator.step_size, here, tol=estimator.tol)
-        earlier = carried(here, results[-1]) if results else None
-        start = results[-1].x if results else null_point(problem)
-        result = estimator._solve(here, None if earlier else start, method, earlier=earlier, measure_every=0)
-        result.ridge = here.penalty.ridge()
-        if results:
-            results[-1].state = None  # a memory as large as the data, and of no more use
-        results.append(result)
-    return results
+    first = with_alpha(estimator, problem, float(strengths[0]))
+    return solve_path(estimator, first, strengths, null_point(problem))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -206,10 +188,14 @@ class ChoiceMixin:
         if self.criterion == "cv":
             self.scores_ = self._fold_scores(estimators, strengths, problem, total, y, groups)
             means = self.scores_.mean(axis=0)
-            errors = self.scores_.std(axis=0, ddof=1) / math.sqrt(len(self.scores_))
+            n_folds = len(self.scores_)
+            errors = self.scores_.std(axis=0, ddof=1) / math.sqrt(n_folds) if n_folds > 1 else np.zeros_like(means)
         else:
             pairs = zip(estimators, strengths, strict=True)
             self.criteria_ = np.stack([self._criteria(one, problem, values, total) for one, values in pairs])
+            if np.isnan(self.criteria_).all():
+                name = type(problem.loss).__name__
+                raise ValueError(f"the {name} loss has no log-likelihood that is known: use criterion='cv'.")
             means, errors = -self.criteria_, np.zeros_like(self.criteria_)
         ratio, place = divmod(int(np.nanargmax(means)), means.shape[1])
         if self.rule == "one_standard_error":
@@ -282,12 +268,12 @@ class ChoiceMixin:
     def _criteria(self, estimator: Any, problem: Problem, strengths: Vector, total: float) -> Vector:
         """Return AIC, BIC or EBIC [1] of the models of a path, with the trace of H (H + l2)^-1 as degrees of freedom."""
         found, d = [], problem.rows.n_columns
-        for result in solve_strengths(estimator, problem, strengths):
-            x = result.x
+        for alpha, result in zip(strengths, solve_strengths(estimator, problem, strengths), strict=True):
+            here, x = with_alpha(estimator, problem, float(alpha)), result.x
             active = (x != 0.0) | (np.arange(x.size) >= d)
-            here = hessian_at(with_alpha(estimator, problem, 0.0), x)[np.ix_(active, active)]
-            ridge = float(np.max(result.ridge)) * (np.flatnonzero(active) < d)
-            freedom = float(np.trace(np.linalg.lstsq(here + np.diag(ridge), here, rcond=None)[0]))
+            penalised = hessian_at(here, x)[np.ix_(active, active)]
+            bare = penalised - np.diag(here.term.quadratic[active])
+            freedom = float(np.trace(np.linalg.lstsq(penalised, bare, rcond=None)[0]))
             dispersion = dispersion_at(problem, x, total, min(int(active.sum()), int(total) - 1))
             value = -2.0 * log_likelihood_and_deviance(problem, x, total, dispersion)[0]
             k = int((x[:d] != 0.0).sum())

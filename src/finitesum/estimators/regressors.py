@@ -93,7 +93,7 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         As in `LinearClassifier`.
     cov_params_, standard_errors_ : ndarray
         As in `LogisticRegression`; for the squared loss times the residual variance sum_i s_i r_i^2 / (S - p), with p the
-        rank of the Hessian. Not with the Huber loss, whose curvature says nothing of the residuals' scale.
+        rank of the Hessian; Huber's formula (`finitesum.estimators.robust_errors`) for the losses that are robust.
 
     Examples
     --------

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.estimators.covariance import covariance_at, information_at
+from finitesum.estimators.covariance import covariance_at, information_at, require_inference
 from finitesum.estimators.robust_errors import RowsAt
-from finitesum.evaluation.hessian import hessian_of
 from finitesum.losses import Binomial, Logistic, Squared
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import products
@@ -46,7 +45,8 @@ def residuals_of(problem: Problem, x: Vector, total: float) -> Residuals:
     Raises
     ------
     ValueError
-        The loss is of no family with a mean: least squares, two classes, shares, or a mean exp(u).
+        The loss is of no family with a mean (least squares, two classes, shares, a mean exp(u)), or nothing is known of the
+        model's errors.
     """
     loss: Any = problem.loss
     y, u = problem.targets, products(problem.rows, x) + problem.offsets
@@ -59,16 +59,14 @@ def residuals_of(problem: Problem, x: Vector, total: float) -> Residuals:
         variance, deviances = loss.variance_of(mean), loss.deviance_from(y, mean)
     else:
         raise ValueError(f"{type(loss).__name__} has no mean to compare targets with: residuals are known for families.")
+    require_inference(problem)
     weights = total * problem.weights
-    rows, curvatures = RowsAt(problem, x, total), information_at(problem, x)
-    inverse, _ = rows.inverse_of(hessian_of(problem, curvatures))
-    half = rows.matrix @ inverse
-    leverage = np.asarray((rows.matrix * half).sum(axis=1)).ravel() * weights * curvatures
+    known = covariance_at(problem, x, total)
+    leverage = RowsAt(problem, x, total).leverages(known.inverse) * weights * information_at(problem, x)
     response, root = y - mean, np.sqrt(weights)
     pearson = root * response / np.sqrt(variance)
-    _, rank, dispersion = covariance_at(problem, x, total)
     rest = np.maximum(1.0 - leverage, 1e-12)
-    standardised = pearson / np.sqrt(dispersion * rest)
+    standardised = pearson / np.sqrt(known.dispersion * rest)
     return Residuals(
         fitted=mean,
         response=response,
@@ -76,6 +74,6 @@ def residuals_of(problem: Problem, x: Vector, total: float) -> Residuals:
         deviance=np.sign(response) * root * np.sqrt(np.maximum(deviances, 0.0)),
         leverage=leverage,
         standardised=standardised,
-        cooks=standardised**2 * leverage / (rest * rank),
-        rank=rank,
+        cooks=standardised**2 * leverage / (rest * known.rank),
+        rank=known.rank,
     )

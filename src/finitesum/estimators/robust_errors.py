@@ -29,9 +29,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.estimators.covariance import inverse_and_rank
+from finitesum.estimators.covariance import ROBUST, Covariance, covariance_at, inverse_and_rank
 from finitesum.evaluation.hessian import hessian_at
-from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at, weighted_slopes
+from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import products, to_matrix
@@ -53,10 +53,7 @@ class RowsAt:
             is_dense = isinstance(self.matrix, np.ndarray)
             self.matrix = np.hstack([self.matrix, ones]) if is_dense else sp.hstack([self.matrix, ones]).tocsr()
         if problem.n_outputs > 1:
-            scores = scores_at(problem, x)
-            weighted = weighted_slopes(problem, scores)
-            safe = np.where(problem.weights > 0.0, problem.weights, 1.0)[:, None]
-            self.slopes = np.asarray(weighted) / safe
+            self.slopes = np.asarray(loss_of(problem).d1(scores_at(problem, x), problem.targets))
             self.curvatures = np.zeros(0)
         else:
             u = products(problem.rows, x) + problem.offsets
@@ -71,12 +68,12 @@ class RowsAt:
             hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, self.x)))
         else:
             hessian = hessian_at(problem, self.x)
-        return self.inverse_of(hessian)
-
-    def inverse_of(self, hessian: Matrix) -> tuple[Matrix, int]:
-        """Return (S H)^-1 and the rank of a matrix H."""
         inverse, rank = inverse_and_rank(hessian)
         return inverse / self.total, rank
+
+    def leverages(self, inverse: Matrix) -> Vector:
+        """Return x_i' A^-1 x_i, shape (n,)."""
+        return np.asarray((self.matrix * (self.matrix @ inverse)).sum(axis=1)).ravel()
 
     def squares(self, factors: Vector) -> Matrix:
         """Return sum_i f_i (psi_i x x_i)(psi_i x x_i)', class by class."""
@@ -119,13 +116,18 @@ def robust_covariance(problem: Problem, x: Vector, total: float, kind: str, grou
         if kind in ("HC2", "HC3"):
             if problem.n_outputs > 1:
                 raise ValueError(f'kind="{kind}" is known for one output. Use "HC1" with several classes.')
-            half = rows.matrix @ inverse
-            leverages = np.asarray((rows.matrix * half).sum(axis=1)).ravel() * rows.curvatures
+            leverages = rows.leverages(inverse) * rows.curvatures
             factors = factors / np.maximum(1.0 - leverages, 1e-12) ** (1 if kind == "HC2" else 2)
         middle = rows.squares(factors)
         if kind == "HC1":
             middle = middle * (total / (total - rank))
     return inverse @ middle @ inverse
+
+
+def model_covariance(problem: Problem, x: Vector, total: float) -> Covariance:
+    """Return the covariance matrix of kind "model": of a likelihood, or of a robust loss."""
+    known = covariance_at(problem, x, total)
+    return known._replace(matrix=huber_covariance(problem, x, total)) if isinstance(problem.loss, ROBUST) else known
 
 
 def huber_covariance(problem: Problem, x: Vector, total: float) -> Matrix:

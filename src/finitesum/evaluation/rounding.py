@@ -332,7 +332,7 @@ def is_rounded_by_norms(problem: Problem, w: Vector, found: Measures) -> bool:
 
 
 def is_confirmed(problem: Problem, w: Vector, found: Measures, tol: float) -> bool:
-    """Return whether optimality <= tol is beyond doubt without a sum in extended precision."""
+    """Return whether optimality <= tol is certain without a sum in extended precision."""
     with np.errstate(all="ignore"):
         return found.optimality + _by_norms(problem, w, found) <= tol
 

@@ -32,6 +32,7 @@ from finitesum.core.elementwise import maximum, minimum, where
 from finitesum.core.jit import compilable, kernel_part
 from finitesum.losses.base import Curved, OfMargin, Scaled
 from finitesum.losses.exponential import LARGEST_EXPONENT, exp, expm1, log, log1p, minus_log_of_rest
+from finitesum.losses.margins import logistic_majorant
 from finitesum.losses.normal import minus_log_tail, tail_ratio
 
 #: u from which the complementary log-log loss of an event is 0, and the least exp(u) that is divided by.
@@ -219,7 +220,7 @@ class NegativeBinomial(_Theta, OfMean):
     def majorant(self, prediction: Any, target: Any) -> Any:
         """Return y + theta times the majorant of the logistic loss."""
         shifted = prediction - math.log(self.theta)
-        return self.scale * (self.theta + target) * _logistic_majorant(shifted)
+        return self.scale * (self.theta + target) * logistic_majorant(shifted)
 
     def information_at(self, mean: Any) -> Any:
         """Return m / (1 + m / theta), the mean of d2."""
@@ -240,15 +241,6 @@ def _share(t: Any) -> Any:
     """Return 1 / (1 + exp(-t)), every digit of it for t < 0, too."""
     decay = exp(-abs(t))
     return maximum(decay, 1.0 * (t >= 0.0)) / (1.0 + decay)
-
-
-@kernel_part
-def _logistic_majorant(t: Any) -> Any:
-    """Return tanh(t/2) / (2t), as for the logistic loss."""
-    size = abs(t)
-    decay = exp(-size)
-    ratio = (1.0 - decay) / (maximum(size, 2e-4) * (1.0 + decay))
-    return 0.5 * where(size > 2e-4, ratio, 0.5 - size * size / 24.0)
 
 
 @compilable
@@ -273,7 +265,7 @@ class Binomial(Scaled, Curved):
 
     def majorant(self, prediction: Any, target: Any) -> Any:
         """Return tanh(u/2) / (2u), as for the logistic loss."""
-        return self.scale * _logistic_majorant(prediction)
+        return self.scale * logistic_majorant(prediction)
 
     def curvature_bound(self) -> float:
         """Return 1/4."""

@@ -4,9 +4,18 @@ import math
 from typing import Any, NamedTuple
 
 from finitesum.core.elementwise import maximum, minimum, where
-from finitesum.core.jit import compilable
+from finitesum.core.jit import compilable, kernel_part
 from finitesum.losses.base import Corner, Cornered, OfMargin, Scaled
 from finitesum.losses.exponential import exp, log1p
+
+
+@kernel_part
+def logistic_majorant(t: Any) -> Any:
+    """Return tanh(t/2) / (2t), the curvature of Jaakkola and Jordan's quadratic bound (Stat. Comput. 10, 2000)."""
+    size = abs(t)
+    decay = exp(-size)
+    ratio = (1.0 - decay) / (maximum(size, 2e-4) * (1.0 + decay))
+    return 0.5 * where(size > 2e-4, ratio, 0.5 - size * size / 24.0)
 
 
 @compilable
@@ -50,10 +59,7 @@ class Logistic(Scaled, OfMargin):
 
     def majorant(self, prediction: Any, target: Any) -> Any:
         """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic bound (Stat. Comput. 10, 2000)."""
-        size = abs(prediction)
-        decay = exp(-size)
-        ratio = (1.0 - decay) / (maximum(size, 2e-4) * (1.0 + decay))
-        return self.scale * 0.5 * where(size > 2e-4, ratio, 0.5 - size * size / 24.0)
+        return self.scale * logistic_majorant(prediction)
 
     def curvature_bound(self) -> float:
         """Return 1/4."""

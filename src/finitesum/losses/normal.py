@@ -2,7 +2,7 @@
 
 With phi the density and Q(t) = P(Z > t), h(t) = phi(t) / Q(t) is Mills' ratio turned over. Up to `FAR` it is computed as it
 is written; beyond, as t + c(t) with the continued fraction c(t) = 1 / (t + 2 / (t + 3 / (t + ...))) [1, 26.2.14], whose
-remainder after so many terms is below 1e-17.
+remainder after `TERMS` terms is below 1e-17.
 
 References
 ----------

@@ -1,6 +1,6 @@
 """How a model fits its rows: residuals, leverages, calibration of means."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -27,7 +27,25 @@ def quantile_bins(values: Vector, weights: Vector, n_bins: int) -> list[Any]:
     return [order[numbers == k] for k in np.unique(numbers)]
 
 
-class ResidualDisplay(DrawsOnAxes):
+class OfResiduals(DrawsOnAxes):
+    """A display of what `model.residuals(X, y)` returns."""
+
+    def __init__(self, residuals: Residuals) -> None:
+        self.residuals = residuals
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw them."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, ax: Any = None, **how: Any
+    ) -> Self:
+        """Draw a fitted model of a family, on the data of its fit; what else is given is for `plot`."""
+        return cls(estimator.residuals(X, y, sample_weight, offset)).plot(ax=ax, **how)
+
+
+class ResidualDisplay(OfResiduals):
     """Residuals against fitted means, with their mean in bins of equal weight: it should stay at 0.
 
     Parameters
@@ -40,17 +58,7 @@ class ResidualDisplay(DrawsOnAxes):
     ax_, figure_
     """
 
-    def __init__(self, residuals: Residuals) -> None:
-        self.residuals = residuals
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, ax: Any = None, **how: Any
-    ) -> "ResidualDisplay":
-        """Draw the residuals of a fitted model of a family, on the data of its fit."""
-        return cls(estimator.residuals(X, y, sample_weight, offset)).plot(ax=ax, **how)
-
-    def plot(self, ax: Any = None, *, kind: Kind = "deviance") -> "ResidualDisplay":
+    def plot(self, ax: Any = None, *, kind: Kind = "deviance") -> Self:
         """Draw the residuals of a kind: "deviance", "pearson", "standardised" or "response"."""
         if kind not in ("deviance", "pearson", "standardised", "response"):
             raise ValueError(f'kind must be "deviance", "pearson", "standardised" or "response", got {kind!r}.')
@@ -69,7 +77,7 @@ class ResidualDisplay(DrawsOnAxes):
         return self
 
 
-class LeverageDisplay(DrawsOnAxes):
+class LeverageDisplay(OfResiduals):
     """Standardised residuals against leverages, with lines of equal Cook's distance; the rows that move most are numbered.
 
     Parameters
@@ -82,17 +90,7 @@ class LeverageDisplay(DrawsOnAxes):
     ax_, figure_
     """
 
-    def __init__(self, residuals: Residuals) -> None:
-        self.residuals = residuals
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, ax: Any = None, **how: Any
-    ) -> "LeverageDisplay":
-        """Draw the leverages of a fitted model of a family, on the data of its fit."""
-        return cls(estimator.residuals(X, y, sample_weight, offset)).plot(ax=ax, **how)
-
-    def plot(self, ax: Any = None, *, n_names: int = 5) -> "LeverageDisplay":
+    def plot(self, ax: Any = None, *, n_names: int = 5) -> Self:
         """Draw a point for each row; the `n_names` with the largest Cook's distances are numbered."""
         ax, known = self._axes(ax), self.residuals
         many = known.leverage.size > 5000

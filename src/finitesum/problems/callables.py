@@ -19,8 +19,9 @@ import numpy as np
 from finitesum.constraints.balls import L2Ball
 from finitesum.constraints.base import Constraint
 from finitesum.core.arrays import Vector
+from finitesum.problems.given_term import checked_constraint
 from finitesum.problems.penalties import Zero
-from finitesum.problems.term import ConvexTerm, checked_constraint
+from finitesum.problems.term import ConvexTerm
 
 
 @dataclass(frozen=True, eq=False)

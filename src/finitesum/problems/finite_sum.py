@@ -25,8 +25,9 @@ from finitesum.problems.components import (
     check_derivatives,
     linear_component,
 )
+from finitesum.problems.given_term import convex_term
 from finitesum.problems.linear import Problem, View
-from finitesum.problems.term import ConvexTerm, convex_term
+from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import described
 
 

@@ -101,7 +101,7 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
 
 
 def stored_well(X: Any) -> Any:
-    """Return X, or a CSR matrix of so many entries that whole rows are read in less time as a C-ordered array of its dtype.
+    """Return X, but a CSR matrix whose whole rows are read in less time as a C-ordered array of its dtype.
 
     That is from two entries in five on, as measured with Newton's methods, where rows outnumber columns. A copy that is
     larger than the entries with their columns is made up to 64 MB.

@@ -25,13 +25,14 @@ from finitesum.core.jit import kernel_part
 from finitesum.losses import Loss, Squared, as_loss
 from finitesum.losses.arrays import row_numbers
 from finitesum.problems.digests import digest_array
+from finitesum.problems.given_term import convex_term
 from finitesum.problems.input import as_rows, checked_numbers, checked_targets, checked_weights
 from finitesum.problems.outputs import block_parts
 from finitesum.problems.partitioned import PartedRows, RowNumbers, is_parted
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows
 from finitesum.problems.survey import bind, partitioned_term, read_parts
-from finitesum.problems.term import ConvexTerm, convex_term
+from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import TermPenalty, described
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import COORDINATE_NUMBERS, Projection
 from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.core.jit import array_form, compiled_form, kernel
-from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
-from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet, as_penalty
+from finitesum.problems.penalties import ElasticNet
+from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet
 
 if TYPE_CHECKING:
     from finitesum.problems.linear import View
@@ -364,50 +364,3 @@ class ConvexTerm:
         constraint = self.constraint.on_columns(columns) if columns.size > 0 else Unconstrained()
         penalty = self.penalty if isinstance(self.penalty, ElasticNet) else self.penalty.on_columns(columns)
         return ConvexTerm(penalty, constraint, int(columns.size), self.n_free, self.n_blocks)
-
-
-def convex_term(
-    n_columns: int,
-    n_free: int,
-    n_blocks: int = 1,
-    alpha: float = 0.0,
-    l1_ratio: float = 0.0,
-    constraint: Constraint | None = None,
-    penalty: Any = None,
-    penalty_weights: Any = None,
-    groups: Any = None,
-) -> ConvexTerm:
-    """Return the term of a problem as users write it: the parameters are those of `Problem.linear`, and are checked."""
-    if penalty is not None:
-        if alpha != 0.0 or l1_ratio != 0.0 or groups is not None:
-            raise ValueError(
-                "penalty goes without alpha, l1_ratio and groups: give its strength to the penalty itself, as in MCP(0.1)."
-            )
-    else:
-        penalty = elastic_net(alpha, l1_ratio) if groups is None else GroupLasso(alpha, groups, l1_ratio)
-    known = as_penalty(penalty, n_columns, penalty_weights)
-    if constraint is not None and n_blocks > 1:
-        raise ValueError(
-            f"a constraint is not treated with several outputs, got {constraint!r}. Leave constraint out, or fit one "
-            "output at a time."
-        )
-    return ConvexTerm(known, checked_constraint(constraint, n_columns, known), n_columns, n_free, n_blocks)
-
-
-def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: Any) -> Constraint:
-    """Return the set of a problem in n_columns variables, the whole space for None, or raise what is wrong with it."""
-    if constraint is None:
-        return Unconstrained()
-    if not isinstance(constraint, Constraint):
-        raise TypeError(f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}.")
-    constraint.check_dim(n_columns)
-    if isinstance(constraint, Unconstrained):
-        return constraint
-    if penalty.lasso() > 0.0:
-        raise ValueError("an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out.")
-    if not isinstance(penalty, ElasticNet):
-        raise ValueError(  # noqa: TRY004 - of the problem
-            "a constraint goes with an l2 penalty alone, because the prox of a penalty on a set is not known: leave "
-            "penalty, penalty_weights and groups out, or constraint."
-        )
-    return constraint

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,14 +91,16 @@ def compare(
         raise ValueError(f"seeds must be a number >= 1, or hold one seed or more, got {seeds!r}.")
     if time_limit is not None and not time_limit > 0.0:
         raise ValueError(f"time_limit must be seconds > 0, got {time_limit!r}.")
-    runs: list[Callable[[int], Outcome]] = [partial(_one, problem, resolved(method)) for method in methods]
-    runs += [partial(_one, problem, _peer(peer, problem)) for peer in peers]
     outcomes = []
-    for run in runs:
+    for method in [*map(resolved, methods), *(_peer(peer, problem) for peer in peers)]:
         for seed in numbers:
-            outcome = run(seed, tol=tol, max_iter=max_iter, time_limit=time_limit, settings=settings)  # type: ignore[call-arg]
+            words = {"tol": tol, "max_iter": max_iter, "random_state": seed, "time_limit": time_limit, **settings}
+            if isinstance(method, str | Method):
+                (outcome,) = run_methods(problem, [method], **words)
+            else:
+                outcome = _function_outcome(problem, method, tol, time_limit)
             if len(numbers) > 1:
-                outcome = outcome.named(f"{outcome.name}, seed {seed}")
+                outcome = replace(outcome, name=f"{outcome.name}, seed {seed}")
             outcomes.append(outcome)
             if on_done is not None:
                 on_done(outcome)
@@ -137,17 +138,6 @@ def resolved(method: Any) -> Any:
     if isinstance(method, str | Method) or callable(method):
         return method
     raise ValueError(f"a method must be a name, a method or a function(problem, x0), got {method!r}.")
-
-
-def _one(
-    problem: Any, method: Any, seed: int, *, tol: float, max_iter: float, time_limit: float | None, settings: dict[str, Any]
-) -> Outcome:
-    if not isinstance(method, str | Method):
-        return _function_outcome(problem, method, tol, time_limit)
-    end = math.inf if time_limit is None else time.perf_counter() + time_limit
-    watch = {} if time_limit is None else {"callback": lambda _: time.perf_counter() >= end}
-    words = {"tol": tol, "max_iter": max_iter, "random_state": seed, **settings, **watch}
-    return run_methods(problem, [method], **words)[0]
 
 
 def _function_outcome(problem: Any, function: Any, tol: float, time_limit: float | None) -> Outcome:

@@ -4,6 +4,7 @@
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -50,10 +51,6 @@ class Outcome:
     def ended(self) -> str:
         """How it ended, in a few words; an error in full."""
         return self.message.split(":")[0].rstrip(".") if len(self.trace) else self.message
-
-    def named(self, name: str) -> "Outcome":
-        """Return the outcome under another name."""
-        return replace(self, name=name)
 
     def row(self) -> dict[str, Any]:
         """Return its line of the table, as plain values."""
@@ -133,6 +130,7 @@ def run_methods(
     max_iter: float = 100,
     options: dict[str, Any] | None = None,
     on_done: Callable[[Outcome], None] | None = None,
+    time_limit: float | None = None,
     **settings: Any,
 ) -> list[Outcome]:
     """Run methods, given with parameters or by names, on a problem, one after the other, and return what each did.
@@ -143,25 +141,44 @@ def run_methods(
     settings |= {"tol": tol, "max_iter": max_iter}
     outcomes = []
     for method in methods:
-        outcomes.append(_run(problem, method, options if isinstance(method, str) else None, settings))
+        own = options if isinstance(method, str) else None
+        outcomes.append(_run(problem, method, own, settings, time_limit))
         if on_done is not None:
             on_done(outcomes[-1])
     return outcomes
 
 
-def _run(problem: Problem, method: str | Method, options: dict[str, Any] | None, settings: dict[str, Any]) -> Outcome:
+def _run(
+    problem: Problem,
+    method: str | Method,
+    options: dict[str, Any] | None,
+    settings: dict[str, Any],
+    time_limit: float | None,
+) -> Outcome:
     """Return what a method did; an error of any kind is an outcome, too."""
     name = method if isinstance(method, str) else method.name
     try:
         chosen = as_method(method, options)
-        loaded = {**settings, "max_iter": 2, "verbose": 0}
+        loaded = {**settings, "max_iter": 2, "verbose": 0, "callback": None}
         minimize(small_like(problem), method=chosen, **loaded)  # kernels are loaded off the clock
+        if time_limit is not None:
+            settings = {**settings, "callback": _until(time.perf_counter() + time_limit, settings.get("callback"))}
         result = minimize(problem, method=chosen, **settings)
     except Exception as error:
         message = f"Failed: {error}" if isinstance(error, ValueError) else f"Failed: {type(error).__name__}: {error}"
         return Outcome(name, str(method), Trace(), False, message)
     alike = ("trace", "success", "message", "optimality", "n_passes", "seconds", "batch_size", "x")
     return Outcome(name, repr(result.method), objective=result.fun, **{key: result[key] for key in alike})
+
+
+def _until(end: float, callback: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
+    """Return a callback that ends a run at a time, or where another one does."""
+
+    def ends(report: Any) -> bool:
+        answer = callback(report) if callback is not None else False
+        return answer is True or time.perf_counter() >= end
+
+    return ends
 
 
 def small_like(problem: Problem) -> Problem:

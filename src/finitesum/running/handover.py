@@ -20,8 +20,8 @@ from finitesum.methods.forecasts import Counts, price
 from finitesum.running.results import StopReason
 from finitesum.running.run_memory import Loop
 
-#: A run is late that has spent this many times its forecast; it changes if it is expected to take so many times as long as
-#: the other method.
+#: A run is late that has spent this many times its forecast; it changes if it is expected to take this many times
+#: as long as the other method.
 LATE, SLOWER = 2.0, 1.5
 
 #: The fraction of the way that is taken to be done where nothing is known of the optimality, and the least one.

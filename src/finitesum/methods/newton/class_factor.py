@@ -80,7 +80,7 @@ def _of_a_pass(problem: Problem, *, is_single: bool) -> float:
 
 
 def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
-    """Return the nanoseconds of the Hessian of so many rows, in single precision, and of its factor."""
+    """Return the nanoseconds of the Hessian of a number of rows, in single precision, and of its factor."""
     n_others, dim = problem.n_outputs - 1, problem.rows.dim()
     n_pairs = n_others * problem.n_outputs / 2
     if dim <= MOST_JOINT:
@@ -91,7 +91,7 @@ def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
 
 
 def factor_at(problem: Problem, scores: Matrix, n_wanted: int) -> tuple[ClassFactor, int]:
-    """Return the factor of the Hessian at given scores, of so many rows, and how many they were."""
+    """Return the factor of the Hessian at given scores, of a sample of rows, and how many they were."""
     chances = several.loss_of(problem).curvatures(scores)
     rows, weights = rows_that_count(problem, chances, n_wanted)
     is_large = (problem.n_outputs - 1) * problem.rows.dim() >= LEAST_SINGLE

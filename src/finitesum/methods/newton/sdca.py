@@ -44,7 +44,7 @@ Rests = npt.NDArray[np.int8]
 #: Rows that follow each other in memory and are visited so, too.
 NEIGHBOURS = 8
 
-#: A row rests whose visit changes at most this fraction of what a sweep's visits do on average; for at most so many sweeps.
+#: A row rests whose visit changes at most this fraction of what a sweep's visits do on average; for a number of sweeps.
 LITTLE, LONGEST_REST = 0.3, 63
 
 #: Newton steps on a row's equation, at most, and the residual that may be left, by how far the visit moves the prediction,

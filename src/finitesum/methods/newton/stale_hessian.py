@@ -50,11 +50,11 @@ BLAME = 2.0
 EXPENSIVE = 4.0
 
 
-#: Nanoseconds of all rows' Hessians up to which they are summed anew in each pass: deciding which of them costs as much.
+#: Nanoseconds of all rows' Hessians up to which they are summed again in each pass: deciding which of them costs as much.
 NO_THOUGHT = 1e5
 
 
-#: The fraction of rows from which, in whole arrays, all are summed anew: those that are picked are gathered, sign by sign.
+#: The fraction of rows from which, in whole arrays, all are summed again: those that are picked are gathered, sign by sign.
 ANEW = 0.4
 
 
@@ -240,7 +240,7 @@ def refreshed(
     if not unit > 0.0:
         return hessian, 0
     if n_rows * costs.hessian <= NO_THOUGHT:
-        return _summed_anew(problem, hessian, now, n_threads=n_threads, single_precision=single_precision), n_rows
+        return _summed_again(problem, hessian, now, n_threads=n_threads, single_precision=single_precision), n_rows
     error = math.sqrt(problem.dim / n_rows) if n_rows < n_read else 0.0
     caution = CAUTION_WHERE_GOOD if is_good and error > 0.0 else CAUTION
     expenses = (costs.hessian, costs.factor, n_read * costs.gradient)
@@ -263,7 +263,7 @@ def refreshed(
 
     picked, rises = sum_over_blocks(replace, problem, members, reads=(now,), updates=(curvatures,), add=both)
     if picked.size > ANEW * n_rows and whole_arrays(problem) is not None:
-        return _summed_anew(problem, hessian, now, n_threads=n_threads, single_precision=single_precision), n_rows
+        return _summed_again(problem, hessian, now, n_threads=n_threads, single_precision=single_precision), n_rows
     add_gram(problem, picked, rises, sums, single_precision=single_precision, n_threads=n_threads)
     largest = hessian.largest_float32
     if single_precision:
@@ -271,7 +271,7 @@ def refreshed(
     return hessian._replace(curvatures=curvatures, sums=sums, largest_float32=largest), picked.size
 
 
-def _summed_anew(
+def _summed_again(
     problem: Problem, hessian: StaleHessian, now: Vector32, *, n_threads: int, single_precision: bool
 ) -> StaleHessian:
     """Return the memory with all rows of the sample at their present curvatures."""

@@ -35,7 +35,7 @@ def no_pairs(dim: int, kind: Any = np.float64) -> Pairs:
 
 
 def with_pair(known: Pairs, step: Vector, change: Vector, most: int = MEMORY) -> Pairs:
-    """Return the pairs with one more, at most so many, unless it shows no curvature (rounding errors)."""
+    """Return the pairs with one more, at most a given number, unless it shows no curvature (rounding errors)."""
     curvature = step @ change
     if not curvature > 1e-14 * math.sqrt(step @ step) * math.sqrt(change @ change):
         return known
@@ -43,7 +43,7 @@ def with_pair(known: Pairs, step: Vector, change: Vector, most: int = MEMORY) ->
 
 
 def _with_row(rows: Matrix, row: Vector, most: int) -> Matrix:
-    """Return the last rows with one more behind them, at most so many: in the memory behind the rows where there is room.
+    """Return the last rows, at most `most`, with one more behind them: in the memory behind the rows where there is room.
 
     The rows given stay as they are.
     """
