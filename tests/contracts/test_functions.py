@@ -8,6 +8,7 @@ from contracts.problems import make_pair
 
 from finitesum import METHODS, FiniteSum, minimize
 from finitesum.evaluation.smoothness import full_smoothness
+from finitesum.problems.batches import BACKENDS
 from finitesum.running.checkpoint import flatten, unflatten
 from finitesum.running.sampling import order_of_pass
 
@@ -34,6 +35,10 @@ ROWS = {
     "iqn": [{"initial": 0.7}, {"initial": 0.7, "step_size": 0.6}],
     "newton": [{}, {"step_size": 0.7}],
 }
+
+#: Methods that are charged the same gradients for functions; of the others, a linear model remembers slopes, a number each.
+SAME_COUNTS = set(ROWS) - {"newton"}
+
 CASES = [(name, options) for name, rows in ROWS.items() for options in rows]
 
 SETTINGS = [
@@ -54,6 +59,41 @@ def both(setting):
     problem, _ = make_pair(**setting)
     general = FiniteSum.from_linear(problem)
     return problem, replace(general, mean_smoothness=full_smoothness(problem) - problem.penalty.ridge())
+
+
+def losses_and_slopes(w, batch):
+    """The logistic losses and their gradients, in NumPy."""
+    X, y = batch
+    slopes = -y / (1.0 + np.exp(y * (X @ w)))
+    return np.logaddexp(0.0, -y * (X @ w)), slopes[:, None] * X
+
+
+def hessian(w, batch):
+    X, y = batch
+    p = 1.0 / (1.0 + np.exp(y * (X @ w)))
+    return (X.T * (p * (1.0 - p))) @ X
+
+
+def function_of(backend):
+    """The logistic loss of rows as `FiniteSum.from_function` takes it; skips where the backend is not installed."""
+    if backend == "numpy":
+        return losses_and_slopes, {"hessian": hessian}
+    library = pytest.importorskip(backend, reason=f"{backend} is not installed")
+    if getattr(library, "__file__", None) is None:
+        pytest.skip(f"{backend} is not installed")
+    softplus = library.nn.functional.softplus if backend == "torch" else library.nn.softplus
+    return lambda w, batch: softplus(-batch[1] * (batch[0] @ w)), {}
+
+
+def of_batches(backend, problem):
+    """A linear model of the logistic loss as the mean of a function's losses, with the same constants."""
+    f, more = function_of(backend)
+    constants = FiniteSum.from_linear(problem).smoothness, full_smoothness(problem) - problem.penalty.ridge()
+    options = (
+        dict(zip(("smoothness", "mean_smoothness"), constants, strict=True)) | more | {"alpha": problem.penalty.ridge()}
+    )
+    data = problem.rows.values, problem.targets
+    return FiniteSum.from_function(f, data, dim=problem.dim, batch_size=problem.batch_size, backend=backend, **options)
 
 
 def treats(name, setting):
@@ -81,6 +121,27 @@ def test_makes_the_iterates_of_the_linear_model(name, options, setting):
         linear, state = method.run_pass(problem, linear, order), method.run_pass(general, state, order)
         np.testing.assert_allclose(state.x, linear.x, rtol=1e-10, atol=1e-10)
     assert np.abs(state.x - x0).max() > 1e-3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_function_of_batches_makes_them_too_with_a_short_last_batch(name, backend):
+    problem, _ = make_pair(batch_size=4)
+    assert problem.n_rows % 4 != 0
+    general = of_batches(backend, problem)
+    method = METHODS[name](**ROWS[name][0])
+    x0 = 0.3 * np.random.default_rng(5).standard_normal(problem.dim)
+    linear, state = method.init(problem, x0), method.init(general, x0)
+    objects = FiniteSum.from_linear(problem)
+    counted = method.init(objects, x0)
+    for k in range(4):
+        order = order_of_pass("shuffled", 3, k, problem.n_components)
+        linear, state = method.run_pass(problem, linear, order), method.run_pass(general, state, order)
+        counted = method.run_pass(objects, counted, order)
+        np.testing.assert_allclose(state.x, linear.x, rtol=1e-10, atol=1e-10)
+        assert (state.n_gradients, state.n_hessians) == (counted.n_gradients, counted.n_hessians)
+        if name in SAME_COUNTS:
+            assert state.n_gradients == linear.n_gradients
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))

@@ -58,7 +58,7 @@ def evaluate(problem: AnyProblem, w: Vector) -> Measures:
     """
     w = _checked_point(problem, w)
     if isinstance(problem, FiniteSum):
-        value, gradient = problem.mean_value(w), problem.component_gradients(w).mean(axis=0)
+        value, gradient = problem.mean_value_and_gradient(w)
     elif isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
         return _evaluate_nonsmooth(problem, w)
     elif problem.n_outputs > 1:

@@ -63,8 +63,8 @@ def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float]:
     if not np.isfinite(w).all():  # after a divergence: the functions are not to be asked there
         nothing = np.full((problem.n_components, problem.dim), np.nan)
         return nothing, np.empty(0), nothing[0], math.nan
-    gradients = problem.component_gradients(w)
-    return gradients, np.empty(0), gradients.mean(axis=0), problem.mean_value(w)
+    values, gradients = problem.values_and_gradients(w)
+    return gradients, np.empty(0), gradients.mean(axis=0), math.fsum(values) / values.size
 
 
 def take_snapshot(problem: AnySum, w: Vector) -> Snapshot:

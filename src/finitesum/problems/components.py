@@ -6,6 +6,8 @@ itself, its slope the gradient, its curvature the Hessian, and its "row" is the 
 a linear model is then a vector or a matrix, and kernels run as Python (`finitesum.core.jit.Interpreted`).
 """
 
+import hashlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +20,7 @@ from finitesum.losses import Loss
 from finitesum.losses.base import OfComponents
 from finitesum.problems.linear import Problem, View
 from finitesum.problems.rows import to_matrix
+from finitesum.problems.term_penalties import described
 
 if TYPE_CHECKING:
     from finitesum.problems.finite_sum import FiniteSum
@@ -141,6 +144,18 @@ def linear_component(problem: Problem, j: int) -> LinearComponent:
     return LinearComponent(rows, problem.targets[block], problem.offsets[block], weights, problem.loss)
 
 
+def linear_components(problem: Problem) -> tuple[list[Any], list[float] | None]:
+    """Return the components of a linear model as objects, and bounds on the Lipschitz constants of their gradients."""
+    if not problem.loss.is_smooth():
+        raise ValueError(
+            f'{type(problem.loss).__name__} is nonsmooth, and components must be smooth: see "smoothed-hinge".'
+        )
+    n, bound = problem.n_components, problem.loss.curvature_bound()
+    parts = [linear_component(problem.one_output, j) for j in range(n)]  # of several outputs, for their size alone
+    smoothness = [part.smoothness(bound) for part in parts] if math.isfinite(bound) else None
+    return (parts if problem.n_outputs == 1 else [ViewedComponent(problem.view, j) for j in range(n)]), smoothness
+
+
 class DerivativeCheck(NamedTuple):
     """How far the derivatives of the components are from differences of what they are derivatives of."""
 
@@ -172,11 +187,39 @@ def relative_error(given: Any, expected: Any, scale: float) -> float:
     return float(np.linalg.norm(given - expected) / max(float(np.linalg.norm(expected)), scale))
 
 
+def checked_point(w: Any, dim: int) -> Vector:
+    """Return a point as a new array, or raise unless it has the length dim."""
+    point = np.array(w, dtype=np.float64)
+    if point.shape != (dim,):
+        raise ValueError(f"w must have shape ({dim},), got {point.shape}.")
+    return point
+
+
+def require_hessians(problem: "FiniteSum", method: str) -> None:
+    """Raise unless every component has second derivatives."""
+    for j in range(problem.n_components):
+        if not problem.has_hessian(j):
+            raise ValueError(
+                f"{method} needs hessian(w) or hessian_product(w, v) of every component, and component {j} has "
+                "neither. Give one of them, or choose a method that needs gradients only, such as saga (or iqn with a "
+                "number for initial)."
+            )
+
+
+def require_defined(problem: "FiniteSum", w: Vector) -> None:
+    """Raise unless the values and gradients of all components are finite at a start."""
+    for j, (value, gradient) in enumerate(zip(*problem.values_and_gradients(w), strict=True)):
+        for name, numbers in (("value", value), ("gradient", gradient)):
+            if not np.isfinite(numbers).all():
+                raise ValueError(
+                    f"component {j}: {name} is not finite at the start. Give an x0 where all components are defined, "
+                    "or see problem.check(x0)."
+                )
+
+
 def check_derivatives(problem: "FiniteSum", w: Any, tolerance: float) -> DerivativeCheck:
     """Return how the derivatives of every component compare with differences at w: see `FiniteSum.check`."""
-    point = np.array(w, dtype=np.float64)
-    if point.shape != (problem.dim,):
-        raise ValueError(f"w must have shape ({problem.dim},), got {point.shape}.")
+    point = checked_point(w, problem.dim)
     width = 6e-6 * max(1.0, float(np.abs(point).max()))  # the cube root of the rounding error
     direction = np.cos(np.arange(1.0, problem.dim + 1.0))
     first, second, value = np.zeros(problem.n_components), np.zeros(problem.n_components), problem.component_value
@@ -186,9 +229,35 @@ def check_derivatives(problem: "FiniteSum", w: Any, tolerance: float) -> Derivat
         sides = ((point + width * unit, point - width * unit) for unit in np.eye(problem.dim))
         slopes = [(value(up, j) - value(down, j)) / (2.0 * width) for up, down in sides]
         first[j] = relative_error(gradient, np.array(slopes), rounding)
-        if problem.has_hessian(j):
+        if problem.has_hessian(j) and not getattr(problem.components[j], "is_gauss_newton", False):
             up, down = point + width * direction, point - width * direction
             change = (problem.component_gradient(up, j) - problem.component_gradient(down, j)) / (2.0 * width)
             product = problem.component_product(point, j, direction)
             second[j] = relative_error(product, change, 1e-6 * (1.0 + float(np.linalg.norm(gradient))))
     return DerivativeCheck(first, second, tolerance)
+
+
+def digest_of(problem: "FiniteSum") -> str:
+    """Return a digest of sizes and settings, and of what every component's value and gradient return at one fixed point."""
+    digest = hashlib.blake2b(digest_size=16)
+    term = problem.term
+    settings = (
+        problem.dim,
+        problem.n_components,
+        described(term.penalty),
+        term.constraint.to_dict(),
+        problem.has_intercept,
+    )
+    constants = (None if problem.smoothness is None else problem.smoothness.tolist(), problem.mean_smoothness)
+    digest.update(repr((settings, constants, problem.strong_convexity)).encode())
+    point = 0.5 + 0.25 * np.cos(np.arange(1.0, problem.dim + 1.0))
+    point = term.project(point)
+    with np.errstate(all="ignore"):
+        for j in range(problem.n_components):
+            try:
+                value, gradient = problem.value_and_gradient(point, j)
+                digest.update(np.float64(value).tobytes())
+                digest.update(gradient.tobytes())
+            except ArithmeticError as error:  # it is not defined there
+                digest.update(type(error).__name__.encode())
+    return digest.hexdigest()

@@ -6,8 +6,8 @@ that proximal steps and the minimisers of quadratic models are the same code for
 components return is checked for its shape, and at the start for its numbers.
 """
 
-import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -16,19 +16,22 @@ import numpy as np
 
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.problems.batches import Batches, backend_of, batches_of
 from finitesum.problems.callables import SubgradientProblem, check_constant, checked_components, checked_smoothness
 from finitesum.problems.components import (
     DerivativeCheck,
     FunctionLoss,
     FunctionRows,
-    ViewedComponent,
     check_derivatives,
-    linear_component,
+    checked_point,
+    digest_of,
+    linear_components,
+    require_defined,
+    require_hessians,
 )
 from finitesum.problems.given_term import convex_term
 from finitesum.problems.linear import Problem, View
 from finitesum.problems.term import ConvexTerm
-from finitesum.problems.term_penalties import described
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,8 @@ class FiniteSum:
         Whether the last variable is neither penalised nor constrained.
     n_outputs : int >= 1
         Into how many blocks of equal length the variables are divided; each of them has an intercept or none has.
+    convex : bool
+        Whether the sum is convex. Where it is not, a result says that it is a stationary point.
 
     Raises
     ------
@@ -98,11 +103,13 @@ class FiniteSum:
     strong_convexity: float = 0.0
     has_intercept: bool = False
     n_outputs: int = 1
+    convex: bool = True
 
     batch_size: ClassVar[int] = 1  #: components are what the caller made them
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "components", checked_components(self.components))
+        if not isinstance(self.components, Batches):
+            object.__setattr__(self, "components", checked_components(self.components))
         if isinstance(self.dim, bool) or not isinstance(self.dim, int | np.integer) or self.dim < 1:
             raise ValueError(f"dim must be a whole number >= 1, got {self.dim!r}.")
         if self.dim % self.n_outputs or (self.n_outputs > 1 and self.constraint is not None):
@@ -125,6 +132,76 @@ class FiniteSum:
         return convex_term(self.dim // self.n_outputs - n_free, n_free, self.n_outputs, *given)
 
     @classmethod
+    def from_function(
+        cls,
+        f: Callable[..., Any],
+        data: Any,
+        *,
+        dim: int | None = None,
+        like: Any = None,
+        batch_size: int | None = None,
+        backend: str = "torch",
+        residuals: bool = False,
+        one_row: bool = False,
+        dtype: str = "float64",
+        hessian: Callable[..., Any] | None = None,
+        hessian_product: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> "FiniteSum":
+        """Return the mean of the losses that a function gives of the rows of data, with mini-batches as components.
+
+        F(w) = (1/n) sum_i loss_i(w) + the penalty,    f(w, rows B) = (loss_i(w), i in B)
+
+        Parameters
+        ----------
+        f : callable
+            ``f(w, batch)`` returns the losses of a batch's rows, shape (b,), in operations of the backend, which
+            differentiates them; with "numpy" ``(losses, gradients)``, of shape (b, d), or (d,) of the losses' sum.
+        data : array, tensor, tuple, list or dict of them, or int
+            Arrays with a row for each loss, whose slices are the batches; scipy's sparse ones for "numpy" only. An int n
+            has row numbers in their place: ``f(w, indices)``.
+        dim : int >= 1
+            The length of w, a vector.
+        like : dict, list or tuple of arrays, within each other, torch.nn.Module or its state_dict
+            In the place of dim: f takes parameters of this form, `flatten` makes a vector of them, and `unflatten` gives
+            them back. Buffers of a module, and what is no floating-point number, stay as they are.
+        batch_size : int >= 1
+            Rows of a component, of which the last one may have fewer; left out, about n / 64.
+        backend : {"torch", "jax", "numpy"}
+            What differentiates f. Tensors stay on the device where they are.
+        residuals : bool
+            Whether f returns residuals r_i, shape (b,) or (b, k): a loss is ||r_i||^2 / 2, and Hessians are Gauss and
+            Newton's, J'J with the Jacobian J of the residuals.
+        one_row : bool
+            Whether f takes one row and returns one loss; it is vectorised by vmap.
+        dtype : {"float64", "float32"}
+            That of all floating-point numbers in data and w; float32 leaves some 1e-4 of an optimality.
+        hessian, hessian_product : callable, optional
+            With "numpy": ``hessian(w, batch)`` and ``hessian_product(w, v, batch)``, of the sum of a batch's losses.
+        **options
+            The penalty, the set, constants and convex: see `FiniteSum`.
+
+        Raises
+        ------
+        ModuleNotFoundError, TypeError, ValueError
+            The backend is not installed; f or data is no such thing; f returns another shape, at its first call.
+
+        Examples
+        --------
+        >>> def squares(w, indices):
+        ...     residuals = w[0] - indices
+        ...     return residuals**2 / 2, residuals[:, None]
+        >>> from finitesum import minimize
+        >>> problem = FiniteSum.from_function(squares, 5, dim=1, batch_size=2, backend="numpy")
+        >>> minimize(problem, method="fg").x.round(6)
+        array([2.])
+        """
+        form = {"dim": dim, "like": like, "dtype": dtype, "residuals": residuals, "one_row": one_row}
+        derivatives = {"hessian": hessian, "hessian_product": hessian_product}
+        components = batches_of(f, data, batch_size, backend, **form, **derivatives)
+        return cls(components, components.backend.dim, **options)
+
+    @classmethod
     def from_linear(cls, problem: Problem) -> "FiniteSum":
         """Return a linear model as a general sum: each of its components an object of its own.
 
@@ -141,14 +218,7 @@ class FiniteSum:
         >>> FiniteSum.from_linear(problem).components[1].gradient(np.zeros(1))
         array([-6.])
         """
-        if not problem.loss.is_smooth():
-            raise ValueError(
-                f'{type(problem.loss).__name__} is nonsmooth, and components must be smooth: see "smoothed-hinge".'
-            )
-        n, bound = problem.n_components, problem.loss.curvature_bound()
-        parts = [linear_component(problem.one_output, j) for j in range(n)]  # of several outputs, for their size alone
-        components = parts if problem.n_outputs == 1 else [ViewedComponent(problem.view, j) for j in range(n)]
-        smoothness = [part.smoothness(bound) for part in parts] if math.isfinite(bound) else None
+        components, smoothness = linear_components(problem)
         term: Any = {"constraint": problem.constraint if problem.is_constrained else None, "penalty": problem.penalty}
         sizes: Any = {"has_intercept": problem.has_intercept, "n_outputs": problem.n_outputs}
         return cls(components, problem.dim, smoothness=smoothness, **term, **sizes)
@@ -204,21 +274,7 @@ class FiniteSum:
 
         It costs a pass that is not charged, and only runs with a checkpoint ask for it.
         """
-        digest = hashlib.blake2b(digest_size=16)
-        term = self.term
-        settings = (self.dim, self.n_components, described(term.penalty), term.constraint.to_dict(), self.has_intercept)
-        constants = (None if self.smoothness is None else self.smoothness.tolist(), self.mean_smoothness)
-        digest.update(repr((settings, constants, self.strong_convexity)).encode())
-        point = 0.5 + 0.25 * np.cos(np.arange(1.0, self.dim + 1.0))
-        point = term.project(point)
-        with np.errstate(all="ignore"):
-            for j in range(self.n_components):
-                try:
-                    digest.update(np.float64(self.component_value(point, j)).tobytes())
-                    digest.update(self.component_gradient(point, j).tobytes())
-                except ArithmeticError as error:  # it is not defined there
-                    digest.update(type(error).__name__.encode())
-        return digest.hexdigest()
+        return digest_of(self)
 
     # -- the components: each gets a copy of the point, which it may keep, and must return what the equations need
 
@@ -232,6 +288,12 @@ class FiniteSum:
     def component_gradient(self, w: Vector, j: int) -> Vector:
         """Return the gradient of f_j at w, a new array."""
         return self._vector(self.components[j].gradient(w.copy()), j, "gradient")
+
+    def value_and_gradient(self, w: Vector, j: int) -> tuple[float, Vector]:
+        """Return the value of f_j at w and its gradient, by one call of what gives both."""
+        if isinstance(self.components, Batches):
+            return self.components[j].value_and_gradient(w)  # type: ignore[no-any-return]
+        return self.component_value(w, j), self.component_gradient(w, j)
 
     def component_hessian(self, w: Vector, j: int) -> Matrix:
         """Return the Hessian of f_j at w, a new array of shape (d, d): out of d products where it is not given itself."""
@@ -264,43 +326,46 @@ class FiniteSum:
             raise ValueError(f"component {j}: {name} must return {self.dim} numbers, got shape {vector.shape}.")
         return vector
 
-    def mean_value(self, w: Vector) -> float:
-        """Return (1/n) sum_i f_i(w), without the penalty."""
-        return math.fsum(self.component_value(w, j) for j in range(self.n_components)) / self.n_components
+    def values_and_gradients(self, w: Vector) -> tuple[Vector, Matrix]:
+        """Return the values and the gradients of all components at w, shapes (n,) and (n, d)."""
+        found = [self.value_and_gradient(w, j) for j in range(self.n_components)]
+        return np.array([value for value, _ in found]), np.stack([gradient for _, gradient in found])
 
-    def component_gradients(self, w: Vector) -> Matrix:
-        """Return the gradients of all components at w, shape (n, d)."""
-        return np.stack([self.component_gradient(w, j) for j in range(self.n_components)])
+    def mean_value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
+        """Return (1/n) sum_i f_i(w), without the penalty, and its gradient."""
+        if isinstance(self.components, Batches):
+            return self.components.mean_value_and_gradient(w)
+        values, gradients = self.values_and_gradients(w)
+        return math.fsum(values) / self.n_components, gradients.mean(axis=0)
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the Hessian of the smooth part of F at w, the quadratic penalty included, shape (d, d)."""
+        if isinstance(self.components, Batches):
+            return self.components.mean_hessian(w) + np.diag(self.term.quadratic)
         total = np.zeros((self.dim, self.dim))
         for j in range(self.n_components):
             total += self.component_hessian(w, j)
         return total / self.n_components + np.diag(self.term.quadratic)
 
+    # -- parameters of a function
+
+    def flatten(self, parameters: Any) -> Vector:
+        """Return parameters of the form that `from_function` was given as `like` as a vector, shape (d,)."""
+        return np.asarray(backend_of(self.components).flatten(parameters))
+
+    def unflatten(self, w: Any) -> Any:
+        """Return a vector as the parameters that the function of `from_function` takes."""
+        return backend_of(self.components).unflatten(checked_point(w, self.dim))
+
     # -- checks
 
     def require_hessians(self, method: str) -> None:
         """Raise unless every component has second derivatives."""
-        for j in range(self.n_components):
-            if not self.has_hessian(j):
-                raise ValueError(
-                    f"{method} needs hessian(w) or hessian_product(w, v) of every component, and component {j} has "
-                    "neither. Give one of them, or choose a method that needs gradients only, such as saga (or iqn with a "
-                    "number for initial)."
-                )
+        require_hessians(self, method)
 
     def require_defined(self, w: Vector) -> None:
         """Raise unless all values and gradients are finite at a start; the pass that this takes is not charged."""
-        for j in range(self.n_components):
-            value, gradient = self.component_value(w, j), self.component_gradient(w, j)
-            for name, numbers in (("value", value), ("gradient", gradient)):
-                if not np.isfinite(numbers).all():
-                    raise ValueError(
-                        f"component {j}: {name} is not finite at the start. Give an x0 where all components are defined, "
-                        "or see problem.check(x0)."
-                    )
+        require_defined(self, w)
 
     def check(self, w: Any, tolerance: float = 1e-5) -> DerivativeCheck:
         """Compare the derivatives of every component with central differences.

@@ -68,6 +68,8 @@ def result_of(run: Run, reason: StopReason) -> Result:
         remark += f" {run.method.name} has gone on after {run.loop.changed_k - first} passes: see choice."
     if not problem.term.is_convex:
         remark += " The penalty is not convex: x is near a stationary point, which need not be a minimum."
+    if not getattr(problem, "convex", True):
+        remark += " The sum is not convex: x is near a stationary point, which need not be a minimum."
     if math.isnan(measured.rounding):
         measured = confirmed(problem, x, measured, run.tol)
     if reason in (StopReason.MAX_ITER, StopReason.STALLED) and measured.upper <= run.tol:

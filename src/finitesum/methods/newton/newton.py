@@ -82,7 +82,7 @@ class NewtonState(NamedTuple):
 def _losses_along(problem: AnySum, w: Vector, direction: Vector) -> Callable[[float], float]:
     """Return t -> the slope of the mean loss along w + t direction."""
     if isinstance(problem, FiniteSum):
-        return lambda t: float(problem.component_gradients(w + t * direction).mean(axis=0) @ direction)
+        return lambda t: float(problem.mean_value_and_gradient(w + t * direction)[1] @ direction)
     if problem.n_outputs > 1:
         scores, changes = scores_at(problem, w), score_changes(problem, direction)
         return lambda t: float((weighted_slopes(problem, scores + t * changes) * changes).sum())
