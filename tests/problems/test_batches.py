@@ -1,6 +1,9 @@
 """Sums of functions over the rows of batches: what f is asked for, derivatives, parameters and errors."""
 
 import builtins
+import runpy
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -259,6 +262,19 @@ def test_penalties_and_sets_hold_for_batches(backend):
         np.testing.assert_allclose(result.x, found[0].x, atol=1e-8)
 
 
+def test_the_example_has_the_same_iterates_three_times():
+    library("torch")
+    path = Path(__file__).parents[2] / "examples" / "functions.py"
+    if not path.is_file():
+        pytest.skip("the examples are not part of this copy")
+    found = runpy.run_path(str(path))["main"]()
+    for method in ("saga", "newton"):
+        of_method = [result for (name, _), result in found.items() if name == method]
+        for result in of_method:
+            np.testing.assert_allclose(result.x, of_method[0].x, rtol=1e-10)
+            assert result.n_passes == of_method[0].n_passes
+
+
 # -- errors
 
 
@@ -292,8 +308,6 @@ def test_a_backend_that_is_unknown_or_not_installed_is_named(monkeypatch):
         return known(name, *args, **kwargs)
 
     known = builtins.__import__
-    import sys
-
     for module in [name for name in sys.modules if name.split(".")[0] == "jax" or name.startswith("finitesum.jax")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setattr(builtins, "__import__", refuse)
