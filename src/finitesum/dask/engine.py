@@ -107,6 +107,11 @@ class DaskEngine:
             raise ValueError("there is no Dask client: make one by distributed.Client(), or give client=.") from error
         self._calls: WeakKeyDictionary[Any, tuple[Call, int]] = WeakKeyDictionary()
 
+    @property
+    def n_workers(self) -> int:
+        """How many calls run at a time: the workers' threads."""
+        return max(int(sum(self.client.nthreads().values())), 1)
+
     def place(self, part: Any) -> Any:
         """Return a future of the part's data."""
         source = part.source

@@ -1,22 +1,49 @@
 """Parts of the data as the components of a finite sum: what methods that visit components see of a problem in parts."""
 
+import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from finitesum.constraints import Unconstrained
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.engine import Engine, fetched
+from finitesum.core.threads import limited_blas
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, hessian_product, loss_of, measure, scores_at
 from finitesum.evaluation.row_products import gram_product
 from finitesum.evaluation.row_sums import curvatures_at, loss_sums
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
-from finitesum.problems.partitioned import RowNumbers
+from finitesum.problems.partitioned import RowNumbers, ask
 from finitesum.problems.penalties import elastic_net
 from finitesum.problems.survey import bind
+
+
+class Change(NamedTuple):
+    """What a visit of component f brings to its Taylor model, which was anchored at u: see `change_at`."""
+
+    gradient: Vector  # grad f(w)
+    predicted: Vector  # H(u) (w - u), 0 before the first visit
+    rise: Matrix  # H(w) - H(u), H(w) before the first visit
+    seconds: float  # that it took where it was computed
+
+
+def change_at(problem: Problem, w: Vector, anchor: Vector | None) -> Change:
+    """Return the change of the Taylor model of some rows in memory by a visit at w: of one output, one Gram matrix."""
+    started = time.perf_counter()
+    gradient, curvatures = _derivatives(problem, w)
+    several = problem.n_outputs > 1
+    hessian, product = (full_hessian, hessian_product) if several else (hessian_of, gram_product)
+    if anchor is None:
+        predicted, rise = np.zeros(w.size), hessian(problem, curvatures)
+    else:
+        old = _curvatures(problem, anchor)
+        predicted = product(problem, old, w - anchor)
+        rise = hessian(problem, curvatures) - hessian(problem, old) if several else hessian(problem, curvatures - old)
+    return Change(gradient, predicted, rise, time.perf_counter() - started)
 
 
 class PartComponent:
@@ -28,6 +55,24 @@ class PartComponent:
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self._asked, self._known = problem, b"", {}  # type: ignore[var-annotated]
+
+    def ask_sums(self, w: Vector) -> Any:
+        """Return a future of value and gradient at w, None where they are known; `take_sums` is given it."""
+        return None if self._asked == w.tobytes() and "sums" in self._known else ask(_sums, self._problem, w)
+
+    def take_sums(self, w: Vector, future: Any) -> None:
+        """Remember value and gradient at w."""
+        sums = fetched(self.engine, future)[0]
+        self._remembered("sums", w, lambda problem, w: sums)
+
+    def ask_change(self, w: Vector, anchor: Vector | None) -> Any:
+        """Return a future of the change by a visit at w, in a pair with ()."""
+        return ask(change_at, self._problem, w, anchor)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that the part is placed by."""
+        return self._problem.rows.engine  # type: ignore[no-any-return]
 
     def _remembered(self, what: str, w: Vector, function: Callable[[Problem, Vector], Any]) -> Any:
         if self._asked != w.tobytes():
@@ -64,13 +109,43 @@ def _sums(problem: Problem, w: Vector) -> tuple[float, Vector]:
     return sums.value, sums.gradient
 
 
+def _derivatives(problem: Problem, w: Vector) -> tuple[Vector, Any]:
+    """Return the gradient and the rows' curvatures."""
+    if problem.n_outputs > 1:
+        return measure(problem, w)[1], _curvatures(problem, w)
+    curvatures = np.empty(problem.n_rows)
+    return loss_sums(problem, w, curvatures=curvatures).gradient, curvatures
+
+
 def _curvatures(problem: Problem, w: Vector) -> Any:
     if problem.n_outputs > 1:
         return loss_of(problem).curvatures(scores_at(problem, w))
     return curvatures_at(problem, w)
 
 
-def parts_as_components(problem: Problem) -> FiniteSum:
+@dataclass(frozen=True, eq=False)
+class PartSum(FiniteSum):
+    """A finite sum of parts: what is asked of all of them at a point is asked at once."""
+
+    def _ask_all(self, w: Vector) -> None:
+        with limited_blas(1):
+            asked = [part.ask_sums(w) for part in self.components]
+            for part, future in zip(self.components, asked, strict=True):
+                if future is not None:
+                    part.take_sums(w, future)
+
+    def mean_value(self, w: Vector) -> float:
+        """Return (1/n) sum_i f_i(w), without the penalty."""
+        self._ask_all(w)
+        return super().mean_value(w)
+
+    def component_gradients(self, w: Vector) -> Matrix:
+        """Return the gradients of all components at w, shape (n, d)."""
+        self._ask_all(w)
+        return super().component_gradients(w)
+
+
+def parts_as_components(problem: Problem) -> PartSum:
     """Return a problem in parts as a finite sum with the same penalty and set.
 
     A part is a component, or as many as it has blocks of `batch_size` rows, the last of which may be shorter.
@@ -95,4 +170,4 @@ def parts_as_components(problem: Problem) -> FiniteSum:
         alone = replace(problem, constraint=Unconstrained(), batch_size=None, **of_part)
         components.append(PartComponent(bind(alone)))
     term: Any = {"constraint": problem.constraint if problem.is_constrained else None, "penalty": problem.penalty}
-    return FiniteSum(components, problem.dim, has_intercept=problem.has_intercept, n_outputs=problem.n_outputs, **term)
+    return PartSum(components, problem.dim, has_intercept=problem.has_intercept, n_outputs=problem.n_outputs, **term)

@@ -73,7 +73,8 @@ class Method(Protocol):
     Other attributes may be there: `patience`, the passes without progress after which a run is taken for stuck (100 when
     left out; None: never), `bound(problem, state)`, of a method with dual variables, which the minimum is not below,
     `blas_threads(problem)`, the threads of the linear algebra library that suffice (None: those there are),
-    `refusal(problem)`, of a method for some linear models alone: why this one is none of them, in a sentence, or "", and
+    `refusal(problem)`, of a method for some linear models alone: why this one is none of them, in a sentence, or "",
+    `remark(problem, state)`, what the result's message says of the run, in a sentence, or "", and
     `template(problem, first, state)`, of a method whose arrays change their shapes: a state of the shapes that `state`,
     read from a checkpoint, must have; left out, they are those of the `first` one, which `init` returns.
     """

@@ -56,10 +56,10 @@ def check_count(name: str, value: Any, least: int = 1, *, or_auto: bool = False)
         raise ValueError(f"{name} must be {what}, got {value!r}.")
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise unless a parameter is one of the choices."""
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+        raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}.")
 
 
 Check = Callable[[str, Any], None]

@@ -295,6 +295,27 @@ def _frame(problem: "Problem", part: Placed, shell: "Problem") -> Frame:
     return Frame(shell, problem.rows.total, view, problem.rows.columns, problem.rows.inside, targets, given)
 
 
+def _shell(problem: "Problem") -> "Problem":
+    """Return a problem without its rows."""
+    nothing: Any = None
+    return replace(problem, rows=None, targets=nothing, weights=nothing, offsets=nothing)
+
+
+def ask(function: Callable[..., Any], problem: "Problem", *arguments: Any) -> Any:
+    """Return a future of function(part, *arguments) and (), of a problem whose rows lie in one part.
+
+    `fetched` has its result, computed again where it was lost.
+    """
+
+    def of_part(part: "Problem", start: int, chosen: Indices | None, *given: Any) -> Any:
+        return function(part, *given)
+
+    part = problem.rows.parts[0]
+    frame = _frame(problem, part, _shell(problem))
+    job = _Job(of_part, part.name, part.digest, frame, None, arguments, (), part.start)
+    return problem.rows.engine.submit(_run, part.handle, job)
+
+
 def sum_over_parts(
     function: Callable[..., Any],
     problem: "Problem",
@@ -314,8 +335,7 @@ def sum_over_parts(
     """
     rows: PartedRows = problem.rows
     outs = (*updates, *writes)
-    nothing: Any = None
-    shell, size = replace(problem, rows=None, targets=nothing, weights=nothing, offsets=nothing), problem.batch_size or 1
+    shell, size = _shell(problem), problem.batch_size or 1
     calls: list[Call] = []
     is_all = components is None or components.size == problem.n_components
     for part in rows.parts:

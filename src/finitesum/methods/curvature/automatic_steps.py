@@ -192,6 +192,49 @@ def _pull_back(w: Vector, start: Vector, radius: float, scratch: Vector) -> floa
     return length
 
 
+@kernel_part
+def step_after_visit(
+    view: View,
+    model: OpenModel,
+    rule: StepRule,
+    w: Vector,
+    previous: Vector,
+    start: Vector,
+    y: Vector,
+    direction: Vector,
+    gradient: Vector,
+    trust: Trust,
+    eigenvalue: float,
+    sequence: float,
+    radius: float,
+    increase: float,
+    following: float,
+) -> tuple[Trust, float, float]:
+    """Step from y after a visit that may have raised lambda_max by `increase` (NaN: something overflowed), in place.
+
+    `radius` is what it was before the visit; `start` becomes where the step began. Return trust, eigenvalue and sequence.
+    """
+    if np.isfinite(increase):
+        bound = eigenvalue + increase
+        eigenvalue = bound_eigenvalue(model, direction, bound, gradient, trust.n_visits, view.n_components)
+        copy(w, start)
+        if eigenvalue > 0.0:
+            sequence = take_model_steps(
+                view, model, rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
+            )
+        restarts = trust.radius < radius
+        if not rule.trust.majorizes:
+            length = _pull_back(w, start, radius, y)
+            trust, restarts = trusted.stepping(trust, length), restarts or length > radius
+    else:  # an exponential overflowed: halfway back to where it did not, and shorter steps
+        restarts = True
+        trusted.go_back(w, start, trust.n_visits == 1)
+    if restarts:
+        sequence = 1.0
+        copy(w, previous)
+    return trust, eigenvalue, sequence
+
+
 @kernel
 def _controlled_visits(
     view: View, order: Indices, w: Vector, previous: Vector, model: OpenModel, control: Control, rule: StepRule
@@ -200,7 +243,6 @@ def _controlled_visits(
 
     Return trust, eigenvalue and sequence of the control.
     """
-    m = view.n_components
     direction, comparison = control.direction, control.comparison
     trust, eigenvalue, sequence = control.trust, control.eigenvalue, control.sequence
     y, gradient, start = np.zeros(direction.size), np.zeros(direction.size), w.copy()
@@ -209,24 +251,23 @@ def _controlled_visits(
         extrapolate(w, previous, extrapolation, y)
         radius = trust.radius
         trust, increase = trusted_visit(view, model, component, y, comparison, trust, rule.trust, eigenvalue, direction)
-        if np.isfinite(increase):
-            bound = eigenvalue + increase
-            eigenvalue = bound_eigenvalue(model, direction, bound, gradient, trust.n_visits, m)
-            copy(w, start)
-            if eigenvalue > 0.0:
-                sequence = take_model_steps(
-                    view, model, rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
-                )
-            restarts = trust.radius < radius
-            if not rule.trust.majorizes:
-                length = _pull_back(w, start, radius, y)
-                trust, restarts = trusted.stepping(trust, length), restarts or length > radius
-        else:  # an exponential overflowed: halfway back to where it did not, and shorter steps
-            restarts = True
-            trusted.go_back(w, start, trust.n_visits == 1)
-        if restarts:
-            sequence = 1.0
-            copy(w, previous)
+        trust, eigenvalue, sequence = step_after_visit(
+            view,
+            model,
+            rule,
+            w,
+            previous,
+            start,
+            y,
+            direction,
+            gradient,
+            trust,
+            eigenvalue,
+            sequence,
+            radius,
+            increase,
+            following,
+        )
     taylor.finish_visits(model)
     return trust, eigenvalue, sequence
 
@@ -247,6 +288,13 @@ def _known_smoothness(problem: AnySum) -> float:
     return 0.0 if problem.smoothness is None else smoothness_from(problem, problem.smoothness, Constant.MEAN)
 
 
+def step_rule(problem: AnySum, *, is_accelerated: bool, model_steps: int) -> StepRule:
+    """Return what automatic steps of a method go by on a problem."""
+    trusting = trusted.trust_rule(problem, acts=True, is_gradual=True)
+    step_factor, known = 1.0 if is_accelerated else 1.8, (strong_convexity(problem), _known_smoothness(problem))
+    return StepRule(trusting, is_accelerated, step_factor, model_steps, *known)
+
+
 def controlled_pass(
     problem: AnySum,
     order: Indices,
@@ -265,11 +313,9 @@ def controlled_pass(
     m = problem.n_components
     first = not bool(model.visited.any())
     n_revisits = math.ceil(m * max(0.05, min(0.5, 10.0 / m))) if first and m > 1 else 0
-    trusting = trusted.trust_rule(problem, acts=True, is_gradual=True)
+    rule = step_rule(problem, is_accelerated=is_accelerated, model_steps=model_steps)
     if n_revisits:
-        trusting = trusting._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0))
-    step_factor, known = 1.0 if is_accelerated else 1.8, (strong_convexity(problem), _known_smoothness(problem))
-    rule = StepRule(trusting, is_accelerated, step_factor, model_steps, *known)
+        rule = rule._replace(trust=rule.trust._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0)))
     visits = with_revisits(order, n_revisits)
     arrays = w, previous, taylor.opened(model)
     trust, eigenvalue, sequence = _controlled_visits(problem.view, visits, *arrays, control, rule)

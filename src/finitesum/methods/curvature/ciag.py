@@ -31,14 +31,26 @@ from finitesum.core.jit import kernel
 from finitesum.core.vectors import extrapolate
 from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
-from finitesum.methods.curvature.automatic_steps import Control, controlled_pass, model_step, new_control, with_bound
+from finitesum.methods.curvature.automatic_steps import (
+    Control,
+    accelerate,
+    controlled_pass,
+    model_step,
+    new_control,
+    step_after_visit,
+    step_rule,
+    with_bound,
+)
+from finitesum.methods.curvature.delayed import UNDECIDED, Delay, Visits, limits_of, new_delay, remark_on, visited
 from finitesum.methods.curvature.guard import Guard, guarded, new_guard
 from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import Trust, TrustRule, error_estimate, trust_rule, trusted_visit
-from finitesum.methods.parameters import CountOrAuto, Fraction, Seed, check_positive
+from finitesum.methods.parameters import CountOrAuto, Fraction, Seed, check_count, check_positive
 from finitesum.methods.visits import AnySum
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem, View
+from finitesum.problems.partitioned import is_parted
 
 
 class CIAGState(NamedTuple):
@@ -50,6 +62,7 @@ class CIAGState(NamedTuple):
     guard: Guard  # of automatic steps
     n_gradients: int
     n_hessians: int
+    delay: Delay  # of visits that are asked for ahead
 
     @property
     def n_visits(self) -> int:
@@ -128,6 +141,15 @@ class CIAG(SumMethod):
     warm_start_method : {"none", "full", "sag"}
         How the memory fills: "none", components join at their first visit; "full", all at the start, by one full pass;
         "sag", components join at their first visit, and the steps of the first pass are SAG's.
+    max_delay : int >= 0 or "auto"
+        Visits of parts (or of components given as functions) are asked for ahead, so that workers work on several at a
+        time: the change that one brings is at most that many visits old (`finitesum.methods.curvature.delayed`). 0: one
+        visit after another. "auto": a quarter of a pass; asynchronously, four passes.
+    asynchronous : bool or "auto"
+        With max_delay, whether changes are taken as they come, so that a slow worker costs its own parts alone, and no
+        two runs have the same bits. Else they are taken in the order in which they were asked for: the result has the same
+        bits for any number of workers. "auto" decides by the seconds that each part took in the first pass; the result's
+        message says how.
 
     Notes
     -----
@@ -149,6 +171,8 @@ class CIAG(SumMethod):
     model_steps: CountOrAuto = "auto"
     restart: Seed = 0
     warm_start_method: Literal["none", "full", "sag"] = "none"
+    max_delay: Annotated[int | Literal["auto"], partial(check_count, least=0, or_auto=True)] = 0
+    asynchronous: Literal[True, False, "auto"] = "auto"
 
     wants_scaled_columns: ClassVar[bool] = True
 
@@ -165,7 +189,24 @@ class CIAG(SumMethod):
                 'at 0 or "auto".'
             )
 
+        if self.max_delay and (self.restart or self.warm_start_method != "none"):
+            raise ValueError("max_delay goes without restart and warm_start_method: leave them out, or max_delay at 0.")
+
     needs_hessians = True  # at the anchors
+
+    def refusal(self, problem: AnySum) -> str:
+        """Return why visits of this problem are not asked for ahead."""
+        if not self.max_delay or isinstance(problem, FiniteSum) or is_parted(problem):
+            return ""
+        return "max_delay is for rows in parts and for components given as functions: leave it at 0 for rows in memory."
+
+    def blas_threads(self, problem: AnySum) -> int | None:
+        """Return 1 where parts are worked on beside each other."""
+        return 1 if self.max_delay else None
+
+    def remark(self, problem: AnySum, state: CIAGState) -> str:
+        """Return how changes of parts were taken."""
+        return remark_on(state.delay) if self.max_delay else ""
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> CIAGState:
         is_full, is_auto = self.warm_start_method == "full", self.step_size == "auto"
@@ -178,12 +219,16 @@ class CIAG(SumMethod):
         schedule = new_schedule(problem, x0, *steps, restarts=self.restart > 0, by_sag=by_sag)
         n_visits = problem.n_components if is_full else 0
         counts = schedule.n_gradients + n_visits, schedule.n_hessians + n_visits
-        return CIAGState(x0.copy(), x0.copy(), model, control, schedule, new_guard(problem, model, x0), *counts)
+        mode = UNDECIDED if self.asynchronous == "auto" else int(self.asynchronous)
+        delay = new_delay(problem, limits_of(problem, self.max_delay), mode)
+        return CIAGState(x0.copy(), x0.copy(), model, control, schedule, new_guard(problem, model, x0), *counts, delay)
 
     def run_pass(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         before, m = state, problem.n_components
         model, control = taylor.copy_model(state.model), copied(state.control)
         state = state._replace(x=state.x.copy(), previous=state.previous.copy(), model=model, control=control)
+        if self.max_delay and isinstance(problem, FiniteSum):
+            return self._rebuilt(problem, self._delayed(problem, state, order))
         n_warm = max(m - before.n_visits, 0) if self.warm_start_method == "sag" else 0
         if n_warm:
             state = self._warm_started(problem, state, order[:n_warm])
@@ -194,6 +239,11 @@ class CIAG(SumMethod):
         state = state._replace(n_hessians=before.n_hessians + n_hessians)
         if self.step_size == "auto":
             state = _guarded(problem, before.x, state)
+        return self._rebuilt(problem, state)
+
+    def _rebuilt(self, problem: AnySum, state: CIAGState) -> CIAGState:
+        """Return the state with b and H summed again where it is time."""
+        m = problem.n_components
         if state.n_visits // m % taylor.REBUILD_EVERY == taylor.REBUILD_EVERY - 1:
             model, n_more = taylor.rebuilt(problem, state.model)
             state = state._replace(model=model, n_hessians=state.n_hessians + n_more)
@@ -217,6 +267,40 @@ class CIAG(SumMethod):
             problem, order, *arrays, state.control, is_accelerated=is_accelerated, model_steps=model_steps
         )
         return state._replace(control=control, n_gradients=state.n_gradients + n_visits)
+
+    def _delayed(self, problem: FiniteSum, state: CIAGState, order: Indices) -> CIAGState:
+        """Return the state after as many visits as `order` has, which are asked for ahead; arrays are written to."""
+        model, control, schedule, m = taylor.opened(state.model), state.control, state.schedule, problem.n_components
+        visits = Visits(problem, model, state.delay, limits_of(problem, self.max_delay), order)
+        is_auto, is_accelerated = self.step_size == "auto", self.extrapolation == "auto"
+        model_steps = int(not is_accelerated) if self.model_steps == "auto" else int(self.model_steps)
+        rule = step_rule(problem, is_accelerated=is_accelerated, model_steps=model_steps)
+        w, previous, y = state.x, state.previous, np.zeros(model.hessian.shape[1])
+        gradient, start, n_missing = y.copy(), w.copy(), m - int(model.visited.sum())
+        for _ in range(order.size):
+            visits.ask(w)
+            visit = visits.take()
+            radius, n_missing = control.trust.radius, n_missing - (not model.visited[visit[0]])
+            bound = control.eigenvalue if is_auto else np.inf
+            trust, increase = visited(model, visit, control.comparison, control.trust, rule.trust, bound, control.direction)
+            control = control._replace(trust=trust)
+            if n_missing:
+                continue
+            visits.decide()
+            if not is_auto:
+                extrapolate(w, previous, schedule.extrapolation, y)
+                model_step(problem.view, model, w, previous, y, gradient, schedule.step_size)
+                continue
+            if control.eigenvalue == 0.0:
+                control, increase = with_bound(control, state.model), increase if math.isnan(increase) else 0.0
+            following, extrapolation = accelerate(rule, control.eigenvalue, control.sequence)
+            extrapolate(w, previous, extrapolation, y)
+            arrays = w, previous, start, y, control.direction, gradient
+            numbers = trust, control.eigenvalue, control.sequence, radius, increase, following
+            trust, eigenvalue, sequence = step_after_visit(problem.view, model, rule, *arrays, *numbers)
+            control = control._replace(trust=trust, eigenvalue=float(eigenvalue), sequence=float(sequence))
+        counts = state.n_gradients + order.size, state.n_hessians + order.size
+        return state._replace(control=control, delay=visits.delay, n_gradients=counts[0], n_hessians=counts[1])
 
     def _stepped(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after visits with a constant step."""

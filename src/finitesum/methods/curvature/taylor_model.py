@@ -183,6 +183,11 @@ def raise_bounded_curvature(view: View, model: OpenModel, i: int, rise: Any, eig
     view.rows.gram_add(i, rise, change)
     model.hessian[:dim, :dim] += change
     change += np.tril(change, -1).T
+    return bound_of_rise(change, eigenvalue, direction)
+
+
+def bound_of_rise(change: Matrix, eigenvalue: float, direction: Vector) -> float:
+    """Return the norm of what is added to H; mix what may be a new largest eigenvector into the direction."""
     increase = norm(change.reshape(-1))
     if increase > 0.01 * eigenvalue:
         column = change[int(np.argmax(np.abs(np.diagonal(change))))]

@@ -151,7 +151,7 @@ def next_trust(trust: Trust, rule: TrustRule, comparison: Comparison, was_compar
 
 
 @kernel_part
-def _overflowed(trust: Trust, n_components: int) -> Trust:
+def overflowed(trust: Trust, n_components: int) -> Trust:
     """Return the trust after a visit that met something infinite."""
     ratio, size, n_compared, n_visits, majorize, trusted, radius, _, cut_ratio, _ = trust
     now = n_visits + 1
@@ -196,7 +196,7 @@ def trusted_visit(
         slope, curvature = loss.d1_d2(margin + offset, target)
         last = taylor.curvature_at_anchor(view, model, i)
         if not (is_finite(slope) and is_finite(curvature)):
-            return _overflowed(trust, view.n_components), np.nan
+            return overflowed(trust, view.n_components), np.nan
         majorizes = trust.majorize == ALL
         if trust.majorize == MISCLASSIFIED and rule.has_signs:
             majorizes = target * (margin + offset) < 0.0
