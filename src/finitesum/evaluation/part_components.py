@@ -127,22 +127,14 @@ def _curvatures(problem: Problem, w: Vector) -> Any:
 class PartSum(FiniteSum):
     """A finite sum of parts: what is asked of all of them at a point is asked at once."""
 
-    def _ask_all(self, w: Vector) -> None:
+    def values_and_gradients(self, w: Vector) -> tuple[Vector, Matrix]:
+        """Return the values and the gradients of all components at w, shapes (n,) and (n, d)."""
         with limited_blas(1):
             asked = [part.ask_sums(w) for part in self.components]
             for part, future in zip(self.components, asked, strict=True):
                 if future is not None:
                     part.take_sums(w, future)
-
-    def mean_value(self, w: Vector) -> float:
-        """Return (1/n) sum_i f_i(w), without the penalty."""
-        self._ask_all(w)
-        return super().mean_value(w)
-
-    def component_gradients(self, w: Vector) -> Matrix:
-        """Return the gradients of all components at w, shape (n, d)."""
-        self._ask_all(w)
-        return super().component_gradients(w)
+        return super().values_and_gradients(w)
 
 
 def parts_as_components(problem: Problem) -> PartSum:
