@@ -51,7 +51,7 @@ FILES = {
     "long-cell.csv": (b"a" * 140_000 + b",b,y\n1,2,1\n3,4,0\n", "field limit"),
     "quote.csv": (b'a,b,y\n1,2,1\n3,"4,0\n5,6,1\n', "cannot be cut into cells"),
     "doubt.csv": (b"1.5f,2,1\n3,4,0\n5,6,1\n", "may be a header or a row"),
-    "null.csv": (b"a,b,y\n1,\x00,1\n", "line 2"),
+    "null.csv": (b"a,b,y\n1,\x00,1\n", "has a null character"),
     "header.npy": (npy(ROWS).replace(b")", b"("), "cannot be read as an .npy array"),
     "short.npy": (npy(ROWS)[:-8], "cannot be read as an .npy array"),
     "huge.npy": (npy(ROWS).replace(b"(4, 3)", b"(4, 3000000000000)").replace(b" " * 13 + b"\n", b"\n"), "cannot be read"),

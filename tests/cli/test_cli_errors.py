@@ -62,7 +62,6 @@ def test_bad_arguments(run, svm, tmp_path, monkeypatch, args, says):
         ("", "holds no rows"),
         ("1 1:2\n1 1:x\n", "line 2"),
         ("1 1:2\n1 2:1\n", "at least two"),
-        ("1 1:2\n2 1:1\n3 1:0.5\n", "two classes, but the labels have 3: 1, 2, 3"),
         ("0.5 1:2\n1.25 1:1\n3.5 1:0.5\n", "Use --loss squared"),
         ("1 1:nan\n2 1:1\n", "line 1"),
     ],
@@ -71,6 +70,12 @@ def test_bad_files(run, tmp_path, text, says):
     file = tmp_path / "bad.svm"
     file.write_text(text)
     assert says in one_line(run("fit", file))
+
+
+def test_losses_of_two_classes(run, tmp_path):
+    file = tmp_path / "three.svm"
+    file.write_text("1 1:2\n2 1:1\n3 1:0.5\n")
+    assert "two classes, but the labels have 3: 1, 2, 3" in one_line(run("fit", file, "--loss", "hinge"))
 
 
 def test_text_labels_suit_no_regression(run, csv_file):

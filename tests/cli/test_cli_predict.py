@@ -83,30 +83,42 @@ def test_sparse_rows_with_more_features_are_refused(run, fitted, tmp_path):
     assert "many has 9 features, but the model was fitted to 5" in result.stderr
 
 
-def test_dense_rows_must_fit(run, csv_file, fitted_csv, tmp_path):
-    text = csv_file.read_text().splitlines()
-    fewer = tmp_path / "fewer.csv"
-    fewer.write_text("\n".join(line.split(",", 1)[1] for line in text))
-    result = run("predict", fitted_csv, fewer)
+def test_columns_are_found_by_their_names(run, csv_file, fitted_csv, tmp_path):
+    expected, header = run("predict", fitted_csv, csv_file).stdout, "a,b,c,answer"
+    rows = [line.split(",") for line in csv_file.read_text().splitlines()[1:]]
+
+    def predict(names, of, *options):
+        file = tmp_path / f"{names}.csv"
+        file.write_text("\n".join([names, *(",".join(row[k] for k in of) for row in rows)]))
+        return run("predict", fitted_csv, file, *options)
+
+    for names, of, says in [
+        ("c,answer,a,b", [2, 3, 0, 1], "accuracy "),
+        ("a,b,c", [0, 1, 2], ""),
+        ("more,a,b,c,answer", [3, 0, 1, 2, 3], "column 'more' ignored"),
+    ]:
+        result = predict(names, of)
+        assert result.stdout == expected
+        assert result.stderr.startswith(says)
+    result = predict("a,c,answer", [0, 2, 3])
     assert result.exit_code == 2
-    assert "fewer has 2 features, but the model was fitted to 3" in result.stderr
-    unlabelled = tmp_path / "unlabelled.csv"
-    unlabelled.write_text("\n".join(line.rsplit(",", 1)[0] for line in text))
-    hint = run("predict", fitted_csv, unlabelled)
-    assert hint.exit_code == 2
-    assert "--no-labels" in hint.stderr
-    result = run("predict", fitted_csv, unlabelled, "--no-labels")
+    assert "lacks the column 'b'" in result.stderr
+    assert predict(header, [0, 1, 2, 3], "--no-labels").stdout == expected
+    text = predict("a,b,answer,c", [0, 1, 2, 3])
+    assert text.exit_code == 2
+    assert f"column 'c': {rows[0][3]!r} is no number" in text.stderr
+
+
+def test_rows_without_names_must_fit(run, fitted_csv, csv_file, tmp_path):
+    text = csv_file.read_text().splitlines()[1:]
+    plain = tmp_path / "plain.csv"
+    plain.write_text("\n".join(line.rsplit(",", 1)[0] for line in text))
+    result = run("predict", fitted_csv, plain)
+    assert result.exit_code == 2
+    assert "plain has 2 features, but the model was fitted to 3. The last column was taken for the labels" in result.stderr
+    result = run("predict", fitted_csv, plain, "--no-labels")
     assert result.exit_code == 0, result.output
-    assert result.stderr == ""
     assert result.stdout == run("predict", fitted_csv, csv_file).stdout
-
-
-def test_columns_must_have_their_names(run, csv_file, fitted_csv, tmp_path):
-    swapped = tmp_path / "swapped.csv"
-    swapped.write_text(csv_file.read_text().replace("a,b,c,", "b,a,c,"))
-    result = run("predict", fitted_csv, swapped)
-    assert result.exit_code == 2
-    assert "'b' stands where the model was fitted to 'a'" in result.stderr
 
 
 def test_regression(run, tmp_path):

@@ -11,7 +11,7 @@ from finitesum.cli import main
 
 HEAVY = {"numpy", "scipy", "numba", "sklearn", "matplotlib", "pandas", "rich", "jinja2", "pooch", "torch"}
 
-COMMANDS = ["fit", "predict", "compare", "demo", "methods", "warmup", "doctor", "data", "data list", "data verify"]
+COMMANDS = ["fit", "show", "predict", "compare", "demo", "methods", "warmup", "doctor", "data", "data list", "data verify"]
 
 
 def test_help_imports_nothing_heavy():

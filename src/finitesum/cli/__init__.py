@@ -10,7 +10,7 @@ Modules that take long to import (NumPy, numba, SciPy, scikit-learn, matplotlib)
 import click
 
 from finitesum import __version__
-from finitesum.cli import compare, data, demo, doctor, fit, methods, predict, reproduce, warmup
+from finitesum.cli import compare, data, demo, doctor, fit, methods, predict, reproduce, show, warmup
 from finitesum.cli.errors import CommandLine
 
 __all__ = ["main"]
@@ -24,13 +24,14 @@ def main() -> None:
     \b
     finitesum demo                               see it work on small data
     finitesum fit data.svm --alpha 1/n --out run fit a model
-    finitesum predict run/model.npz test.svm     use it
+    finitesum show run                           its coefficients
+    finitesum predict run test.svm               use it
     finitesum compare data.svm --out report      compare methods
     finitesum reproduce list                     the experiments behind them
     """
 
 
-for _command in (demo.demo, fit.fit, predict.predict, compare.compare, reproduce.reproduce):
+for _command in (demo.demo, fit.fit, predict.predict, show.show, compare.compare, reproduce.reproduce):
     main.add_command(_command)
 for _command in (methods.methods, data.data, doctor.doctor, warmup.warmup):
     main.add_command(_command)

@@ -11,7 +11,16 @@ import click
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import NOT_CONVERGED, InputError
 from finitesum.cli.inputs import make_problem, method_options, read_data, require_sampling, run_settings, task_of
-from finitesum.cli.options import FOLDER, USUAL_SOLVERS, Settings, data_options, problem_options, run_options, shown
+from finitesum.cli.options import (
+    FOLDER,
+    USUAL_SOLVERS,
+    Settings,
+    data_options,
+    problem_options,
+    run_options,
+    shown,
+    table_options,
+)
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run several methods on DATA and write a report.")
 @data_options()
+@table_options
 @shown("--solvers", ",".join(USUAL_SOLVERS), "Names of methods, or package.module:Class, with commas between; or all.")
 @problem_options
 @run_options(tol=1e-10, max_iter=100)

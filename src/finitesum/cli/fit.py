@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 import click
 from click.core import ParameterSource
 
-from finitesum import __version__
 from finitesum.cli.console import Console, console_options, to_json
 from finitesum.cli.errors import INTERRUPTED, NOT_CONVERGED, InputError
 from finitesum.cli.inputs import make_method, make_problem, read_data, run_settings, task_of
+from finitesum.cli.models import MOST_WITH_ERRORS, model_of, reached
 from finitesum.cli.options import (
     FOLDER,
     Settings,
@@ -24,8 +24,10 @@ from finitesum.cli.options import (
     run_options,
     shown,
     solver_option,
+    table_options,
 )
 from finitesum.cli.parts import problem_of_parts, read_parts, wants_parts
+from finitesum.cli.show import MOST_SHOWN, rows_of, table_of
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -133,6 +135,7 @@ class Plan(NamedTuple):
 
 @click.command(short_help="Fit a linear model to DATA and write it to a folder.")
 @data_options(required=False)
+@table_options
 @problem_options
 @solver_option
 @run_options(tol=1e-6, max_iter=1000)
@@ -152,10 +155,14 @@ def fit(ctx: click.Context, /, *, console: Console, threads: int | None, strict:
     than the memory. The folder --out gets model.npz, trace.csv and result.json; until the fit has converged it
     holds checkpoint.npz, from which --resume continues to the same bits as an uninterrupted fit.
 
+    One CSV or Parquet file may have text, which becomes columns of 0 and 1, and missing values (--missing). What is done to
+    the columns is kept in the model, and done again by predict.
+
     \b
     finitesum fit data.svm --loss logistic --alpha 1e-4 --tol 1e-10 --out run1
     finitesum fit --resume run1
-    finitesum fit 'data/*.parquet' --target y --memory 2GB --out run2
+    finitesum fit people.csv --target churn --drop id,since --missing indicator --out run2
+    finitesum fit 'data/*.parquet' --target y --memory 2GB --out run3
     """
     from finitesum.core.threads import limited_blas
 
@@ -184,10 +191,11 @@ def fit(ctx: click.Context, /, *, console: Console, threads: int | None, strict:
             _report_interrupted(plan.folder)
             ctx.exit(INTERRUPTED)
     seconds = {"reading": read_seconds, "minimising": result.seconds, "total": time.perf_counter() - started}
-    report = _report(plan, data, result, seconds)
+    model = model_of(plan.settings, data, problem, classes, result)
+    report = _report(plan, data, model, result, seconds)
     if plan.folder is not None:
-        _write(plan.folder, _model(plan, data, problem, classes, result), result, report)
-    console.result(report, _text(plan, data, report))
+        _write(plan.folder, model, result, report)
+    console.result(report, f"{_text(plan, data, report)}\n\n{table_of(model, MOST_SHOWN)}")
     if plan.folder is None:
         console.note("The model is not kept: give --out to have it written.")
     if not result.success:
@@ -251,29 +259,16 @@ def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Re
     return minimize(problem, method=method, verbose=console.verbose, **run_settings(plan.settings), **file)
 
 
-def _reached(plan: Plan, result: Result) -> dict[str, Any]:
-    """Return what the model and the report both say of a fit."""
-    figures = {"objective": float(result.fun), "optimality": float(result.optimality), "tol": plan.settings.tol}
-    return {**figures, "n_passes": float(result.n_passes), "method": repr(result.method), "version": __version__}
-
-
-def _model(plan: Plan, data: Dataset, problem: Problem, classes: tuple[Any, Any] | None, result: Result) -> LinearModel:
-    """Return the model that a result means."""
-    from finitesum.estimators.model import LinearModel
-
-    asked, alpha = plan.settings, problem.penalty.lasso() + problem.penalty.ridge()
-    coef, intercept = result.x[: problem.rows.n_columns].copy(), float(result.x[-1]) if problem.has_intercept else 0.0
-    what = asked.loss, alpha, asked.l1_ratio, classes, data.feature_names, problem.has_intercept
-    return LinearModel(coef, intercept, *what, seed=asked.seed, n_rows=data.n_rows, **_reached(plan, result))
-
-
-def _report(plan: Plan, data: Dataset, result: Result, seconds: dict[str, float]) -> dict[str, Any]:
+def _report(plan: Plan, data: Dataset, model: LinearModel, result: Result, seconds: dict[str, float]) -> dict[str, Any]:
     """Return how a fit ended, as plain values."""
     ended = {"success": bool(result.success), "status": result.reason.name.lower(), "message": result.message}
     work = {"n_hessian_passes": float(result.n_hessian_passes), "n_iter": int(result.nit), "seconds": seconds}
     how = {"choice": result.choice, "batch_size": int(result.batch_size), "settings": plan.to_store}
-    model = None if plan.folder is None else str(plan.folder.model)
-    return {**ended, **_reached(plan, result), **work, **how, "data": data.summary(), "model": model}
+    table = rows_of(model) if len(model.coefficient_names) <= MOST_WITH_ERRORS else None
+    columns = None if model.preparation is None else model.preparation.to_json()
+    file = None if plan.folder is None else str(plan.folder.model)
+    known = {"data": data.summary(), "preparation": columns, "coefficients": table}
+    return {**ended, **reached(plan.settings, result), **work, **how, **known, "model": file}
 
 
 def _write(folder: RunFolder, model: LinearModel, result: Result, report: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
 from finitesum.cli.options import Settings, number_of, resolve_alpha
+from finitesum.cli.tables import read_prepared, require_no_table, wants_table
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -16,23 +17,39 @@ if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
 
 
-def read_data(settings: Settings, console: Console, *, task: str | None = None, labels: bool = True) -> Dataset:
+def read_data(
+    settings: Settings, console: Console, *, task: str | None = None, labels: bool = True, prepares: bool = True
+) -> Dataset:
     """Return the data set that was asked for: a file, or a name of the registry or of scikit-learn's own data.
 
-    The task is "regression" where labels must be numbers; the file may have no labels at all.
+    The task is "regression" where labels must be numbers; the file may have no labels at all. Where the columns of a table
+    are no numbers, or options of tables were given, they are prepared, unless a model says how (`prepares`).
     """
     from finitesum import datasets
+    from finitesum.datasets.errors import NotNumbersError
+    from finitesum.datasets.formats.tables import HeaderError
 
     with console.busy(f"reading {settings.data}"):
         file = find_file(settings.data)
         if file is None:
+            require_no_table(settings, f"{settings.data} is shipped with scikit-learn")
             return datasets.load_embedded(settings.data)  # type: ignore[arg-type]
+        if prepares and wants_table(settings):
+            return read_prepared(settings, file, console, task=task)
         target: Any = settings.target if labels else False
         if labels and re.fullmatch(r"-?\d+", target or ""):
             target = int(target)
         names = ("format", "n_features", "zero_based", "memmap")
         options: dict[str, Any] = {name: getattr(settings, name) for name in names}
-        data = datasets.load(file, target=target, task=task, **options)  # type: ignore[arg-type]
+        try:
+            data = datasets.load(file, target=target, task=task, **options)  # type: ignore[arg-type]
+        except NotNumbersError as error:
+            if not prepares:
+                raise
+            try:
+                return read_prepared(settings, file, console, task=task)
+            except HeaderError:
+                raise error from None
     if data.n_skipped:
         console.note(f"{data.name}: {data.n_rows} rows read, {data.n_skipped} empty lines or comments skipped")
     return data
@@ -56,39 +73,47 @@ def find_file(name: str) -> Path | None:
     raise InputError(f"{name} is not on this machine. Get it by 'finitesum data fetch {name}'.")
 
 
-def make_problem(settings: Settings, data: Dataset) -> tuple[Problem, tuple[Any, Any] | None]:
-    """Return the problem, and the two labels behind -1 and +1 where there are classes."""
+def make_problem(settings: Settings, data: Dataset) -> tuple[Problem, tuple[Any, ...] | None]:
+    """Return the problem, and the labels of the classes in the order of their codes, where there are any.
+
+    The logistic loss of more than two classes is the multinomial one.
+    """
     from finitesum.losses import as_loss
     from finitesum.problems.linear import Problem
 
-    loss = as_loss(settings.loss)
-    classes = _two_classes(data, settings.loss) if loss.target_kind() == "sign" else None
+    loss: Any = as_loss(settings.loss)
+    classes = None if loss.target_kind() not in ("sign", "class") else _classes(data, settings.loss)
+    if classes is not None and len(classes) > 2 and settings.loss == "logistic":
+        loss = "multinomial"
     penalty: Any = {"alpha": resolve_alpha(settings.alpha, data.n_rows), "l1_ratio": settings.l1_ratio}
-    problem = Problem.linear(data.rows, data.targets(), loss=loss, fit_intercept=settings.intercept, **penalty)
+    rows: Any = {"sample_weight": data.sample_weight, "offset": data.offset}
+    problem = Problem.linear(data.rows, data.targets(), loss=loss, fit_intercept=settings.intercept, **rows, **penalty)
     return problem if settings.batch_size is None else problem.batched(settings.batch_size), classes
 
 
-def _two_classes(data: Dataset, loss: str) -> tuple[Any, Any]:
+def _classes(data: Dataset, loss: str) -> tuple[Any, ...]:
     if data.labels is not None and data.inferred_task == "regression":
         raise InputError(
-            f"{data.name}: the labels are numbers of many values, but the loss {loss} separates two classes. "
+            f"{data.name}: the labels are numbers of many values, but the loss {loss} separates classes. "
             "Use --loss squared, huber or poisson, or name another column by --target."
         )
     known = data.label_map().classes
-    if len(known) != 2:
+    if len(known) > 2 and loss not in ("logistic", "multinomial"):
         seen = ", ".join(map(str, known[:5])) + (", ..." if len(known) > 5 else "")
         raise InputError(
             f"{data.name}: the loss {loss} separates two classes, but the labels have {len(known)}: {seen}. "
-            "Keep the rows of two classes, or name another column by --target."
+            "Use --loss logistic, keep the rows of two classes, or name another column by --target."
         )
-    return known[0], known[1]
+    if len(known) > 2 and data.offset is not None:
+        raise InputError("--offset is for two classes, or for numbers: of several classes each would need its own.")
+    return known
 
 
 def task_of(settings: Settings) -> str | None:
     """Return the task that a loss means, as readers name it."""
     from finitesum.losses import as_loss
 
-    return None if as_loss(settings.loss).target_kind() == "sign" else "regression"
+    return None if as_loss(settings.loss).target_kind() in ("sign", "class") else "regression"
 
 
 def run_settings(settings: Settings) -> dict[str, Any]:

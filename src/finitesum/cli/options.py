@@ -38,6 +38,15 @@ class Settings:
     zero_based: bool = False
     memmap: bool = False
     memory: str | None = None
+    drop: str | None = None
+    keep: str | None = None
+    categorical: str | None = None
+    missing: str | None = None
+    weights: str | None = None
+    offset: str | None = None
+    standardise: bool = False
+    min_frequency: float = 0.01
+    decimal: str | None = None
     loss: str = "logistic"
     alpha: str = "1/n"
     l1_ratio: float = 0.0
@@ -154,6 +163,7 @@ def data_options(*, required: bool = True) -> Callable[[F], F]:
         click.option("--n-features", type=click.IntRange(min=1), help="Number of columns of a sparse file."),
         click.option("--zero-based", is_flag=True, help="Indices of an svmlight file count from 0."),
         click.option("--memmap", is_flag=True, help="Leave the rows on disk: for data larger than the memory."),
+        click.option("--decimal", type=click.Choice([".", ","]), help="The sign of decimals in CSV. [default: found]"),
     )
 
 
@@ -164,6 +174,22 @@ problem_options = group_of(
     shown("--alpha", "1/n", "Strength of the penalty.", metavar="NUMBER OR 1/N", callback=_alpha),
     shown("--l1-ratio", 0.0, "0: l2, 1: l1.", type=click.FloatRange(0.0, 1.0)),
     shown("--intercept/--no-intercept", True, "Fit a free intercept."),
+)
+
+
+table_options = group_of(
+    click.option("--drop", metavar="NAMES", help="Columns to leave out, with commas between."),
+    click.option("--keep", metavar="NAMES", help="Columns that are features, and no others."),
+    click.option(
+        "--categorical",
+        metavar="NAMES",
+        help="Columns of categories; NAME=LEVEL says against which one others are compared.",
+    ),
+    click.option("--missing", type=click.Choice(["drop", "mean", "indicator"]), help="What is done with missing values."),
+    click.option("--weights", metavar="NAME", help="Column of the rows' weights."),
+    click.option("--offset", metavar="NAME", help="Column added to the predictions; log(NAME) for exposures."),
+    click.option("--standardise", is_flag=True, help="Shift and divide numbers: mean 0, standard deviation 1."),
+    shown("--min-frequency", 0.01, "Rarer texts are pooled: share or number of rows.", type=click.FloatRange(min=0.0)),
 )
 
 

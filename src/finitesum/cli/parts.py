@@ -10,6 +10,7 @@ from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
 from finitesum.cli.inputs import find_file
 from finitesum.cli.options import Settings, bytes_of, resolve_alpha
+from finitesum.cli.tables import require_no_table
 
 if TYPE_CHECKING:
     from finitesum.datasets import FileParts
@@ -36,6 +37,7 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     from finitesum.datasets import load
     from finitesum.datasets.parts import has_pattern
 
+    require_no_table(settings, "data in parts are numbers")
     if settings.memmap:
         raise InputError("--memmap is for one file: data in parts stay on disk anyway. Leave it out.")
     found = settings.data if has_pattern(settings.data) else find_file(settings.data)

@@ -21,6 +21,7 @@ from finitesum.datasets.labels import LabelMap
 from finitesum.datasets.loading import load
 from finitesum.datasets.parts import FileParts
 from finitesum.datasets.registry import DataFile, Info, find, info, list_datasets, path
+from finitesum.datasets.tables import TablePreparation
 
 __all__ = [
     "DataError",
@@ -29,6 +30,7 @@ __all__ = [
     "FileParts",
     "Info",
     "LabelMap",
+    "TablePreparation",
     "Verification",
     "clear_cache",
     "fetch",

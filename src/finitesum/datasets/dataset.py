@@ -1,5 +1,6 @@
 """A data set in memory or on disk: rows, labels, and where they came from."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,10 @@ class Dataset:
         What the labels are for, or None where that is not given (see `inferred_task`).
     n_skipped
         Lines of the file that hold no row: empty ones and comments.
+    sample_weight, offset
+        The weights of the rows, and what is added to their predictions x'w + b, each of shape (n_rows,), or None.
+    preparation
+        How the rows were made of a table's columns, a `finitesum.datasets.tables.TablePreparation`, or None.
 
     Raises
     ------
@@ -55,6 +60,7 @@ class Dataset:
     array([-1.,  1., -1.])
     >>> data.take([0, 1]).n_rows
     2
+    >>> X, y = data
     """
 
     rows: Any
@@ -65,6 +71,9 @@ class Dataset:
     target_name: str | None = None
     task: Task | None = None
     n_skipped: int = 0
+    sample_weight: npt.NDArray[np.float64] | None = None
+    offset: npt.NDArray[np.float64] | None = None
+    preparation: Any = None
 
     def __post_init__(self) -> None:
         if getattr(self.rows, "ndim", 0) != 2:
@@ -72,10 +81,28 @@ class Dataset:
         n_rows, n_features = self.rows.shape
         if self.labels is not None and self.labels.shape != (n_rows,):
             raise DataError(f"labels have shape {self.labels.shape}, but there are {n_rows} rows.")
+        for name in ("sample_weight", "offset"):
+            values = getattr(self, name)
+            if values is not None and values.shape != (n_rows,):
+                raise DataError(f"{name} has shape {values.shape}, but there are {n_rows} rows.")
         if self.feature_names is not None and len(self.feature_names) != n_features:
             raise DataError(f"feature_names has {len(self.feature_names)} names for {n_features} features.")
         if self.task not in (None, "classification", "regression"):
             raise DataError(f'task must be "classification", "regression" or None, got {self.task!r}.')
+
+    @property
+    def X(self) -> Any:
+        """The rows, by the name that scikit-learn has for them."""
+        return self.rows
+
+    @property
+    def y(self) -> Labels | None:
+        """The labels, as the file has them; `targets` returns the numbers that methods work with."""
+        return self.labels
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield rows and labels: ``X, y = load(file)``."""
+        return iter((self.rows, self.labels))
 
     @property
     def n_rows(self) -> int:
@@ -155,8 +182,9 @@ class Dataset:
 
     def take(self, which: Any) -> "Dataset":
         """Return the data set of some rows, in the order asked for: by numbers, a slice or a mask, as NumPy takes them."""
-        labels = None if self.labels is None else self.labels[which]
-        return replace(self, rows=self.rows[which], labels=labels, n_skipped=0)
+        named = ("labels", "sample_weight", "offset")
+        taken: dict[str, Any] = {name: None if (values := getattr(self, name)) is None else values[which] for name in named}
+        return replace(self, rows=self.rows[which], n_skipped=0, **taken)
 
     def to_dense(self) -> "Dataset":
         """Return the data set with its rows as an ndarray in C order."""

@@ -7,6 +7,10 @@ class DataError(ValueError):
     """Data cannot be read or used: the message names the file or argument, what is wrong with it and what to do."""
 
 
+class NotNumbersError(DataError):
+    """Features are text or missing, or written otherwise: `finitesum.datasets.tables` prepares such columns."""
+
+
 def preview(value: Any, width: int = 40) -> str:
     """Return the repr of a value, cut to `width` characters, for use in a message."""
     if isinstance(value, bytes):

@@ -20,12 +20,12 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.errors import DataError, NotNumbersError, preview
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector
 from finitesum.datasets.formats.columns import TARGET_NAMES, Target, target_column
 from finitesum.datasets.formats.streams import Block, decoded, line_blocks, open_stream, text_lines, to_number
@@ -69,7 +69,7 @@ def read_csv(path: Path, collector: RowCollector, *, target: Target = None, regr
         _read(path, collector, layout)
     except _LabelIsText as error:
         if regression:
-            raise DataError(str(error)) from None
+            raise NotNumbersError(str(error)) from None
         collector.reset()
         _read(path, collector, dataclasses.replace(layout, text_labels=True))
     return collector.finish(layout.feature_names, layout.target_name)
@@ -168,7 +168,7 @@ def _parsed(line: int, cells: list[str], path: Path, layout: "Layout") -> tuple[
     features = [to_number(cells[i]) for i in layout.features]
     for i, value in zip(layout.features, features, strict=True):
         if value is None or not math.isfinite(value):
-            raise DataError(f"{where}, {layout.called(i)}: {_wrong_feature(cells[i], value)}")
+            raise NotNumbersError(f"{where}, {layout.called(i)}: {_wrong_feature(cells[i], value)}")
     if layout.target is None:
         return features, None
     return features, _label(cells[layout.target].strip(), f"{where}, {layout.called(layout.target)}", layout)
@@ -257,8 +257,8 @@ def rows_of(lines: Iterable[str], delimiter: str, path: Path, first_line: int = 
         ) from None
 
 
-def find_layout(lines: Iterator[str], target: Target, path: Path) -> Layout:
-    """Return the layout of a file from its first lines, with their ends."""
+def find_layout(lines: Iterator[str], target: Target, path: Path, known: Collection[str] = ()) -> Layout:
+    """Return the layout of a file from its first lines, with their ends; one of the names `known` makes a row a header."""
     before = []
     for line in lines:
         before.append(line)
@@ -272,7 +272,9 @@ def find_layout(lines: Iterator[str], target: Target, path: Path) -> Layout:
     (first_line, first), rest = sample[0], [cells for _, cells in sample[1:]]
     n_columns = len(first)
     names = tuple(cell.strip() for cell in first)
-    has_header = target in names or _is_header(first, rest, f"{path}, line {first_line}")
+    has_header = (
+        target in names or not set(known).isdisjoint(names) or _is_header(first, rest, f"{path}, line {first_line}")
+    )
     column = target_column(names if has_header else None, n_columns, target, path)
     # pandas writes its index first, under no name: it is no feature.
     dropped = {column} | ({0} if has_header and not names[0] and n_columns > 2 else set())

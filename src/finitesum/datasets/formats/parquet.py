@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.errors import DataError, NotNumbersError, preview
 from finitesum.datasets.formats.archive import require_finite
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector
 from finitesum.datasets.formats.columns import Target, target_column
@@ -68,7 +68,7 @@ def read_table(table: Any, path: Path, collector: RowCollector, target: Target) 
     for name in features:
         kind = kinds[name]
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
-            raise DataError(
+            raise NotNumbersError(
                 f"{path}, column {name!r}: {kind} is no type of numbers. Turn it into numbers first, "
                 "or name the labels by target=."
             )
@@ -105,19 +105,19 @@ def _entry_columns(lists: list[str], others: list[str], kinds: dict[str, Any], p
     return whole[0], real[0]
 
 
-def _require_full(column: Any, where: str, start: int) -> None:
+def _require_full(column: Any, where: str, start: int, error: type[DataError] = DataError) -> None:
     if column.null_count:
         row = start + int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise DataError(f"{where}: row {row} (from 0) has no value. Fill missing values, or drop the row.")
+        raise error(f"{where}: row {row} (from 0) has no value. Fill missing values, or drop the row.")
 
 
 def _numbers(column: Any, where: str, start: int) -> Array:
     """Return a column of numbers, checked."""
-    _require_full(column, where, start)
+    _require_full(column, where, start, NotNumbersError)
     values: Array = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        raise DataError(f"{where}: row {start + int(bad[0])} (from 0) is {values[bad[0]]}. Fill it, or drop the row.")
+        raise NotNumbersError(f"{where}: row {start + int(bad[0])} (from 0) is {values[bad[0]]}. Fill it, or drop the row.")
     return values
 
 
