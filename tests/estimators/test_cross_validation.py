@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.metrics import make_scorer
+from sklearn.metrics import make_scorer, roc_auc_score
 from sklearn.model_selection import ShuffleSplit, StratifiedKFold
 
 from finitesum import LogisticRegression, LogisticRegressionCV, logistic_path
@@ -171,3 +171,12 @@ def test_folds_and_strengths_share_passes():
     model = LogisticRegressionCV(10, cv=5, scoring="neg_log_loss").fit(X, y)
     assert model.n_passes_paths_.mean() < 4.0
     assert (model.n_passes_paths_[:, -4:-1] == 1.0).all()  # interpolated
+
+
+def test_scorers_of_decisions_know_the_offsets():
+    rng = np.random.default_rng(3)
+    X, offset = rng.standard_normal((60, 2)), 5.0 * rng.standard_normal(60)
+    y = X[:, 0] + offset + rng.logistic(size=60) > 0.0
+    model = LogisticRegressionCV([1.0], cv=3, scoring="roc_auc", **CHEAP).fit(X, y, offset=offset)
+    assert model.score(X, y, offset=offset) == roc_auc_score(y, model.decision_function(X, offset))
+    assert model.score(X, y, offset=offset) > model.score(X, y)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from sklearn import linear_model as reference
+from sklearn.metrics import get_scorer, max_error
 from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit
 
 from finitesum import LinearRegressor, LinearRegressorCV, PoissonRegressor, PoissonRegressorCV, Ridge, RidgeCV, linear_path
@@ -161,3 +162,24 @@ def test_weights_penalties_and_a_single_split():
     found = LinearRegressorCV(alphas=[0.3, 0.01], penalty="mcp", cv=one, rule="one_standard_error").fit(X, y)
     assert found.scores_.shape == (1, 1, 2)
     assert found.coef_ == pytest.approx(LinearRegressor(alpha=found.alpha_, penalty="mcp").fit(X, y).coef_, abs=1e-5)
+
+
+def _by_hand(model, X, y):
+    return -max_error(y, model.predict(X))
+
+
+@pytest.mark.parametrize("scoring", [_by_hand, get_scorer("neg_mean_poisson_deviance")])
+def test_scorers_are_functions_too_with_weights_where_they_take_some_and_offsets(scoring):
+    X, y, rng = data()
+    y, weights, offset = rng.poisson(np.exp(0.2 * y)), rng.random(N), rng.standard_normal(N)
+    given = {"alphas": ALPHAS, "cv": CV}
+    model = PoissonRegressorCV(scoring=scoring, **given).fit(X, y, weights, offset)
+    name = "neg_max_error" if scoring is _by_hand else "neg_mean_poisson_deviance"
+    by_name = PoissonRegressorCV(scoring=name, **given).fit(X, y, weights, offset)
+    np.testing.assert_allclose(model.scores_, by_name.scores_, rtol=1e-12)
+    train, test = next(CV.split(X))
+    one = PoissonRegressor(alpha=ALPHAS[2]).fit(X[train], y[train], weights[train], offset[train])
+    means = one.predict(X[test], offset[test])
+    score = get_scorer(name)
+    more = {} if scoring is _by_hand else {"sample_weight": weights[test]}
+    assert model.scores_[0, 0, 2] == pytest.approx(-score._score_func(y[test], means, **more), rel=1e-6)

@@ -215,15 +215,6 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
 
 
-def with_offset(model: Any, offset: Any) -> Any:
-    """Return a model that adds these offsets to its decisions of the rows they belong to, for scorers, which know none."""
-    if offset is None:
-        return model
-    bound = copy(model)
-    bound.decision_function = lambda X, _=None: model.decision_function(X, offset)
-    return bound
-
-
 def log_probabilities(scores: Any) -> Any:
     """Return the logarithms of the probabilities of two classes, from decisions (n,), or of several, from scores (n, K).
 

@@ -1,6 +1,5 @@
 """Logistic regression with its penalty chosen by cross-validation."""
 
-import inspect
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -12,11 +11,12 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.estimators.base import alpha_of_C
-from finitesum.estimators.classification import LabelledData, with_offset
+from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.covariance import require_covariance
 from finitesum.estimators.folds import Fold, earlier_run, solve_folds
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.path import as_Cs, with_alpha
+from finitesum.estimators.scoring import takes_weights, with_offset
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.running.driver import as_seed
 
@@ -156,10 +156,8 @@ solver_, cov_params_, standard_errors_
             return routed.splitter.get("split", {}), routed.scorer.score
         if params:
             raise ValueError(f"{caller} has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
-        scorer = self._scorer()
-        known = inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
-        takes_weights = "sample_weight" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
-        return {}, {"sample_weight": sample_weight} if takes_weights and sample_weight is not None else {}
+        has_weights = sample_weight is not None and takes_weights(self._scorer())
+        return {}, {"sample_weight": sample_weight} if has_weights else {}
 
     def _fold(self, data: LabelledData, train: Any, test: Any) -> Fold:
         """Return a split, with the labels and weights of the rows to fit."""

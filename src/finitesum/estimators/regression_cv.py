@@ -1,6 +1,7 @@
 """Regression along a path of penalties, and the penalty chosen by folds or by an information criterion."""
 
 import math
+from copy import copy
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
@@ -16,6 +17,7 @@ from finitesum.estimators.means import PoissonRegressor
 from finitesum.estimators.path import positive_numbers, solve_path, with_alpha
 from finitesum.estimators.regressors import LinearRegressor, best_constant
 from finitesum.estimators.ridge import Ridge
+from finitesum.estimators.scoring import takes_weights, with_offset
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.optimality import evaluate
@@ -186,7 +188,8 @@ class ChoiceMixin:
         factor = self._factor(total)
         strengths = [strengths_of(self._scaled_alphas(factor), one, problem) for one in estimators]
         if self.criterion == "cv":
-            self.scores_ = self._fold_scores(estimators, strengths, problem, total, y, groups)
+            data = X, y, None if sample_weight is None else problem.weights, None if offset is None else problem.offsets
+            self.scores_ = self._fold_scores(estimators, strengths, problem, total, data, groups)
             means = self.scores_.mean(axis=0)
             n_folds = len(self.scores_)
             errors = self.scores_.std(axis=0, ddof=1) / math.sqrt(n_folds) if n_folds > 1 else np.zeros_like(means)
@@ -228,16 +231,17 @@ class ChoiceMixin:
             term["l1_ratio"] = self.l1_ratio_
         return term
 
-    def _fold_scores(self, estimators: Any, strengths: Any, problem: Problem, total: float, y: Vector, groups: Any) -> Any:
+    def _fold_scores(self, estimators: Any, strengths: Any, problem: Problem, total: float, data: Any, groups: Any) -> Any:
         """Return the scores of the folds, shape (folds, ratios, m): minus the mean loss, or what `scoring` says.
 
-        The alphas of Ridge stand against the sum, and so the more against the mean the fewer rows are fitted.
+        The data are the checked X and y, with weights and offsets or None for them. The alphas of Ridge stand against the
+        sum, and so the more against the mean the fewer rows are fitted.
         """
         from sklearn.model_selection import check_cv  # which takes a while to load
 
         splitter = check_cv(self.cv)
         matrix = np.zeros((problem.n_rows, 1))
-        folds = list(splitter.split(matrix, y, groups))
+        folds = list(splitter.split(matrix, data[1], groups))
 
         def scores(fold: Any) -> Matrix:
             train, test = fold
@@ -245,25 +249,25 @@ class ChoiceMixin:
             fewer = self._factor(total * float(problem.weights[train].sum())) / self._factor(total)
             for one, values in zip(estimators, strengths, strict=True):
                 results = solve_strengths(one, part, values * fewer)
-                tables.append([self._score_at(one, problem, result.x, test) for result in results])
+                tables.append([self._score_at(one, problem, data, result.x, test) for result in results])
             return np.array(tables)
 
         own: Any = self
         return np.array(map_tasks(scores, folds, own.n_threads))
 
-    def _score_at(self, estimator: Any, problem: Problem, x: Vector, test: Any) -> float:
+    def _score_at(self, estimator: Any, problem: Problem, data: Any, x: Vector, test: Any) -> float:
         part = rows_of(problem, test)
-        u = products(part.rows, x) + part.offsets
         if self.scoring is None:
-            losses = in_arrays(part.loss).value(u, part.targets)
-            return -float(part.weights @ np.broadcast_to(losses, u.shape))
+            losses = in_arrays(part.loss).value(products(part.rows, x) + part.offsets, part.targets)
+            return -float(part.weights @ np.broadcast_to(losses, part.targets.shape))
         from sklearn.metrics import get_scorer
 
-        loss: Any = part.loss
-        predicted = loss.mean_at(u) if hasattr(loss, "mean_at") else u
-        scorer: Any = get_scorer(self.scoring)
-        value = scorer._score_func(part.targets, predicted, sample_weight=part.weights, **scorer._kwargs)
-        return float(scorer._sign * value)
+        scorer, model = get_scorer(self.scoring), copy(estimator)
+        X, y, weights, offsets = (None if numbers is None else numbers[test] for numbers in data)
+        model.coef_, model.intercept_ = estimator._unpacked([x])
+        model.n_features_in_ = problem.rows.n_columns
+        given = {} if weights is None or not takes_weights(scorer) else {"sample_weight": weights}
+        return float(scorer(with_offset(model, offsets), X, y, **given))
 
     def _criteria(self, estimator: Any, problem: Problem, strengths: Vector, total: float) -> Vector:
         """Return AIC, BIC or EBIC [1] of the models of a path, with the trace of H (H + l2)^-1 as degrees of freedom."""
@@ -301,8 +305,9 @@ class LinearRegressorCV(ChoiceMixin, LinearRegressor):
         Folds, or an information criterion of the fit to all rows [1]_.
     rule : {"best", "one_standard_error"}
         The best mean score, or the strongest penalty within one standard error of it.
-    scoring : str, optional
-        What scikit-learn's `get_scorer` knows; minus the mean loss of the test rows when left out.
+    scoring : str or callable, optional
+        What scikit-learn's `check_scoring` takes; minus the mean loss of the test rows when left out. Test rows count by
+        their sample weights, where the scorer takes some.
     loss, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, groups, bounds, \
 random_state, verbose, warm_start, n_threads, callback, measure_every, standard_errors
         As in `LinearRegressor`. `n_threads` folds are solved at once. The groups here are those of columns; those of rows

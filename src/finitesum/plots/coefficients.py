@@ -124,11 +124,11 @@ class CVDisplay(DrawsOnAxes):
         if not hasattr(estimator, "scores_"):
             raise ValueError(f"{type(estimator).__name__} has no scores of folds. Use an estimator with CV in its name.")
         scoring = estimator.scoring
+        name = scoring if isinstance(scoring, str) or scoring is None else "score"
         if hasattr(estimator, "Cs_"):
-            name = scoring if isinstance(scoring, str) else "accuracy" if scoring is None else "score"
-            return cls(estimator.Cs_, estimator.scores_, chosen=estimator.C_, score_name=name).plot(ax=ax)
+            return cls(estimator.Cs_, estimator.scores_, chosen=estimator.C_, score_name=name or "accuracy").plot(ax=ax)
         row = int(np.flatnonzero((estimator.alphas_ == estimator.alpha_).any(axis=1))[0])
-        names = {"strength_name": "alpha", "score_name": scoring or "minus mean loss"}
+        names = {"strength_name": "alpha", "score_name": name or "minus mean loss"}
         return cls(estimator.alphas_[row], estimator.scores_[:, row], chosen=estimator.alpha_, **names).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> "CVDisplay":
