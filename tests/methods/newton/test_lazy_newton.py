@@ -359,3 +359,15 @@ def test_a_hessian_s_sample_grows_only_where_the_missing_rows_are_to_blame():
     for curvatures, n_members in ((memory.curvatures, 4000), (0.2 * now, 1000)):
         after = enlarged(problem, memory, order, curvatures, ratio=0.9, digits=10.0)
         assert after.members.size == n_members
+
+
+@pytest.mark.parametrize("name", ["lazy-newton", "working-set-newton"])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_rows_that_all_start_on_a_linear_piece_of_their_loss(name):
+    """The Hessian at 0 is 0, and with an l1 penalty no step comes of it: majorants make one."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 4))
+    y = X[:, 0] + rng.standard_normal(40) > 0.0
+    problem = Problem.linear(X, y, loss="smoothed-hinge", alpha=0.02, l1_ratio=1.0)
+    result = minimize(problem, method=name, tol=1e-9, max_iter=200)
+    assert result.success, result.message

@@ -197,7 +197,7 @@ class LazyNewton(SampledNewton):
 
     def _moved(self, problem: Problem, state: LazyNewtonState, sample: Sample, end: End) -> LazyNewtonState:
         """Return the state at the end of a step, with the pair that it gives."""
-        is_stuck = problem.is_smooth and end.t < 1e-6 and end.ratio > 0.999
+        is_stuck = (end.t < 1e-6 and end.ratio > 0.999) if problem.is_smooth else np.array_equal(end.x, state.x)
         if is_stuck or not (end.falls and np.isfinite(end.found.gradient).all()):
             return self._stayed(problem, state, sample)
         majorize, found, n_gradients = _majorize_after(problem, end), end.found, state.n_gradients
