@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -61,6 +61,45 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     standard_errors = False  # a parameter of some classes
 
+    @classmethod
+    def from_formula(
+        cls, formula: str, frame: Any, *, sample_weight: Any = None, offset: Any = None, **parameters: Any
+    ) -> Self:
+        """Return an estimator that is fitted to a data frame by a formula, which formulaic reads (extra `formula`).
+
+        Its methods take frames with the formula's variables then, transformed as those of the fit were. Rows with a missing
+        value among the variables are left out of the fit, and an error where they are to be predicted.
+
+        Parameters
+        ----------
+        formula : str
+            Such as ``"y ~ a * b + C(region)"``. There is an intercept, unless it ends with ``- 1``; text on the right
+            becomes columns of 0 and 1 for all levels but the first; the target may be a column of labels.
+        frame : DataFrame
+        sample_weight, offset : str or array_like, shape (n,), optional
+            A column of the frame, or a number for each of its rows.
+        **parameters
+            Those of the estimator, but for `fit_intercept`.
+
+        Raises
+        ------
+        ValueError
+            The formula cannot be evaluated.
+        ImportError
+            formulaic is not installed.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"y": [1.0, 3.0, 2.0, 5.0], "a": [0.0, 1.0, 0.0, 2.0], "town": ["A", "A", "B", "B"]})
+        >>> from finitesum import LinearRegressor
+        >>> model = LinearRegressor.from_formula("y ~ a + town", frame, alpha=0.0)  # doctest: +SKIP
+        >>> model.feature_names_in_, model.predict(frame)  # doctest: +SKIP
+        """
+        from finitesum.estimators.formulas import fit_formula
+
+        return fit_formula(cls, formula, frame, sample_weight, offset, parameters)  # type: ignore[no-any-return]
+
     # -- what a class below adds
 
     @abstractmethod
@@ -107,6 +146,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.array_api_support = True
         return tags
 
     # -- the runs
@@ -232,7 +272,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _warn(self, result: Result) -> None:
         if not result.success and result.reason is not StopReason.CALLBACK:
-            warnings.warn(f"{type(self).__name__}: {result.message}", ConvergenceWarning, stacklevel=5)
+            warnings.warn(f"{type(self).__name__}: {result.message}", ConvergenceWarning, stacklevel=6)
 
     # -- warm starts
 

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from finitesum.core.arrays import Indices, Vector
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
 from finitesum.estimators.plain_input import is_plain_label
 from finitesum.estimators.tasks import with_callbacks
@@ -108,6 +109,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
     def _alpha(self, data: LabelledData) -> float:
         return alpha_of_C(self.C, data.total_weight)
 
+    @in_kind
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model.
@@ -174,7 +176,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
                 f"{type(self).__name__}: the classes are separated and the coefficients not penalised, so that the larger "
                 "ones are the better: those found depend on tol, and standard errors mean nothing. Penalise them.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _n_outputs(self) -> int:
@@ -195,6 +197,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
     def _n_iter(self, counts: list[int]) -> Any:
         return np.array(counts, dtype=np.int32)
 
+    @in_kind
     def decision_function(self, X: Any, offset: Any = None) -> Any:
         """Return the decisions of rows X, shape (n, d): for K classes a column each, shape (n, K).
 
@@ -202,12 +205,14 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         """
         return self._decision(X, offset)
 
+    @in_kind
     def predict(self, X: Any, offset: Any = None) -> Any:
         """Return the label of each row of X, shape (n, d): that of the largest decision, offsets included."""
         scores = self.decision_function(X, offset)
         codes = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[codes]
 
+    @in_kind
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
         """Return the accuracy, by weight, on data as for `fit`."""
         from sklearn.metrics import accuracy_score  # which takes a while to load

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.losses import LIKELIHOODS, Loss, as_loss
@@ -116,6 +117,7 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
         return self._one_against_the_rest(data, loss, alpha)
 
     @available_if(lambda estimator: isinstance(as_loss(estimator.loss), LIKELIHOODS))
+    @in_kind
     def predict_proba(self, X: Any, offset: Any = None) -> Any:
         """Return the probabilities of the classes for rows X, shape (n, d), as (n, K).
 

@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from finitesum.core.arrays import Vector
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.regressors import LinearRegressorMixin, without_offset
 from finitesum.estimators.solvers import as_solver
@@ -88,6 +89,7 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
         loss = Huber(float(self.epsilon * self.scale_))
         return [self._problem(X, without_offset(y, offset), weights, loss, alpha)], total
 
+    @in_kind
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model to rows X, shape (n, d), and targets y, shape (n,); the rest is as for `LinearRegressor.fit`."""
@@ -155,7 +157,7 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
                 f"HuberRegressor: optimality {self.optimality_:.3g} (asked: {self.tol:.3g}) at scale {sigma:.6g}. If most "
                 "rows are fitted exactly no positive scale is best: raise alpha or give the scale.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _solve_at(

@@ -16,6 +16,7 @@ from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit
 from sklearn.utils.validation import check_is_fitted
 
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.covariance import inverse_and_rank, require_inference
 from finitesum.estimators.likelihood import log_likelihood_and_deviance
 from finitesum.estimators.residuals import Residuals, residuals_of
@@ -303,6 +304,7 @@ class InferenceMixin(ABC):
         names, optimality = self._coefficient_names(), float(getattr(self, "optimality_", math.nan))
         return inference_of(type(self).__name__, problem, x, total, names, optimality=optimality, **how)
 
+    @in_kind
     def inference(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, *, kind: str = "model", groups: Any = None
     ) -> Inference:
@@ -330,6 +332,7 @@ class InferenceMixin(ABC):
         problem, x, total = self._one_problem(X, y, sample_weight, offset)
         return self._infer(problem, x, total, kind=kind, groups=groups)
 
+    @in_kind
     def residuals(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Residuals:
         """Return residuals, leverages and Cook's distances of the rows that the model was fitted to.
 

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.covariance import require_covariance
@@ -79,6 +80,7 @@ solver_, cov_params_, standard_errors_
     tol: float = 1e-8
     standard_errors: bool = False
 
+    @in_kind
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, **params: Any) -> Self:
         """Choose C and fit the model to data as for `LogisticRegression.fit`.
@@ -127,6 +129,7 @@ solver_, cov_params_, standard_errors_
     def _alpha(self, data: Any) -> float:
         return alpha_of_C(self.C_, data.total_weight)
 
+    @in_kind
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, **params: Any) -> float:
         """Return the score of `scoring` on data as for `fit`; `params` are for the scorer, by metadata routing."""
         _, score_params = self._routed("score", sample_weight, params)
@@ -202,7 +205,7 @@ def _best(means: Vector) -> int:
             "no C has a score in every fold: all means are NaN. Check scoring, and that folds hold what it needs."
         )
     if n_unknown:
-        warnings.warn(f"{n_unknown} of {means.size} Cs have no score in some fold, and are not chosen.", stacklevel=4)
+        warnings.warn(f"{n_unknown} of {means.size} Cs have no score in some fold, and are not chosen.", stacklevel=5)
     return int(np.nanargmax(means))
 
 

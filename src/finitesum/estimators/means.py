@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from finitesum.core.arrays import Vector
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import checked_weights
 from finitesum.estimators.regressors import LinearRegressor, best_constant
 from finitesum.estimators.tasks import with_callbacks
@@ -39,6 +40,7 @@ class MeanRegressor(LinearRegressor):
         tags.target_tags.positive_only = self._loss().target_kind() != "real"
         return tags
 
+    @in_kind
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
         """Return D^2 = 1 - deviance / deviance of the best constant prediction, of data as for `fit`: 1 is best.
 
@@ -225,6 +227,7 @@ cov_params_, standard_errors_
             theta = getattr(self, "theta_", 1.0)
         return as_loss(NegativeBinomial(theta))
 
+    @in_kind
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model; parameters as in `LinearRegressor.fit`."""

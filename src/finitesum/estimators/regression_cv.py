@@ -11,6 +11,7 @@ from scipy.special import gammaln
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.threads import map_tasks
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.covariance import dispersion_at
 from finitesum.estimators.likelihood import log_likelihood_and_deviance
 from finitesum.estimators.means import PoissonRegressor
@@ -172,6 +173,7 @@ class ChoiceMixin:
         own: Any = self
         return [own.l1_ratio] if self.l1_ratios is None else [float(ratio) for ratio in self.l1_ratios]
 
+    @in_kind
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, groups: Any = None) -> Self:
         """Choose the penalty and fit the model to data as for `LinearRegressor.fit`.

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from finitesum.core.arrays import Vector
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.tasks import with_callbacks
@@ -41,10 +42,12 @@ class LinearRegressorMixin(RegressorMixin, LinearEstimator):
         table = np.asarray(self.coef_, dtype=np.float64).reshape(n_points, n_columns)
         return list(np.column_stack([table, np.reshape(self.intercept_, n_points)]) if self.fit_intercept else table)
 
+    @in_kind
     def predict(self, X: Any, offset: Any = None) -> Any:
         """Return x'w + b + o for each row of X, shape (n, d), with offsets o of the shape of what is returned."""
         return self._decision(X, offset)
 
+    @in_kind
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
         """Return R^2 = 1 - sum_i s_i (y_i - prediction_i)^2 / sum_i s_i (y_i - mean)^2 of data as for `fit`: 1 is best."""
         from sklearn.metrics import r2_score  # which takes a while to load
@@ -122,6 +125,7 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
             raise ValueError(f"loss must be one for regression, such as squared or huber, got {self.loss!r}.")
         return known
 
+    @in_kind
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model.
@@ -166,6 +170,7 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         problems, total, *_ = self._problems(X, y, sample_weight, offset, reset=False)
         return problems, total
 
+    @in_kind
     def predict(self, X: Any, offset: Any = None) -> Any:
         """Return x'w + b + o for each row of X, shape (n, d), with offsets o of the shape of what is returned.
 

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
 from finitesum.estimators.regressors import LinearRegressor, without_offset
 from finitesum.methods.subproblems.positive_definite import solve_spd
@@ -125,6 +126,7 @@ cov_params_, standard_errors_
         self.__dict__.pop("_moments", None)  # a fit forgets the parts
         super()._note(results, dtype)
 
+    @in_kind
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model to these rows and all of the earlier calls together: exactly what `fit` finds on them.
 
