@@ -3,6 +3,8 @@
 A method that treats them adds a row to ORACLES: its options, and its recursion on the explicit sum of `oracles.outputs`.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from contracts.problems import FORMATS, as_format
@@ -155,6 +157,37 @@ def test_lbfgs_from_a_hessian_of_classes_equals_its_oracle(form, setting, joint,
         np.testing.assert_allclose(state.x, point, rtol=1e-7, atol=1e-7)
     assert state.n_hessians == 2 * np.count_nonzero(problem.weights)
     assert oracle.optimality(state.x) < 0.05 * oracle.optimality(w)
+
+
+@pytest.mark.parametrize("setting", [{}, {"intercept": True}, {"loss": "squared", "intercept": True}], ids=ident)
+def test_lbfgs_from_factors_of_low_rank_equals_its_oracle(setting, monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.multinomial_lbfgs.rank_that_pays", lambda problem: 9)
+    problem, oracle = make_pair("dense", **setting, n=30, d=40)
+    orders, w = orders_of(problem, 5), start(problem)
+    expected = newton_type.lbfgs_of_outputs(oracle, w, 5, rank=9)
+    method = MultinomialLBFGS("low-rank")
+    for state, point in zip(run(method, problem, w, orders), expected, strict=True):
+        np.testing.assert_allclose(state.x, point, rtol=1e-8, atol=1e-8)
+    assert state.kronecker.of_columns.shape == (problem.rows.dim(), 9)
+    flat = {key: np.array(value) for key, value in flatten(state).items()}
+    shapes = flatten(method.template(problem, method.init(problem, w), unflatten(method.state_type, flat)))
+    assert {key: np.shape(value) for key, value in shapes.items()} == {key: value.shape for key, value in flat.items()}
+
+
+def test_lbfgs_makes_factors_of_a_low_rank_again_once_curvatures_have_changed():
+    rng = np.random.default_rng(0)
+    X = 3.0 + rng.standard_normal((60, 200)) * np.arange(1, 201) ** -0.5
+    problem = Problem.linear(X, rng.integers(0, 3, 60), loss="multinomial", alpha=1e-5, fit_intercept=True)
+    method, made = MultinomialLBFGS("low-rank"), []
+    for state in run(method, problem, np.zeros(problem.dim), [np.arange(1)] * 25):
+        if not made or state.kronecker.curvature != made[-1]:
+            made.append(state.kronecker.curvature)
+    assert len(made) > 1
+    assert all(max(a / b, b / a) > 3.0 for a, b in pairwise(made))
+    found = minimize(problem, method=MultinomialLBFGS("low-rank"), tol=1e-4)
+    assert found.success
+    without = minimize(problem, method=MultinomialLBFGS("none"), tol=1e-4, max_iter=1.5 * found.n_passes)
+    assert not without.success
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -163,14 +163,25 @@ def newton_of_outputs(F, x0, n_passes):
         yield x
 
 
-def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False):
-    """The BFGS inverse of the last 8 pairs, from the inverse of C (x) G + l2 I of the steps 0 and 3, or of the Hessian."""
+def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False, rank=0):
+    """The BFGS inverse of the last 8 pairs, from the inverse of C (x) G + l2 I of the steps 0 and 3, or of the Hessian.
+
+    G of low rank is that of step 0, in the span of r random combinations of the rows, with a multiple of I elsewhere.
+    """
     x, gradient, pairs, few = x0.copy(), F.gradient(x0), [], F.dim // F.K
     for k in range(n_passes):
-        if k in (0, 3):
+        if k in ((0,) if rank else (0, 3)):
             rows = list(F.rows(x, range(F.n)))
             C = sum(p * hessian for p, _, (_, _, hessian) in rows)
             G = sum(p * np.trace(hessian) * np.outer(z, z) for p, z, (_, _, hessian) in rows) / np.trace(C)
+            if rank:
+                Z = np.array([z for _, z, _ in rows])
+                c = np.array([p * np.trace(hessian) for p, _, (_, _, hessian) in rows]) / np.trace(C)
+                random = np.random.default_rng(0).standard_normal((F.n, rank))
+                Q = np.linalg.qr(Z.T @ (np.sqrt(c)[:, None] * random))[0]
+                inside = np.linalg.eigvalsh(Q.T @ G @ Q)
+                rest = min((np.trace(G) - inside.sum()) / (min(F.n, few) - rank), inside[0])
+                G = Q @ Q.T @ G @ Q @ Q.T + rest * (np.eye(few) - Q @ Q.T)
             inverse = np.linalg.inv(np.kron(C, G) + F.l2.max() * np.eye(F.dim))
             if is_exact:  # whose solution of least norm keeps the mean of what is not penalised
                 inverse, pairs = np.linalg.pinv(F.hessian(x), rcond=1e-12), []

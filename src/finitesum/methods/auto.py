@@ -24,11 +24,14 @@ from finitesum.losses import Cornered, Hinge
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.base import Alternative, Choice, Method, is_suited
 from finitesum.methods.cost_model import costs_of
-from finitesum.methods.newton.class_factor import nanoseconds_of_factor
+from finitesum.methods.newton.class_ascent import is_worth_epochs
+from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
+from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.partitioned import is_parted
 
 #: The most memory that the Hessian and its factor may take, in bytes.
 MOST_BYTES = 4e9
@@ -48,6 +51,10 @@ FEW_OF_OUTPUTS = 100
 
 #: Nanoseconds of a Hessian of classes and its factor up to which Newton's steps are preferred: they are few.
 LITTLE = 2e5
+
+#: Nanoseconds of a variable of several classes in a step of L-BFGS, and the part of a pass that those of all variables take
+#: from which conjugate gradients, which work on fewer vectors, are preferred.
+VECTORS, PART_OF_VECTORS = 12.0, 0.25
 
 #: Passes, Hessians and factors of Newton's methods, typical of real data, and on sets the seconds up to which Newton's
 #: steps over all rows are preferred.
@@ -226,12 +233,24 @@ def _by_prox(problem: Problem | FiniteSum) -> Choice:
     return Choice(as_method("acc-svrg"), f"{why}, and the loss has no bound on its curvature: a step that adapts")
 
 
+def _is_text(problem: Problem) -> bool:
+    """Return whether conjugate gradients are the fastest for classes: wide sparse rows that are too few for dual ascent."""
+    if not problem.rows.is_sparse() or is_parted(problem) or not loss_of(problem).ignores_shifts():
+        return False
+    of_vectors = VECTORS * problem.dim
+    is_wide = of_vectors >= PART_OF_VECTORS * nanoseconds_of_pass(problem, is_single=False)
+    return is_wide and not is_cheap(problem) and not is_whole_cheap(problem) and not is_worth_epochs(problem)
+
+
 def _for_outputs(problem: Problem) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
     if problem.is_smooth and not problem.term.has_weights:
         is_few = problem.dim <= FEW_OF_OUTPUTS
         has_many_rows = loss_of(problem).ignores_shifts() and nanoseconds_of_factor(problem, problem.n_rows) > LITTLE
+        if _is_text(problem) and problem.term.ridge > 0.0:
+            reason = f"{what}, in {problem.dim:,} variables: passes over few entries cost less than other vectors"
+            return Choice(as_method("multinomial-newton", {"solver": "cg"}), reason)
         if has_many_rows and (problem.term.ridge > 0.0 or not is_few):
             reason = f"{what}, in {problem.dim:,} variables: a Hessian is made where steps become many"
             return Choice(as_method("multinomial-lbfgs"), reason)

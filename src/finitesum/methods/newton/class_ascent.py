@@ -157,13 +157,18 @@ def first_ascent(problem: Problem, w: Vector) -> ClassAscent:
 
     They are with several classes, many sparse rows and an l2 penalty, from 0.
     """
-    is_suited = isinstance(problem.loss, Multinomial) and isinstance(problem.rows, CSRRows) and not problem.term.has_weights
-    is_large = problem.rows.values.size * problem.n_outputs >= WORTH
-    if not (is_suited and is_large and problem.term.ridge > 0.0) or w.any() or _passes(problem) > MOST_PASSES:
+    if w.any() or not is_worth_epochs(problem):
         return ClassAscent()
     chances = np.zeros((problem.n_rows, problem.n_outputs))
     chances[np.arange(problem.n_rows), problem.targets.astype(np.int64)] = 1.0  # to which W = 0 belongs
     return ClassAscent(chances)
+
+
+def is_worth_epochs(problem: Problem) -> bool:
+    """Return whether epochs are worth it from 0."""
+    is_suited = isinstance(problem.loss, Multinomial) and isinstance(problem.rows, CSRRows) and not problem.term.has_weights
+    is_large = problem.rows.values.size * problem.n_outputs >= WORTH
+    return is_suited and is_large and problem.term.ridge > 0.0 and _passes(problem) <= MOST_PASSES
 
 
 def _passes(problem: Problem) -> float:

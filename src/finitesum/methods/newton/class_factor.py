@@ -61,7 +61,7 @@ def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single:
     best = float(sizes[1:].min())
     digits = math.log(max(best / max(tol, LEAST_TOL), 1.0))
     rate = math.log(max(float(sizes[0]) / best, 1.0 + 1e-9)) / (sizes.size - 1)
-    a_pass = _of_a_pass(problem, is_single=is_single)
+    a_pass = nanoseconds_of_pass(problem, is_single=is_single)
     a_solve = SOLVE * order**2
     now = digits / rate * (a_pass + (a_solve if factor.lower.size else 0.0))
     n, dim = problem.n_rows, problem.rows.dim()
@@ -72,7 +72,7 @@ def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single:
     return int(rows[then.argmin()]) if then.min() < now else 0
 
 
-def _of_a_pass(problem: Problem, *, is_single: bool) -> float:
+def nanoseconds_of_pass(problem: Problem, *, is_single: bool) -> float:
     """Return the nanoseconds of a pass."""
     rows, n_outputs = problem.rows, problem.n_outputs
     each = PASS[2] if rows.is_sparse() else PASS[0 if is_single else 1]

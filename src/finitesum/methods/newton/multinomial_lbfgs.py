@@ -8,7 +8,8 @@ and a change of the gradient [1], and of the inverse of
 to begin with: the Hessian is sum_i p_i C_i (x) x_i x_i' + l2 I, with C_i the second derivative of row i's loss in its K
 scores, so that M is exact where all C_i are alike. With the eigenvectors of both factors a product with M^-1 takes
 K d (K + d) multiplications. M is made at the start and once more after some steps, from 8 d rows at most. Where its factors
-cost more than many passes, a multiple of the identity takes its place. Where steps become many, the Hessian of classes
+cost more than many passes, it has a G of low rank (`finitesum.methods.newton.kronecker_factors`), or for sparse rows a
+multiple of the identity takes its place. Where steps become many, the Hessian of classes
 takes the place of both (`finitesum.methods.newton.class_factor`).
 
 t is 1 where that brings F down enough and leaves 0.8 of the slope at most, and is searched for otherwise, until it leaves
@@ -29,34 +30,32 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
-from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_confirmed
 from finitesum.evaluation.row_products import squares_of_rows
-from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
-from finitesum.methods.newton.class_factor import LEAST_SINGLE, ClassFactor, divided, factor_at, rows_wanted, with_size
+from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, with_size
+from finitesum.methods.newton.kronecker_factors import (
+    KroneckerFactors,
+    has_changed,
+    is_whole_cheap,
+    low_rank_factors,
+    rank_that_pays,
+    solved,
+    whole_factors,
+)
 from finitesum.methods.newton.multinomial_newton import kept_mean
 from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
 from finitesum.methods.subproblems.line_search import is_enough
 from finitesum.problems.linear import Problem
 
-#: Columns up to which there may be a preconditioner, the rows that it is made of for each, and the passes that it may cost.
-MOST_COLUMNS, ROWS_FOR_EACH, WORTH_PASSES = 3000, 8, 100.0
-
-#: The time of its factors, the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
-FACTOR_WORK = 8.0
-
-#: The least ridge, by the largest eigenvalue that M may have, with which they are in single precision.
-SMALL_RIDGE = 1e-7
-
-#: Steps before it is made once more: the first ones change the curvatures most.
-FIRST_STEPS = 3
+#: Steps before which the Kronecker product is made; one of low rank is made at 0 and before the others of its own where the
+#: trace of C is `CHANGED` times as large or small as it was.
+MADE_AT, LOW_RANK_AT, CHANGED = (0, 3), (0, 8, 20, 50, 125, 300), 3.0
 
 #: Variables above which pairs are kept in single precision.
 MOST_DOUBLE = 200_000
@@ -71,21 +70,13 @@ FINE_CHANGE, LEAST_CHANGE, MOST_TRIALS = 0.8, 0.5, 20
 ROUNDED = 4.0
 
 
-class Preconditioner(NamedTuple):
-    """M = (U (x) Q) diag(values) (U (x) Q)'; empty where there is none."""
-
-    of_outputs: Matrix = np.zeros((0, 0))  # (K, K)  U
-    of_columns: Matrix = np.zeros((0, 0))  # (dim, dim)  Q
-    values: Matrix = np.zeros((0, 0))  # (K, dim)
-
-
 class State(NamedTuple):
     x: Vector  # (K dim,)
     gradient: Vector
     objective: float
     scores: Matrix  # (n, K)  in the precision in which they were found; empty in an epoch
     pairs: Pairs
-    preconditioner: Preconditioner
+    kronecker: KroneckerFactors
     is_single: bool  # products are in single precision
     ascent: ClassAscent  # empty once its epochs are over
     factor: ClassFactor
@@ -106,9 +97,10 @@ class MultinomialLBFGS(SumMethod):
 
     Parameters
     ----------
-    preconditioner : {"auto", "kronecker", "hessian", "none"}
-        "auto" takes the Kronecker product where its factors cost less than 100 passes, and for classes the Hessian of some
-        or all rows once it pays, by the rate of the last steps; "hessian" takes that of all rows at steps 0 and 3.
+    preconditioner : {"auto", "kronecker", "low-rank", "hessian", "none"}
+        "auto" takes the Kronecker product where its factors cost less than 100 passes, or else for dense rows one of low
+        rank, and for classes the Hessian of some or all rows once it pays, by the rate of the last steps; "hessian"
+        takes that of all rows at steps 0 and 3.
 
     Examples
     --------
@@ -119,7 +111,7 @@ class MultinomialLBFGS(SumMethod):
     (True, array([-0.757493,  0.182097,  0.575396]))
     """
 
-    preconditioner: Literal["auto", "kronecker", "hessian", "none"] = "auto"
+    preconditioner: Literal["auto", "kronecker", "low-rank", "hessian", "none"] = "auto"
 
     handles: ClassVar[frozenset[str]] = frozenset({"outputs", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
@@ -137,7 +129,7 @@ class MultinomialLBFGS(SumMethod):
         pairs = no_pairs(problem.dim, np.float32 if problem.dim > MOST_DOUBLE else np.float64)
         is_single = several.has_single_rows(problem)
         ascent = first_ascent(problem, x0)
-        nothing = np.zeros(problem.dim), 0.0, np.zeros((0, 0)), pairs, Preconditioner()
+        nothing = np.zeros(problem.dim), 0.0, np.zeros((0, 0)), pairs, KroneckerFactors()
         state = State(x0.copy(), *nothing, is_single, ascent, ClassFactor(), tol, 0, 0, 0)
         return state if ascent.chances.size else _state_at(problem, state)
 
@@ -145,19 +137,19 @@ class MultinomialLBFGS(SumMethod):
         """Return a state of the shapes that one from a file must have: see `Method`."""
         n_pairs = min(len(state.pairs.steps), _memory(problem))
         pairs = Pairs(*(np.zeros((n_pairs, problem.dim), kept.dtype) for kept in first.pairs))
-        dim, n_outputs, preconditioner, ascent = problem.rows.dim(), problem.n_outputs, Preconditioner(), ClassAscent()
-        if state.preconditioner.values.size:
-            shapes = (n_outputs, n_outputs), (dim, dim), (n_outputs, dim)
-            preconditioner = Preconditioner(*map(np.zeros, shapes))
-            of_columns = np.zeros((dim, dim), _float_of(state.preconditioner.of_columns))
-            preconditioner = preconditioner._replace(of_columns=of_columns)
+        dim, n_outputs, kronecker, ascent = problem.rows.dim(), problem.n_outputs, KroneckerFactors(), ClassAscent()
+        if state.kronecker.values.size:
+            rank = min(state.kronecker.values.shape[-1], dim)
+            of_columns = np.zeros((dim, rank), _float_of(state.kronecker.of_columns))
+            small = np.zeros((n_outputs, n_outputs)), of_columns, np.zeros((n_outputs, rank)), np.zeros(n_outputs)
+            kronecker = KroneckerFactors(*small)
         if state.ascent.chances.size:
             ascent = ClassAscent(np.zeros((problem.n_rows, n_outputs)), np.zeros(state.ascent.gaps.size))
         order = (n_outputs - 1) * dim if state.factor.lower.size else 0
         factor = ClassFactor(np.zeros((order, order), _float_of(state.factor.lower) if order else np.float32, "F"))
         shape = (0, 0) if state.ascent.chances.size else (problem.n_rows, n_outputs)
         scores = np.zeros(shape, np.float32 if state.is_single and shape[0] else np.float64)
-        return first._replace(pairs=pairs, preconditioner=preconditioner, ascent=ascent, factor=factor, scores=scores)
+        return first._replace(pairs=pairs, kronecker=kronecker, ascent=ascent, factor=factor, scores=scores)
 
     def run_pass(self, problem: Problem, state: State, order: Indices) -> State:
         """Return the state after a step, or an epoch; the last epoch takes a pass more."""
@@ -165,8 +157,11 @@ class MultinomialLBFGS(SumMethod):
             x, ascent = next_epoch(problem, state.x, state.ascent)
             state = state._replace(x=x, ascent=ascent, n_gradients=state.n_gradients + problem.n_components)
             return state if ascent.chances.size else _state_at(problem, state)
-        if state.n_steps in (0, FIRST_STEPS) and self._wants_factors(problem):
-            state = state._replace(preconditioner=_kronecker(problem, state.scores))
+        rank = self._rank_wanted(problem, state)
+        if rank:
+            is_whole = rank == problem.rows.dim()
+            known = whole_factors(problem, state.scores) if is_whole else low_rank_factors(problem, state.scores, rank)
+            state = state._replace(kronecker=known)
         n_wanted = self._rows_wanted(problem, state)
         if n_wanted:
             factor, n_rows = factor_at(problem, state.scores.astype(np.float64, copy=False), n_wanted)
@@ -197,18 +192,23 @@ class MultinomialLBFGS(SumMethod):
 
     def _rows_wanted(self, problem: Problem, state: State) -> int:
         if self.preconditioner == "hessian" and several.loss_of(problem).ignores_shifts():
-            return problem.n_rows if state.n_steps in (0, FIRST_STEPS) else 0
+            return problem.n_rows if state.n_steps in MADE_AT else 0
         if self.preconditioner == "auto":
             return rows_wanted(problem, state.factor, state.tol, is_single=state.is_single)
         return 0
 
-    def _wants_factors(self, problem: Problem) -> bool:
-        dim, rows = problem.rows.dim(), problem.rows
-        of_a_pass = 4.0 * problem.n_outputs * (rows.values.size + problem.n_rows)
-        pays = dim <= MOST_COLUMNS and FACTOR_WORK * dim**3 <= WORTH_PASSES * of_a_pass
-        if self.preconditioner == "hessian":  # which that is where it is the same for all rows
-            return not several.loss_of(problem).ignores_shifts()
-        return self.preconditioner == "kronecker" or (self.preconditioner == "auto" and pays)
+    def _rank_wanted(self, problem: Problem, state: State) -> int:
+        """Return of which rank G is to be made before the next step; 0 where none is."""
+        is_whole = self.preconditioner == "kronecker" or (
+            self.preconditioner == "hessian" and not several.loss_of(problem).ignores_shifts()
+        )  # a Hessian that is the same for all rows is that
+        if is_whole or (self.preconditioner == "auto" and is_whole_cheap(problem)):
+            return problem.rows.dim() if state.n_steps in MADE_AT else 0
+        if state.n_steps not in LOW_RANK_AT or self.preconditioner not in ("auto", "low-rank"):
+            return 0
+        known = state.kronecker
+        is_due = state.n_steps == 0 or (known.values.size and has_changed(problem, known, state.scores, CHANGED))
+        return rank_that_pays(problem) if is_due else 0
 
 
 def _float_of(array: Matrix) -> Any:
@@ -247,64 +247,15 @@ def _noise(problem: Problem, mean: float, kind: type[np.floating[Any]]) -> float
     return float(ROUNDED * np.finfo(kind).eps * size * of_rows)
 
 
-def _kronecker(problem: Problem, scores: Matrix) -> Preconditioner:
-    """Return the preconditioner at given scores, from rows spread evenly over all; an empty one where it overflows."""
-    loss, dim, outputs = several.loss_of(problem), problem.rows.dim(), range(problem.n_outputs)
-    n_chosen = min(problem.n_rows, ROWS_FOR_EACH * dim)
-    chosen = np.linspace(0, problem.n_rows - 1, n_chosen).astype(np.int64)
-    weights = problem.weights[chosen] * (problem.n_rows / n_chosen)
-    curvatures = loss.curvatures(scores[chosen].astype(np.float64, copy=False))
-    sizes = np.zeros(problem.n_rows)
-    factor = np.empty((problem.n_outputs, problem.n_outputs))
-    for k in outputs:
-        for other in range(k + 1):
-            entries = weighted(loss.curvature_entry(curvatures, k, other).copy(), weights)
-            factor[k, other] = factor[other, k] = entries.sum()
-            if k == other:
-                sizes[chosen] += entries
-    total = float(sizes.sum())
-    sizes = sizes / total if total > 0.0 else sizes
-    is_single = dim >= LEAST_SINGLE and not problem.rows.is_sparse()
-    gram = _single_gram(problem, sizes, chosen) if is_single else several.weighted_gram(problem, sizes, chosen)
-    if is_single and not problem.term.ridge >= SMALL_RIDGE * float(np.trace(gram)) * np.trace(factor):
-        gram = several.weighted_gram(problem, sizes, chosen)
-    if not (np.isfinite(gram).all() and np.isfinite(factor).all()):  # after an overflow
-        return Preconditioner()
-    of_rows, of_columns = scipy.linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
-    of_classes, of_outputs = np.linalg.eigh(factor)
-    of_rows = of_rows.astype(np.float64)
-    values = np.outer(np.maximum(of_classes, 0.0), np.maximum(of_rows, 0.0)) + problem.term.ridge
-    return Preconditioner(of_outputs, of_columns, np.maximum(values, 1e-10 * float(values.max()) or 1.0))
-
-
-def _single_gram(problem: Problem, weights: Vector, chosen: Indices) -> Matrix:
-    """Return the Gram matrix of chosen dense rows, in single precision."""
-    sums = np.zeros((problem.rows.dim(), problem.rows.dim()))
-    add_gram(problem.one_output.by_rows, chosen, weights[chosen], sums, single_precision=True)
-    return sums.astype(np.float32)
-
-
 def _preconditioned(problem: Problem, state: State, right: Vector) -> Vector:
     """Return M^-1 times a vector, with M multiplied by the number that the last pair shows; M = I without factors."""
     if state.factor.lower.size:  # a Hessian, which needs no multiple
         return divided(problem, state.factor, right)
+    found = solved(state.kronecker, right)
     if not len(state.pairs.steps):
-        size = float(np.abs(right).sum())
-        return _divided(state, right) if state.preconditioner.values.size else right / max(size, 1e-300)
+        return found if state.kronecker.values.size else right / max(float(np.abs(right).sum()), 1e-300)
     step, change = state.pairs.steps[-1], state.pairs.changes[-1]
-    scale: float = (step @ change) / (change @ _divided(state, change))
-    return _divided(state, right) * scale
-
-
-def _divided(state: State, right: Vector) -> Vector:
-    """Return the inverse of the Kronecker product, M, times a vector."""
-    outputs, columns, values = state.preconditioner
-    if values.size == 0:
-        return right
-    turned = outputs.T @ (right.reshape(values.shape).astype(columns.dtype, copy=False) @ columns)
-    turned /= values
-    turned = turned.astype(columns.dtype, copy=False)
-    return np.asarray((outputs @ (turned @ columns.T)).reshape(-1), right.dtype)
+    return found * float((step @ change) / (change @ solved(state.kronecker, change)))
 
 
 def _stepped(problem: Problem, state: State, direction: Vector) -> State:

@@ -1,0 +1,183 @@
+r"""The Kronecker product of two small matrices in the place of a Hessian of several outputs, whole or of low rank.
+
+    M = C (x) G + l2 I,    G = sum_i c_i x_i x_i' / sum_i c_i,    C = sum_i p_i C_i,    c_i = p_i trace(C_i)
+
+with C_i the second derivative of row i's loss in its K scores. With C = U diag(c) U' and G = Q diag(g) Q',
+
+    M^-1 = (U (x) Q) diag(1 / (c_k g_j + l2)) (U (x) Q)'.
+
+With many columns G is known in the directions in which it is largest [1]: Q, shape (dim, r), is an orthonormal basis of
+X' D z for r random vectors z, D = diag(sqrt(c_i)), turned to the eigenvectors of Q'GQ, and the other directions have
+the mean of what is left of the trace, at most the least g_j. That takes two products of the rows with r vectors, which
+cost much less than r passes, and a product with M^-1 4 K dim r multiplications. r is what some passes pay for, and a
+quarter of it where the directions beyond have less curvature than l2.
+
+References
+----------
+.. [1] N. Halko, P. G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM Review 53 (2011).
+"""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation import outputs as several
+from finitesum.evaluation.hessian import add_gram
+from finitesum.evaluation.row_products import squares_of_rows
+from finitesum.losses.classes import weighted
+from finitesum.methods.newton.class_factor import LEAST_SINGLE, nanoseconds_of_pass
+from finitesum.problems.linear import Problem
+
+#: Columns up to which G may be whole, the rows that it is made of for each, and the passes that it may cost.
+MOST_COLUMNS, ROWS_FOR_EACH, WORTH_PASSES = 3000, 8, 100.0
+
+#: The time of its factors, the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
+FACTOR_WORK = 8.0
+
+#: Passes that G of low rank may cost, and those that a product with M^-1 may, and the least rank.
+RANK_PASSES, SOLVE_PASSES, LEAST_RANK = 25.0, 0.25, 8
+
+#: Nanoseconds, on one core: of a multiplication in a product of dense rows with many vectors, of one of the dim r^2 by
+#: which a basis is made orthonormal, and of one of the 2 K dim r in a product with M^-1.
+SKETCHED, ORTHONORMAL, SOLVED = 0.035, 0.5, 0.1
+
+#: The least ridge, by the largest eigenvalue that M may have, with which its factors are in single precision.
+SMALL_RIDGE = 1e-7
+
+
+class KroneckerFactors(NamedTuple):
+    """M^-1 in the eigenvectors of its factors; empty where there is none."""
+
+    of_outputs: Matrix = np.zeros((0, 0))  # (K, K)  U
+    of_columns: Matrix = np.zeros((0, 0))  # (dim, r)  Q
+    values: Matrix = np.zeros((0, 0))  # (K, r)  c_k g_j + l2
+    rest: Vector = np.zeros(0)  # (K,)  the same of the directions that Q leaves out
+    curvature: float = 0.0  # trace(C)
+
+
+def is_whole_cheap(problem: Problem) -> bool:
+    """Return whether the whole of G pays."""
+    dim, rows = problem.rows.dim(), problem.rows
+    of_a_pass = 4.0 * problem.n_outputs * (rows.values.size + problem.n_rows)
+    return bool(dim <= MOST_COLUMNS and FACTOR_WORK * dim**3 <= WORTH_PASSES * of_a_pass)
+
+
+def rank_that_pays(problem: Problem) -> int:
+    """Return the largest rank of G whose time is that of some passes; 0 where it would be too small, and for sparse rows.
+
+    A pass over sparse rows takes little more time than the other work of a step, of which M^-1 would be a large part.
+    """
+    if problem.rows.is_sparse():
+        return 0
+    dim, a_pass = problem.rows.dim(), nanoseconds_of_pass(problem, is_single=False)
+    linear = 2.0 * SKETCHED * problem.rows.values.size
+    most = RANK_PASSES * a_pass
+    rank = int(2.0 * most / (linear + math.sqrt(linear**2 + 4.0 * ORTHONORMAL * dim * most)))
+    rank = min(rank, int(SOLVE_PASSES * a_pass / (2.0 * SOLVED * problem.n_outputs * dim)))
+    return min(rank, dim, problem.n_rows) if rank >= LEAST_RANK else 0
+
+
+def whole_factors(problem: Problem, scores: Matrix) -> KroneckerFactors:
+    """Return M at given scores, of rows spread evenly over all; an empty one where it overflows."""
+    dim = problem.rows.dim()
+    n_chosen = min(problem.n_rows, ROWS_FOR_EACH * dim)
+    chosen = np.linspace(0, problem.n_rows - 1, n_chosen).astype(np.int64)
+    of_outputs, sizes = _curvatures(problem, scores, chosen)
+    is_single = dim >= LEAST_SINGLE and not problem.rows.is_sparse()
+    gram = _single_gram(problem, sizes, chosen) if is_single else several.weighted_gram(problem, sizes, chosen)
+    if is_single and not problem.term.ridge >= SMALL_RIDGE * float(np.trace(gram)) * np.trace(of_outputs):
+        gram = several.weighted_gram(problem, sizes, chosen)
+    if not (np.isfinite(gram).all() and np.isfinite(of_outputs).all()):  # after an overflow
+        return KroneckerFactors()
+    of_rows, of_columns = scipy.linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
+    return _factors(problem, of_outputs, of_rows.astype(np.float64), of_columns, 0.0)
+
+
+def low_rank_factors(problem: Problem, scores: Matrix, rank: int) -> KroneckerFactors:
+    """Return M at given scores with G of this rank, or a quarter of it; an empty one where it overflows."""
+    of_outputs, sizes = _curvatures(problem, scores, np.arange(problem.n_rows))
+    if not (np.isfinite(sizes).all() and np.isfinite(of_outputs).all()):
+        return KroneckerFactors()
+    few, largest = max(rank // 4, min(LEAST_RANK, rank)), float(np.linalg.norm(of_outputs, 2))
+    for r in (few, rank)[few == rank :]:
+        values, basis = _largest_directions(problem, sizes, r)
+        if not np.isfinite(values).all():
+            return KroneckerFactors()
+        if largest * values[0] <= problem.term.ridge:
+            break
+    n_left = min(problem.n_rows, problem.rows.dim()) - values.size
+    trace = float(sizes @ (squares_of_rows(problem.one_output) + float(problem.has_intercept)))
+    left = min(max(trace - float(values.sum()), 0.0) / n_left, float(values[0])) if n_left else 0.0
+    return _factors(problem, of_outputs, values, basis, left)
+
+
+def _curvatures(problem: Problem, scores: Matrix, chosen: Indices) -> tuple[Matrix, Vector]:
+    """Return C of the chosen rows, and c_i / sum_i c_i, 0 for the others."""
+    loss, outputs, sizes = several.loss_of(problem), range(problem.n_outputs), np.zeros(problem.n_rows)
+    weights = problem.weights[chosen] * (problem.n_rows / chosen.size)
+    curvatures = loss.curvatures(scores[chosen].astype(np.float64, copy=False))
+    of_outputs = np.empty((problem.n_outputs, problem.n_outputs))
+    for k in outputs:
+        for other in range(k + 1):
+            entries = weighted(loss.curvature_entry(curvatures, k, other).copy(), weights)
+            of_outputs[k, other] = of_outputs[other, k] = entries.sum()
+            if k == other:
+                sizes[chosen] += entries
+    total = float(sizes.sum())
+    return of_outputs, sizes / total if total > 0.0 else sizes
+
+
+def _single_gram(problem: Problem, weights: Vector, chosen: Indices) -> Matrix:
+    """Return the Gram matrix of chosen dense rows, in single precision."""
+    sums = np.zeros((problem.rows.dim(), problem.rows.dim()))
+    add_gram(problem.one_output.by_rows, chosen, weights[chosen], sums, single_precision=True)
+    return sums.astype(np.float32)
+
+
+def _largest_directions(problem: Problem, sizes: Vector, rank: int) -> tuple[Vector, Matrix]:
+    """Return r eigenvalues of G, increasing, as found on a random subspace, and their vectors, shape (dim, r)."""
+    many, roots = replace(problem.one_output, n_outputs=rank), np.sqrt(sizes)[:, None]
+    random = np.random.default_rng(0).standard_normal((problem.n_rows, rank))
+    found = several.sum_of_rows(many, roots * random)
+    if not np.isfinite(found).all():
+        return np.full(rank, np.nan), found.T
+    basis = scipy.linalg.qr(found.T, mode="economic", check_finite=False)[0]
+    products = roots * several.score_changes(many, basis.T.reshape(-1))
+    values, turned = np.linalg.eigh(products.T @ products)
+    return values, basis @ turned
+
+
+def _factors(problem: Problem, of_outputs: Matrix, of_rows: Vector, of_columns: Matrix, left: float) -> KroneckerFactors:
+    """Return M of C, the eigenvalues of G and their vectors, and the eigenvalue of all other directions."""
+    of_classes, turned = np.linalg.eigh(of_outputs)
+    of_classes = np.maximum(of_classes, 0.0)
+    values = np.outer(of_classes, np.append(np.maximum(of_rows, 0.0), left)) + problem.term.ridge
+    values = np.maximum(values, 1e-10 * float(values.max()) or 1.0)
+    return KroneckerFactors(turned, of_columns, values[:, :-1], values[:, -1], float(np.trace(of_outputs)))
+
+
+def has_changed(problem: Problem, factors: KroneckerFactors, scores: Matrix, factor: float) -> bool:
+    """Return whether trace(C) is more than so many times as large or small at given scores as it was."""
+    curvatures = several.loss_of(problem).curvatures(scores.astype(np.float64, copy=False))
+    entries = (several.loss_of(problem).curvature_entry(curvatures, k, k) for k in range(problem.n_outputs))
+    now = float(sum(problem.weights @ entry for entry in entries))
+    return not now / factor <= factors.curvature <= factor * now
+
+
+def solved(factors: KroneckerFactors, right: Vector) -> Vector:
+    """Return M^-1 times a vector, which stays as it is where there is no M."""
+    outputs, columns, values, rest, _ = factors
+    if values.size == 0:
+        return right
+    turned = outputs.T @ right.reshape(outputs.shape[0], -1).astype(columns.dtype, copy=False)
+    inside = turned @ columns
+    if columns.shape[0] == columns.shape[1]:
+        found = (inside / values).astype(columns.dtype, copy=False) @ columns.T
+    else:
+        found = turned / rest[:, None]
+        found += (inside / values - inside / rest[:, None]) @ columns.T
+    return np.asarray((outputs @ found).reshape(-1), right.dtype)
