@@ -66,6 +66,13 @@ def test_some_rows_say_nearly_what_all_do(form, monkeypatch):
     assert of_some.coupling != of_all.coupling
 
 
+def test_conjugate_gradients_are_not_compared_where_they_have_no_rate():
+    flat = {"n": 40, "d": 300, "l1_ratio": 1.0, "form": "csr"}
+    assert "newton-cg" not in forecasts.known_methods(problem_of(**flat))
+    assert "newton-cg" in forecasts.known_methods(problem_of(**{**flat, "l1_ratio": 0.5}))
+    assert "newton-cg" in forecasts.known_methods(problem_of(**{**flat, "n": 400}))
+
+
 def test_forecasts_grow_with_rows_and_digits():
     few, many = problem_of(n=500, d=30), problem_of(n=50_000, d=30)
     for name in forecasts.known_methods(few):
