@@ -18,11 +18,13 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "myst_parser",
+    "sphinx_gallery.gen_gallery",
     "math_for_browsers",
     "beside",
     "tables",
     "benchmark_pages",
     "rooms",
+    "chart",
     "plain_text",
 ]
 exclude_patterns = ["_build", "extend/*.py"]
@@ -32,6 +34,18 @@ smartquotes = False
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "subsection_order": [f"../examples/gallery/{name}" for name in ("statistics", "penalties", "sets", "methods")],
+    "within_subsection_order": "FileNameSortKey",
+    "show_signature": False,
+    "download_all_examples": False,
+    "show_memory": False,
+    "remove_config_comments": True,
+    "min_reported_time": 3600,
+}
 
 autosummary_generate = True
 autodoc_member_order = "bysource"

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import runpy
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 pytestmark = pytest.mark.compiled  # what is added to the library is to be compiled as it says
 
-BUILDERS = ("sphinx", "numpydoc", "pydata_sphinx_theme", "myst_parser", "torch")
+BUILDERS = ("sphinx", "numpydoc", "pydata_sphinx_theme", "myst_parser", "sphinx_gallery", "pandas", "torch")
 
 
 def sources():
@@ -63,6 +64,33 @@ def test_each_public_name_and_each_experiment_has_its_place():
 def test_the_changelog_names_each_method_estimator_and_command():
     told = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
     assert [name for name in (*METHODS, *estimators.__all__, *main.list_commands(None)) if f"`{name}`" not in told] == []
+
+
+def test_the_version_is_the_same_everywhere():
+    root = DOCS.parent
+    with (root / "pyproject.toml").open("rb") as file:
+        assert tomllib.load(file)["project"]["version"] == finitesum.__version__
+    assert f"\nversion: {finitesum.__version__}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_evidence_of_the_features_is_there():
+    page = (DOCS / "features.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:tests|benchmarks|src)/[^`]*)`", page)
+    assert len(paths) > 20
+    assert [path for path in paths if not (DOCS.parent / path).exists()] == []
+    rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    assert {len(row) for row in rows} == {12}
+
+
+def test_headlines_are_those_of_the_page_of_use_cases():
+    spec = importlib.util.spec_from_file_location("benchmark_pages", DOCS / "_ext" / "benchmark_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    pytest.importorskip("sphinx")
+    spec.loader.exec_module(module)
+    text = (DOCS.parent / "benchmarks" / "results" / "usecases.md").read_text(encoding="utf-8")
+    found = module.headlines(text)
+    assert [line[0].lower() for line in found] == ["known", "generated", "unseen"]
+    assert all(float(median) >= float(least) > 0.0 for _, _, median, least, _ in found)
 
 
 def test_code_that_is_gone_is_missed():
@@ -146,7 +174,21 @@ def test_the_pages_are_built_without_a_warning(tmp_path):
     # A process of its own: what Sphinx imports warns, and this one takes warnings for errors.
     import subprocess
 
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-E", "-q", "-b", "html", DOCS, tmp_path / "html"]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-E",
+        "-q",
+        "-D",
+        "plot_gallery=0",
+        "-b",
+        "html",
+        DOCS,
+        tmp_path / "html",
+    ]
     built = subprocess.run(
         [*map(str, command), "-d", str(tmp_path / "doctrees")], capture_output=True, text=True, check=False
     )
