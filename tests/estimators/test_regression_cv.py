@@ -150,6 +150,11 @@ def test_weights_penalties_and_a_single_split():
     assert (
         np.abs(linear_path(X, y, alphas=[0.98 * path.alphas[0]], l1_ratio=1.0, penalty_weights=weights).coefs).max() > 0.0
     )
+    lasso = linear_path(X, y, alphas=3, l1_ratio=1.0).alphas
+    for more in ({"penalty": "mcp"}, {"penalty": "scad"}, {"groups": np.arange(6)}):
+        other = linear_path(X, y, alphas=3, **more)
+        assert other.alphas == pytest.approx(lasso)
+        assert np.abs(other.coefs[0]).max() <= 1e-7
     ridge = LinearRegressorCV(alphas=[0.2], penalty_weights=weights, criterion="aic").fit(X, y)
     centred = X - X.mean(axis=0)
     gram = centred.T @ centred

@@ -11,6 +11,7 @@ from finitesum import (
     PoissonRegressor,
     Problem,
     Ridge,
+    linear_path,
     logistic_path,
     minimize,
 )
@@ -82,6 +83,13 @@ def test_paths_and_choices():
     path = logistic_path(X, y, Cs=[0.01, 0.1, 1.0], l1_ratio=1.0)
     display = PathDisplay.from_path(path, names=X.columns)
     np.testing.assert_array_equal(display.lines_[1].get_ydata(), path.coefs[:, 0, 1])
+    of_numbers = linear_path(X, X["age"] + 0.1 * X["dose"], alphas=5, l1_ratio=1.0)
+    drawn = PathDisplay.from_path(of_numbers)
+    np.testing.assert_array_equal(drawn.lines_[0].get_ydata(), of_numbers.coefs[:, 0])
+    assert drawn.ax_.get_xlabel().startswith("alpha")
+    assert drawn.ax_.xaxis_inverted()
+    with pytest.raises(ValueError, match="strength_name must be"):
+        PathDisplay([0.1], np.ones((1, 2)), strength_name="lambda")
     model = LogisticRegressionCV(Cs=[0.01, 0.1, 1.0, 10.0], cv=4).fit(X, y)
     chosen = CVDisplay.from_estimator(model)
     best = int(np.argmax(chosen.means))

@@ -30,8 +30,9 @@ def gradient_descent(problem, x0):
 
 def test_names_classes_instances_places_and_functions():
     place = "finitesum.methods.first_order.full_gradient:FG"
-    found = compare(problem(), ["newton", METHODS["saga"], FG(step_size=0.5), place, gradient_descent], tol=1e-7)
-    assert [one.name for one in found.outcomes] == ["newton", "saga", "fg", "fg", "gradient_descent"]
+    methods = ["newton", METHODS["saga"], FG(step_size=0.5), place, "auto", gradient_descent]
+    found = compare(problem(), methods, tol=1e-7)
+    assert [one.name for one in found.outcomes] == ["newton", "saga", "fg", "fg", "auto", "gradient_descent"]
     assert all(one.success for one in found.outcomes), str(found)
     for one in found.outcomes[1:]:
         assert one.x == pytest.approx(found.outcomes[0].x, abs=1e-5)

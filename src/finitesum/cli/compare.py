@@ -85,11 +85,10 @@ def _methods(text: str) -> list[Any]:
         return own
     if names == ["all"]:
         return list(METHODS)
-    names = ["lazy-newton" if name == "auto" else name for name in names]
-    unknown = [name for name in names if name not in METHODS]
+    unknown = [name for name in names if name not in METHODS and name != "auto"]
     if unknown or not names:
         raise InputError(
-            f"--solvers must be names of methods with commas between, got {text!r}. They are: {', '.join(METHODS)}."
+            f"--solvers must be names of methods with commas between, got {text!r}. They are: auto, {', '.join(METHODS)}."
         )
     return [*dict.fromkeys(names), *own]
 

@@ -69,8 +69,8 @@ def linear_path(
     loss : str or Loss
         As in `LinearRegressor`.
     alphas : int or array_like
-        Strengths > 0, or how many: from where an l1 penalty leaves no coefficient (with l1_ratio 0 as for 0.001) down to a
-        thousandth of that, in equal ratios.
+        Strengths > 0, or how many: from where an l1 penalty, groups, MCP or SCAD leave no coefficient (with l1_ratio 0 as
+        for 0.001) down to a thousandth of that, in equal ratios.
     sample_weight, offset : array_like, shape (n,), optional
     **parameters
         Those of `LinearRegressor` but alpha.
@@ -104,7 +104,8 @@ def strengths_of(alphas: Any, estimator: Any, problem: Problem) -> Vector:
         if estimator.penalty_weights is not None:
             weights = np.asarray(estimator.penalty_weights, dtype=np.float64)
             slopes = slopes[weights > 0.0] / weights[weights > 0.0]
-        first = float(slopes.max(initial=0.0)) / max(float(estimator.l1_ratio), SMALL_RATIO)
+        makes_zeros = estimator.penalty is not None or estimator.groups is not None
+        first = float(slopes.max(initial=0.0)) / (1.0 if makes_zeros else max(float(estimator.l1_ratio), SMALL_RATIO))
         return (first or 1.0) * np.geomspace(LEAST, 1.0, number)
 
     return positive_numbers(alphas, "alphas", usual)[::-1]

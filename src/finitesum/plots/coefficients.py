@@ -9,18 +9,30 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.inference import Inference
 from finitesum.plots.base import DrawsOnAxes
 
+#: What a strength is, by its name.
+AXES = {"C": "C, the inverse strength of the penalty", "alpha": "alpha, the strength of the penalty"}
+
+
+def known_strength(name: str) -> str:
+    """Return the name of a strength, or raise what is wrong with it."""
+    if name not in AXES:
+        raise ValueError(f'strength_name must be "C" or "alpha", got {name!r}.')
+    return name
+
 
 class PathDisplay(DrawsOnAxes):
-    """Coefficients against the inverse strength C of the penalty.
+    """Coefficients against the strength of the penalty, the weakest at the right.
 
     Parameters
     ----------
-    Cs : ndarray, shape (m,)
+    strengths : ndarray, shape (m,)
+        alpha, or the inverse strength C.
     coefs : ndarray, shape (m, d)
-        Of one class.
+        Of one class or target.
+    strength_name : {"C", "alpha"}
     names : sequence of str, optional
     chosen : float, optional
-        A C that is marked.
+        A strength that is marked.
 
     Attributes
     ----------
@@ -29,11 +41,19 @@ class PathDisplay(DrawsOnAxes):
     """
 
     def __init__(
-        self, Cs: Vector, coefs: Matrix, *, names: Sequence[str] | None = None, chosen: float | None = None
+        self,
+        strengths: Vector,
+        coefs: Matrix,
+        *,
+        strength_name: str = "C",
+        names: Sequence[str] | None = None,
+        chosen: float | None = None,
     ) -> None:
-        self.Cs, self.coefs = np.asarray(Cs), np.asarray(coefs)
-        if self.coefs.ndim != 2 or self.coefs.shape[0] != self.Cs.size:
-            raise ValueError(f"coefs must have shape ({self.Cs.size}, d), a row for each C, got {self.coefs.shape}.")
+        self.strengths, self.coefs = np.asarray(strengths), np.asarray(coefs)
+        if self.coefs.ndim != 2 or self.coefs.shape[0] != self.strengths.size:
+            m = self.strengths.size
+            raise ValueError(f"coefs must have shape ({m}, d), a row for each {strength_name}, got {self.coefs.shape}.")
+        self.strength_name = known_strength(strength_name)
         self.names = list(names) if names is not None else [f"x{j}" for j in range(self.coefs.shape[1])]
         self.chosen = chosen
 
@@ -41,8 +61,11 @@ class PathDisplay(DrawsOnAxes):
     def from_path(
         cls, path: Any, *, output: int = 0, names: Sequence[str] | None = None, ax: Any = None, **how: Any
     ) -> "PathDisplay":
-        """Draw what `finitesum.logistic_path` returned, of the class with number `output` where there are several."""
-        return cls(path.Cs, np.asarray(path.coefs)[:, output], names=names).plot(ax=ax, **how)
+        """Draw what `finitesum.logistic_path` or `linear_path` returned, of the class or target with number `output`."""
+        name = "C" if hasattr(path, "Cs") else "alpha"
+        coefs = np.asarray(path.coefs)
+        one = coefs if coefs.ndim == 2 else coefs[:, output]
+        return cls(path.Cs if name == "C" else path.alphas, one, strength_name=name, names=names).plot(ax=ax, **how)
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, output: int = 0, ax: Any = None, **how: Any) -> "PathDisplay":
@@ -60,20 +83,22 @@ class PathDisplay(DrawsOnAxes):
 
     def plot(self, ax: Any = None, *, n_names: int = 10) -> "PathDisplay":
         """Draw a line for each coefficient; the `n_names` largest at the weakest penalty are named."""
-        ax = self._axes(ax)
-        self.lines_ = ax.plot(self.Cs, self.coefs, linewidth=1.2)
+        ax, name = self._axes(ax), self.strength_name
+        self.lines_ = ax.plot(self.strengths, self.coefs, linewidth=1.2)
         ax.set_xscale("log")
         ax.axhline(0.0, color="0.6", linewidth=0.8)
         if self.chosen is not None:
-            ax.axvline(
-                self.chosen, color="0.3", linestyle=(0, (4, 3)), linewidth=1.0, label=f"chosen: C = {self.chosen:.3g}"
-            )
-        order = np.argsort(-np.abs(self.coefs[-1]))[:n_names]
+            label = f"chosen: {name} = {self.chosen:.3g}"
+            ax.axvline(self.chosen, color="0.3", linestyle=(0, (4, 3)), linewidth=1.0, label=label)
+        weakest = np.argmax(self.strengths) if name == "C" else np.argmin(self.strengths)
+        order = np.argsort(-np.abs(self.coefs[weakest]))[:n_names]
         handles = [self.lines_[j] for j in order]
         labels = [self.names[j] for j in order]
         more, more_labels = ax.get_legend_handles_labels()
         ax.legend([*handles, *more], [*labels, *more_labels], loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-        ax.set_xlabel("C, the inverse strength of the penalty")
+        if name == "alpha" and not ax.xaxis_inverted():
+            ax.invert_xaxis()
+        ax.set_xlabel(AXES[name])
         ax.set_ylabel("coefficient")
         return self
 
@@ -105,9 +130,7 @@ class CVDisplay(DrawsOnAxes):
         self.strengths, self.scores = np.asarray(strengths), np.asarray(scores)
         if self.scores.ndim != 2 or self.scores.shape[1] != self.strengths.size:
             raise ValueError(f"scores must have shape (folds, {self.strengths.size}), got {self.scores.shape}.")
-        if strength_name not in ("C", "alpha"):
-            raise ValueError(f'strength_name must be "C" or "alpha", got {strength_name!r}.')
-        self.chosen, self.strength_name, self.score_name = chosen, strength_name, score_name
+        self.chosen, self.strength_name, self.score_name = chosen, known_strength(strength_name), score_name
         self.means = self.scores.mean(axis=0)
         folds = len(self.scores)
         self.errors = self.scores.std(axis=0, ddof=1) / np.sqrt(folds) if folds > 1 else np.zeros(self.strengths.size)
@@ -141,7 +164,7 @@ class CVDisplay(DrawsOnAxes):
             style, label = (0, (4, 3)), f"one standard error: {name} = {other:.3g}"
             ax.axvline(other, color="#D55E00", linestyle=style, linewidth=1.2, label=label)
         ax.set_xscale("log")
-        ax.set_xlabel("C, the inverse strength of the penalty" if name == "C" else "alpha, the strength of the penalty")
+        ax.set_xlabel(AXES[name])
         ax.set_ylabel(f"{self.score_name} of {len(self.scores)} folds, mean and standard error")
         ax.legend()
         return self
@@ -188,8 +211,13 @@ class CoefficientDisplay(DrawsOnAxes):
         at = np.arange(n)[::-1]
         values, ends = self.coefficients, self.intervals
         if exponentiated:
+            from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
             values, ends = np.exp(values), np.exp(ends)
             ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if ends.max() < 50.0 * ends.min() else (1.0,)))
+            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            ax.xaxis.set_minor_formatter(NullFormatter())
         ax.axvline(1.0 if exponentiated else 0.0, color="0.5", linewidth=0.9, linestyle=(0, (4, 3)))
         ax.hlines(at, ends[:, 0], ends[:, 1], color="#0072B2", linewidth=1.6)
         ax.plot(values, at, "o", color="#0072B2", markersize=5)

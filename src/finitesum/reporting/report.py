@@ -16,6 +16,7 @@ import numpy as np
 
 from finitesum import __version__
 from finitesum.methods import Method, as_method
+from finitesum.methods.auto import choose
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows
@@ -135,7 +136,7 @@ def run_methods(
 ) -> list[Outcome]:
     """Run methods, given with parameters or by names, on a problem, one after the other, and return what each did.
 
-    `options` are the parameters of methods given by names; the other settings are those of
+    "auto" is a name, too. `options` are the parameters of methods given by names; the other settings are those of
     `finitesum.running.driver.minimize`. A method that raised an error has no trace, and the error as its message.
     """
     settings |= {"tol": tol, "max_iter": max_iter}
@@ -158,9 +159,10 @@ def _run(
     """Return what a method did; an error of any kind is an outcome, too."""
     name = method if isinstance(method, str) else method.name
     try:
-        chosen = as_method(method, options)
+        chosen: Any = as_method(method, options) if method != "auto" else "auto"
         loaded = {**settings, "max_iter": 2, "verbose": 0, "callback": None}
-        minimize(small_like(problem), method=chosen, **loaded)  # kernels are loaded off the clock
+        first = chosen if chosen != "auto" else choose(problem, float(settings["tol"])).method
+        minimize(small_like(problem), method=first, **loaded)  # kernels are loaded off the clock
         if time_limit is not None:
             settings = {**settings, "callback": _until(time.perf_counter() + time_limit, settings.get("callback"))}
         result = minimize(problem, method=chosen, **settings)
