@@ -9,6 +9,7 @@ from sklearn import config_context
 from sklearn.base import clone
 
 from finitesum import Ridge, estimators
+from finitesum.estimators.onnx import as_scikit_learn, register_converters
 
 ESTIMATORS = [getattr(estimators, name) for name in estimators.__all__ if not name.endswith("path")]
 
@@ -121,3 +122,58 @@ def test_formulas_that_cannot_be(frame, formula, parameters, says):
     pytest.importorskip("formulaic")
     with pytest.raises(ValueError, match=says):
         Ridge.from_formula(formula, frame, **parameters)
+
+
+def fitted(kind, n_classes=3):
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((60, 3)), rng.integers(0, n_classes, 60)
+    is_classifier = hasattr(kind, "class_weight")
+    y = np.array(["a", "b", "c"])[y] if is_classifier else y + 1.0
+    return kind().fit(X, y), X, y, is_classifier
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
+def test_models_of_scikit_learn_with_the_same_coefficients(kind, n_classes):
+    model, X, _, is_classifier = fitted(kind, n_classes)
+    twin = as_scikit_learn(model)
+    assert type(twin).__module__.startswith("sklearn.")
+    if not is_classifier:
+        np.testing.assert_allclose(twin.predict(X), model.predict(X), rtol=1e-12)
+        return
+    np.testing.assert_array_equal(twin.predict(X), model.predict(X))
+    np.testing.assert_allclose(twin.decision_function(X), model.decision_function(X), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
+def test_onnx(kind, n_classes, dtype):
+    skl2onnx, runtime = pytest.importorskip("skl2onnx"), pytest.importorskip("onnxruntime")
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    register_converters()
+    model, X, y, is_classifier = fitted(kind, n_classes)
+    if kind is estimators.LinearSVC and dtype is np.float64:
+        pytest.skip("skl2onnx converts no LinearSVC in double precision")
+    scaled = make_pipeline(StandardScaler(), model)
+    scaled.fit(X, y)
+    options = {id(model): {"zipmap": False}} if is_classifier else None
+    made = skl2onnx.to_onnx(scaled, X[:1].astype(dtype), options=options)
+    found = runtime.InferenceSession(made.SerializeToString()).run(None, {"X": X.astype(dtype)})
+    tol = 1e-5 if dtype is np.float32 else 1e-12
+    if not is_classifier:
+        np.testing.assert_allclose(found[0].ravel(), scaled.predict(X), rtol=tol, atol=tol)
+        return
+    np.testing.assert_array_equal(found[0], scaled.predict(X))
+    scores = scaled.predict_proba(X) if hasattr(model, "predict_proba") else scaled.decision_function(X).reshape(60, -1)
+    np.testing.assert_allclose(found[1], scores, rtol=100 * tol, atol=tol)
+
+
+def test_models_that_scikit_learn_has_not():
+    X, y = np.arange(8.0).reshape(-1, 1), np.array([0, 0, 1, 0, 1, 0, 1, 1])
+    with pytest.raises(ValueError, match="no classifier with the probabilities of the loss 'probit'"):
+        as_scikit_learn(estimators.LinearClassifier(loss="probit").fit(X, y))
+    with pytest.raises(ValueError, match="no regressor whose means are those of Binomial"):
+        as_scikit_learn(estimators.LinearRegressor(loss="binomial").fit(X, y))
