@@ -17,6 +17,7 @@ from finitesum.core.mapped import mapping_of
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.evaluation.row_products import predictions
 from finitesum.losses import LOSSES, as_loss
+from finitesum.methods import ACIAG
 
 cloudpickle = pytest.importorskip("cloudpickle")  # which joblib needs, too
 
@@ -318,6 +319,33 @@ def test_data_that_change_between_loads_are_noticed():
     problem = Problem.partitioned([parts[0], changing, *parts[2:]], alpha=0.1, engine=Reloading(2))
     with pytest.raises(PartError, match="part 1: its data have changed since they were first read"):
         minimize(problem, tol=1e-10)
+
+
+class Leaving(Threads):
+    """An engine that all workers leave after so many calls."""
+
+    n_calls, most_calls = 0, np.inf
+
+    def submit(self, function, handle, *arguments):
+        self.n_calls += 1
+        if self.n_calls > self.most_calls:
+            raise PartError("all workers are lost")
+        return super().submit(function, handle, *arguments)
+
+
+@pytest.mark.parametrize("method", [ACIAG(max_delay=2, asynchronous=False), "fg", "saga"])
+def test_where_all_workers_are_lost_the_checkpoint_is_kept(method, tmp_path):
+    settings = {"method": method, "tol": 1e-9, "max_iter": 2000, "measure_every": 0}
+    stays, leaves = Leaving(2), Leaving(2)
+    whole = minimize(both("logistic", TERMS["l2"], engine=stays)[1], **settings)
+    settings["checkpoint"] = tmp_path / "run.ckpt"
+    leaves.most_calls = stays.n_calls - 12
+    with pytest.raises(PartError, match="all workers are lost") as raised:
+        minimize(both("logistic", TERMS["l2"], engine=leaves)[1], **settings)
+    assert "resume=True goes on from there" in raised.value.__notes__[0]
+    resumed = minimize(both("logistic", TERMS["l2"], engine=Threads(1))[1], resume=True, **settings)
+    assert resumed.x.tobytes() == whole.x.tobytes()
+    assert resumed.n_passes == whole.n_passes
 
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])

@@ -20,6 +20,7 @@ from distributed import Client, LocalCluster
 import finitesum.dask as on_dask
 from finitesum import Problem, minimize
 from finitesum.core.engine import Engine, PartError
+from finitesum.methods import ACIAG
 
 pytestmark = [
     pytest.mark.slow,
@@ -157,6 +158,38 @@ def test_a_killed_worker_costs_its_parts_and_no_bit(client):
         killer.join()
         np.testing.assert_array_equal(model.coef_, known.coef_)
         client.wait_for_workers(2, timeout=60)
+
+
+def test_where_all_workers_are_lost_it_is_said_and_another_cluster_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("finitesum.dask.engine.PATIENCE", 0.3)
+    X, y, _, _ = data()
+    parts = [(X[k : k + CHUNK], np.where(y[k : k + CHUNK] > 0.0, 1.0, -1.0)) for k in range(0, N, CHUNK)]
+    settings = {"method": ACIAG(max_delay=2, asynchronous=False), "tol": 1e-10, "measure_every": 0}
+    whole = minimize(Problem.partitioned(parts, alpha=0.01), **settings)
+    settings["checkpoint"] = tmp_path / "run.ckpt"
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as many:
+        problem = Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(many))
+        with pytest.raises(PartError, match="all workers of the Dask cluster are lost"):
+            minimize(problem, callback=lambda report: cluster.scale(0) if report.nit == 2 else None, **settings)
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as alone:
+        problem = Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(alone))
+        resumed = minimize(problem, resume=True, **settings)
+    assert resumed.success
+    assert resumed.x == pytest.approx(whole.x, rel=1e-9)
+    assert resumed.n_passes == whole.n_passes
+
+
+def test_without_a_barrier_on_a_cluster(client):
+    X, y, weights, _ = data()
+    signs = np.where(y > 0.0, 1.0, -1.0)
+    parts = [(X[k : k + CHUNK], signs[k : k + CHUNK], weights[k : k + CHUNK]) for k in range(0, N, CHUNK)]
+    problem = Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(client))
+    here = minimize(Problem.partitioned(parts, alpha=0.01), method="newton", tol=1e-10)
+    for asynchronous in (False, True):
+        result = minimize(problem, method=ACIAG(max_delay="auto", asynchronous=asynchronous), tol=1e-10)
+        assert result.success
+        assert result.x == pytest.approx(here.x, rel=1e-8)
 
 
 def test_without_a_client_it_is_said(monkeypatch):

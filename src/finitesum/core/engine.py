@@ -254,6 +254,8 @@ def settled(engine: Engine, future: Any) -> Any:
 def fetched(engine: Engine, future: Any) -> Any:
     """Return a future's result, computed again where it was lost."""
     while True:
+        if not future.done():
+            next(iter(engine.as_completed([future])))  # which notices that nobody is left to compute it
         try:
             return future.result()
         except Exception:

@@ -25,6 +25,14 @@ ALIGNMENT = 64
 #: How often a call is submitted again because workers were lost.
 MOST_TRIES = 10
 
+#: Seconds after which it is asked whether there are workers; after twice that without any, there are none.
+PATIENCE = 5.0
+
+#: What is said then.
+LOST = (
+    "all workers of the Dask cluster are lost, or lost one after the other: start some (with more memory), and fit again."
+)
+
 
 class Blocks(NamedTuple):
     """The blocks of collections that a part is made of: delayed values or futures, None where there is none."""
@@ -133,8 +141,24 @@ class DaskEngine:
         return future
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
-        """Yield futures as they are done."""
-        yield from distributed.as_completed(futures)
+        """Yield futures as they are done; raise a PartError where there is no worker left that could do them."""
+        waiting, misses = set(futures), 0
+        while waiting:
+            try:
+                for future in distributed.as_completed(waiting, timeout=PATIENCE):
+                    misses = 0
+                    waiting = waiting - {future}
+                    yield future
+            except TimeoutError:
+                misses = 0 if self._has_workers() else misses + 1
+                if misses >= 2:  # Dask starts a worker again within seconds, where it starts it at all
+                    raise PartError(LOST) from None
+
+    def _has_workers(self) -> bool:
+        try:
+            return bool(self.client.nthreads())
+        except Exception:  # the scheduler is gone, too
+            return False
 
     def recover(self, future: Any) -> Any:
         """Return a future of the same call where workers were lost; else raise its error."""
@@ -143,11 +167,8 @@ class DaskEngine:
         call, n_tries = self._calls.get(future, (None, MOST_TRIES))
         if error is not None and not is_lost:
             raise error
-        if call is None or n_tries >= MOST_TRIES or not self.client.scheduler_info()["workers"]:
-            raise PartError(
-                "all workers of the Dask cluster are lost, or lost one after the other: start workers (with more memory), "
-                "and fit again."
-            ) from error
+        if call is None or n_tries >= MOST_TRIES or not self._has_workers():
+            raise PartError(LOST) from error
         return self._submit(call, n_tries + 1)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,6 +128,13 @@ def _curvatures(problem: Problem, w: Vector) -> Any:
 class PartSum(FiniteSum):
     """A finite sum of parts: what is asked of all of them at a point is asked at once."""
 
+    whole: Any = None  # the problem in parts
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The digest of the problem in parts, for which no part is read."""
+        return self.whole.fingerprint  # type: ignore[no-any-return]
+
     def values_and_gradients(self, w: Vector) -> tuple[Vector, Matrix]:
         """Return the values and the gradients of all components at w, shapes (n,) and (n, d)."""
         with limited_blas(1):
@@ -162,4 +170,5 @@ def parts_as_components(problem: Problem) -> PartSum:
         alone = replace(problem, constraint=Unconstrained(), batch_size=None, **of_part)
         components.append(PartComponent(bind(alone)))
     term: Any = {"constraint": problem.constraint if problem.is_constrained else None, "penalty": problem.penalty}
+    term["whole"] = problem
     return PartSum(components, problem.dim, has_intercept=problem.has_intercept, n_outputs=problem.n_outputs, **term)

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from finitesum.core.arrays import Vector
+from finitesum.core.engine import PartError
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.methods import as_method
 from finitesum.methods.base import Choice, Method, batch_size_for, identity_of, require_suited
@@ -161,8 +162,8 @@ def minimize(
     verbose : int
         1: progress on stderr; 2: a line a pass.
     checkpoint : path, optional
-        File to write the run to every `checkpoint_seconds`, at the end, and on Ctrl-C. Without `resume` there must be no
-        such file: that of an earlier run is never overwritten.
+        File to write the run to every `checkpoint_seconds`, at the end, on Ctrl-C, and where a part of the data or
+        all workers are lost. Without `resume` there must be no such file: that of an earlier run is never overwritten.
     checkpoint_seconds : float >= 0
         0 writes after each pass.
     resume : bool
@@ -257,7 +258,7 @@ def minimize(
             run.start(start, check=x0 is not None)
         try:
             reason = run.go(observer)
-        except KeyboardInterrupt as interrupt:
+        except (KeyboardInterrupt, PartError) as interrupt:
             if file is not None:
                 run.save()
                 interrupt.add_note(f"The run was written to {file}; resume=True goes on from there.")

@@ -88,7 +88,8 @@ class _Asked:
 
     def __del__(self) -> None:
         for future in self.futures.values():
-            future.cancel()
+            if isinstance(future, Future):  # others are their engine's, which sees that nobody has them any more
+                future.cancel()
 
 
 _ASKED: weakref.WeakKeyDictionary[FiniteSum, _Asked] = weakref.WeakKeyDictionary()
