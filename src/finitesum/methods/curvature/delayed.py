@@ -191,16 +191,23 @@ def n_allowed(ages: list[int], max_delay: int) -> int:
     return next(late, len(ages))
 
 
-def seconds_of_visits(seconds: Vector, n_workers: int, limits: Limits, mode: int, n_passes: int = 3) -> float:
-    """Return what some passes of visits would take, by a simulation from each component's seconds."""
+def seconds_of_visits(
+    seconds: Vector, n_workers: int, limits: Limits, mode: int, n_passes: int = 3, slowness: Vector | None = None
+) -> float:
+    """Return what some passes of visits would take, by a simulation from each component's seconds.
+
+    If given, a worker takes `slowness` times as long as the others.
+    """
     m, now = seconds.size, 0.0
-    free, turns = [0.0] * n_workers, deque(range(m))  # when each worker is free, and who comes next
+    slow = np.ones(n_workers) if slowness is None else slowness
+    free, turns = [(0.0, worker) for worker in range(n_workers)], deque(range(m))  # who is free when, and who comes next
     waiting: list[tuple[float, int, int]] = []  # when it is done, of whom, and since which step
     for step in range(n_passes * m):
         while len(waiting) < most_waiting(m, limits, n_workers, mode):
             j = turns.popleft()
-            end = max(heapq.heappop(free), now) + float(seconds[j])
-            heapq.heappush(free, end)
+            since, worker = heapq.heappop(free)
+            end = max(since, now) + float(seconds[j] * slow[worker])
+            heapq.heappush(free, (end, worker))
             waiting.append((end, j, step))
         n = n_allowed([step - since for *_, since in waiting], limits.max_delay) if mode == ASYNCHRONOUS else 1
         taken = min(waiting[:n])
