@@ -36,6 +36,9 @@ ROWS = {
     "newton": [{}, {"step_size": 0.7}],
 }
 
+#: Methods with a recursion of their own on functions: see `tests/methods/newton/test_component_newton.py`.
+OWN = ("lazy-newton", "newton-cg")
+
 #: Methods that are charged the same gradients for functions; of the others, a linear model remembers slopes, a number each.
 SAME_COUNTS = set(ROWS) - {"newton"}
 
@@ -102,7 +105,7 @@ def treats(name, setting):
 
 
 def test_every_method_that_takes_functions_has_a_row():
-    assert set(ROWS) == {name for name, cls in METHODS.items() if "components" in cls.handles}
+    assert set(ROWS) | set(OWN) == {name for name, cls in METHODS.items() if "components" in cls.handles}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=ident)
@@ -203,7 +206,7 @@ def test_counts_what_the_callables_were_asked_for(name):
             assert asked == COUNTS[name](k, n)
 
 
-@pytest.mark.parametrize("name", sorted(ROWS))
+@pytest.mark.parametrize("name", sorted([*ROWS, *OWN]))
 @pytest.mark.parametrize("kind", ["constants given", "constants unknown"])
 def test_stops_once_the_exact_optimality_is_at_most_tol(name, kind):
     problem, oracle = make_pair(n=60, alpha=0.1, intercept=True, batch_size=2)
@@ -217,7 +220,7 @@ def test_stops_once_the_exact_optimality_is_at_most_tol(name, kind):
     assert result.fun == pytest.approx(oracle.objective(result.x), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", sorted(ROWS))
+@pytest.mark.parametrize("name", sorted([*ROWS, *OWN]))
 def test_goes_on_from_a_stored_state_to_the_same_bits_and_leaves_states_alone(name):
     problem, _ = make_pair(batch_size=2)
     general = replace(FiniteSum.from_linear(problem), smoothness=None)

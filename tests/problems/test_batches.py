@@ -13,6 +13,7 @@ from contracts.test_functions import losses_and_slopes
 from finitesum import FiniteSum, minimize
 from finitesum.constraints import Box
 from finitesum.evaluation.optimality import evaluate
+from finitesum.methods.auto import choose
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((23, 3))
@@ -249,6 +250,20 @@ def test_a_result_of_a_sum_that_is_not_convex_says_stationary():
     problem = of_numpy(convex=False, alpha=0.1)
     assert "x is near a stationary point" in minimize(problem, method="fg").message
     assert "stationary" not in minimize(of_numpy(alpha=0.1), method="fg").message
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"hessian": lambda w, batch: np.eye(3)}, "lazy-newton"),
+        ({"hessian": lambda w, batch: np.eye(3), "convex": False}, "newton-cg"),
+        ({"hessian": lambda w, batch: np.eye(3), "convex": False, "constraint": Box(-1.0, 1.0)}, "lazy-newton"),
+        ({"hessian": lambda w, batch: np.eye(3), "groups": [0, 0, 1], "alpha": 0.1}, "acc-svrg"),
+        ({}, "svrg"),
+    ],
+)
+def test_the_method_that_suits_batches_is_chosen(options, name):
+    assert choose(of_numpy(**options)).method.name == name
 
 
 def test_penalties_and_sets_hold_for_batches(backend):

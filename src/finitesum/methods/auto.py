@@ -4,13 +4,14 @@ Least squares in few columns are one step of Newton's method. With any other smo
 method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets are compared by forecasts of their seconds
 (`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first does worse than its forecast
 (`finitesum.running.handover`). On sets Newton's methods are taken where a Hessian fits, on working sets where many
-coefficients are likely to be 0. Components that are objects or callables go to A-CIAG where they have Hessians, and
-to SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's
-method and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent, or to
-interior points where these are likely to be faster; with any other elastic net or set to interior points, up to some
-thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and
-functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex or a
-half-space. Penalties that are known by their prox go to full proximal gradients.
+coefficients are likely to be 0. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have
+many variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to
+SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method
+and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent, or to interior
+points where these are likely to be faster; with any other elastic net or set to interior points, up to some thousand
+columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and functions
+that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex or a half-space.
+Penalties that are known by their prox go to full proximal gradients.
 """
 
 import math
@@ -28,6 +29,7 @@ from finitesum.methods.newton.class_ascent import is_worth_epochs
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
 from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap
+from finitesum.problems.batches import Batches
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem, n_numbers
@@ -48,6 +50,9 @@ ALL_COLUMNS = 500
 
 #: Variables of several outputs up to which the last digits of each are looked for.
 FEW_OF_OUTPUTS = 100
+
+#: Variables of a function up to which its Hessians are computed: one costs about as many gradients as there are variables.
+MOST_OF_FUNCTION = 500
 
 #: Nanoseconds of a Hessian of classes and its factor up to which Newton's steps are preferred: they are few.
 LITTLE = 2e5
@@ -274,7 +279,19 @@ def _for_components(problem: FiniteSum) -> Choice:
     if not problem.term.is_convex:
         return _by_prox(problem)
     has_hessians = all(problem.has_hessian(j) for j in range(problem.n_components))
+    if has_hessians and isinstance(problem.components, Batches):
+        return _for_batches(problem)
     if has_hessians and 16.0 * problem.dim**2 <= MOST_BYTES:
         return Choice(as_method("a-ciag"), "components with second derivatives: few passes, and no constants are needed")
     why = f"a Hessian of {problem.dim:,} x {problem.dim:,}" if has_hessians else "components without second derivatives"
     return Choice(as_method("acc-svrg" if problem.is_constrained else "svrg"), f"{why}: gradients alone, from snapshots")
+
+
+def _for_batches(problem: FiniteSum) -> Choice:
+    """Return the method for a function of batches with second derivatives: sums over all of them take few calls."""
+    newton_cg, shape = as_method("newton-cg"), f"a function of {problem.dim:,} variables"
+    if is_suited(newton_cg, problem) and (problem.dim > MOST_OF_FUNCTION or not problem.convex):
+        return Choice(newton_cg, f"{shape}: products with Hessians, in a trust region")
+    if 16.0 * problem.dim**2 <= MOST_BYTES and is_suited(lazy_newton := as_method("lazy-newton"), problem):
+        return Choice(lazy_newton, f"{shape}: few Hessians, on growing samples")
+    return Choice(as_method("acc-svrg"), f"{shape}: a Hessian does not fit")

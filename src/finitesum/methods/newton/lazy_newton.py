@@ -66,6 +66,8 @@ from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.lbfgs import MEMORY, Pairs, no_pairs, solve, with_pair
 from finitesum.methods.subproblems.positive_definite import apply_inverse
 from finitesum.methods.subproblems.quadratic_models import minimise_model
+from finitesum.methods.visits import AnySum
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 
 #: Newton steps on one sample but the last, at most.
@@ -132,7 +134,9 @@ class LazyNewton(SampledNewton):
     first_rows: CountOrAuto = "auto"
     n_threads: Count = 1
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "parts"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "parts", "components"})
+
+    needs_hessians = True
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> LazyNewtonState:
         state: LazyNewtonState = super().init(problem, x0, tol)
@@ -164,8 +168,12 @@ class LazyNewton(SampledNewton):
         is_sparse = problem.rows.is_sparse()
         return 1 if (problem.dim <= SMALL if is_sparse else self.n_threads > 1 and problem.dim <= MOST_SHARED) else None
 
-    def run_pass(self, problem: Problem, state: LazyNewtonState, order: Indices) -> LazyNewtonState:
+    def run_pass(self, problem: AnySum, state: LazyNewtonState, order: Indices) -> LazyNewtonState:
         """Return the state after one step on the sample; on the next larger sample, where this one is minimised."""
+        if isinstance(problem, FiniteSum):
+            from finitesum.methods.newton import component_lazy  # which imports this module
+
+            return component_lazy.run_pass(self, problem, state, order)  # type: ignore[no-any-return]
         with np.errstate(all="ignore"):  # long steps show in their slope
             if state.n_sampled == 0:
                 return self._grown(problem, state._replace(order=permutation(order, problem.n_components)))

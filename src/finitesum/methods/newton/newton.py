@@ -39,6 +39,7 @@ from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
 from finitesum.methods.subproblems.lattice import nearest_combination
 from finitesum.methods.subproblems.line_search import is_enough, with_gentler_slope
+from finitesum.methods.subproblems.positive_definite import with_positive_eigenvalues
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
@@ -113,18 +114,6 @@ def _searched(
         return of_losses(t) + linear + t * square + float(of_sizes)
 
     return with_gentler_slope(slope, first, ACCURACY), n_slopes
-
-
-def _with_positive_eigenvalues(hessian: Matrix) -> Matrix:
-    """Return H, or H with its eigenvalues replaced by their sizes where one of them is well below 0."""
-    if not np.isfinite(hessian).all():
-        return hessian
-    values, vectors = np.linalg.eigh(hessian)
-    if values[0] >= -1e-12 * max(values[-1], 0.0):
-        return hessian
-    sizes = np.maximum(np.abs(values), 1e-8 * np.abs(values).max())
-    definite: Matrix = (vectors * sizes) @ vectors.T
-    return definite
 
 
 def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
@@ -292,7 +281,7 @@ class Newton(SumMethod):
         m, w = problem.n_components, state.x
         hessian = smooth_hessian(problem, _curvatures(problem, state))
         if isinstance(problem, FiniteSum):
-            hessian = _with_positive_eigenvalues(hessian)
+            hessian = with_positive_eigenvalues(hessian)
         state = state._replace(n_hessians=state.n_hessians + m)
         direction, predicted = _step(problem, hessian, state)
         if self.step_size != "auto":

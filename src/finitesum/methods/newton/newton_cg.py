@@ -44,6 +44,8 @@ from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, next
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
+from finitesum.methods.visits import AnySum
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 
 #: Products with H for one step, at most.
@@ -68,6 +70,7 @@ class NewtonCGState(NamedTuple):
     order: Indices = np.zeros(0, dtype=np.int64)  # in which the components join the sample
     n_sampled: int = 0  # components of the sample
     n_steps: int = 0  # on this sample
+    radius: float = math.inf  # of the trust region, on components given as functions
     enough: float = math.nan  # the optimality to which F is minimised on this sample
     optimality: float = math.nan  # at x, over the sample: exact once that is complete
     n_gradients: int = 0
@@ -105,14 +108,16 @@ class NewtonCG(SampledNewton):
     is_straight: ClassVar[bool] = False
     state_type: ClassVar[type[NewtonCGState]] = NewtonCGState
     shortest: ClassVar[float] = 4e-6
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "parts"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "parts", "components"})
+
+    needs_hessians = True
 
     def template(self, problem: Problem, first: NewtonCGState, state: NewtonCGState) -> NewtonCGState:
         """Return a state of the shapes that one from a file must have: see `Method`."""
         point, rows, order = np.zeros(problem.dim), np.zeros(problem.n_rows), subsampling.order_like(problem, state)
-        rests = np.zeros(problem.n_rows, dtype=np.int8)
+        rests, on_rows = np.zeros(problem.n_rows, dtype=np.int8), not isinstance(problem, FiniteSum)
         return first._replace(
-            diagonal=point if state.diagonal.size or state.cg.residual.size else first.diagonal,
+            diagonal=point if state.diagonal.size or (on_rows and state.cg.residual.size) else first.diagonal,
             dual=DualState(rows, rows, rows, rests, rests) if state.dual.slopes.size and order.size else first.dual,
             cg=ConjugateGradients(point, point, point) if state.cg.residual.size else first.cg,
             order=order,
@@ -121,8 +126,12 @@ class NewtonCG(SampledNewton):
     def blas_threads(self, problem: Problem) -> int | None:
         return 1  # products of vectors are not worth several
 
-    def run_pass(self, problem: Problem, state: NewtonCGState, order: Indices) -> NewtonCGState:
+    def run_pass(self, problem: AnySum, state: NewtonCGState, order: Indices) -> NewtonCGState:
         """Return the state after an epoch, a larger sample, a product of conjugate gradients, or the end of a step."""
+        if isinstance(problem, FiniteSum):
+            from finitesum.methods.newton import component_cg  # which imports this module
+
+            return component_cg.run_pass(self, problem, state, order)  # type: ignore[no-any-return]
         with np.errstate(all="ignore"):  # a step that is too long shows in its slope
             if state.order.size == 0:
                 may_begin = self.first_rows == "auto" and not state.x.any()
@@ -138,7 +147,7 @@ class NewtonCG(SampledNewton):
             sample = sample_of(problem, state.order[: state.n_sampled])
             if is_between:
                 state = _begun(problem, state, sample)
-            if _is_solved(state.cg, self._accuracy(state) if is_complete else 0.25):
+            if is_solved(state.cg, self.accuracy(state) if is_complete else 0.25):
                 return self._stepped(problem, state, sample)
             return _multiplied(problem, state, sample, self.n_threads)
 
@@ -169,7 +178,7 @@ class NewtonCG(SampledNewton):
         state = found_at(problem, state, w, found)
         return state._replace(first_optimality=optimality, majorize=Majorize.NONE, n_sampled=m)
 
-    def _accuracy(self, state: NewtonCGState) -> float:
+    def accuracy(self, state: NewtonCGState) -> float:
         """Return what a step over all components may leave of the gradient."""
         if not (state.optimality > 0.0 and state.first_optimality > 0.0):
             return 0.25
@@ -188,7 +197,7 @@ class NewtonCG(SampledNewton):
         """Return the point to which a part t of a step leads, with 0 where coefficients lose their signs."""
         end = super().point_at(problem, state, direction, t)
         if not problem.is_smooth:
-            end[_orthant(problem, state).signs * end < 0.0] = 0.0
+            end[orthant_of(problem, state).signs * end < 0.0] = 0.0
         return end
 
     def _stepped(self, problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGState:
@@ -196,7 +205,7 @@ class NewtonCG(SampledNewton):
         direction = np.empty(problem.dim)
         direction[_read(problem, state).order] = state.cg.solution
         if not direction.any():
-            direction = _orthant(problem, state).right / state.diagonal
+            direction = orthant_of(problem, state).right / state.diagonal
         state = state._replace(cg=ConjugateGradients(), n_steps=state.n_steps + 1)
         end = self.step_along(problem, state, sample, direction)
         state = state._replace(n_gradients=state.n_gradients + end.n_passes * sample.components.size)
@@ -226,7 +235,7 @@ class _Orthant(NamedTuple):
     right: Vector  # minus the gradient there
 
 
-def _orthant(problem: Problem, state: NewtonCGState) -> _Orthant:
+def orthant_of(problem: AnySum, state: NewtonCGState) -> _Orthant:
     """Return where F falls first; everything without an l1 penalty."""
     if problem.is_smooth:
         return _Orthant(np.zeros(problem.dim), np.ones(problem.dim, dtype=bool), -state.gradient)
@@ -245,11 +254,11 @@ def _begun(problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGSt
         diagonal[~(diagonal > 0.0)] = 1.0
         state = state._replace(diagonal=diagonal, n_gradients=state.n_gradients + sample.components.size)
     order = _read(problem, state).order
-    right = _orthant(problem, state).right[order]
+    right = orthant_of(problem, state).right[order]
     return state._replace(cg=begun(right, right / state.diagonal[order]))
 
 
-def _is_solved(cg: ConjugateGradients, accuracy: float) -> bool:
+def is_solved(cg: ConjugateGradients, accuracy: float) -> bool:
     """Return whether the residual is at most `accuracy` times what it was, in the norm of the preconditioner."""
     return cg.is_over or cg.n_products == MOST_PRODUCTS or not cg.size > accuracy**2 * cg.start
 
@@ -261,7 +270,7 @@ def _multiplied(problem: Problem, state: NewtonCGState, sample: Sample, n_thread
     product /= sample.weight
     product += sample.ridge * (problem.term.weights[order] * state.cg.direction)
     if not problem.is_smooth:
-        product[~_orthant(problem, state).free[order]] = 0.0
+        product[~orthant_of(problem, state).free[order]] = 0.0
     cg = advanced(state.cg, product)
     if not cg.is_over:
         cg = redirected(cg, cg.residual / state.diagonal[order])

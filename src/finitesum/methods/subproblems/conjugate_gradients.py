@@ -5,6 +5,7 @@ References
 .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006, algorithm 5.3.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,31 @@ def advanced(run: ConjugateGradients, product: Vector) -> ConjugateGradients:
     step = run.size / curvature
     solution, residual = run.solution + step * run.direction, run.residual - step * product
     return run._replace(solution=solution, residual=residual, n_products=run.n_products + 1)
+
+
+def advanced_within(run: ConjugateGradients, product: Vector, radius: float) -> ConjugateGradients:
+    """Return the run with solution and residual moved, in a ball [1, algorithm 7.2], without a preconditioner.
+
+    It is over where the boundary is reached: along a direction without curvature as well, in an infinite ball by the size
+    of the curvature.
+
+    Examples
+    --------
+    >>> run = advanced_within(begun(np.array([3.0, 0.0]), np.array([3.0, 0.0])), np.array([3.0, 0.0]), 2.0)
+    >>> run.solution, run.is_over
+    (array([2., 0.]), True)
+    """
+    d, curvature = run.direction, float(run.direction @ product)
+    step = run.size / abs(curvature) if curvature != 0.0 else 1.0
+    is_over = not curvature > 0.0
+    if math.isfinite(radius) and (is_over or not np.linalg.norm(run.solution + step * d) < radius):
+        square, along = float(d @ d), float(d @ run.solution)
+        left = max(radius**2 - float(run.solution @ run.solution), 0.0)
+        root = math.sqrt(along**2 + square * left)
+        step = left / (along + root) if along + root > 0.0 else 0.0
+        is_over = True
+    solution, residual = run.solution + step * d, run.residual - step * product
+    return run._replace(solution=solution, residual=residual, n_products=run.n_products + 1, is_over=is_over)
 
 
 def redirected(run: ConjugateGradients, scaled: Vector) -> ConjugateGradients:

@@ -48,3 +48,15 @@ def apply_inverse(factor: Matrix, right: Vector) -> Vector:
     """Return the solution of H v = right by the factor of H."""
     potrs = lapack.spotrs if factor.dtype == np.float32 else lapack.dpotrs
     return np.asarray(potrs(factor, right, lower=0)[0])
+
+
+def with_positive_eigenvalues(hessian: Matrix) -> Matrix:
+    """Return H, or H with its eigenvalues replaced by their sizes where one of them is well below 0."""
+    if not np.isfinite(hessian).all():
+        return hessian
+    values, vectors = np.linalg.eigh(hessian)
+    if values[0] >= -1e-12 * max(values[-1], 0.0):
+        return hessian
+    sizes = np.maximum(np.abs(values), 1e-8 * np.abs(values).max())
+    definite: Matrix = (vectors * sizes) @ vectors.T
+    return definite
