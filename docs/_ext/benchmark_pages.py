@@ -28,7 +28,7 @@ def headlines(text):
     lines = []
     for part in text.split("\n## ")[1:]:
         cells = [line.split(" | ") for line in part.splitlines() if re.match(r"\| .* \| 1e-", line)]
-        found = re.search(r"Ratios: median ([\d.]+), least ([\d.]+)", part)
+        found = re.search(r"Ratios: median (\d+\.\d+), least (\d+\.\d+)", part)
         missing = sorted({row[0].strip("| ") for row in cells if row[2] == "-"})
         if found:
             cases = len({row[0] for row in cells})
