@@ -1,10 +1,12 @@
 """Cross-validation and paths: scores that are missing, metrics without weights, parameters that mean nothing there."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.metrics import make_scorer, roc_auc_score
-from sklearn.model_selection import ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 
 from finitesum import LogisticRegression, LogisticRegressionCV, logistic_path
 from finitesum.constraints import L1Ball
@@ -19,6 +21,13 @@ def data(n=80, d=4, seed=0):
     return X, (X[:, 0] + rng.standard_normal(n) > 0).astype(int)
 
 
+def classes_of(n_classes, n=150, d=6):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((n, d))
+    scores = X[:, :2] @ rng.standard_normal((2, n_classes)) + rng.gumbel(size=(n, n_classes))
+    return X, scores.argmax(axis=1)
+
+
 def test_a_C_without_a_score_is_not_chosen():
     X, y = data()
     Cs = [1e-3, 0.1, 10.0]
@@ -27,11 +36,11 @@ def test_a_C_without_a_score_is_not_chosen():
         size = float(np.abs(estimator.coef_).max())
         return size if size < 1.0 else np.nan
 
-    with pytest.warns(UserWarning, match="1 of 3 Cs have no score in some fold"):
+    with pytest.warns(UserWarning, match="1 of 3 strengths have no score in some fold"):
         model = LogisticRegressionCV(Cs, cv=3, scoring=size_if_small, **CHEAP).fit(X, y)
     assert np.isnan(model.scores_[:, 2]).any()
     assert model.C_ == 0.1
-    with pytest.raises(ValueError, match="no C has a score in every fold"):
+    with pytest.raises(ValueError, match="no strength of the penalty has a score in every fold"):
         LogisticRegressionCV(Cs, cv=3, scoring=lambda *_: np.nan, **CHEAP).fit(X, y)
 
 
@@ -180,3 +189,56 @@ def test_scorers_of_decisions_know_the_offsets():
     model = LogisticRegressionCV([1.0], cv=3, scoring="roc_auc", **CHEAP).fit(X, y, offset=offset)
     assert model.score(X, y, offset=offset) == roc_auc_score(y, model.decision_function(X, offset))
     assert model.score(X, y, offset=offset) > model.score(X, y)
+
+
+def test_l1_ratios_are_chosen_with_C():
+    X, y = classes_of(2)
+    each = [LogisticRegressionCV([0.05, 0.5, 5.0], l1_ratio=r, cv=3, tol=1e-10).fit(X, y) for r in (0.0, 0.5, 1.0)]
+    model = LogisticRegressionCV([0.05, 0.5, 5.0], l1_ratios=[0.0, 0.5, 1.0], cv=3, tol=1e-10).fit(X, y)
+    assert model.scores_.shape == (3, 3, 3)
+    np.testing.assert_array_equal(model.scores_, np.stack([one.scores_ for one in each], axis=1))
+    best = int(np.argmax([one.scores_.mean(axis=0).max() for one in each]))
+    assert (model.C_, model.l1_ratio_) == (each[best].C_, [0.0, 0.5, 1.0][best])
+    assert model.coef_ == pytest.approx(each[best].coef_, abs=1e-9)
+    assert model.coefs_paths_.shape == (3, 3, 1, X.shape[1])
+    with pytest.raises(ValueError, match="l1_ratios must be a sequence"):
+        LogisticRegressionCV(l1_ratios=[]).fit(X, y)
+
+
+def test_one_standard_error_takes_a_smaller_C():
+    X, y = classes_of(2)
+    how = {"cv": 5, "scoring": "neg_log_loss", "tol": 1e-9}
+    best = LogisticRegressionCV(8, **how).fit(X, y)
+    model = LogisticRegressionCV(8, rule="one_standard_error", **how).fit(X, y)
+    means, error = best.scores_.mean(axis=0), best.scores_.std(axis=0, ddof=1) / np.sqrt(5)
+    place = int(np.argmax(means))
+    assert model.C_ == best.Cs_[means >= means[place] - error[place]].min() < best.C_
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("criterion", ["aic", "bic", "ebic"])
+def test_criteria_are_those_of_the_fits(criterion, n_classes):
+    X, y = classes_of(n_classes)
+    model = LogisticRegressionCV([0.02, 0.2, 2.0], l1_ratios=[1.0], criterion=criterion, tol=1e-10).fit(X, y)
+    n, expected = len(y), []
+    for C in model.Cs_:
+        fit = LogisticRegression(C, l1_ratio=1.0, tol=1e-10).fit(X, y)
+        likelihood = fit.predict_log_proba(X)[np.arange(n), np.searchsorted(fit.classes_, y)].sum()
+        k, d = np.count_nonzero(fit.coef_), fit.coef_.size
+        freedom = k + (1 if n_classes == 2 else n_classes - 1)
+        more = 2.0 * np.log(math.comb(d, k)) if criterion == "ebic" else 0.0
+        expected.append(-2.0 * likelihood + freedom * (2.0 if criterion == "aic" else np.log(n)) + more)
+    if n_classes == 2:
+        assert model.criteria_[0] == pytest.approx(expected, rel=1e-7)
+    else:  # coefficients of all classes in a column leave one direction that changes no probability
+        assert (np.abs(model.criteria_[0] - expected) <= np.log(n) * X.shape[1]).all()
+    assert model.Cs_[np.argmin(model.criteria_[0])] == model.C_
+    assert not hasattr(model, "scores_")
+
+
+def test_rows_of_a_group_are_in_one_fold():
+    X, y = classes_of(2)
+    groups = np.arange(len(y)) % 7
+    model = LogisticRegressionCV([0.1, 1.0], cv=GroupKFold(3), tol=1e-9).fit(X, y, groups=groups)
+    splits = list(GroupKFold(3).split(X, y, groups))
+    np.testing.assert_array_equal(model.scores_, LogisticRegressionCV([0.1, 1.0], cv=splits, tol=1e-9).fit(X, y).scores_)

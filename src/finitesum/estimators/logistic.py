@@ -31,7 +31,7 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
         coef, intercept = super()._unpacked(points)
         if len(coef) > 1:
             intercept = intercept - intercept.mean()
-            is_ridge = not self.l1_ratio and self.groups is None and self.penalty is None
+            is_ridge = not getattr(self, "l1_ratio_", self.l1_ratio) and self.groups is None and self.penalty is None
             coef = coef - coef.mean(axis=0) if is_ridge else coef
         return coef, intercept
 

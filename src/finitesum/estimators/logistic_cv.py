@@ -1,6 +1,6 @@
-"""Logistic regression with its penalty chosen by cross-validation."""
+"""Logistic regression with its penalty chosen by cross-validation or by an information criterion."""
 
-import warnings
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -12,11 +12,12 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import alpha_of_C
+from finitesum.estimators.choice import chosen, criteria_of, least, ratios_of
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.covariance import require_covariance
-from finitesum.estimators.folds import Fold, earlier_run, solve_folds
+from finitesum.estimators.folds import Fold, Paths, earlier_run, solve_folds
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
-from finitesum.estimators.path import as_Cs, with_alpha
+from finitesum.estimators.path import as_Cs, path_of_classes, with_alpha
 from finitesum.estimators.scoring import takes_weights, with_offset
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.running.driver import as_seed
@@ -24,7 +25,7 @@ from finitesum.running.driver import as_seed
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegressionCV(LogisticRegressionMixin):
-    """Logistic regression whose C is the one with the best mean score over the folds of a cross-validation.
+    """Logistic regression whose C and l1_ratio are chosen: by the best mean score over folds, by AIC, BIC or EBIC.
 
     The model with the best C is fitted to all rows, to `tol`. Ties go to the smaller C. S is the sum of the fold's weights.
 
@@ -39,8 +40,14 @@ class LogisticRegressionCV(LogisticRegressionMixin):
     ----------
     Cs : int or array_like
         Inverse strengths, or how many between 1e-4 and 1e4.
+    l1_ratios : sequence of float, optional
+        Those that are tried; l1_ratio alone when left out.
     cv : int, splitter or iterable of (train, test), optional
         What scikit-learn's `check_cv` takes; 5 stratified folds when left out.
+    criterion : {"cv", "aic", "bic", "ebic"}
+        Folds, or an information criterion of the fits to all rows, as in `LinearRegressorCV`.
+    rule : {"best", "one_standard_error"}
+        The best mean score, or the smallest C within one standard error of it.
     scoring : str or callable, optional
         What scikit-learn's `check_scoring` takes; the accuracy when left out. Test rows count by their sample weights,
         where the metric takes some. A C whose score is NaN in some fold is not chosen.
@@ -52,12 +59,15 @@ penalty_weights, groups, bounds, random_state, verbose, warm_start, callback, me
 
     Attributes
     ----------
-    C_ : float
-        The best inverse strength.
+    C_, l1_ratio_ : float
+        What was chosen.
     Cs_ : ndarray, shape (m,)
         All of them, rising.
-    scores_ : ndarray, shape (folds, m)
+    scores_ : ndarray, shape (folds, m), or (folds, ratios, m) where `l1_ratios` are given
+    criteria_ : ndarray, shape (ratios, m)
+        With an information criterion, instead of scores; smaller is better.
     coefs_paths_ : ndarray, shape (folds, m, K, d), with K = 1 for two classes
+        Of the chosen ratio, as are the next two.
     intercepts_paths_ : ndarray, shape (folds, m, K)
     n_passes_paths_ : ndarray, shape (folds, m)
         Gradients of all of the fold's training rows; 1 for solutions that were interpolated between other Cs. Where folds
@@ -75,7 +85,10 @@ solver_, cov_params_, standard_errors_
     """
 
     Cs: Any = field(default=10, kw_only=False)
+    l1_ratios: Any = None
     cv: Any = None
+    criterion: str = "cv"
+    rule: str = "best"
     scoring: Any = None
     tol: float = 1e-8
     standard_errors: bool = False
@@ -86,41 +99,48 @@ solver_, cov_params_, standard_errors_
         """Choose C and fit the model to data as for `LogisticRegression.fit`.
 
         Weight 2 means the same as the row written twice, in one fold; test rows are scored with their offsets, too.
-        `params` are for the splitter and the scorer, by metadata routing.
+        Rows of the same `groups`, shape (n,), are in one fold, where the splitter `cv` knows groups. Other `params` are for
+        the splitter and the scorer, by metadata routing.
         """
-        from sklearn.model_selection import check_cv  # which takes a while to load
-
+        ratios = ratios_of(self)
+        for name in ("C_", "l1_ratio_"):
+            self.__dict__.pop(name, None)
         self.Cs_ = as_Cs(self.Cs)
         data = self._labelled(X, y, sample_weight, offset)
-        (problem,) = self._problems(data, alpha_of_C(float(self.Cs_[0]), data.total_weight))
+        alphas = [alpha_of_C(float(C), data.total_weight) for C in self.Cs_]
+        (problem,) = self._problems(data, alphas[0])
         if self.standard_errors:
             require_covariance(problem)  # before the folds are solved
-        split_params, score_params = self._routed("fit", data.sample_weight, params)
-        splitter = check_cv(self.cv, data.y, classifier=True)
-        folds = [self._fold(data, *split) for split in splitter.split(data.X, data.y, **split_params)]
-        paths = solve_folds(self, problem, data, folds, self.Cs_)
-        self.scores_ = np.array(
-            [
-                self._scores(data, fold.test, path.points, score_params)
-                for fold, path in zip(folds, paths.of_folds, strict=True)
+        estimators = [self._with_ratio(ratio) for ratio in ratios]
+        paths: Paths | None = None
+        if self.criterion == "cv":
+            found, scores = self._paths(estimators, problem, data, params)
+            self.scores_ = scores if self.l1_ratios is not None else scores[:, 0]
+            ratio, best = chosen(scores, self.rule)
+            paths = found[ratio]
+            start = paths.starts[best]
+            self._note_paths(paths)
+        else:
+            tables = [
+                (one, with_alpha(one, problem, alphas[0]), path_of_classes(one, data, self.Cs_)) for one in estimators
             ]
-        )
-        best = _best(self.scores_.mean(axis=0))
-        self.C_ = float(self.Cs_[best])
-        unpacked = [[self._unpacked([x]) for x in path.points] for path in paths.of_folds]
-        self.coefs_paths_ = np.array([[coef for coef, _ in path] for path in unpacked])
-        self.intercepts_paths_ = np.array([[intercept for _, intercept in path] for path in unpacked])
-        self.n_passes_paths_ = np.array([path.n_passes for path in paths.of_folds])
-        for result in (result for path in paths.of_folds for result in path.results):
-            self._warn(result)
-        problem = with_alpha(self, problem, alpha_of_C(self.C_, data.total_weight))
-        starts = None if self.warm_start and hasattr(self, "coef_") else [paths.starts[best]]
+            total = data.total_weight
+            self.criteria_ = np.stack(
+                [criteria_of(self.criterion, one, known, alphas, path, total) for one, known, path in tables]
+            )
+            ratio, best = least(self.criteria_, problem)
+            start = tables[ratio][2][best].x
+        self.C_, self.l1_ratio_ = float(self.Cs_[best]), float(ratios[ratio])
+        problem = with_alpha(self, problem, alphas[best])
+        starts = None if self.warm_start and hasattr(self, "coef_") else [start]
         metadata = {"sample_weight": sample_weight, "offset": offset}
         results = self._run(
             [problem],
             (data.X, y, metadata),
             starts,
-            lambda method: earlier_run(problem, method, paths, best, self.tol, as_seed(self.random_state)),
+            lambda method: (
+                None if paths is None else earlier_run(problem, method, paths, best, self.tol, as_seed(self.random_state))
+            ),
         )
         self._warn_if_separated(data, problem)
         self._note_errors([problem], results, data.total_weight)
@@ -128,6 +148,17 @@ solver_, cov_params_, standard_errors_
 
     def _alpha(self, data: Any) -> float:
         return alpha_of_C(self.C_, data.total_weight)
+
+    def _with_ratio(self, ratio: float) -> Any:
+        one = copy(self)
+        one.l1_ratio = ratio
+        return one
+
+    def _term(self, alpha: float) -> dict[str, Any]:
+        term = super()._term(alpha)
+        if "l1_ratio" in term and hasattr(self, "l1_ratio_"):
+            term["l1_ratio"] = self.l1_ratio_
+        return term
 
     @in_kind
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, **params: Any) -> float:
@@ -147,6 +178,30 @@ solver_, cov_params_, standard_errors_
 
     # -- folds
 
+    def _paths(self, estimators: list[Any], problem: Any, data: LabelledData, params: Any) -> tuple[list[Paths], Any]:
+        """Return the paths of the folds for each ratio, and their scores, shape (folds, ratios, m)."""
+        from sklearn.model_selection import check_cv  # which takes a while to load
+
+        split_params, score_params = self._routed("fit", data.sample_weight, params)
+        splitter = check_cv(self.cv, data.y, classifier=True)
+        folds = [self._fold(data, *split) for split in splitter.split(data.X, data.y, **split_params)]
+        found, scores = [], []
+        for one in estimators:
+            here = with_alpha(one, problem, alpha_of_C(float(self.Cs_[0]), data.total_weight))
+            paths = solve_folds(one, here, data, folds, self.Cs_)
+            pairs = zip(folds, paths.of_folds, strict=True)
+            scores.append([self._scores(data, fold.test, path.points, score_params) for fold, path in pairs])
+            found.append(paths)
+        for result in (result for paths in found for path in paths.of_folds for result in path.results):
+            self._warn(result)
+        return found, np.array(scores).transpose(1, 0, 2)
+
+    def _note_paths(self, paths: Paths) -> None:
+        unpacked = [[self._unpacked([x]) for x in path.points] for path in paths.of_folds]
+        self.coefs_paths_ = np.array([[coef for coef, _ in path] for path in unpacked])
+        self.intercepts_paths_ = np.array([[intercept for _, intercept in path] for path in unpacked])
+        self.n_passes_paths_ = np.array([path.n_passes for path in paths.of_folds])
+
     def _scorer(self) -> Any:
         from sklearn.metrics import get_scorer
 
@@ -157,10 +212,11 @@ solver_, cov_params_, standard_errors_
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, caller, sample_weight=sample_weight, **params)
             return routed.splitter.get("split", {}), routed.scorer.score
+        split = {"groups": params.pop("groups")} if caller == "fit" and "groups" in params else {}
         if params:
             raise ValueError(f"{caller} has no parameter {', '.join(params)}. Switch metadata routing on to pass it on.")
         has_weights = sample_weight is not None and takes_weights(self._scorer())
-        return {}, {"sample_weight": sample_weight} if has_weights else {}
+        return split, {"sample_weight": sample_weight} if has_weights else {}
 
     def _fold(self, data: LabelledData, train: Any, test: Any) -> Fold:
         """Return a split, with the labels and weights of the rows to fit."""
@@ -195,18 +251,6 @@ solver_, cov_params_, standard_errors_
             decisions += offset.reshape(len(codes), 1, -1)
         predicted = decisions[:, :, 0] > 0.0 if decisions.shape[2] == 1 else decisions.argmax(axis=2)
         return np.average(predicted == codes[:, None], axis=0, weights=weights)
-
-
-def _best(means: Vector) -> int:
-    """Return the place of the largest mean score; what has no score is not chosen."""
-    n_unknown = int(np.isnan(means).sum())
-    if n_unknown == means.size:
-        raise ValueError(
-            "no C has a score in every fold: all means are NaN. Check scoring, and that folds hold what it needs."
-        )
-    if n_unknown:
-        warnings.warn(f"{n_unknown} of {means.size} Cs have no score in some fold, and are not chosen.", stacklevel=5)
-    return int(np.nanargmax(means))
 
 
 def _rows_of(value: Any, rows: Any, n: int) -> Any:

@@ -1,26 +1,22 @@
 """Regression along a path of penalties, and the penalty chosen by folds or by an information criterion."""
 
-import math
 from copy import copy
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.special import gammaln
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.array_api import in_kind
-from finitesum.estimators.covariance import dispersion_at
-from finitesum.estimators.likelihood import log_likelihood_and_deviance
+from finitesum.estimators.choice import chosen, criteria_of, least, ratios_of
 from finitesum.estimators.means import PoissonRegressor
 from finitesum.estimators.path import positive_numbers, solve_path, with_alpha
 from finitesum.estimators.regressors import LinearRegressor, best_constant
 from finitesum.estimators.ridge import Ridge
 from finitesum.estimators.scoring import takes_weights, with_offset
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.evaluation.hessian import hessian_at
 from finitesum.evaluation.optimality import evaluate
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem
@@ -32,9 +28,6 @@ LEAST = 1e-3
 
 #: The l1 ratio that stands for 0 where the first strength of a path is found.
 SMALL_RATIO = 1e-3
-
-CRITERIA = ("cv", "aic", "bic", "ebic")
-RULES = ("best", "one_standard_error")
 
 
 class LinearPath(NamedTuple):
@@ -163,17 +156,6 @@ class ChoiceMixin:
         known = {name: getattr(own, name) for name in names if name not in ("alpha", "l1_ratio", "standard_errors")}
         return self._single(l1_ratio=l1_ratio, **known)
 
-    def _check_choice(self) -> list[float]:
-        if self.criterion not in CRITERIA or self.rule not in RULES:
-            raise ValueError(
-                f"criterion must be one of {', '.join(CRITERIA)} and rule best or one_standard_error, got "
-                f"{self.criterion!r} and {self.rule!r}."
-            )
-        if self.rule != "best" and self.criterion != "cv":
-            raise ValueError('rule="one_standard_error" goes with criterion="cv": other criteria have no folds.')
-        own: Any = self
-        return [own.l1_ratio] if self.l1_ratios is None else [float(ratio) for ratio in self.l1_ratios]
-
     @in_kind
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, groups: Any = None) -> Self:
@@ -183,7 +165,7 @@ class ChoiceMixin:
         same as the row written twice, in one fold; test rows are scored by their weights.
         """
         own: Any = self
-        ratios = self._check_choice()
+        ratios = ratios_of(self)
         for name in ("alpha_", "l1_ratio_"):
             self.__dict__.pop(name, None)
         problems, total, X, y = own._problems(X, y, sample_weight, offset)
@@ -193,19 +175,14 @@ class ChoiceMixin:
         if self.criterion == "cv":
             data = X, y, None if sample_weight is None else problem.weights, None if offset is None else problem.offsets
             self.scores_ = self._fold_scores(estimators, strengths, problem, total, data, groups)
-            means = self.scores_.mean(axis=0)
-            n_folds = len(self.scores_)
-            errors = self.scores_.std(axis=0, ddof=1) / math.sqrt(n_folds) if n_folds > 1 else np.zeros_like(means)
+            ratio, place = chosen(self.scores_, self.rule)
         else:
-            pairs = zip(estimators, strengths, strict=True)
-            self.criteria_ = np.stack([self._criteria(one, problem, values, total) for one, values in pairs])
-            if np.isnan(self.criteria_).all():
-                name = type(problem.loss).__name__
-                raise ValueError(f"the {name} loss has no log-likelihood that is known: use criterion='cv'.")
-            means, errors = -self.criteria_, np.zeros_like(self.criteria_)
-        ratio, place = divmod(int(np.nanargmax(means)), means.shape[1])
-        if self.rule == "one_standard_error":
-            place = int(np.flatnonzero(means[ratio] >= means[ratio, place] - errors[ratio, place])[0])
+            found = []
+            for one, values in zip(estimators, strengths, strict=True):
+                path = solve_strengths(one, problem, values)
+                found.append(criteria_of(self.criterion, one, problem, values, path, total))
+            self.criteria_ = np.stack(found)
+            ratio, place = least(self.criteria_, problem)
         self.alphas_ = np.stack(strengths) / factor
         self.alpha_, self.l1_ratio_ = float(self.alphas_[ratio, place]), float(ratios[ratio])
         final = self._estimator(self.l1_ratio_).set_params(alpha=self.alpha_)
@@ -271,22 +248,6 @@ class ChoiceMixin:
         model.n_features_in_ = problem.rows.n_columns
         given = {} if weights is None or not takes_weights(scorer) else {"sample_weight": weights}
         return float(scorer(with_offset(model, offsets), X, y, **given))
-
-    def _criteria(self, estimator: Any, problem: Problem, strengths: Vector, total: float) -> Vector:
-        """Return AIC, BIC or EBIC [1] of the models of a path, with the trace of H (H + l2)^-1 as degrees of freedom."""
-        found, d = [], problem.rows.n_columns
-        for alpha, result in zip(strengths, solve_strengths(estimator, problem, strengths), strict=True):
-            here, x = with_alpha(estimator, problem, float(alpha)), result.x
-            active = (x != 0.0) | (np.arange(x.size) >= d)
-            penalised = hessian_at(here, x)[np.ix_(active, active)]
-            bare = penalised - np.diag(here.term.quadratic[active])
-            freedom = float(np.trace(np.linalg.lstsq(penalised, bare, rcond=None)[0]))
-            dispersion = dispersion_at(problem, x, total, min(int(active.sum()), int(total) - 1))
-            value = -2.0 * log_likelihood_and_deviance(problem, x, total, dispersion)[0]
-            k = int((x[:d] != 0.0).sum())
-            more = 2.0 * (gammaln(d + 1.0) - gammaln(k + 1.0) - gammaln(d - k + 1.0)) if self.criterion == "ebic" else 0.0
-            found.append(value + freedom * (2.0 if self.criterion == "aic" else math.log(total)) + more)
-        return np.array(found)
 
     def _alphas(self, n_targets: int, total_weight: float) -> list[float]:
         return [getattr(self, "alpha_", 1.0) * self._factor(total_weight)] * n_targets
