@@ -39,6 +39,19 @@ class Rows:
         return rows_of(self.k)
 
 
+def workers_of(client: Any, killed: int | None) -> list[int]:
+    """Return the process ids of two workers, once another has taken the place of the one that was killed."""
+    for _ in range(600):
+        try:
+            pids = sorted(client.run(os.getpid).values())
+        except OSError:  # the scheduler does not know yet
+            pids = []
+        if len(pids) == 2 and killed not in pids:
+            return pids
+        time.sleep(0.1)
+    raise TimeoutError("no worker has taken the place of the one that was killed")
+
+
 def main() -> None:
     """Fit, kill, compare, and write the page."""
     from distributed import Client, LocalCluster
@@ -56,7 +69,7 @@ def main() -> None:
         "a-ciag, as they come": ACIAG(max_delay="auto", asynchronous=True),
         "newton-cg": "newton-cg",
     }
-    rng, lines, n_right = np.random.default_rng(0), [], 0
+    rng, lines, n_right, killed = np.random.default_rng(0), [], 0, None
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
 
         def fit(method: Any) -> tuple[Any, float]:
@@ -73,12 +86,11 @@ def main() -> None:
             name = list(methods)[k % len(methods)]
             calm, calm_seconds = known[name]
             moment = float(rng.uniform(0.0, calm_seconds))
-            pids = list(client.run(os.getpid).values())
-            killer = threading.Timer(moment, os.kill, (pids[rng.integers(len(pids))], signal.SIGKILL))
+            killed = workers_of(client, killed)[rng.integers(2)]
+            killer = threading.Timer(moment, os.kill, (killed, signal.SIGKILL))
             killer.start()
             result, seconds = fit(methods[name])
             killer.join()
-            client.wait_for_workers(2, timeout=120)
             same = result.x.tobytes() == calm.x.tobytes()
             off = float(np.linalg.norm(result.x - calm.x) / np.linalg.norm(calm.x))
             is_right = bool(result.success) and (same or (name == "a-ciag, as they come" and off <= 1e-6))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.exceptions import ConvergenceWarning
 
 import finitesum
 
@@ -58,6 +59,10 @@ CASES = {
     "probit": ("LinearClassifier", {"loss": "probit"}, lambda y: y > 0.0),
     "ridge": ("Ridge", {"alpha": 2.0}, lambda y: y),
     "huber": ("LinearRegressor", {"loss": "huber", "bounds": (0.0, None)}, lambda y: y),
+    "huber, a scale": ("HuberRegressor", {"scale": 0.5, "alpha": 0.01}, lambda y: y),
+    "huber, joint": ("HuberRegressor", {"scale": "joint", "alpha": 0.01}, lambda y: y),
+    "class weights": ("LogisticRegression", {"class_weight": "balanced"}, lambda y: np.digitize(y, [-1.0, 0.5])),
+    "a class weight": ("LinearSVC", {"class_weight": {True: 3.0}}, lambda y: y > 0.5),
     "poisson": ("PoissonRegressor", {"alpha": 0.1}, lambda y: np.round(np.exp(0.3 * y))),
     "gamma": ("GammaRegressor", {"alpha": 0.1}, lambda y: np.exp(0.3 * y)),
     "tweedie": ("TweedieRegressor", {"alpha": 0.1, "power": 1.5}, lambda y: np.exp(0.3 * y)),
@@ -114,7 +119,11 @@ def test_refusals_say_where_to_go(client):
         on_dask.LinearSVC(client=client).fit(dX, np.digitize(y, [-0.5, 0.5]))
     with pytest.raises(ValueError, match="y must have 600 entries"):
         on_dask.Ridge(client=client).fit(dX, y[:-1])
-    with pytest.raises(ValueError, match="standard_errors and class_weight are not known for collections"):
+    with pytest.raises(ValueError, match='checkpoint is not known with scale="joint"'):
+        on_dask.HuberRegressor(client=client, scale="joint", checkpoint="a.ckpt").fit(dX, dy)
+    with pytest.raises(ValueError, match="class_weight has the labels"):
+        on_dask.LogisticRegression(client=client, class_weight={"c": 2.0}).fit(dX, dy > 0.0)
+    with pytest.raises(ValueError, match="standard_errors are not known for collections"):
         on_dask.Ridge(client=client, standard_errors=True).fit(dX, dy)
     broken = X.copy()
     broken[250, 1] = np.nan
@@ -178,6 +187,21 @@ def test_where_all_workers_are_lost_it_is_said_and_another_cluster_goes_on(tmp_p
     assert resumed.success
     assert resumed.x == pytest.approx(whole.x, rel=1e-9)
     assert resumed.n_passes == whole.n_passes
+
+
+def test_an_estimator_goes_on_from_its_checkpoint_on_a_cluster_of_another_size(client, tmp_path):
+    X, y, _, _ = data()
+    parameters = {"client": client, "solver": "newton", "tol": 1e-10}
+    known = on_dask.LogisticRegression(**parameters).fit(*chunked(X, y > 0.0))
+    parameters["checkpoint"] = tmp_path / "fit.ckpt"
+    with pytest.warns(ConvergenceWarning):
+        on_dask.LogisticRegression(max_iter=2, **parameters).fit(*chunked(X, y > 0.0))
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as alone:
+        parameters["client"], seen = alone, []
+        resumed = on_dask.LogisticRegression(callback=lambda report: seen.append(report.nit), **parameters)
+        resumed.fit(*chunked(X, y > 0.0))
+    np.testing.assert_array_equal(resumed.coef_, known.coef_)
+    assert seen[0] > 1
 
 
 def test_without_a_barrier_on_a_cluster(client):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from finitesum.dask.engine import DaskEngine as DaskEngine
     from finitesum.dask.estimators import (
         GammaRegressor as GammaRegressor,
+        HuberRegressor as HuberRegressor,
         LinearClassifier as LinearClassifier,
         LinearRegressor as LinearRegressor,
         LinearSVC as LinearSVC,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "DaskEngine": "engine",
     "GammaRegressor": "estimators",
+    "HuberRegressor": "estimators",
     "LinearClassifier": "estimators",
     "LinearRegressor": "estimators",
     "LinearSVC": "estimators",

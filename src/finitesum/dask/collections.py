@@ -68,6 +68,28 @@ def _unique(block: Any) -> Any:
     return np.unique(np.asarray(block))
 
 
+def totals_of(parts: list[Blocks]) -> tuple[Any, Any]:
+    """Return the labels of all parts, increasing, and the sum of the weights of each label's rows."""
+    found = dask.compute(*[dask.delayed(_totals)(part.y, part.weight) for part in parts])
+    labels, places = np.unique(np.concatenate([one[0] for one in found]), return_inverse=True)
+    return labels, np.bincount(places, weights=np.concatenate([one[1] for one in found]))
+
+
+def _totals(y: Any, weight: Any) -> tuple[Any, Any]:
+    labels, codes = np.unique(np.asarray(y), return_inverse=True)
+    return labels, np.bincount(codes, weights=None if weight is None else np.asarray(weight, dtype=np.float64))
+
+
+def weighted(parts: list[Blocks], labels: Any, factors: Any) -> list[Blocks]:
+    """Return the parts with weights that are multiplied with the factors of their labels."""
+    return [part._replace(weight=dask.delayed(_weighted)(part.y, part.weight, labels, factors)) for part in parts]
+
+
+def _weighted(y: Any, weight: Any, labels: Any, factors: Any) -> Any:
+    own = factors[np.searchsorted(labels, np.asarray(y))]
+    return own if weight is None else own * np.asarray(weight, dtype=np.float64)
+
+
 def _divided(name: str, vector: Any, blocks: list[Any], sizes: Any) -> list[Any]:
     """Return the parts of a vector that belong to the blocks of X."""
     if vector is None:

@@ -1,26 +1,45 @@
 """Estimators whose `fit` takes Dask collections; everything else is what the class in memory says."""
 
+import math
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from finitesum import estimators as local
-from finitesum.dask.collections import as_parts, is_collection, is_frame, labels_of, mapped, n_columns_of
+from finitesum.dask.collections import (
+    as_parts,
+    is_collection,
+    is_frame,
+    labels_of,
+    mapped,
+    n_columns_of,
+    totals_of,
+    weighted,
+)
 from finitesum.dask.engine import DaskEngine, of_blocks
 from finitesum.estimators.base import LinearEstimator, alpha_of_C
+from finitesum.estimators.classification import class_weights
 from finitesum.estimators.path import with_alpha
 from finitesum.estimators.solvers import as_solver
+from finitesum.evaluation.row_blocks import sum_over_problems
+from finitesum.evaluation.row_sums import loss_sums
+from finitesum.losses import Huber
 from finitesum.problems.linear import Problem
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OnCollections:
-    """What the classes here do alike; `client` is the current one of Dask when left out."""
+    """What the classes here do alike; `client` is the current one of Dask when left out.
+
+    `checkpoint` is a file that a fit is written to every minute, at its end, and where all workers are lost. A fit of the
+    same collections with the same parameters goes on from it where it is there, on a cluster of any size.
+    """
 
     client: Any = None
+    checkpoint: Any = None
 
     _local: ClassVar[type[LinearEstimator]]
 
@@ -40,19 +59,28 @@ class OnCollections:
         """
         own: Any = self
         own._check_parameters()
-        if getattr(own, "standard_errors", False) or getattr(own, "class_weight", None) is not None:
-            raise ValueError("standard_errors and class_weight are not known for collections: leave them out.")
+        if getattr(own, "standard_errors", False):
+            raise ValueError("standard_errors are not known for collections: fit the class in memory to a sample of rows.")
         self._note_columns(X)
         problem = self._problem_of_fit(DaskEngine(self.client), X, y, sample_weight, offset)
         if problem.classes is not None:
             own.classes_ = np.asarray(problem.classes)
-        problem = with_alpha(own, problem, self._strength(float(problem.rows.total)))
-        method = as_solver(own.solver, own.step_size, problem, tol=own.tol)
         start = own._packed(problem.rows.n_columns, 1) if own.warm_start and hasattr(own, "coef_") else None
-        result = own._solve(problem, None if start is None else start[0], method, callback=own.callback)
+        self._fit_problem(problem, None if start is None else start[0])
+        return self
+
+    def _fit_problem(self, problem: Problem, start: Any) -> None:
+        """Set what is known of the solution of a problem with a penalty of strength 1."""
+        own: Any = self
+        result = self._solved(with_alpha(own, problem, self._strength(float(problem.rows.total))), start, own.tol)
         own._note([result], problem.rows.values.dtype)
         own._warn(result)
-        return self
+
+    def _solved(self, problem: Problem, start: Any, tol: float, **changes: Any) -> Any:
+        own: Any = self
+        method = as_solver(own.solver, own.step_size, problem, tol=tol)
+        kept = {} if self.checkpoint is None else {"checkpoint": self.checkpoint, "resume": True}
+        return own._solve(problem, start, method, tol=tol, callback=own.callback, **{**kept, **changes})
 
     def _problem_of_fit(self, engine: DaskEngine, *given: Any) -> Problem:
         """Return the problem with a penalty of strength 1, which it takes a pass to find the right one for.
@@ -64,7 +92,11 @@ class OnCollections:
         persisted = iter(engine.client.persist(which) if which else ())
         X, y, sample_weight, offset = (next(persisted) if is_collection(one) else one for one in given)
         settings = {"loss": self._loss_of_fit(y), "fit_intercept": own.fit_intercept, "engine": engine}
-        return Problem.partitioned(as_parts(X, y, sample_weight, offset), **settings, **own._term(1.0))
+        return Problem.partitioned(self._weighted(as_parts(X, y, sample_weight, offset)), **settings, **own._term(1.0))
+
+    def _weighted(self, parts: Any) -> Any:
+        """Return the parts with the weights that the model gives them."""
+        return parts
 
     def _note_columns(self, X: Any) -> None:
         own: Any = self
@@ -140,7 +172,8 @@ def _moments(model: Any, *block: Any) -> Any:
 def _lacks(model: Any, moments: Any, *block: Any) -> Any:
     """Return the sums of squares, or of deviances, from the predictions and from the mean."""
     weights, y, predicted = _checked(model, *block)
-    loss, mean = model._loss(), np.full(y.shape, moments[1] / moments[0])
+    mean = np.full(y.shape, moments[1] / moments[0])
+    loss = model._loss() if hasattr(model, "_loss") else None
     lack = getattr(loss, "deviance_from", lambda target, other: (target - other) ** 2)
     return np.array([weights @ lack(y, predicted), weights @ lack(y, mean)])
 
@@ -159,6 +192,13 @@ def _explained(sums: Any) -> float:
 
 class Classifies(OnCollections):
     """Probabilities and decisions beside labels."""
+
+    def _weighted(self, parts: Any) -> Any:
+        own: Any = self
+        if own.class_weight is None:
+            return parts
+        labels, totals = totals_of(parts)
+        return weighted(parts, labels, class_weights(own.class_weight, labels, np.arange(len(labels)), totals))
 
     def _width(self) -> int:
         own: Any = self
@@ -234,6 +274,57 @@ class Ridge(OnCollections, local.Ridge):
     """`finitesum.Ridge` on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.Ridge
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class HuberRegressor(OnCollections, local.HuberRegressor):
+    """`finitesum.HuberRegressor` on Dask collections, and `client`; there is no attribute outliers_.
+
+    With scale="joint" a checkpoint is not kept: each scale is a run of its own.
+    """
+
+    _local: ClassVar[type[LinearEstimator]] = local.HuberRegressor
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
+        """Fit the model to collections: see `LinearRegressor`."""
+        self._is_joint = self._checked_scale()
+        if self._is_joint and self.checkpoint is not None:
+            raise ValueError('checkpoint is not known with scale="joint": leave it out, or give the scale.')
+        return super().fit(X, y, sample_weight, offset)
+
+    def _loss_of_fit(self, y: Any) -> Any:
+        return Huber(float(self.epsilon) * (1.0 if self._is_joint else float(self.scale)))
+
+    def _strength(self, total: float) -> float:
+        return float(self.alpha)
+
+    def _fit_problem(self, problem: Problem, start: Any) -> None:
+        if not self._is_joint:
+            self.scale_ = float(self.scale)
+            super()._fit_problem(problem, start)
+            return
+
+        def solve(sigma: float, start: Any) -> Any:
+            there = replace(problem, loss=Huber(float(self.epsilon * sigma)))
+            return self._solved(with_alpha(self, there, 0.5 * self.alpha * sigma), start, 0.25 * self.tol * sigma)
+
+        def slope_of(sigma: float, result: Any) -> float:
+            return 1.0 - _mean_square(replace(problem, loss=Huber(float(self.epsilon * sigma))), result.x) / sigma**2
+
+        mean = sum_over_problems(lambda part: part.weights @ (part.targets - part.offsets), problem)
+        spread = sum_over_problems(lambda part: part.weights @ (part.targets - part.offsets - mean) ** 2, problem)
+        self._search(math.sqrt(float(spread)) or 1.0, start, solve, slope_of, problem.rows.values.dtype)
+
+
+def _mean_square(problem: Problem, w: Any) -> float:
+    """Return sum_i p_i phi'_i^2 at w: of the Huber loss the mean square of the residuals, each at most delta."""
+
+    def of_part(part: Problem) -> Any:
+        slopes = np.empty(part.n_rows)
+        loss_sums(part, w, slopes=slopes)
+        return part.weights @ slopes**2
+
+    return float(sum_over_problems(of_part, problem))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

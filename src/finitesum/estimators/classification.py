@@ -45,6 +45,8 @@ def class_weights(class_weight: Any, classes: Any, codes: Indices, weights: Vect
     factors = np.array([float(class_weight.get(label, 1.0)) for label in labels])
     if not (np.isfinite(factors) & (factors >= 0.0)).all():
         raise ValueError(f"class_weight must hold factors >= 0, got {dict(class_weight)!r}.")
+    if not factors.all():
+        raise ValueError("class_weight must be > 0 for the classes of the data. Drop the rows of a class instead.")
     return factors
 
 
@@ -76,8 +78,6 @@ class LabelledData:
         self.classes = self.classes[present]
         self.codes = np.where(present, np.cumsum(present) - 1, 0)[self.codes]
         factors = class_weights(estimator.class_weight, self.classes, self.codes, base)
-        if not factors.all():
-            raise ValueError("class_weight must be > 0 for the classes of the data. Drop the rows of a class instead.")
         self.weights: Vector = base * factors[self.codes]
 
     def of_rows(self, estimator: LinearEstimator, rows: Indices) -> "LabelledData":

@@ -12,6 +12,7 @@ References
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
@@ -130,28 +131,46 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
         known = self._packed(X.shape[1], 1) if self.warm_start and hasattr(self, "coef_") else None
         start = None if known is None else known[0]
         spread = math.sqrt(float(fractions @ (y - float(fractions @ y)) ** 2)) or 1.0
-        search = _ScaleSearch(spread, first=spread if start is None else self.scale_)
         tasks = FitTasks(self, *data, 1)
         callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
+
+        def solve(sigma: float, start: Vector | None) -> Result:
+            return self._solve_at(X, y, weights, sigma, start, callback)
+
+        def slope_of(sigma: float, result: Result) -> float:
+            coef, intercept = self._unpacked([result.x])
+            ratios = np.asarray(X @ coef + intercept - y) / sigma
+            return 1.0 - float(fractions @ np.minimum(ratios * ratios, self.epsilon**2))
+
+        self._search(spread, start, solve, slope_of, X.dtype)
+        tasks.end(lambda: {"coef_": self.coef_, "intercept_": self.intercept_})
+
+    def _search(
+        self,
+        spread: float,
+        start: Vector | None,
+        solve: Callable[[float, Vector | None], Result],
+        slope_of: Callable[[float, Result], float],
+        dtype: Any,
+    ) -> None:
+        """Find the scale, and set what is known of the runs, given the spread of the targets and a run at a scale."""
+        search = _ScaleSearch(spread, first=spread if start is None else self.scale_)
         tried: list[Result] = []
         while True:
             sigma = search.scale
-            result = self._solve_at(X, y, weights, sigma, start, callback)
+            result = solve(sigma, start)
             tried.append(result)
             start = result.x
-            coef, intercept = self._unpacked([result.x])
-            ratios = np.asarray(X @ coef + intercept - y) / sigma
-            slope = 1.0 - float(fractions @ np.minimum(ratios * ratios, self.epsilon**2))
+            slope = slope_of(sigma, result)
             if result.reason is StopReason.CALLBACK or not search.moves(slope, self.tol):
                 break
         self.scale_ = sigma
-        self._note(tried[-1:], X.dtype)
+        self._note(tried[-1:], dtype)
         self.n_iter_ = sum(max(1, int(one.nit)) for one in tried)
         self.n_passes_ = float(sum(one.n_passes for one in tried))
         self.n_hessian_passes_ = float(sum(one.n_hessian_passes for one in tried))
         self.objective_ = sigma + 2.0 / sigma * float(result.fun)
         self.optimality_ = math.hypot(2.0 / sigma * float(result.optimality), slope)
-        tasks.end(lambda: {"coef_": self.coef_, "intercept_": self.intercept_})
         if self.optimality_ > self.tol and tried[-1].reason is not StopReason.CALLBACK:
             warnings.warn(
                 f"HuberRegressor: optimality {self.optimality_:.3g} (asked: {self.tol:.3g}) at scale {sigma:.6g}. If most "
