@@ -148,9 +148,11 @@ def test_metadata_is_routed():
         assert poisson.get_metadata_routing().fit.requests["offset"] is True
         groups = np.arange(y.size) % 4
         model = LogisticRegressionCV([0.1, 1.0], cv=GroupKFold(4), scoring="accuracy", **CHEAP)
-        assert model.fit(X, y, groups=groups).scores_.shape == (4, 2)
-    with pytest.raises(ValueError, match="fit has no parameter groups"):
-        model.fit(X, y, groups=groups)
+        routed = model.fit(X, y, groups=groups).scores_
+    assert routed.shape == (4, 2)
+    np.testing.assert_array_equal(model.fit(X, y, groups=groups).scores_, routed)
+    with pytest.raises(ValueError, match="fit has no parameter times"):
+        model.fit(X, y, times=groups)
 
 
 @pytest.mark.parametrize("solver", ["lazy-newton", "newton-cg"])

@@ -98,6 +98,8 @@ def test_paths_and_choices():
     smallest = int(np.searchsorted(model.Cs_, chosen.one_standard_error))
     assert chosen.means[smallest] >= chosen.means[best] - chosen.errors[best]
     assert PathDisplay.from_estimator(model).chosen == model.C_
+    both = LogisticRegressionCV(Cs=[0.01, 0.1, 1.0], l1_ratios=[0.0, 1.0], cv=4).fit(X, y)
+    assert CVDisplay.from_estimator(both).means.max() == both.scores_.mean(axis=0).max()
     of_alpha = LinearRegressorCV(alphas=6, l1_ratios=[0.5, 1.0], cv=4).fit(X, X["age"] + 0.0 * X["dose"])
     drawn = CVDisplay.from_estimator(of_alpha)
     assert drawn.means.max() == of_alpha.scores_.mean(axis=0).max()

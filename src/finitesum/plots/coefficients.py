@@ -149,7 +149,10 @@ class CVDisplay(DrawsOnAxes):
         scoring = estimator.scoring
         name = scoring if isinstance(scoring, str) or scoring is None else "score"
         if hasattr(estimator, "Cs_"):
-            return cls(estimator.Cs_, estimator.scores_, chosen=estimator.C_, score_name=name or "accuracy").plot(ax=ax)
+            scores = estimator.scores_
+            if scores.ndim == 3:
+                scores = scores[:, list(estimator.l1_ratios).index(estimator.l1_ratio_)]
+            return cls(estimator.Cs_, scores, chosen=estimator.C_, score_name=name or "accuracy").plot(ax=ax)
         row = int(np.flatnonzero((estimator.alphas_ == estimator.alpha_).any(axis=1))[0])
         names = {"strength_name": "alpha", "score_name": name or "minus mean loss"}
         return cls(estimator.alphas_[row], estimator.scores_[:, row], chosen=estimator.alpha_, **names).plot(ax=ax)
