@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +154,9 @@ def test_doctor(run, kernels):
     assert report["kernels"]["writable"] is True
     assert report["libraries"]["numba"]
     assert report["data"]["folder"] == os.environ["FINITESUM_HOME"]
+    files = list(Path(report["kernels"]["folder"]).glob("*.nbc-*"))
+    assert report["kernels"]["kernels kept"] == len(files)
+    assert files or kernels == "python" or not report["kernels"]["compiled"]  # the first call has kept one
 
 
 def test_doctor_finds_what_is_broken(run, monkeypatch, tmp_path):

@@ -1,11 +1,15 @@
 """The table of methods: it says what the paper's Table 1 says, and what runs measure."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from finitesum import METHODS, Problem
+from finitesum.losses import CLASS_LOSSES, LOSSES, LossName
+from finitesum.methods import MethodName
 from finitesum.running.checkpoint import flatten
-from finitesum.running.sampling import order_of_pass
+from finitesum.running.sampling import SAMPLINGS, Sampling, order_of_pass
 
 #: Wai et al. 2020, Table 1, linear models: storage, work of a visit, iterations to eps, kind of guarantee.
 TABLE_1 = {
@@ -24,6 +28,12 @@ TABLE_1 = {
 #: Gradients and Hessians that a pass over m components costs at least: what the visits read, and snapshots.
 GRADIENTS_OF_A_PASS = {"svrg": 2, "acc-svrg": 2, "svrg2": 2, "sarah": 3}
 SMOOTH = ["fg", "afg", "ig", "sarah", "newton", *TABLE_1]
+
+
+def test_names_that_type_checkers_know():
+    assert get_args(MethodName) == ("auto", *METHODS)
+    assert get_args(LossName) == (*LOSSES, *CLASS_LOSSES)
+    assert get_args(Sampling) == tuple(SAMPLINGS)
 
 
 def generated(m, d, seed=0):

@@ -16,7 +16,7 @@ from finitesum.cli.errors import BROKEN
 
 _NUMERICAL = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl")
 _LIBRARIES = (*_NUMERICAL, "click", "rich", "matplotlib", "pooch", "jinja2")
-_EXTRAS = {"data": "pyarrow", "torch": "torch"}
+_EXTRAS = {"data": "pyarrow", "torch": "torch", "dask": "dask", "jax": "optax", "formula": "formulaic", "onnx": "skl2onnx"}
 
 
 @click.command(short_help="Check whether this installation works.")
@@ -78,7 +78,7 @@ def _kernels(problems: list[str]) -> dict[str, Any]:
         folder = cache_folder()
     if folder is None:
         problems.append("no folder is writable for compiled kernels: set NUMBA_CACHE_DIR to a writable folder")
-    kept = 0 if folder is None else sum(1 for _ in folder.glob("*.nbc"))
+    kept = 0 if folder is None else sum(1 for _ in folder.glob("*.nbc-*"))  # a file for each signature
     place = {"folder": folder and str(folder), "writable": folder is not None, "kernels kept": kept}
     return {"compiled": COMPILED, **place, "stamp": source_stamp()}
 
@@ -103,18 +103,35 @@ def _data(problems: list[str]) -> dict[str, Any]:
     return {"folder": root and str(root), "writable": writable, "searched": searched, "data sets here": here}
 
 
+def _compiler(problems: list[str]) -> dict[str, Any]:
+    """Return how long one small kernel takes to be compiled, or to be read where it was kept."""
+    import time
+
+    from finitesum.core.jit import COMPILED, Kernel
+
+    if not COMPILED:
+        return {"works": "not asked for: NUMBA_DISABLE_JIT is set"}
+    started, doubled = time.perf_counter(), Kernel(_doubled)
+    if not (works := doubled(1.5) == 3.0):
+        problems.append("the compiler makes wrong code: reinstall numba and llvmlite")
+    return {"works": works, "from the disk": doubled.cache_hits > 0, "seconds": time.perf_counter() - started}
+
+
+def _doubled(x: float) -> float:
+    return x + x
+
+
 def _fit(problems: list[str]) -> dict[str, Any]:
     """Return the result of a tiny fit, whose optimum is known."""
     import time
 
-    from finitesum.cli.options import DEMO_SOLVER
     from finitesum.problems.linear import Problem
     from finitesum.running.driver import minimize
 
     started = time.perf_counter()
     # The optimum is w = mean(x y) / (mean(x^2) + alpha) = 2.5 / 3.5.
     problem = Problem.linear([[1.0], [2.0]], [1.0, 2.0], loss="squared", alpha=1.0)
-    result = minimize(problem, method=DEMO_SOLVER, tol=1e-12)
+    result = minimize(problem, method="newton", tol=1e-12)
     error = abs(float(result.x[0]) - 5.0 / 7.0)
     if not (result.success and error < 1e-11):
         problems.append(f"a tiny fit went wrong by {error:.1e}: {result.message}")
@@ -123,7 +140,7 @@ def _fit(problems: list[str]) -> dict[str, Any]:
 
 #: By name, in the order of the report; each adds to a list what is broken.
 _CHECKS: dict[str, Callable[[list[str]], Any]] = {
-    check.__name__.strip("_"): check for check in (_libraries, _extras, _threads, _kernels, _data, _fit)
+    check.__name__.strip("_"): check for check in (_libraries, _extras, _threads, _kernels, _compiler, _data, _fit)
 }
 
 

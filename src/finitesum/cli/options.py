@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FOLDER: Any = click.Path(path_type=Path, file_okay=False)
 FILE: Any = click.Path(path_type=Path, dir_okay=False)
 
-#: The method whose optimum the demonstration checks, and with which the doctor checks that fits work.
+#: The method whose optimum the demonstration checks.
 DEMO_SOLVER = "a-ciag"
 
 #: What it compares: of the methods that visit components one by one, those that compile in seconds.

@@ -67,8 +67,9 @@ def problem_of_parts(settings: Settings, data: FileParts, *, n_workers: int | No
     from finitesum.core.engine import Threads
     from finitesum.problems.linear import Problem
 
-    penalty: Any = {"alpha": resolve_alpha(settings.alpha, data.n_rows), "l1_ratio": settings.l1_ratio}
+    alpha = resolve_alpha(settings.alpha, data.n_rows)
+    term: Any = {"loss": settings.loss, "alpha": alpha, "l1_ratio": settings.l1_ratio}
     engine = Threads(n_workers)
-    problem = Problem.partitioned(data, loss=settings.loss, fit_intercept=settings.intercept, engine=engine, **penalty)
+    problem = Problem.partitioned(data, fit_intercept=settings.intercept, engine=engine, **term)
     classes = None if problem.classes is None else tuple(problem.classes.tolist())
     return problem if settings.batch_size is None else problem.batched(settings.batch_size), classes

@@ -36,7 +36,7 @@ STALE_SECONDS = 86_400.0
 class Signature(NamedTuple):
     """What kernels are compiled for."""
 
-    loss: str
+    loss: Any
     dtype: str
     layout: str
 
@@ -156,6 +156,7 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
     variants: tuple[dict[str, float], ...] = ({}, {"step_size": 0.01}, {"first_rows": 2})
     for l1_ratio, options in itertools.product((0.0, 0.5), variants):
         problem = tiny_problem(signature, l1_ratio)
-        for name in METHODS if methods is None else methods:
+        names: Any = METHODS if methods is None else methods
+        for name in names:
             with contextlib.suppress(ValueError, TypeError), as_compiled():  # what a method cannot do needs no machine code
                 minimize(problem, method=name, options=dict(options), tol=0.0, max_iter=20)

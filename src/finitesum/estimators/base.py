@@ -24,7 +24,8 @@ from finitesum.estimators.plain_input import is_plain_table, is_plain_target
 from finitesum.estimators.robust_errors import model_covariance
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
-from finitesum.losses import Loss
+from finitesum.losses import Loss, LossName
+from finitesum.methods import MethodName
 from finitesum.methods.base import Choice, Method, identity_of
 from finitesum.problems.input import checked_numbers, stored_well
 from finitesum.problems.linear import Problem
@@ -42,7 +43,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     """
 
     l1_ratio: float = 0.0
-    solver: str | Method = "auto"
+    solver: MethodName | Method = "auto"
     step_size: float | str = "auto"
     max_iter: float = 1000
     tol: float = 1e-8
@@ -152,7 +153,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     # -- the runs
 
     def _problem(
-        self, X: Any, y: Any, weights: Vector | None, loss: str | Loss, alpha: float, offset: Any = None
+        self, X: Any, y: Any, weights: Vector | None, loss: LossName | Loss, alpha: float, offset: Any = None
     ) -> Problem:
         own: Any = {"fit_intercept": self.fit_intercept, **self._term(alpha)}
         return Problem.linear(X, y, loss=loss, sample_weight=weights, offset=offset, **own)

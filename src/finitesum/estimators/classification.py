@@ -18,7 +18,7 @@ from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
 from finitesum.estimators.plain_input import is_plain_label
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.losses import Logistic, Loss, Multinomial
+from finitesum.losses import Logistic, Loss, LossName, Multinomial
 from finitesum.problems.input import as_rows, checked_numbers, classes_and_codes
 from finitesum.problems.linear import Problem
 
@@ -148,7 +148,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
             data.offset = checked_numbers(offset, shape, "offset")
         return data
 
-    def _one_against_the_rest(self, data: LabelledData, loss: str | Loss, alpha: float) -> list[Any]:
+    def _one_against_the_rest(self, data: LabelledData, loss: LossName | Loss, alpha: float) -> list[Any]:
         """Return the problem of the second class, or one for each of several."""
         rows, n_classes = as_rows(data.X), len(data.classes)
         problems = []

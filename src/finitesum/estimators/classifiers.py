@@ -1,7 +1,7 @@
 """Linear classifiers with any loss, and linear support vector machines."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import log_softmax
@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin
 from finitesum.estimators.inference import InferenceMixin
-from finitesum.losses import LIKELIHOODS, Loss, as_loss
+from finitesum.losses import LIKELIHOODS, Loss, LossName, as_loss
 from finitesum.losses.arrays import log_likelihoods
 
 
@@ -103,7 +103,7 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
     (array([[0.5, 0. ]]), array(['b'], dtype='<U1'))
     """
 
-    loss: str | Loss = field(default="logistic", kw_only=False)
+    loss: LossName | Loss = field(default="logistic", kw_only=False)
     alpha: float = 1e-4
     standard_errors: bool = False
 
@@ -163,10 +163,10 @@ penalty_weights, groups, bounds, random_state, verbose, warm_start, n_threads, c
     """
 
     C: float = field(default=1.0, kw_only=False)
-    loss: str = "squared-hinge"
+    loss: Literal["squared-hinge", "hinge"] = "squared-hinge"
 
     def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
-        name = str(self.loss).replace("_", "-")
+        name: Any = str(self.loss).replace("_", "-")
         if name not in ("squared-hinge", "hinge"):
             raise ValueError(f'loss must be "squared-hinge" or "hinge", got {self.loss!r}.')
         return self._one_against_the_rest(data, name, alpha)

@@ -30,7 +30,7 @@ MOST_TURNS = 100
 class MeanRegressor(LinearRegressor):
     """A model of the mean of one target >= 0, whose quality is a share of the deviance."""
 
-    loss: str = field(default="poisson", init=False)
+    loss: Any = field(default="poisson", init=False)
 
     _takes_several_targets: ClassVar[bool] = False
     alpha: float = 1.0
@@ -96,7 +96,7 @@ cov_params_, standard_errors_
     (array([0.386294]), array([8.]))
     """
 
-    loss: str = field(default="poisson", init=False)
+    loss: Any = field(default="poisson", init=False)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -129,7 +129,7 @@ cov_params_, standard_errors_
     array([2., 6.])
     """
 
-    loss: str = field(default="gamma", init=False)
+    loss: Any = field(default="gamma", init=False)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -166,7 +166,7 @@ cov_params_, standard_errors_
     array([2., 6.])
     """
 
-    loss: str = field(default="tweedie", init=False)
+    loss: Any = field(default="tweedie", init=False)
     power: float = 0.0
     link: str = "auto"
 
@@ -216,7 +216,7 @@ cov_params_, standard_errors_
     array([2., 6.])
     """
 
-    loss: str = field(default="negative-binomial", init=False)
+    loss: Any = field(default="negative-binomial", init=False)
     theta: float | str = 1.0
 
     def _loss(self) -> Loss:

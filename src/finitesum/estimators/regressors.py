@@ -12,7 +12,7 @@ from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.losses import Loss, as_loss
+from finitesum.losses import Loss, LossName, as_loss
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.input import as_rows, checked_numbers
 from finitesum.problems.linear import Problem
@@ -105,7 +105,7 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
     (array([2.]), 1.0)
     """
 
-    loss: str | Loss = field(default="squared", kw_only=False)
+    loss: LossName | Loss = field(default="squared", kw_only=False)
     standard_errors: bool = False
 
     _takes_several_targets: ClassVar[bool] = True

@@ -95,7 +95,7 @@ cov_params_, standard_errors_
     """
 
     alpha: Any = field(default=1.0, kw_only=False)
-    loss: str = field(default="squared", init=False)
+    loss: Any = field(default="squared", init=False)
 
     def _alphas(self, n_targets: int, total_weight: float) -> list[float]:
         given = [self.alpha] * n_targets if np.ndim(self.alpha) == 0 else list(self.alpha)

@@ -5,18 +5,22 @@ callback that answers True after a pass ends the run.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-
-    HAS_CALLBACKS = True
+    import sklearn.callback as _callbacks
 except ImportError:
-    HAS_CALLBACKS = False
+    _callbacks = None
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
+HAS_CALLBACKS = _callbacks is not None
+
+if HAS_CALLBACKS and not TYPE_CHECKING:  # scikit-learn's have no types, and would hide those of the methods
+    CallbackSupportMixin, with_callbacks = _callbacks.CallbackSupportMixin, _callbacks.with_callbacks
+else:
+
+    class CallbackSupportMixin:
         """Stands in for scikit-learn's class of this name."""
 
     def with_callbacks(method: Method) -> Method:

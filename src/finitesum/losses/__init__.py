@@ -24,7 +24,7 @@ them.
 
 import math
 from numbers import Real
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from finitesum.core.jit import compilable
 from finitesum.losses.base import Cornered, Loss
@@ -49,6 +49,7 @@ __all__ = [
     "LogCosh",
     "Logistic",
     "Loss",
+    "LossName",
     "Multinomial",
     "NegativeBinomial",
     "Poisson",
@@ -61,6 +62,28 @@ __all__ = [
     "SquaredTargets",
     "Tweedie",
     "as_loss",
+]
+
+#: The names of losses: an editor completes them, a type checker finds the wrong ones.
+LossName = Literal[
+    "logistic",
+    "squared",
+    "squared-hinge",
+    "hinge",
+    "smoothed-hinge",
+    "huber",
+    "log-cosh",
+    "pseudo-huber",
+    "epsilon-insensitive",
+    "quantile",
+    "poisson",
+    "gamma",
+    "tweedie",
+    "negative-binomial",
+    "binomial",
+    "probit",
+    "complementary-log-log",
+    "multinomial",
 ]
 
 #: The losses of one prediction by the names that users write.

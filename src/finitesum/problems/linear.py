@@ -22,7 +22,7 @@ from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel_part
-from finitesum.losses import Loss, Squared, as_loss
+from finitesum.losses import Loss, LossName, Squared, as_loss
 from finitesum.losses.arrays import row_numbers
 from finitesum.problems.digests import digest_array
 from finitesum.problems.given_term import convex_term
@@ -131,7 +131,7 @@ class Problem:
         X: Any,
         y: Any,
         *,
-        loss: str | Loss = "logistic",
+        loss: LossName | Loss = "logistic",
         alpha: float = 0.0,
         l1_ratio: float = 0.0,
         fit_intercept: bool = False,
@@ -217,7 +217,7 @@ class Problem:
 
     @classmethod
     def partitioned(
-        cls, parts: Any, *, loss: str | Loss = "logistic", fit_intercept: bool = False, engine: Any = None, **term: Any
+        cls, parts: Any, *, loss: LossName | Loss = "logistic", fit_intercept: bool = False, engine: Any = None, **term: Any
     ) -> "Problem":
         """Return the problem of a generalised linear model whose rows lie in parts, which need not fit into memory at once.
 

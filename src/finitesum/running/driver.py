@@ -24,7 +24,7 @@ from scipy.optimize import OptimizeResult
 from finitesum.core.arrays import Vector
 from finitesum.core.engine import PartError
 from finitesum.evaluation.part_components import parts_as_components
-from finitesum.methods import as_method
+from finitesum.methods import MethodName, as_method
 from finitesum.methods.base import Choice, Method, batch_size_for, identity_of, require_suited
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem
@@ -35,7 +35,7 @@ from finitesum.running.ending import result_of
 from finitesum.running.observers import print_line, progress
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run import Run
-from finitesum.running.sampling import SAMPLINGS, as_seed
+from finitesum.running.sampling import SAMPLINGS, Sampling, as_seed
 from finitesum.running.scaled_columns import ScaleColumns, in_scaled_columns
 
 __all__ = ["Result", "StopReason", "as_seed", "minimize"]
@@ -111,11 +111,11 @@ def minimize(
     problem: AnyProblem,
     x0: Any = None,
     *,
-    method: str | Method | Choice = "auto",
+    method: MethodName | Method | Choice = "auto",
     options: dict[str, Any] | None = None,
     tol: float = 1e-6,
     max_iter: float = 1000,
-    sampling: str | None = None,
+    sampling: Sampling | None = None,
     random_state: Any = 0,
     measure_every: int = 1,
     callback: Callable[[OptimizeResult], Any] | None = None,

@@ -7,7 +7,9 @@ from numbers import Real
 import numpy as np
 from scipy.optimize import OptimizeResult
 
+from finitesum.core.arrays import Vector
 from finitesum.methods.base import Method
+from finitesum.running.observers import Trace
 
 #: What is left of the optimality at the start where rounding errors alone hardly keep it: about 1e10 units of rounding.
 MORE_THAN_ROUNDING = 1e-6
@@ -75,6 +77,22 @@ def _against_a_stall(method: Method | None, left: float) -> str:
 
 class Result(OptimizeResult):  # type: ignore[misc]
     """A scipy-style result: x, fun, jac, optimality, n_passes, n_hessian_passes, nit, success, status, message, trace."""
+
+    x: Vector
+    fun: float
+    jac: Vector
+    optimality: float
+    n_passes: float
+    n_hessian_passes: float
+    nit: int
+    success: bool
+    status: int
+    reason: StopReason
+    message: str
+    seconds: float
+    trace: Trace
+    method: Method
+    choice: str
 
     def __repr__(self) -> str:
         """Return the figures that people ask for, in at most ten lines; ``dict(result)`` has all of them."""

@@ -6,7 +6,7 @@ what the uninterrupted run saw.
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,8 @@ def _generator(seed: int, k: int) -> np.random.Generator:
 def _permutation(seed: int, n: int) -> Indices:
     return _generator(seed, 0).permutation(n).astype(np.int64, copy=False)
 
+
+Sampling = Literal["cyclic", "shuffled-once", "shuffled", "with-replacement"]
 
 #: The orders of pass k, given (seed, k, n), by the names that users write.
 SAMPLINGS: dict[str, Callable[[int, int, int], Indices]] = {
