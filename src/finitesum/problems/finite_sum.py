@@ -232,8 +232,8 @@ class FiniteSum:
 
     @property
     def n_rows(self) -> int:
-        """The number of components, as each counts for a row of data."""
-        return self.n_components
+        """The number of rows of data; a component that is an object counts for one."""
+        return self.components.backend.n_rows if isinstance(self.components, Batches) else self.n_components
 
     @property
     def slopes_shape(self) -> tuple[int, ...]:

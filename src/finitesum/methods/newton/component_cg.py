@@ -77,6 +77,11 @@ def found_at(problem: FiniteSum, state: Any, w: Vector, n_sampled: int) -> Any:
     )
 
 
+def n_errors(problem: FiniteSum) -> int:
+    """Return how many units of rounding a sum over all rows may be off by, where these are independent of each other."""
+    return 4 * math.isqrt(problem.n_rows)
+
+
 def objective_of(problem: FiniteSum, state: Any) -> float:
     """Return F on the sample."""
     return float(state.value + problem.term.value(state.x))
@@ -104,7 +109,7 @@ def _stepped(problem: FiniteSum, state: Any) -> Any:
     with np.errstate(all="ignore"):  # a step that is too long
         there = found_at(problem, state, end, state.n_sampled)._replace(cg=ConjugateGradients())
         change = before - objective_of(problem, there)
-    if falls_by > 10.0 * rounding_of(before, problem.n_rows):
+    if falls_by > 10.0 * rounding_of(before, n_errors(problem)):
         ratio = change / falls_by
     else:
         ratio = float(there.optimality < state.optimality)

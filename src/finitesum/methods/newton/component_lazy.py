@@ -31,7 +31,7 @@ from finitesum.core.arrays import Indices
 from finitesum.evaluation.component_sums import hessian_on, rows_per_component, values_and_gradients_on
 from finitesum.evaluation.samples import Sample, sample_of
 from finitesum.methods.newton import lazy_newton as lazy
-from finitesum.methods.newton.component_cg import found_at, next_sample, objective_of
+from finitesum.methods.newton.component_cg import found_at, n_errors, next_sample, objective_of
 from finitesum.methods.newton.subsampling import FIRST_ROWS, GROWTH, permutation
 from finitesum.methods.subproblems.lbfgs import no_pairs, with_pair
 from finitesum.methods.subproblems.line_search import halved
@@ -120,7 +120,7 @@ def _stepped(problem: FiniteSum, state: Any, method: Any) -> Any:
         return objective_of(problem, known[t])
 
     with np.errstate(all="ignore"):  # steps that are too long
-        t, _ = halved(objective, before, predicted, problem.n_rows)
+        t, _ = halved(objective, before, predicted, n_errors(problem))
     n_gradients = state.n_gradients + len(known) * state.n_sampled
     if t == 0.0 or not np.isfinite(known[t].gradient).all():
         stayed = state._replace(n_gradients=n_gradients, n_steps=state.n_steps + 1)
