@@ -101,15 +101,16 @@ def ciag(F, x, orders, step_size, extrapolation, warm_start="none", restart=0, l
 def delayed_ciag(F, x, events, step_size, extrapolation):
     """CIAG with delays, by a recorded order of events: (True, j) asks component j at x, (False, j) takes its visit.
 
-    No step is taken before every component was visited. Yields x after each visit that is taken.
+    The first step comes with the first visit after every component was visited. Yields x after each visit that is taken.
     """
     models, points, previous = ComponentModels(F, x), {}, x
     for asks, j in events:
         if asks:
             points[j] = x
             continue
+        steps = models.seen.all()
         models.move(j, points.pop(j))
-        if models.seen.all():
+        if steps:
             y = x + extrapolation * (x - previous)
             previous, x = x, F.prox(y - step_size * (models.b + models.H @ y), step_size)
         yield x

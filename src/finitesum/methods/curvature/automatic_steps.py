@@ -12,7 +12,7 @@ step of 1 / max(lambda, L) while models are not trusted at all: a step that F it
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from finitesum.core.symmetric import padded_size
 from finitesum.core.vectors import axpy, copy, divide, extrapolate, norm, scale
 from finitesum.evaluation.smoothness import component_smoothness
 from finitesum.methods.constants import Constant, smoothness_from, strong_convexity
-from finitesum.methods.curvature import taylor_model as taylor, trust as trusted
+from finitesum.methods.curvature import delayed, taylor_model as taylor, trust as trusted
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import ALL, Comparison, Trust, TrustRule, trusted_visit
 from finitesum.methods.visits import AnySum, descend
@@ -192,57 +192,47 @@ def _pull_back(w: Vector, start: Vector, radius: float, scratch: Vector) -> floa
     return length
 
 
-@kernel_part
-def step_after_visit(
+def visit_component(
     view: View,
     model: OpenModel,
-    rule: StepRule,
+    visit: Any,
     w: Vector,
-    previous: Vector,
-    start: Vector,
-    y: Vector,
-    direction: Vector,
-    gradient: Vector,
+    comparison: Comparison,
     trust: Trust,
+    rule: TrustRule,
     eigenvalue: float,
-    sequence: float,
-    radius: float,
-    increase: float,
-    following: float,
-) -> tuple[Trust, float, float]:
-    """Step from y after a visit that may have raised lambda_max by `increase` (NaN: something overflowed), in place.
+    direction: Vector,
+) -> tuple[Trust, float]:
+    """Visit a component at w as `trusted_visit` does; or, given a change that was asked for ahead, take that."""
+    if isinstance(visit, delayed.Visit):
+        return delayed.moved_model(model, visit, comparison, trust, rule, eigenvalue, direction)
+    return trusted_visit(view, model, visit, w, comparison, trust, rule, eigenvalue, direction)
 
-    `radius` is what it was before the visit; `start` becomes where the step began. Return trust, eigenvalue and sequence.
-    """
-    if np.isfinite(increase):
-        bound = eigenvalue + increase
-        eigenvalue = bound_eigenvalue(model, direction, bound, gradient, trust.n_visits, view.n_components)
-        copy(w, start)
-        if eigenvalue > 0.0:
-            sequence = take_model_steps(
-                view, model, rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
-            )
-        restarts = trust.radius < radius
-        if not rule.trust.majorizes:
-            length = _pull_back(w, start, radius, y)
-            trust, restarts = trusted.stepping(trust, length), restarts or length > radius
-    else:  # an exponential overflowed: halfway back to where it did not, and shorter steps
-        restarts = True
-        trusted.go_back(w, start, trust.n_visits == 1)
-    if restarts:
-        sequence = 1.0
-        copy(w, previous)
-    return trust, eigenvalue, sequence
+
+@compiled_form(of=visit_component)
+def _visit_component(
+    view: View,
+    model: OpenModel,
+    visit: int,
+    w: Vector,
+    comparison: Comparison,
+    trust: Trust,
+    rule: TrustRule,
+    eigenvalue: float,
+    direction: Vector,
+) -> tuple[Trust, float]:
+    return trusted_visit(view, model, visit, w, comparison, trust, rule, eigenvalue, direction)
 
 
 @kernel
 def _controlled_visits(
-    view: View, order: Indices, w: Vector, previous: Vector, model: OpenModel, control: Control, rule: StepRule
+    view: View, order: Any, w: Vector, previous: Vector, model: OpenModel, control: Control, rule: StepRule
 ) -> tuple[Trust, float, float]:
     """Visit the components of `order`, in place; w becomes NaN where even the start has no finite derivatives.
 
     Return trust, eigenvalue and sequence of the control.
     """
+    m = view.n_components
     direction, comparison = control.direction, control.comparison
     trust, eigenvalue, sequence = control.trust, control.eigenvalue, control.sequence
     y, gradient, start = np.zeros(direction.size), np.zeros(direction.size), w.copy()
@@ -250,24 +240,25 @@ def _controlled_visits(
         following, extrapolation = accelerate(rule, eigenvalue, sequence)
         extrapolate(w, previous, extrapolation, y)
         radius = trust.radius
-        trust, increase = trusted_visit(view, model, component, y, comparison, trust, rule.trust, eigenvalue, direction)
-        trust, eigenvalue, sequence = step_after_visit(
-            view,
-            model,
-            rule,
-            w,
-            previous,
-            start,
-            y,
-            direction,
-            gradient,
-            trust,
-            eigenvalue,
-            sequence,
-            radius,
-            increase,
-            following,
-        )
+        trust, increase = visit_component(view, model, component, y, comparison, trust, rule.trust, eigenvalue, direction)
+        if np.isfinite(increase):
+            bound = eigenvalue + increase
+            eigenvalue = bound_eigenvalue(model, direction, bound, gradient, trust.n_visits, m)
+            copy(w, start)
+            if eigenvalue > 0.0:
+                sequence = take_model_steps(
+                    view, model, rule, w, previous, y, gradient, eigenvalue, following, trust.majorize == ALL
+                )
+            restarts = trust.radius < radius
+            if not rule.trust.majorizes:
+                length = _pull_back(w, start, radius, y)
+                trust, restarts = trusted.stepping(trust, length), restarts or length > radius
+        else:  # an exponential overflowed: halfway back to where it did not, and shorter steps
+            restarts = True
+            trusted.go_back(w, start, trust.n_visits == 1)
+        if restarts:
+            sequence = 1.0
+            copy(w, previous)
     taylor.finish_visits(model)
     return trust, eigenvalue, sequence
 
@@ -317,7 +308,12 @@ def controlled_pass(
     if n_revisits:
         rule = rule._replace(trust=rule.trust._replace(window=min(max(0.1 * n_revisits, 3.0), 50.0)))
     visits = with_revisits(order, n_revisits)
-    arrays = w, previous, taylor.opened(model)
-    trust, eigenvalue, sequence = _controlled_visits(problem.view, visits, *arrays, control, rule)
-    after = control._replace(trust=trust, eigenvalue=float(eigenvalue), sequence=float(sequence))
-    return after, visits.size
+    return controlled_visits(problem, visits, w, previous, taylor.opened(model), control, rule), visits.size
+
+
+def controlled_visits(
+    problem: AnySum, visits: Any, w: Vector, previous: Vector, model: OpenModel, control: Control, rule: StepRule
+) -> Control:
+    """Run visits, of components or of changes that were asked for ahead, in place; return the control."""
+    trust, eigenvalue, sequence = _controlled_visits(problem.view, visits, w, previous, model, control, rule)
+    return control._replace(trust=trust, eigenvalue=float(eigenvalue), sequence=float(sequence))

@@ -33,15 +33,23 @@ from finitesum.methods.base import SumMethod, copied
 from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.automatic_steps import (
     Control,
-    accelerate,
     controlled_pass,
+    controlled_visits,
     model_step,
     new_control,
-    step_after_visit,
     step_rule,
     with_bound,
 )
-from finitesum.methods.curvature.delayed import UNDECIDED, Delay, Visits, limits_of, new_delay, remark_on, visited
+from finitesum.methods.curvature.delayed import (
+    UNDECIDED,
+    Delay,
+    Visit,
+    Visits,
+    limits_of,
+    moved_model,
+    new_delay,
+    remark_on,
+)
 from finitesum.methods.curvature.guard import Guard, guarded, new_guard
 from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
@@ -270,35 +278,38 @@ class CIAG(SumMethod):
 
     def _delayed(self, problem: FiniteSum, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after as many visits as `order` has, which are asked for ahead; arrays are written to."""
-        model, control, schedule, m = taylor.opened(state.model), state.control, state.schedule, problem.n_components
+        model, control, n = taylor.opened(state.model), state.control, order.size
         visits = Visits(problem, model, state.delay, limits_of(problem, self.max_delay), order)
         is_auto, is_accelerated = self.step_size == "auto", self.extrapolation == "auto"
         model_steps = int(not is_accelerated) if self.model_steps == "auto" else int(self.model_steps)
         rule = step_rule(problem, is_accelerated=is_accelerated, model_steps=model_steps)
-        w, previous, y = state.x, state.previous, np.zeros(model.hessian.shape[1])
-        gradient, start, n_missing = y.copy(), w.copy(), m - int(model.visited.sum())
-        for _ in range(order.size):
-            visits.ask(w)
-            visit = visits.take()
-            radius, n_missing = control.trust.radius, n_missing - (not model.visited[visit[0]])
-            bound = control.eigenvalue if is_auto else np.inf
-            trust, increase = visited(model, visit, control.comparison, control.trust, rule.trust, bound, control.direction)
+        w, previous, bound = state.x, state.previous, np.inf
+
+        def moved(visit: Visit) -> float:
+            """Move a component's model; return NaN where something overflowed."""
+            nonlocal control
+            given = control.comparison, control.trust, rule.trust, bound, control.direction
+            trust, increase = moved_model(model, visit, *given)
             control = control._replace(trust=trust)
-            if n_missing:
-                continue
+            return increase
+
+        n_first = 0
+        while n_first < n and not model.visited.all():
+            n_first += 1
+            if math.isnan(moved(next(visits.each(1, w)))):
+                w[:] = np.nan  # there are no derivatives at the start
+        if model.visited.all():
             visits.decide()
-            if not is_auto:
-                extrapolate(w, previous, schedule.extrapolation, y)
-                model_step(problem.view, model, w, previous, y, gradient, schedule.step_size)
-                continue
-            if control.eigenvalue == 0.0:
-                control, increase = with_bound(control, state.model), increase if math.isnan(increase) else 0.0
-            following, extrapolation = accelerate(rule, control.eigenvalue, control.sequence)
-            extrapolate(w, previous, extrapolation, y)
-            arrays = w, previous, start, y, control.direction, gradient
-            numbers = trust, control.eigenvalue, control.sequence, radius, increase, following
-            trust, eigenvalue, sequence = step_after_visit(problem.view, model, rule, *arrays, *numbers)
-            control = control._replace(trust=trust, eigenvalue=float(eigenvalue), sequence=float(sequence))
+        if is_auto and n > n_first:
+            control = with_bound(control, state.model) if control.eigenvalue == 0.0 else control
+            control = controlled_visits(problem, visits.each(n - n_first, w), w, previous, model, control, rule)
+        elif n > n_first:
+            y = np.zeros(model.hessian.shape[1])
+            gradient = y.copy()
+            for visit in visits.each(n - n_first, w):
+                moved(visit)
+                extrapolate(w, previous, state.schedule.extrapolation, y)
+                model_step(problem.view, model, w, previous, y, gradient, state.schedule.step_size)
         counts = state.n_gradients + order.size, state.n_hessians + order.size
         return state._replace(control=control, delay=visits.delay, n_gradients=counts[0], n_hessians=counts[1])
 

@@ -7,7 +7,7 @@ change, and steps on the mean model, as a visit at w_t does (`finitesum.methods.
     w_{t+1} <- a step on b + H y from y = w_t + extrapolation (w_t - w_{t-1})
 
 and asks the component that was asked longest ago, at w_{t+1}. A model of age k errs by O(|w_t - w_{t-k}|^2) in the
-gradient. No step is taken before every component has been visited.
+gradient. The first step comes with the first visit after every component was visited.
 
 * *Synchronous*: changes are taken in the order in which they were asked, each at the same age. The iterates then do not
   depend on how many workers there are, nor on how fast.
@@ -20,6 +20,7 @@ What decides between the two is the time that each component took in its first v
 import heapq
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -106,7 +107,15 @@ def _evaluated(problem: FiniteSum, j: int, w: Vector, anchor: Vector | None) -> 
     return future
 
 
-class _Visit(NamedTuple):
+class Visit(NamedTuple):
+    """A visit that is taken."""
+
+    component: int
+    point: Vector  # where
+    change: Change  # of the component's model
+
+
+class _Asking(NamedTuple):
     """A visit that was asked for."""
 
     component: int
@@ -123,7 +132,7 @@ class Visits:
         self.n_workers = int(getattr(self.engine, "n_workers", 1))
         self._futures = _ASKED.setdefault(problem, _Asked()).futures
         given = zip(delay.waiting.tolist(), delay.points, delay.since.tolist(), strict=True)
-        self.waiting = [_Visit(j, point.copy(), since) for j, point, since in given if j >= 0]
+        self.waiting = [_Asking(j, point.copy(), since) for j, point, since in given if j >= 0]
         self.turns, self.seconds, self.n_steps, self.mode = delay.turns.copy(), delay.seconds.copy(), *delay[-2:]
         if self.turns.max() < 0 and order.size == self.turns.size:
             self.turns[order] = np.arange(-order.size, 0)
@@ -136,7 +145,7 @@ class Visits:
             kept.waiting[k], kept.points[k], kept.since[k] = visit
         return kept._replace(turns=self.turns, seconds=self.seconds, n_steps=self.n_steps)
 
-    def _future(self, visit: _Visit) -> Any:
+    def _future(self, visit: _Asking) -> Any:
         """Return the future of a visit, which is asked for unless it is known."""
         j, point, _ = visit
         anchor = self.model.margins[j].copy() if self.model.visited[j] else None
@@ -154,11 +163,17 @@ class Visits:
             busy = [visit.component for visit in self.waiting]
             j = int(np.argmin(np.where(np.isin(np.arange(self.turns.size), busy), np.inf, self.turns)))
             self.turns[j] = max(int(self.turns.max()) + 1, 0)
-            self.waiting.append(_Visit(j, w.copy(), self.n_steps))
+            self.waiting.append(_Asking(j, w.copy(), self.n_steps))
             self._future(self.waiting[-1])
 
-    def take(self) -> tuple[int, Vector, Change]:
-        """Return the next change, with its component and point."""
+    def each(self, n: int, w: Vector) -> Iterator[Visit]:
+        """Yield the next n visits, which are asked for at what w is by then."""
+        for _ in range(n):
+            self.ask(w)
+            yield self.take()
+
+    def take(self) -> Visit:
+        """Return the next visit."""
         futures, k = [self._future(visit) for visit in self.waiting], 0
         if self.mode == ASYNCHRONOUS and self.engine is not None:
             n = n_allowed([self.n_steps - visit.since for visit in self.waiting], self.limits.max_delay)
@@ -169,7 +184,7 @@ class Visits:
         j, point, _ = self.waiting.pop(k)
         self.seconds[j] = change.seconds
         self.n_steps += 1
-        return j, point, change
+        return Visit(j, point, change)
 
     def decide(self) -> None:
         """Decide between the modes, once all components were visited, unless that is done."""
@@ -232,9 +247,9 @@ def remark_on(delay: Delay) -> str:
 # -- a visit, and what follows from it
 
 
-def visited(
+def moved_model(
     model: OpenModel,
-    visit: tuple[int, Vector, Change],
+    visit: Visit,
     comparison: Comparison,
     trust: Trust,
     rule: TrustRule,
