@@ -26,6 +26,7 @@ import statsmodels.api as sm
 import torch
 from scipy.optimize import least_squares, minimize as scipy_minimize
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 
 from finitesum import FiniteSum, Problem, minimize
 from finitesum.constraints import NonNegative
@@ -255,6 +256,42 @@ def completion(rank: int = 6, l2: float = 1e-3) -> Example:
     )
 
 
+def last_layer(width: int = 64, l2: float = 1e-3) -> Example:
+    """The last layer of a small network on the digits, whose first one is frozen where a few epochs left it."""
+    digits = load_digits()
+    torch.manual_seed(0)
+    X, y = torch.as_tensor(digits.data / 16.0), torch.as_tensor(digits.target)
+    network = torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)).double()
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for _ in range(30):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(X), y).backward()
+        optimizer.step()
+    features = network[1](network[0](X)).detach()
+    n = len(features)
+
+    def f(p: Any, batch: Any) -> Any:
+        features, labels = batch
+        scores = torch.func.functional_call(network[2], p, (features,))
+        return torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+
+    weights = np.append(np.ones(10 * width), np.zeros(10))  # biases are free
+    problem = FiniteSum.from_function(f, (features, y), like=network[2], alpha=l2, penalty_weights=weights)
+    values = features.numpy()
+
+    def peer() -> Vector:
+        model = LogisticRegression(C=1.0 / (n * l2), tol=1e-8, max_iter=10_000).fit(values, digits.target)
+        return np.concatenate([model.coef_.ravel(), model.intercept_])
+
+    return Example(
+        f"last layer of a network, {n:,} x {width}, 10 classes",
+        "scikit-learn LogisticRegression (lbfgs)",
+        lambda: minimize(problem, tol=1e-6).x,
+        peer,
+        lambda w: evaluate(problem, w).objective,
+    )
+
+
 def tomography(side: int = 32, n_rays: int = 700) -> Example:
     """An image >= 0 from sums along noisy rays, with an l1 penalty, which is linear there."""
     rng = np.random.default_rng(0)
@@ -307,6 +344,7 @@ def examples(data: Path) -> Iterator[Example]:
     yield cox(None)
     yield cox(5000)
     yield completion()
+    yield last_layer()
     yield tomography()
 
 

@@ -204,10 +204,10 @@ def test_float32_is_used_where_it_is_asked_for_and_float64_else(backend):
 
 def test_parameters_keep_their_form(backend):
     name, _np_like = backend
-    like = {"slopes": [np.zeros(2), np.zeros(())], "intercept": np.zeros((1, 1))}
+    like = {"slopes": [np.zeros(2), np.zeros(())], "intercept": [[0]]}
 
     def f(p, batch):
-        at = batch[0][:, :2] @ p["slopes"][0] + batch[0][:, 2] * p["slopes"][1] + p["intercept"][0, 0]
+        at = batch[0][:, :2] @ p["slopes"][0] + batch[0][:, 2] * p["slopes"][1] + p["intercept"][0][0]
         return (at - batch[1]) ** 2
 
     problem = FiniteSum.from_function(f, (X, Y), like=like, backend=name)
@@ -215,7 +215,7 @@ def test_parameters_keep_their_form(backend):
     expected = np.linalg.lstsq(np.column_stack([X, np.ones(23)]), Y, rcond=None)[0]
     found = problem.unflatten(result.x)
     np.testing.assert_allclose(found["slopes"][0], expected[:2], rtol=1e-9)
-    np.testing.assert_allclose(found["intercept"], [[expected[3]]], rtol=1e-9)
+    np.testing.assert_allclose(found["intercept"][0][0], expected[3], rtol=1e-9)
     np.testing.assert_array_equal(problem.flatten(found), result.x)
 
 

@@ -45,7 +45,7 @@ class Function:
             if like is None:
                 self.dim, self._unravel = checked_dim(dim), None
             else:
-                vector, self._unravel = ravel_pytree(jax.tree.map(self._array, like))
+                vector, self._unravel = ravel_pytree(jax.tree.map(self._parameter, like))
                 self.dim = checked_dim(vector.size)
             self._value_and_gradient = self._compiled(jax.value_and_grad(self._sum))
             self._hessian = self._compiled(self._gram if residuals else jax.hessian(self._sum))
@@ -55,10 +55,13 @@ class Function:
         array = jnp.asarray(leaf)
         return array.astype(self._dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
 
+    def _parameter(self, leaf: Any) -> Any:
+        return jnp.asarray(leaf, self._dtype)
+
     def flatten(self, parameters: Any) -> Vector:
         """Return parameters as a vector, shape (dim,), in the order in which JAX has their leaves."""
         with jax.enable_x64(True):
-            vector = np.asarray(ravel_pytree(jax.tree.map(self._array, parameters))[0], dtype=np.float64)
+            vector = np.asarray(ravel_pytree(jax.tree.map(self._parameter, parameters))[0], dtype=np.float64)
         if vector.shape != (self.dim,):
             raise ValueError(f"parameters must hold {self.dim} numbers, got {vector.size}.")
         return vector

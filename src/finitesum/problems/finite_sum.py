@@ -164,7 +164,7 @@ class FiniteSum:
             The length of w, a vector.
         like : dict, list or tuple of arrays, within each other, torch.nn.Module or its state_dict
             In the place of dim: f takes parameters of this form, `flatten` makes a vector of them, and `unflatten` gives
-            them back. Buffers of a module, and what is no floating-point number, stay as they are.
+            them back. Buffers of a module and its tensors of integers stay as they are.
         batch_size : int >= 1
             Rows of a component, of which the last one may have fewer; left out, about n / 64.
         backend : {"torch", "jax", "numpy"}

@@ -60,7 +60,7 @@ class Function:
         self.n_rows = number_of_rows(data)
         self._data = data if self._is_count else mapped(self._tensor, data)
         self.n_numbers = number_of_numbers(self._data)
-        self._like = None if like is None else mapped(self._tensor, like)
+        self._like = None if like is None else mapped(self._parameter, like)
         self._is_free = [leaf.is_floating_point() for leaf in leaves_of(self._like)]
         if trained is not None:  # buffers of a module are no parameters
             self._is_free = [name in trained for name in like]
@@ -75,13 +75,18 @@ class Function:
         tensor = torch.as_tensor(leaf, device=self._device).detach()
         return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
+    def _parameter(self, leaf: Any) -> torch.Tensor:
+        """Return a leaf of parameters: of tensors, those of integers are no parameters; a 0 of Python's is one."""
+        tensor = self._tensor(leaf)
+        return tensor if isinstance(leaf, torch.Tensor) else tensor.to(self._dtype)
+
     # -- parameters
 
     def flatten(self, parameters: Any) -> Vector:
         """Return parameters as a vector, shape (dim,), without buffers and what is no floating-point number."""
         if isinstance(parameters, torch.nn.Module):
             parameters = parameters.state_dict()
-        leaves = self._free([self._tensor(leaf) for leaf in leaves_of(parameters)])
+        leaves = self._free([self._parameter(leaf) for leaf in leaves_of(parameters)])
         shapes = [tuple(leaf.shape) for leaf in leaves]
         if shapes != (self._shapes or [(self.dim,)]):
             raise ValueError(f"parameters must have the shapes {self._shapes or [(self.dim,)]}, got {shapes}.")

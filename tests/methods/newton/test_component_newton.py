@@ -101,6 +101,15 @@ def test_f_never_rises_and_ends_at_a_stationary_point_of_a_sum_that_is_not_conve
     assert np.diff(values).max() <= 1e-13 * values[0]
 
 
+@pytest.mark.parametrize("name", sorted(name for name, method in METHODS.items() if "components" in method.handles))
+def test_no_method_ends_above_its_start_on_a_sum_that_is_not_convex(name):
+    F, problem = Waves(1e-2), waves()
+    options = {"initial": 1.0} if name == "iqn" else {}
+    result = minimize(problem, START, method=name, options=options, tol=1e-6, max_iter=60)
+    assert F.objective(result.x) <= F.objective(START)
+    assert "stationary point" in result.message
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_back_from_a_start_that_is_far_too_far(name):
 
