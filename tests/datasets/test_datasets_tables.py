@@ -252,6 +252,13 @@ def test_dates_may_be_categories_and_all_complaints_come_at_once():
     assert prepared.feature_names[0] == "since=2021-01-31"
 
 
+def test_a_single_column_that_is_left_is_the_target():
+    with pytest.raises(DataError, match="no column is left for the features"):
+        TablePreparation.fit({"a": [1.0, 2.0], "y": [0.0, 1.0]}, drop=["a"])
+    prepared = TablePreparation.fit({"a": [1.0, 2.0], "y": [0.0, 1.0]}, keep=["a"])
+    assert (prepared.target, prepared.feature_names) == ("y", ("a",))
+
+
 def test_rows_without_a_label_are_left_out():
     prepared = TablePreparation.fit({**TABLE, "y": [1.0, np.nan, 0.0, 1.0, 0.0, 1.0]}, missing="mean")
     assert "1 of 6 rows left out, without a label" in prepared.notes

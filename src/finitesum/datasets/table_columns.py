@@ -219,9 +219,9 @@ def complaint(name: str, values: Array) -> str | None:
         return None
     if values.dtype.kind == "M" or all(_DATE.fullmatch(text) for text in texts):
         return f"{name!r} holds dates such as {known[0]}, which can be turned into numbers first (days since a day, month)"
-    numbers = [to_number(text) is not None for text in known]
-    if sum(numbers) > len(numbers) / 2:
-        wrong = next(text for text, is_number in zip(known, numbers, strict=True) if not is_number)
+    words = [text for text in texts if to_number(text) is None]
+    if words and sum(texts[text] for text in words) < len(known) / 2:
+        wrong = words[0]
         return f"{name!r} has {preview(wrong)} among numbers"
     if len(texts) > 2 and sum(count == 1 for count in texts.values()) > len(known) / 2:
         return f"{name!r} has {len(texts)} different texts in {len(known)} rows, such as {preview(known[0])}"

@@ -250,7 +250,7 @@ def _label_name(table: Table, target: str | int | None, others: Collection[str])
     names = list(table.columns) if target is not None else [name for name in table.columns if name not in others]
     if not names:
         raise DataError(f"{_called(table)}: which column holds the labels? Name it by target= (--target).")
-    label = names[target_column(names, max(2, len(names)), target, path) or 0]
+    label = names[0 if len(names) == 1 and target is None else target_column(names, max(2, len(names)), target, path) or 0]
     if label in others:
         raise DataError(f"{_called(table)}: {label!r} is the target: it cannot be another column, too, nor be left out.")
     return label

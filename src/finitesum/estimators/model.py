@@ -4,6 +4,7 @@ The file is an .npz of plain arrays and one line of JSON, never pickle, and is w
 """
 
 import os
+import zipfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -161,6 +162,8 @@ def load_model(path: str | os.PathLike[str]) -> LinearModel:
     if file.is_dir():
         file = file / "model.npz"
     try:
+        if file.exists() and not zipfile.is_zipfile(file):
+            raise ValueError("it is no .npz archive")
         header, arrays = read_npz(file)
         if header["format"] not in (FORMAT, _FIRST_FORMAT):
             raise ModelError(f"{file} is a model of another version ({header['format']}, not {FORMAT}). Fit it again.")

@@ -188,7 +188,7 @@ def _wrong_feature(cell: str, value: float | None) -> str:
 def _label(cell: str, where: str, layout: "Layout") -> float | str:
     label = cell if layout.text_labels else to_number(cell)
     if not isinstance(label, float) and cell.lower() in MISSING_LABELS:
-        raise DataError(f"{where}: the label is missing ({preview(cell)}). Drop the rows without a label.")
+        raise NotNumbersError(f"{where}: the label is missing ({preview(cell)}). Drop the rows without a label.")
     if label is None:
         raise _LabelIsText(
             f"{where}: the target {preview(cell)} of a regression is not a number. "

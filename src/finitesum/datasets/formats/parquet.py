@@ -128,7 +128,7 @@ def _labels(batch: Any, name: str | None, path: Path, start: int) -> Labels | No
     if name is None:
         return None
     column, where = batch.column(name), f"{path}, column {name!r}"
-    _require_full(column, where, start)
+    _require_full(column, where, start, NotNumbersError)
     kind = column.type
     if types.is_dictionary(kind):
         column, kind = column.dictionary_decode(), kind.value_type

@@ -170,7 +170,7 @@ class _Columns:
         parts: dict[str, list[Array]] = {name: [] for name in self._names}
         late: set[str] = set()
         points: set[str] = set()
-        self.n_skipped = 0
+        self.n_skipped = n_rows = 0
         seen: dict[str, str | None] = {}
         for batch in self._batches():
             cells_of = list(zip(*batch, strict=True))
@@ -191,6 +191,9 @@ class _Columns:
                 else:
                     parts[name].append(numbers)
                     points |= {name} if any("." in cell for cell in cells) else set()
+            if late and not n_rows:
+                break
+            n_rows += len(batch)
         self.text |= late
         self.with_points = frozenset(points - late)
         if not late:
