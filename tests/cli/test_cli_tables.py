@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finitesum import LogisticRegression, PoissonRegressor
-from finitesum.estimators.model import load_model
+from finitesum.estimators.model import LinearModel, load_model
 
 N = 120
 
@@ -75,6 +75,22 @@ def test_from_a_file_to_the_table_of_coefficients(run, people, fitted):
     assert content["coefficients"][0]["std err"] == pytest.approx(reference.standard_errors_[0], rel=1e-6)
     assert [column["name"] for column in content["preparation"]["columns"]] == ["age", "income", "region"]
     assert json.loads((fitted / "result.json").read_text())["coefficients"] == content["coefficients"]
+
+
+def test_a_page_of_the_model(run, fitted, tmp_path):
+    page = tmp_path / "page.html"
+    assert run("show", fitted, "--out", page, "-q").exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 1
+    for part in ("region=North", "std err", "age: 7 missing", "weights: times", "log-likelihood", "&#39;churn&#39;"):
+        assert part in text
+    assert "http" not in text
+    again = run("show", fitted, "--out", page)
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+    LinearModel(np.ones(2), feature_names=("<b>", "c")).save(tmp_path / "plain.npz")
+    assert run("show", tmp_path / "plain.npz", "--out", page, "--force").exit_code == 0
+    assert "&lt;b&gt;" in page.read_text(encoding="utf-8")
 
 
 def test_predict_does_the_same_to_the_columns(run, people, fitted, tmp_path):

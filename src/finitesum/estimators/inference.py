@@ -152,7 +152,8 @@ class Inference:
 
     # -- how it is shown
 
-    def _facts(self) -> list[tuple[str, str]]:
+    def facts(self) -> list[tuple[str, str]]:
+        """Return what the summary says above its table: names and texts."""
         return [
             ("observations", f"{self.n_observations:.10g}"),
             ("parameters", str(self.rank)),
@@ -166,13 +167,14 @@ class Inference:
             ("optimality", f"{self.optimality:.1e}"),
         ]
 
-    def _cells(self, level: float) -> tuple[list[str], list[list[str]]]:
+    def cells(self, level: float) -> tuple[list[str], list[list[str]]]:
+        """Return the table as text: the names of its columns, and the cells of each coefficient."""
         columns = self.coef_table(level)
         texts = [[_number(name, value) for value in column] for name, column in columns.items()]
         return list(columns), [list(row) for row in zip(*texts, strict=True)]
 
     def __repr__(self) -> str:
-        header, rows = self._cells(0.95)
+        header, rows = self.cells(0.95)
         table = [["", *header], *([name, *row] for name, row in zip(self.names, rows, strict=True))]
         widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
         lines = [
@@ -180,15 +182,15 @@ class Inference:
             for row in table
         ]
         width = max(len(lines[0]), 60)
-        facts = self._facts()
+        facts = self.facts()
         pairs = zip(facts[::2], facts[1::2], strict=True)
         half = (width - 4) // 2
         above = [f"{_fact(one, half)}    {_fact(other, half)}" for one, other in pairs]
         return "\n".join([self.title.center(width).rstrip(), "=" * width, *above, "-" * width, *lines, "=" * width])
 
     def _repr_html_(self) -> str:
-        header, rows = self._cells(0.95)
-        facts = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._facts())
+        header, rows = self.cells(0.95)
+        facts = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self.facts())
         head = "".join(f"<th>{html.escape(name)}</th>" for name in ["", *header])
         body = "".join(
             f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>"
