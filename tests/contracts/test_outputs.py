@@ -3,7 +3,7 @@
 A method that treats them adds a row to ORACLES: its options, and its recursion on the explicit sum of `oracles.outputs`.
 """
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.smoothness import component_smoothness, full_smoothness
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
+from finitesum.methods.newton.multinomial_working_set import MultinomialWorkingSet
 from finitesum.running.checkpoint import flatten, unflatten
 from finitesum.running.sampling import order_of_pass
 
@@ -43,6 +44,7 @@ ORACLES = {
     ),
     "newton": ({"step_size": 0.7}, lambda F, w, orders: newton_type.newton(F, w, len(orders), 0.7)),
     "multinomial-newton": ({}, lambda F, w, orders: newton_type.newton_of_outputs(F, w, len(orders))),
+    "multinomial-working-set": ({}, lambda F, w, orders: newton_type.working_set_of_outputs(F, w, len(orders))),
     "multinomial-lbfgs": ({}, lambda F, w, orders: newton_type.lbfgs_of_outputs(F, w, len(orders))),
 }
 ALL = sorted(ORACLES)
@@ -141,6 +143,26 @@ def test_equals_its_oracle_pass_by_pass(name, setting):
     ):
         np.testing.assert_allclose(state.x, expected, rtol=1e-11, atol=1e-11)
     assert np.abs(state.x - w).max() > 1e-3
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "setting",
+    [{"l1_ratio": 0.5}, {"l1_ratio": 1.0, "intercept": True, "weighted": True}, {"l1_ratio": 0.7, "loss": "squared"}],
+    ids=ident,
+)
+def test_working_sets_of_many_coefficients_are_treated_in_orthants(form, setting, monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.multinomial_working_set.MOST_EXACT", 0)
+    problem, oracle = make_pair(form, **setting | {"alpha": 0.1, "d": 9})
+    orders, w = orders_of(problem, 12), start(problem)
+    w[::5] = 0.0
+    expected = islice(newton_type.orthant_of_outputs(oracle, w, 12), 12)
+    for state, point in zip(run(MultinomialWorkingSet(), problem, w, orders), expected, strict=True):
+        np.testing.assert_allclose(state.x, point, rtol=1e-9, atol=1e-9)
+    result = minimize(problem, method=MultinomialWorkingSet(), tol=1e-9)
+    assert result.success
+    assert oracle.optimality(result.x) <= 1.01e-9
+    assert (result.x == 0.0).any()
 
 
 @pytest.mark.parametrize("joint", [0, 100])
@@ -341,10 +363,25 @@ def test_other_methods_refuse_them_in_a_sentence(name):
         minimize(make_pair(loss="squared")[0], method=name)
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_auto_takes_working_sets_for_sparse_tables_of_many_coefficients(form):
+    X = np.random.default_rng(0).standard_normal((60, 300))
+    problem = Problem.linear(
+        as_format(X, form), np.arange(60) % 3, loss="multinomial", alpha=0.05, l1_ratio=0.9, fit_intercept=True
+    )
+    result = minimize(problem, tol=1e-9)
+    assert result.success
+    assert result.method == MultinomialWorkingSet()
+    assert result.n_passes < 15
+    assert 0 < np.count_nonzero(result.x) < 300
+    other = minimize(problem, method="fg", tol=1e-7, max_iter=5000)
+    np.testing.assert_allclose(result.x, other.x, atol=1e-5)
+
+
 def test_newtons_method_for_several_outputs_refuses_what_it_cannot_take():
     with pytest.raises(ValueError, match="multinomial-newton cannot treat an l1 penalty"):
         minimize(make_pair(l1_ratio=0.5)[0], method=MultinomialNewton())
-    for name in ("multinomial-newton", "multinomial-lbfgs"):
+    for name in ("multinomial-newton", "multinomial-lbfgs", "multinomial-working-set"):
         with pytest.raises(ValueError, match=f"{name} needs several outputs, got one"):
             minimize(Problem.linear([[0.0], [1.0]], [0, 1], alpha=1.0), method=name)
 

@@ -346,7 +346,7 @@ def test_errors_say_what_to_do(model, message):
     [
         (
             LogisticRegression(solver="lazy-newton"),
-            "solver must be one of auto, fg, .*, newton, multinomial-newton, multinomial-lbfgs for several classes here",
+            "solver must be one of auto, fg, .*, multinomial-lbfgs, multinomial-working-set for several classes here",
         ),
         (LogisticRegression(constraint=L1Ball(1.0)), "a constraint is not treated with several classes"),
     ],

@@ -163,6 +163,61 @@ def newton_of_outputs(F, x0, n_passes):
         yield x
 
 
+def working_set_of_outputs(F, x0, n_passes):
+    """Proximal Newton steps in the coefficients that are not 0 or would not stay there."""
+    x = x0.copy()
+    for _ in range(n_passes):
+        gradient, H, y = F.gradient(x), F.hessian(x), x.copy()
+        members = np.flatnonzero((x != 0.0) | (np.abs(gradient) > F.l1) | (F.l1 == 0.0))
+        for _ in range(20_000):
+            last = y.copy()
+            for j in members:
+                moved = y[j] - (gradient[j] + H[j] @ (y - x)) / H[j, j]
+                y[j] = np.sign(moved) * max(abs(moved) - F.l1[j] / H[j, j], 0.0)
+            if np.abs(y - last).max() <= 1e-15:
+                break
+        direction = y - x
+        if F.row_loss is not squared_loss:
+            table, free = direction.reshape(F.K, -1), F.l2[: F.dim // F.K] + F.l1[: F.dim // F.K] == 0.0
+            table[:, free] -= table[:, free].mean(axis=0)
+        x = x + halved(F, x, gradient, direction) * direction
+        yield x
+
+
+def orthant_of_outputs(F, x0, n_passes):
+    """Newton-CG in an orthant, preconditioned by the diagonal: a product is a pass, and the end of a step."""
+    x, k = x0.copy(), 0
+    while k < n_passes:
+        gradient, H = F.gradient(x), F.hessian(x)
+        v = np.where(x != 0.0, gradient + F.l1 * np.sign(x), np.sign(gradient) * np.maximum(np.abs(gradient) - F.l1, 0.0))
+        free, signs = (x != 0.0) | (v != 0.0) | (F.l1 == 0.0), np.where(x != 0.0, np.sign(x), -np.sign(v))
+        used = np.array([free.reshape(F.K, -1)[:, j].any() for j in range(F.dim // F.K)] * F.K)
+        diagonal = np.where(used, np.diag(H), 1.0)
+        r, p, size = np.where(free, -v, 0.0), np.zeros(F.dim), np.linalg.norm(v[free])
+        z = q = r / diagonal
+        n_products = 0
+        while np.linalg.norm(r) > min(0.5, np.sqrt(size)) * size and n_products < free.sum():
+            Hq = np.where(free, H @ q, 0.0)
+            step = (r @ z) / (q @ Hq)
+            p, after = p + step * q, r - step * Hq
+            z_after = after / diagonal
+            q, r, z = z_after + (after @ z_after) / (r @ z) * q, after, z_after
+            n_products, k = n_products + 1, k + 1
+            yield x
+        if F.row_loss is not squared_loss:
+            table, shifts = p.reshape(F.K, -1), F.l2[: F.dim // F.K] + F.l1[: F.dim // F.K] == 0.0
+            table[:, shifts] -= table[:, shifts].mean(axis=0)
+        rounding, t = F.n * np.finfo(float).eps * abs(F.objective(x)), 1.0
+        while True:
+            end = x + t * p
+            end[(F.l1 > 0.0) & (end * signs <= 0.0)] = 0.0
+            if F.objective(end) <= F.objective(x) + 1e-4 * v @ (end - x) + rounding:
+                break
+            t /= 2
+        x, k = end, k + 1
+        yield x
+
+
 def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False, rank=0):
     """The BFGS inverse of the last 8 pairs, from the inverse of C (x) G + l2 I of the steps 0 and 3, or of the Hessian.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from finitesum.methods.newton.linear_program import LinearProgram as LinearProgram
     from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS as MultinomialLBFGS
     from finitesum.methods.newton.multinomial_newton import MultinomialNewton as MultinomialNewton
+    from finitesum.methods.newton.multinomial_working_set import MultinomialWorkingSet as MultinomialWorkingSet
     from finitesum.methods.newton.newton import Newton as Newton
     from finitesum.methods.newton.newton_cg import NewtonCG as NewtonCG
     from finitesum.methods.newton.semismooth_newton import SemismoothNewton as SemismoothNewton

@@ -7,11 +7,11 @@ method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets a
 coefficients are likely to be 0. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have
 many variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to
 SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method
-and, in many variables, an L-BFGS of their own. The hinge loss with an l2 penalty goes to dual ascent, or to interior
-points where these are likely to be faster; with any other elastic net or set to interior points, up to some thousand
-columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth losses, and functions
-that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex or a half-space.
-Penalties that are known by their prox go to full proximal gradients.
+and, in many variables, an L-BFGS of their own, and working sets with an l1 penalty. The hinge loss with an l2 penalty goes
+to dual ascent, or to interior points where these are likely to be faster; with any other elastic net or set to interior
+points, up to some thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth
+losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex
+or a half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
 import math
@@ -271,6 +271,9 @@ def _for_outputs(problem: Problem) -> Choice:
         what += " with an l1 penalty" if problem.term.has_l1 else " with penalty weights"
     if problem.dim <= ALL_COLUMNS:
         return Choice(as_method("newton"), f"{what}, in {problem.dim:,} variables")
+    working_set = as_method("multinomial-working-set")
+    if is_suited(working_set, problem):
+        return Choice(working_set, f"{what}, in {problem.dim:,} variables, of which a sparse solution needs few")
     return Choice(as_method("saga"), f"{what}: too many variables for a Hessian")
 
 

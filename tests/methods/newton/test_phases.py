@@ -13,10 +13,11 @@ from finitesum.running.sampling import order_of_pass
 
 def problem_of(kind):
     rng = np.random.default_rng(0)
-    if kind == "multinomial-newton":
+    if kind.startswith("multinomial"):
         X = rng.standard_normal((90, 4))
         y = (X @ rng.standard_normal((4, 3)) + 0.5 * rng.standard_normal((90, 3))).argmax(axis=1)
-        return Problem.linear(X, y, loss="multinomial", alpha=1e-4, fit_intercept=True, batch_size=4)
+        l1_ratio = 0.5 if kind == "multinomial-working-set" else 0.0
+        return Problem.linear(X, y, loss="multinomial", alpha=1e-4, l1_ratio=l1_ratio, fit_intercept=True, batch_size=4)
     d = {"lazy-newton": 6, "newton-cg": 40, "epochs": 300, "working-set-newton": 60}[kind]
     X = sp.random_array((2_000, d), density=0.2, rng=rng, format="csr")
     y = np.where(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(2_000) > 0.0, 1.0, -1.0)
@@ -30,7 +31,13 @@ OPTIONS = {
     "epochs": {},
     "working-set-newton": {"first_columns": 3},
     "multinomial-newton": {"solver": "cg"},
+    "multinomial-working-set": {},
 }
+
+
+@pytest.fixture(autouse=True)
+def _in_orthants(monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.multinomial_working_set.MOST_EXACT", 0)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

@@ -98,7 +98,7 @@ class WorkingSetNewton(SampledNewton):
         if state.inner.x.size == 0:
             return first
         require_members("columns", state.columns, problem.rows.n_columns, is_sorted=True)
-        part, method = _part(problem, state.columns), LazyNewton(n_threads=self.n_threads)
+        part, method = part_on(problem, state.columns), LazyNewton(n_threads=self.n_threads)
         inner = method.template(part, method.init(part, np.zeros(part.dim)), state.inner)
         return first._replace(columns=state.columns, inner=inner)
 
@@ -130,7 +130,7 @@ class WorkingSetNewton(SampledNewton):
         self, problem: Problem, state: WorkingSetNewtonState, columns: Indices, order: Indices
     ) -> WorkingSetNewtonState:
         """Return the state before the first step on a working set, and the intercept."""
-        part, inside = _part(problem, columns), _inside(problem, columns)
+        part, inside = part_on(problem, columns), _inside(problem, columns)
         method = LazyNewton(n_threads=self.n_threads)
         if state.x.any():
             known = Evaluation(state.gradient[inside], state.curvatures, state.squared_slopes, state.value)
@@ -146,7 +146,7 @@ class WorkingSetNewton(SampledNewton):
 
     def _stepped(self, problem: Problem, state: WorkingSetNewtonState, order: Indices) -> WorkingSetNewtonState:
         """Return the state after lazy Newton's next step on the working set; after its last one there is none."""
-        part, method = _part(problem, state.columns), LazyNewton(n_threads=self.n_threads)
+        part, method = part_on(problem, state.columns), LazyNewton(n_threads=self.n_threads)
         inner, n_hessians = method.run_pass(part, state.inner, order), state.n_hessians - state.inner.n_hessians
         w = state.x.copy()
         w[_inside(problem, state.columns)] = inner.x
@@ -170,7 +170,7 @@ def _inside(problem: Problem, columns: Indices) -> Indices:
     return np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
 
 
-def _part(problem: Problem, columns: Indices) -> Problem:
+def part_on(problem: Problem, columns: Indices) -> Problem:
     """Return the problem on a working set, which is copied once for all steps on it."""
     known = problem.derived.get("working_set")
     if known is None or not np.array_equal(known[0], columns):
