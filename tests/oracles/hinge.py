@@ -176,9 +176,12 @@ def semismooth_newton(F, x, orders, tol=0.0):
     u = F.Z @ x + F.offsets
     centre = np.where(y * u < 1.0, -y, 0.0) if x.any() else np.zeros(F.n)
     h, w, best, gap_before = 2.0 * p @ abs(u - y), x, x, 0.0
+    bound = np.subtract(*gap_at(x, at(x)[0]))
     for _ in orders:
         s, within, g = at(w)
-        step = -np.linalg.solve((F.Z[within].T * p[within]) @ F.Z[within] / h + np.diag(D), g)
+        in_b = p[within].sum() / h
+        damped = np.where(coefficients, D, np.minimum(D, 1e-3 * in_b if in_b > 0.0 else 1.0 / h))
+        step = -np.linalg.solve((F.Z[within].T * p[within]) @ F.Z[within] / h + np.diag(damped), g)
         start, below, above, t = g @ step, 0.0, np.inf, 1.0
         for _ in range(30):
             s, within, g = at(w + t * step)
@@ -187,11 +190,15 @@ def semismooth_newton(F, x, orders, tol=0.0):
                 break
             below, above = (below, t) if g @ step > 0.0 else (t, above)
             closer = t - g @ step / curvature
-            t = closer if below < closer < above else (2.0 * t if above == np.inf else 0.5 * (below + above))
+            if not below < closer < above:
+                closer = 0.5 * (below + above)
+            t = min(closer, 10.0 * t)
         w = w + t * step
         s, within, g = at(w)
         value, gap = gap_at(w, s)
         best = w if value < gap_at(best, s)[0] else best
-        if 0.5 * g @ (g / D) <= 0.05 * max(gap, tol):
+        bound = max(bound, value - gap)
+        left = 0.5 * g @ (g / np.where(coefficients, D, np.minimum(D, max(p[within].sum(), 1e-12) / h)))
+        if left <= 0.05 * max(gap_at(best, s)[0] - bound, tol):
             centre, h, gap_before = s, h if gap <= 0.1 * gap_before else 0.5 * h, gap
         yield best

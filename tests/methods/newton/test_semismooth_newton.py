@@ -32,6 +32,18 @@ def test_minima_are_those_of_interior_points(seed, monkeypatch):
     assert abs(result.fun - other.fun) <= 2e-9
 
 
+@pytest.mark.parametrize(("seed", "scale", "alpha"), [(5, 1e-3, 0.1), (2, 1.0, 10.0)])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_an_intercept_moves_freely_however_strong_the_penalty(seed, scale, alpha):
+    """Beside l2, or columns that are small, its strength in dual ascent is large; and h must not fall before F_h does."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((400, 5))
+    y = X @ rng.standard_normal(5) + rng.standard_normal(400) + 0.5 > 0.0
+    problem = Problem.linear(scale * X, y, loss="hinge", alpha=alpha, fit_intercept=True)
+    result = minimize(problem, method="semismooth-newton", tol=1e-9, max_iter=300, measure_every=0)
+    assert result.success, result.message
+
+
 @pytest.mark.usefixtures("kernels_as_python")
 def test_steps_see_some_of_the_rows(monkeypatch):
     monkeypatch.setattr("finitesum.methods.newton.semismooth_newton.FEW_ROWS", 20)

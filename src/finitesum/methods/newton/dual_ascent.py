@@ -46,6 +46,7 @@ from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.dual_sweeps import sweep
 from finitesum.methods.newton.sdca import NEIGHBOURS
+from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.parameters import Count
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.problems.chosen_rows import with_rows
@@ -121,6 +122,14 @@ def _used(problem: Problem) -> Indices:
     return np.flatnonzero(problem.weights > 0.0)
 
 
+def refusal_without_corners(name: str, problem: Problem) -> str:
+    """Return what is missing where a problem has a loss without corners, or no l2 penalty; "" where nothing is."""
+    if isinstance(problem.loss, Cornered) and problem.term.ridge > 0.0 and problem.n_outputs == 1:
+        return ""
+    got = f"{problem.loss!r} with {problem.penalty!r}"
+    return f"{name} needs a loss with corners, such as the hinge, and alpha > 0, got {got}."
+
+
 @dataclass(frozen=True)
 class DualAscent(SumMethod):
     """Dual coordinate ascent for losses with corners and an l2 penalty, with an exact end: for wide and for long data.
@@ -156,12 +165,7 @@ class DualAscent(SumMethod):
     @staticmethod
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem has a loss without corners, or no l2 penalty."""
-        if isinstance(problem.loss, Cornered) and problem.term.ridge > 0.0 and problem.n_outputs == 1:
-            return ""
-        return (
-            "dual-ascent needs a loss with corners, such as the hinge, and alpha > 0, got "
-            f"{problem.loss!r} with {problem.penalty!r}."
-        )
+        return refusal_without_corners(DualAscent.name, problem)
 
     def blas_threads(self, problem: Problem) -> int | None:
         return 1
@@ -179,12 +183,7 @@ class DualAscent(SumMethod):
 
     def template(self, problem: Problem, first: DualAscentState, state: DualAscentState) -> DualAscentState:
         for name in ("face", "active"):
-            rows = getattr(state, name)
-            is_vector = rows.ndim == 1 and rows.dtype.kind == "i"
-            if not is_vector or (
-                rows.size and not ((np.diff(rows) > 0).all() and rows[0] >= 0 and rows[-1] < problem.n_rows)
-            ):
-                raise ValueError(f"{name} must hold increasing numbers of rows")
+            require_members(name, getattr(state, name), problem.n_rows, is_sorted=True)
         if not np.isfinite(state.slopes).all():
             raise ValueError("slopes must be finite")
         active, face = (np.zeros(size, dtype=np.int64) for size in (state.active.size, state.face.size))

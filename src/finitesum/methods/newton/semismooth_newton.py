@@ -16,9 +16,10 @@ to it, four times as many as are within, an eighth of all at least; the slopes o
 nearly at its minimum for these rows. Then all rows are evaluated, where F_h is least on the way to that point; twice as
 many are chosen where this is not half of the way. H needs rows within alone: few, as h falls.
 
-An intercept's place in D is mu as in dual ascent, which also keeps H regular. The slopes bound the minimum from below, and
-the optimality is the gap to the best bound. The iterate is the best w so far, of those that all rows were evaluated at. A
-pass is one step, with the evaluation that may end it. Memory: d^2, some 6n numbers, and a copy of the chosen rows.
+An intercept's place in D is mu as in dual ascent, or F_h's curvature in b where that is less. H has a thousandth of that
+curvature more there, or 1/h where no row is within, at most mu: so it is regular. The slopes bound the minimum from below,
+and the optimality is the gap to the best bound. The iterate is the best w so far, of those that all rows were evaluated at.
+A pass is one step, with the evaluation that may end it. Memory: d^2, some 6n numbers, and a copy of the chosen rows.
 
 References
 ----------
@@ -38,9 +39,9 @@ from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.row_products import combination, predictions
-from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
-from finitesum.methods.newton.dual_ascent import in_metric
+from finitesum.methods.newton.dual_ascent import in_metric, refusal_without_corners
+from finitesum.methods.newton.subsampling import require_members
 from finitesum.problems.chosen_rows import with_rows
 from finitesum.problems.linear import Problem, n_numbers
 from finitesum.problems.rows import EVERY, to_matrix
@@ -52,11 +53,15 @@ START = 2.0
 #: multiplied with where it does not.
 ENOUGH, FALLS, NARROWER = 0.05, 0.1, 0.5
 
-#: What is left of the slope along a step, and evaluations of it; steps on chosen rows.
-LEFT, MOST_TRIES, MOST_STEPS = 0.1, 30, 12
+#: What is left of the slope along a step, evaluations of it, and how many times as far the next one may be; steps on
+#: chosen rows.
+LEFT, MOST_TRIES, LONGER, MOST_STEPS = 0.1, 30, 10.0, 12
 
 #: Rows of the sample and the least rows that are chosen, of all; chosen ones by those within; fewer rows are never chosen.
 FRACTION, BY_WITHIN, FEW_ROWS = 0.125, 4, 2000
+
+#: What is added to F_h's curvature in an intercept, at most, relative to it; and a part of the weights that is none.
+DAMPING, TINY = 1e-3, 1e-12
 
 #: A shorter part of the way to the minimum over the chosen rows calls for twice as many.
 FAR_ENOUGH = 0.5
@@ -76,7 +81,7 @@ class SemismoothState(NamedTuple):
     is_sample: bool  # whether these rows stand for all
     width: float  # h
     n_steps: int  # on the chosen rows
-    share: float  # of all rows that are chosen at least
+    fraction: float  # of all rows that are chosen at least
     gap: float  # where all rows were evaluated last
     gap_before: float  # when the centre was set
     value: float  # F at x
@@ -191,12 +196,7 @@ class SemismoothNewton(SumMethod):
     @staticmethod
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem has a loss without corners, or no l2 penalty."""
-        if isinstance(problem.loss, Cornered) and problem.term.ridge > 0.0 and problem.n_outputs == 1:
-            return ""
-        return (
-            "semismooth-newton needs a loss with corners, such as the hinge, and alpha > 0, got "
-            f"{problem.loss!r} with {problem.penalty!r}."
-        )
+        return refusal_without_corners(SemismoothNewton.name, problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> SemismoothState:
         """Return the state before the first step: slopes 0 as the centre, or from another start than 0 its subgradient."""
@@ -212,9 +212,7 @@ class SemismoothNewton(SumMethod):
 
     def template(self, problem: Problem, first: SemismoothState, state: SemismoothState) -> SemismoothState:
         rows = state.chosen
-        is_vector = rows.ndim == 1 and rows.dtype.kind == "i"
-        if not is_vector or (rows.size and not ((np.diff(rows) > 0).all() and rows[0] >= 0 and rows[-1] < problem.n_rows)):
-            raise ValueError("chosen must hold increasing numbers of rows")
+        require_members("chosen", rows, problem.n_rows, is_sorted=True)
         return first._replace(chosen=np.zeros(rows.size, dtype=np.int64), nearby=np.zeros(rows.size))
 
     def run_pass(self, problem: Problem, state: SemismoothState, order: Indices) -> SemismoothState:
@@ -238,14 +236,15 @@ class SemismoothNewton(SumMethod):
         )
         if not is_part:
             return _with_all(problem, state)
-        slopes, _, loss = _slopes_at(part, u, centre, state.width)
-        pulled, gap = combination(part, part.weights * slopes), state.gap
+        slopes, beyond, loss = _slopes_at(part, u, centre, state.width)
+        pulled, gap = combination(part, part.weights * slopes), state.value - state.bound
         if state.is_sample:
             value = loss + problem.term.value(w)
             gap = max(value - slopes_bound(part, slopes, pulled / -problem.term.ridge), 0.0)
         gradient = pulled + state.rest + problem.term.ridge * _penalised(problem, w)
         state = state._replace(nearby=u, gradient=gradient)
-        is_minimised = _left(problem, gradient) <= ENOUGH * max(gap, state.tol)
+        within = float(part.weights[beyond == 0.0].sum())
+        is_minimised = _left(problem, gradient, within, state.width) <= ENOUGH * max(gap, state.tol)
         return _with_all(problem, state) if is_minimised or state.n_steps >= MOST_STEPS else state
 
     def estimate(self, problem: Problem, state: SemismoothState) -> float:
@@ -264,9 +263,11 @@ def _penalised(problem: Problem, w: Vector) -> Vector:
     return w
 
 
-def _left(problem: Problem, gradient: Vector) -> float:
-    """Return about how far F_h is above its minimum."""
-    return 0.5 * float(gradient @ (gradient / in_metric(problem)))
+def _left(problem: Problem, gradient: Vector, within: float, width: float) -> float:
+    """Return about how far F_h is above its minimum, given the weights of the rows that are within."""
+    metric, d = in_metric(problem).copy(), problem.rows.n_columns
+    metric[d:] = np.minimum(metric[d:], max(within, TINY) / width)
+    return 0.5 * float(gradient @ (gradient / metric))
 
 
 def _part(problem: Problem, state: SemismoothState) -> Problem:
@@ -325,11 +326,12 @@ def _with_all(problem: Problem, state: SemismoothState) -> SemismoothState:
         line = state.predictions, state.centre, change
         t = _best_length(problem, state, line, (state.base, state.downhill, step, np.zeros(problem.dim)))
         if not state.is_sample:
-            state = state._replace(share=2.0 * state.share if t < FAR_ENOUGH else max(FRACTION, 0.5 * state.share))
+            state = state._replace(fraction=2.0 * state.fraction if t < FAR_ENOUGH else max(FRACTION, 0.5 * state.fraction))
         if t != 1.0:
             w, u = state.base + t * step, state.predictions + t * change
     state, slopes, beyond = _evaluated(problem, state._replace(base=w, w=w, predictions=u))
-    if _left(problem, state.gradient) <= ENOUGH * max(state.gap, state.tol):
+    within = float(problem.weights[beyond == 0.0].sum())
+    if _left(problem, state.gradient, within, state.width) <= ENOUGH * max(state.value - state.bound, state.tol):
         width = state.width * (1.0 if state.gap <= FALLS * state.gap_before else NARROWER)
         moved, beyond, _ = _slopes_at(problem, u, slopes, width)
         changed = np.flatnonzero(moved != slopes)
@@ -343,7 +345,7 @@ def _with_all(problem: Problem, state: SemismoothState) -> SemismoothState:
 def _chosen(problem: Problem, state: SemismoothState, slopes: Vector, beyond: Vector) -> SemismoothState:
     """Return the state with rows for the next steps, given the slopes of all and how far these are from being within."""
     n, rest, none = problem.n_rows, np.zeros(problem.dim), np.zeros(0)
-    size = max(BY_WITHIN * int(np.count_nonzero(beyond == 0.0)), int(state.share * n))
+    size = max(BY_WITHIN * int(np.count_nonzero(beyond == 0.0)), int(state.fraction * n))
     if not FEW_ROWS <= size < n // 2:
         return state._replace(chosen=none.astype(np.int64), nearby=none, is_sample=False, n_steps=0, rest=rest)
     chosen = np.flatnonzero(beyond <= np.partition(beyond, size)[size])
@@ -362,6 +364,10 @@ def _step(part: Problem, state: SemismoothState, beyond: Vector, metric: Vector)
         _add_within(part.view_of_rows, state.width, beyond, H)
     else:
         add_gram(part, picked, part.weights[picked] / state.width, H)
+    d = part.rows.n_columns
+    curvatures = np.diagonal(H)[d:]
+    damping = np.where(curvatures > 0.0, DAMPING * curvatures, 1.0 / state.width)
+    metric = np.append(metric[:d], np.minimum(metric[d:], damping))
     H[np.diag_indices_from(H)] += metric
     try:
         return -cho_solve(cho_factor(H, lower=True, check_finite=False), state.gradient, check_finite=False), picked.size
@@ -377,14 +383,16 @@ def _best_length(part: Problem, state: SemismoothState, line: Any, point: Any) -
     (u, centre, change), (w, gradient, step, rest) = line, point
     d, ridge = part.rows.n_columns, part.term.ridge
     at_first = float(gradient @ step)
-    straight, bent = ridge * float(w[:d] @ step[:d]) + float(rest @ step), ridge * float(step[:d] @ step[:d])
+    linear, square = ridge * float(w[:d] @ step[:d]) + float(rest @ step), ridge * float(step[:d] @ step[:d])
     low, high, t = 0.0, math.inf, 1.0
     for _ in range(MOST_TRIES if at_first < 0.0 else 0):
         slope, curvature = _along(part.view_of_rows, u, change, centre, state.width, t)
-        slope, curvature = slope + straight + t * bent, curvature + bent
+        slope, curvature = slope + linear + t * square, curvature + square
         if abs(slope) <= -LEFT * at_first:
             return t
         low, high = (low, t) if slope > 0.0 else (t, high)
         closer = t - slope / curvature if curvature > 0.0 else math.inf
-        t = closer if low < closer < high else (2.0 * t if high == math.inf else 0.5 * (low + high))
+        if not low < closer < high:
+            closer = math.inf if high == math.inf else 0.5 * (low + high)
+        t = min(closer, LONGER * t)  # no curvature here does not mean none farther on
     return low
