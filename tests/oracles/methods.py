@@ -101,18 +101,25 @@ def ciag(F, x, orders, step_size, extrapolation, warm_start="none", restart=0, l
 def delayed_ciag(F, x, events, step_size, extrapolation):
     """CIAG with delays, by a recorded order of events: (True, j) asks component j at x, (False, j) takes its visit.
 
-    The first step comes with the first visit after every component was visited. Yields x after each visit that is taken.
+    The Hessian of a component is that of its last visit where it had missed a tenth of the gradient's change or more. The
+    first step comes with the first visit after every component was visited. Yields x after each visit that is taken.
     """
-    models, points, previous = ComponentModels(F, x), {}, x
+    anchors, curved, points, previous = {}, {}, {}, x
     for asks, j in events:
         if asks:
             points[j] = x
             continue
-        steps = models.seen.all()
-        models.move(j, points.pop(j))
+        steps, point = len(anchors) == F.m, points.pop(j)
+        if j in anchors:
+            change = F.loss_gradient(j, point) - F.loss_gradient(j, anchors[j])
+            missed = change - F.loss_hessian(j, curved[j]) @ (point - anchors[j])
+        if j not in anchors or np.linalg.norm(missed) > 0.1 * np.linalg.norm(change):
+            curved[j] = point
+        anchors[j] = point
         if steps:
             y = x + extrapolation * (x - previous)
-            previous, x = x, F.prox(y - step_size * (models.b + models.H @ y), step_size)
+            models = (F.loss_gradient(i, anchors[i]) + F.loss_hessian(i, curved[i]) @ (y - anchors[i]) for i in range(F.m))
+            previous, x = x, F.prox(y - step_size * (sum(models) / F.m + F.l2 * y), step_size)
         yield x
 
 

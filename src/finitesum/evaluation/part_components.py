@@ -22,28 +22,48 @@ from finitesum.problems.partitioned import RowNumbers, ask
 from finitesum.problems.penalties import elastic_net
 from finitesum.problems.survey import bind
 
+#: The Hessian of a component stays what it is where it missed at most this fraction of the gradient's change.
+STALE = 0.1
+
+
+class Known(NamedTuple):
+    """What is known of a component f whose Taylor model has the gradient of one point and the Hessian of another."""
+
+    anchor: Vector  # u
+    slope: Vector  # grad f(u)
+    curved_at: Vector  # v, where the Hessian was evaluated
+
 
 class Change(NamedTuple):
-    """What a visit of component f brings to its Taylor model, which was anchored at u: see `change_at`."""
+    """What a visit at w brings to the Taylor model of a component f: see `change_at`."""
 
     gradient: Vector  # grad f(w)
-    predicted: Vector  # H(u) (w - u), 0 before the first visit
-    rise: Matrix  # H(w) - H(u), H(w) before the first visit
+    predicted: Vector  # H(v) (w - u), 0 before the first visit
+    rise: Matrix | None  # H(w) - H(v), H(w) before the first visit; None where the Hessian stays that at v
     seconds: float  # that it took where it was computed
 
 
-def change_at(problem: Problem, w: Vector, anchor: Vector | None) -> Change:
-    """Return the change of the Taylor model of some rows in memory by a visit at w: of one output, one Gram matrix."""
+def is_stale(gradient: Vector, known: Known, predicted: Vector) -> bool:
+    """Return whether the Hessian missed more of the gradient's change than may be, and than rounding errors are."""
+    change = gradient - known.slope
+    rounding = 1e-13 * float(np.linalg.norm(gradient))
+    return not np.linalg.norm(change - predicted) <= max(STALE * float(np.linalg.norm(change)), rounding)
+
+
+def change_at(problem: Problem, w: Vector, known: Known | None) -> Change:
+    """Return the change of the Taylor model of some rows in memory by a visit at w: of one output, at most a Gram matrix."""
     started = time.perf_counter()
     gradient, curvatures = _derivatives(problem, w)
     several = problem.n_outputs > 1
     hessian, product = (full_hessian, hessian_product) if several else (hessian_of, gram_product)
-    if anchor is None:
+    rise: Matrix | None
+    if known is None:
         predicted, rise = np.zeros(w.size), hessian(problem, curvatures)
     else:
-        old = _curvatures(problem, anchor)
-        predicted = product(problem, old, w - anchor)
-        rise = hessian(problem, curvatures) - hessian(problem, old) if several else hessian(problem, curvatures - old)
+        old = _curvatures(problem, known.curved_at)
+        predicted, rise = product(problem, old, w - known.anchor), None
+        if is_stale(gradient, known, predicted):
+            rise = hessian(problem, curvatures) - hessian(problem, old) if several else hessian(problem, curvatures - old)
     return Change(gradient, predicted, rise, time.perf_counter() - started)
 
 
@@ -66,9 +86,9 @@ class PartComponent:
         sums = fetched(self.engine, future)[0]
         self._remembered("sums", w, lambda problem, w: sums)
 
-    def ask_change(self, w: Vector, anchor: Vector | None) -> Any:
+    def ask_change(self, w: Vector, known: Known | None) -> Any:
         """Return a future of the change by a visit at w, in a pair with ()."""
-        return ask(change_at, self._problem, w, anchor)
+        return ask(change_at, self._problem, w, known)
 
     @property
     def engine(self) -> Engine:

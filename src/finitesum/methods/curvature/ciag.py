@@ -255,6 +255,8 @@ class CIAG(SumMethod):
         if state.n_visits // m % taylor.REBUILD_EVERY == taylor.REBUILD_EVERY - 1:
             model, n_more = taylor.rebuilt(problem, state.model)
             state = state._replace(model=model, n_hessians=state.n_hessians + n_more)
+            if self.max_delay:  # all Hessians are those at the anchors now
+                state = state._replace(delay=state.delay._replace(curved_at=model.margins.copy()))
         return state
 
     def _warm_started(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
@@ -310,7 +312,7 @@ class CIAG(SumMethod):
                 moved(visit)
                 extrapolate(w, previous, state.schedule.extrapolation, y)
                 model_step(problem.view, model, w, previous, y, gradient, state.schedule.step_size)
-        counts = state.n_gradients + order.size, state.n_hessians + order.size
+        counts = state.n_gradients + order.size, state.n_hessians + visits.n_hessians
         return state._replace(control=control, delay=visits.delay, n_gradients=counts[0], n_hessians=counts[1])
 
     def _stepped(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:

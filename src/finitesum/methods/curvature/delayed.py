@@ -7,7 +7,9 @@ change, and steps on the mean model, as a visit at w_t does (`finitesum.methods.
     w_{t+1} <- a step on b + H y from y = w_t + extrapolation (w_t - w_{t-1})
 
 and asks the component that was asked longest ago, at w_{t+1}. A model of age k errs by O(|w_t - w_{t-k}|^2) in the
-gradient. The first step comes with the first visit after every component was visited.
+gradient. A component whose Hessian foretold the change of its gradient to a tenth keeps it: its change is then one of the
+gradient alone, d numbers in the place of d^2, and takes no Gram matrix. The first step comes with the first visit after
+every component was visited.
 
 * *Synchronous*: changes are taken in the order in which they were asked, each at the same age. The iterates then do not
   depend on how many workers there are, nor on how fast.
@@ -29,7 +31,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.engine import fetched
 from finitesum.core.vectors import scale
-from finitesum.evaluation.part_components import Change
+from finitesum.evaluation.part_components import Change, Known, is_stale
 from finitesum.methods.curvature import taylor_model as taylor, trust as trusted
 from finitesum.methods.curvature.taylor_model import OpenModel
 from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule
@@ -53,6 +55,7 @@ class Delay(NamedTuple):
     since: Indices  # (q,)  the step before which they were asked
     turns: Indices  # (m,)  which visit that was asked for was a component's last; before it a number < 0, in the order
     seconds: Vector  # (m,)  that its last visit took; NaN before it
+    curved_at: Matrix  # (m, d)  where the Hessians in H were evaluated
     n_steps: int
     mode: int
 
@@ -75,7 +78,8 @@ def new_delay(problem: Any, limits: Limits, mode: int) -> Delay:
     m = problem.n_components if limits.max_delay else 0
     q = min(m, limits.max_delay + 1)
     waiting, since = np.full(q, -1), np.zeros(q, dtype=np.int64)
-    return Delay(waiting, np.zeros((q, problem.dim)), since, np.arange(-m, 0), np.full(m, np.nan), 0, mode)
+    of_components = np.arange(-m, 0), np.full(m, np.nan), np.zeros((m, problem.dim))
+    return Delay(waiting, np.zeros((q, problem.dim)), since, *of_components, 0, mode)
 
 
 # -- asking
@@ -96,14 +100,18 @@ class _Asked:
 _ASKED: weakref.WeakKeyDictionary[FiniteSum, _Asked] = weakref.WeakKeyDictionary()
 
 
-def _evaluated(problem: FiniteSum, j: int, w: Vector, anchor: Vector | None) -> Any:
+def _evaluated(problem: FiniteSum, j: int, w: Vector, known: Known | None) -> Any:
     """Return a future that is done, of the change of a function's model."""
-    gradient, hessian, predicted = problem.component_gradient(w, j), problem.component_hessian(w, j), np.zeros(w.size)
-    if anchor is not None:
-        old = problem.component_hessian(anchor, j)
-        hessian, predicted = hessian - old, old @ (w - anchor)
+    gradient, predicted, rise = problem.component_gradient(w, j), np.zeros(w.size), None
+    if known is None:
+        rise = problem.component_hessian(w, j)
+    else:
+        old = problem.component_hessian(known.curved_at, j)
+        predicted = old @ (w - known.anchor)
+        if is_stale(gradient, known, predicted):
+            rise = problem.component_hessian(w, j) - old
     future: Future[Any] = Future()
-    future.set_result((Change(gradient, predicted, hessian, 0.0), ()))
+    future.set_result((Change(gradient, predicted, rise, 0.0), ()))
     return future
 
 
@@ -113,6 +121,7 @@ class Visit(NamedTuple):
     component: int
     point: Vector  # where
     change: Change  # of the component's model
+    is_finite: bool
 
 
 class _Asking(NamedTuple):
@@ -133,7 +142,8 @@ class Visits:
         self._futures = _ASKED.setdefault(problem, _Asked()).futures
         given = zip(delay.waiting.tolist(), delay.points, delay.since.tolist(), strict=True)
         self.waiting = [_Asking(j, point.copy(), since) for j, point, since in given if j >= 0]
-        self.turns, self.seconds, self.n_steps, self.mode = delay.turns.copy(), delay.seconds.copy(), *delay[-2:]
+        self.turns, self.seconds, self.curved_at = delay.turns.copy(), delay.seconds.copy(), delay.curved_at.copy()
+        self.n_steps, self.mode, self.n_hessians = delay.n_steps, delay.mode, 0
         if self.turns.max() < 0 and order.size == self.turns.size:
             self.turns[order] = np.arange(-order.size, 0)
 
@@ -143,16 +153,18 @@ class Visits:
         kept = new_delay(self.problem, self.limits, self.mode)
         for k, visit in enumerate(self.waiting):
             kept.waiting[k], kept.points[k], kept.since[k] = visit
-        return kept._replace(turns=self.turns, seconds=self.seconds, n_steps=self.n_steps)
+        kept = kept._replace(turns=self.turns, seconds=self.seconds, curved_at=self.curved_at)
+        return kept._replace(n_steps=self.n_steps)
 
     def _future(self, visit: _Asking) -> Any:
         """Return the future of a visit, which is asked for unless it is known."""
         j, point, _ = visit
-        anchor = self.model.margins[j].copy() if self.model.visited[j] else None
-        key = j, point.tobytes(), b"" if anchor is None else anchor.tobytes()
+        known = Known(*(one[j].copy() for one in (self.model.margins, self.model.slopes, self.curved_at)))
+        key = j, point.tobytes(), *(one.tobytes() for one in known)
         if key not in self._futures:
+            before = known if self.model.visited[j] else None
             ask = getattr(self.problem.components[j], "ask_change", None)
-            self._futures[key] = _evaluated(self.problem, j, point, anchor) if ask is None else ask(point, anchor)
+            self._futures[key] = _evaluated(self.problem, j, point, before) if ask is None else ask(point, before)
         return self._futures[key]
 
     def ask(self, w: Vector) -> None:
@@ -184,7 +196,11 @@ class Visits:
         j, point, _ = self.waiting.pop(k)
         self.seconds[j] = change.seconds
         self.n_steps += 1
-        return Visit(j, point, change)
+        self.n_hessians += change.rise is not None
+        is_finite = all(bool(np.isfinite(one).all()) for one in change[:3] if one is not None)
+        if change.rise is not None and is_finite:
+            self.curved_at[j] = point
+        return Visit(j, point, change, is_finite)
 
     def decide(self) -> None:
         """Decide between the modes, once all components were visited, unless that is done."""
@@ -257,21 +273,23 @@ def moved_model(
     direction: Vector,
 ) -> tuple[Trust, float]:
     """Move a component's model by the change that it sent: what `trust.trusted_visit` does, and returns."""
-    (j, point, change), m = visit, model.visited.size
+    (j, point, change, _), m = visit, model.visited.size
     was_visited = bool(model.visited[j])
     if was_visited:
         scale(comparison.residual, 1.0 - 1.0 / rule.window)
         scale(comparison.predicted, 1.0 - 1.0 / rule.window)
-    if not all(np.isfinite(array).all() for array in change[:3]):
+    if not visit.is_finite:
         return trusted.overflowed(trust, m), np.nan
     moved = change.gradient - model.slopes[j] - change.predicted
     if was_visited:
         comparison.residual[:] += moved / m
         comparison.predicted[:] += change.predicted / m
-    rise = change.rise / m
-    dim = point.size
-    model.hessian[:dim, :dim] += np.tril(rise)
-    increase = taylor.bound_of_rise(rise, eigenvalue, direction)
-    model.linear[:] += (moved - change.rise @ point) / m
+    increase = 0.0
+    if change.rise is not None:
+        rise = change.rise / m
+        model.hessian[: point.size, : point.size] += np.tril(rise)
+        model.linear[:] -= rise @ point
+        increase = taylor.bound_of_rise(rise, eigenvalue, direction)
+    model.linear[:] += moved / m
     model.margins[j], model.slopes[j], model.visited[j] = point, change.gradient, True
     return trusted.next_trust(trust, rule, comparison, was_visited, m), increase
