@@ -39,19 +39,6 @@ class Rows:
         return rows_of(self.k)
 
 
-def workers_of(client: Any, killed: int | None) -> list[int]:
-    """Return the process ids of two workers, once another has taken the place of the one that was killed."""
-    for _ in range(600):
-        try:
-            pids = sorted(client.run(os.getpid).values())
-        except OSError:  # the scheduler does not know yet
-            pids = []
-        if len(pids) == 2 and killed not in pids:
-            return pids
-        time.sleep(0.1)
-    raise TimeoutError("no worker has taken the place of the one that was killed")
-
-
 def main() -> None:
     """Fit, kill, compare, and write the page."""
     from distributed import Client, LocalCluster
@@ -69,37 +56,36 @@ def main() -> None:
         "a-ciag, as they come": ACIAG(max_delay="auto", asynchronous=True),
         "newton-cg": "newton-cg",
     }
-    rng, lines, n_right, killed = np.random.default_rng(0), [], 0, None
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    rng, lines, n_right, known = np.random.default_rng(0), [], 0, {}
 
-        def fit(method: Any) -> tuple[Any, float]:
+    def fit(method: Any, moment: float | None = None) -> tuple[Any, float]:
+        """Return the result and the seconds of a fit on a new cluster; a worker is killed at the moment, if given."""
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+            pids = list(client.run(os.getpid).values())
+            if moment is not None:
+                threading.Timer(moment, os.kill, (pids[rng.integers(2)], signal.SIGKILL)).start()
             started = time.perf_counter()
             problem = Problem.partitioned([Rows(k) for k in range(N_PARTS)], alpha=ALPHA, engine=DaskEngine(client))
             result = minimize(problem, method=method, tol=TOL, measure_every=0)
             return result, time.perf_counter() - started
 
-        known = {}
-        for name, method in methods.items():
-            fit(method)  # compiles
-            known[name] = fit(method)
-        for k in range(n_fits):
-            name = list(methods)[k % len(methods)]
-            calm, calm_seconds = known[name]
-            moment = float(rng.uniform(0.0, calm_seconds))
-            killed = workers_of(client, killed)[rng.integers(2)]
-            killer = threading.Timer(moment, os.kill, (killed, signal.SIGKILL))
-            killer.start()
-            result, seconds = fit(methods[name])
-            killer.join()
-            same = result.x.tobytes() == calm.x.tobytes()
-            off = float(np.linalg.norm(result.x - calm.x) / np.linalg.norm(calm.x))
-            is_right = bool(result.success) and (same or (name == "a-ciag, as they come" and off <= 1e-6))
-            n_right += is_right
-            lines.append(
-                f"| {k + 1} | {name} | {moment:.2f} of {calm_seconds:.2f} | {seconds:.2f} | "
-                f"{'the same bits' if same else f'{off:.0e} away'} | {'right' if is_right else 'WRONG'} |"
-            )
-            print(lines[-1], flush=True)
+    for k in range(n_fits):
+        name = list(methods)[k % len(methods)]
+        if name not in known:
+            fit(methods[name])  # compiles
+            known[name] = fit(methods[name])
+        calm, calm_seconds = known[name]
+        moment = float(rng.uniform(0.0, calm_seconds))
+        result, seconds = fit(methods[name], moment)
+        same = result.x.tobytes() == calm.x.tobytes()
+        off = float(np.linalg.norm(result.x - calm.x) / np.linalg.norm(calm.x))
+        is_right = bool(result.success) and (same or (name == "a-ciag, as they come" and off <= 1e-6))
+        n_right += is_right
+        lines.append(
+            f"| {k + 1} | {name} | {moment:.2f} of {calm_seconds:.2f} | {seconds:.2f} | "
+            f"{'the same bits' if same else f'{off:.0e} away'} | {'right' if is_right else 'WRONG'} |"
+        )
+        print(lines[-1], flush=True)
     title = f"# {n_right} of {n_fits} fits are right though a worker was killed at a random moment"
     head = "| fit | method | killed after, of seconds undisturbed | seconds | coefficients | result |\n" + 6 * "|---" + "|"
     text = (

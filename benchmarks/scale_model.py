@@ -42,8 +42,8 @@ COLUMNS: tuple[tuple[float, float | None], ...] = (
 #: Of the workers that are assumed: memory and what a disk reads. The network is assumed, too: a local cluster has none.
 MEMORY, DISK, NETWORK = 64e9, 1e9, 1e9
 
-#: Parts a worker, without a barrier.
-PARTS_A_WORKER = 8
+#: Parts a worker without a barrier, by the name of the variant.
+PARTS_A_WORKER = {"a-ciag, 8 parts a worker": 8, "a-ciag, 1 part a worker": 1}
 
 
 class Measured(NamedTuple):
@@ -62,7 +62,7 @@ class Passes(NamedTuple):
 
     gradients: float
     hessians: float
-    steps: float  # of the client, on the model, or factorisations
+    steps: float  # factorisations of the client
 
 
 def best_of(function: Callable[[], Any], n: int = 5) -> float:
@@ -113,11 +113,14 @@ def problem(m: int, n: int, engine: Any = None) -> Problem:
 def passes() -> dict[str, Passes]:
     """Return what each method takes to 1e-8 on the problem in 64 parts."""
     given, taken = problem(64, 200_000), {}
-    for name in ("afg", "newton", "lazy-newton", "newton-cg", "a-ciag"):
-        method: Any = ACIAG(max_delay="auto", asynchronous=False) if name == "a-ciag" else name
+    methods: dict[str, Any] = {name: name for name in ("afg", "newton-cg", "newton", "lazy-newton")}
+    methods |= {  # as many visits wait as there are workers
+        name: ACIAG(max_delay=64 // m, asynchronous=False) for name, m in PARTS_A_WORKER.items()
+    }
+    for name, method in methods.items():
         result = minimize(given, method=method, tol=1e-8, max_iter=5000, measure_every=0)
         hessians = 0.0 if name in ("afg", "newton-cg") else result.n_hessian_passes
-        steps = {"newton": result.nit, "lazy-newton": result.nit, "a-ciag": 64 * result.n_passes}.get(name, 0.0)
+        steps = {"newton": result.nit, "lazy-newton": result.nit}.get(name, 0.0)
         taken[name] = Passes(float(result.n_passes), float(hessians), float(steps))
     return taken
 
@@ -152,29 +155,34 @@ def seconds_of(name: str, taken: Passes, case: Case, here: Measured) -> tuple[fl
     hessians = taken.hessians * case.rows / case.workers * stored**2 / here.flops
     if taken.hessians and 8.0 * d * d > MEMORY / 4.0:
         return gradients + hessians, math.inf
-    if name != "a-ciag":
+    if name not in PARTS_A_WORKER:
         trees = taken.gradients * seconds_of_tree(case, 8.0 * d, here)
         if taken.hessians:
             trees += taken.hessians * seconds_of_tree(case, 8.0 * d * d, here)
             trees += taken.steps * (d**3 / 3.0 / here.solving)
         return gradients + hessians, gradients + hessians + trees
-    # every part sends d^2 numbers to the client, which steps on the model before it asks again; nobody waits
-    work = 2.0 * gradients + hessians  # products at two points
-    m = PARTS_A_WORKER * case.workers
+    # a part sends d^2 numbers to the client where its Hessian changes, and the client steps on the model; nobody waits
+    work = 3.0 * gradients + hessians  # products with three vectors
+    m = PARTS_A_WORKER[name] * case.workers
     n_steps = max(1.0, min(200.0, 8.0 * 1e3 / m))  # condition 10^6
-    client = taken.gradients * m * (8.0 * d * d / NETWORK + n_steps * 8.0 * d * d / here.stepping)
+    client = taken.hessians * m * 8.0 * d * d / NETWORK + taken.gradients * m * n_steps * 8.0 * d * d / here.stepping
     return work, max(work, client) + taken.gradients * here.latency
 
 
 def limits_in_words(name: str, taken: Passes, here: Measured) -> str:
-    """Return for each number of columns the workers of which half of each is used, at 10^9 rows."""
+    """Return for each number of columns the rows a worker below which more than half the time goes elsewhere."""
     words = []
     for columns, stored in COLUMNS:
-        used = 0
-        for workers in WORKERS:
-            own, whole = seconds_of(name, taken, Case(workers, 1e9, columns, stored), here)
-            used = workers if own >= 0.5 * whole else used
-        words.append(f"{used:,}" if used else ("no room" if math.isinf(whole) else "below 10"))
+        cells = []
+        for workers in (100, 1000):
+            least = math.inf
+            for rows in np.logspace(9.0, 0.0, 37):
+                own, whole = seconds_of(name, taken, Case(workers, rows * workers, columns, stored), here)
+                if own < 0.5 * whole:
+                    break
+                least = rows
+            cells.append("no room" if math.isinf(least) else f"{least:.0e}".replace("e+0", "e"))
+        words.append(cells[0] if cells[0] == cells[1] else " / ".join(cells))
     return f"| {name} | " + " | ".join(words) + " |"
 
 
@@ -207,8 +215,8 @@ def simulated() -> list[str]:
     """Return a table of the events of slow workers: passes in units of a pass that nobody holds up."""
     lines = ["| workers | parts | slow workers | barrier | in order | as they come |", "|---|---|---|---|---|---|"]
     for workers in (8, 64, 512):
-        m = PARTS_A_WORKER * workers
-        for n_slow in (0, 1, workers // 8):
+        m = 8 * workers
+        for n_slow in sorted({0, 1, workers // 8}):
             slowness = np.ones(workers)
             slowness[:n_slow] = 5.0
             limits = limits_of(type("Parts", (), {"n_components": m}), "auto")
@@ -289,28 +297,83 @@ def main() -> None:
     asked = parser.parse_args()
     here = measured()
     taken = passes()
-    print(here, taken, sep="\n", flush=True)
-    blocks = {
-        "measured": [f"- {name}: {value:.3g}" for name, value in here._asdict().items()],
-        "passes": ["| method | passes | Hessian passes |", "|---|---|---|"]
-        + [f"| {name} | {one.gradients:.1f} | {one.hessians:.1f} |" for name, one in taken.items()],
-        "limits": ["| method | " + " | ".join(_columns()) + " |", "|---" * (1 + len(COLUMNS)) + "|"]
-        + [limits_in_words(name, one, here) for name, one in taken.items()],
-        "methods": table_of_methods(taken, here),
-        "simulated": simulated(),
-        "stragglers": [] if asked.no_stragglers else stragglers(),
-    }
-    print(*blocks["limits"], *blocks["methods"], *blocks["simulated"], sep="\n")
-    PAGE.write_text(page_of(blocks), encoding="utf-8")
+    text = PROSE.format(
+        reading=here.reading / 1e9,
+        entries=here.entries / 1e6,
+        flops=here.flops / 1e9,
+        solving=here.solving / 1e9,
+        stepping=here.stepping / 1e9,
+        latency=here.latency * 1e3,
+        passes="\n".join(
+            ["| method | passes | Hessian passes |", "|---|---|---|"]
+            + [f"| {name} | {one.gradients:.1f} | {one.hessians:.1f} |" for name, one in taken.items()]
+        ),
+        limits="\n".join(
+            ["| method | " + " | ".join(_columns()) + " |", "|---" * (1 + len(COLUMNS)) + "|"]
+            + [limits_in_words(name, one, here) for name, one in taken.items()]
+        ),
+        methods="\n".join(table_of_methods(taken, here)),
+        simulated="\n".join(simulated()),
+        stragglers="(left out)" if asked.no_stragglers else "\n".join(stragglers()),
+    )
+    print(text)
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def _columns() -> list[str]:
     return [f"{columns:,.0f}" + ("" if stored is None else " sparse") for columns, stored in COLUMNS]
 
 
-def page_of(blocks: dict[str, list[str]]) -> str:
-    """Return the page."""
-    return "\n".join(line for lines in blocks.values() for line in (*lines, ""))
+PROSE = """# Many workers: where each method stops scaling, by a model, and what a slow worker costs
+
+`python benchmarks/scale_model.py`. Nobody ran the sizes of the first tables: they follow from times that were measured on
+one core of this machine, and from what is assumed of a network.
+
+- Measured: a pass over dense rows {reading:.2g} GB/s, over sparse ones {entries:.3g} million entries a second; a Gram matrix
+  {flops:.3g} Gflop/s; the client's factorisation {solving:.3g} Gflop/s, its steps on a model {stepping:.2g} GB/s; a message
+  {latency:.3g} ms (Dask, there and back).
+- Assumed: workers of one such core, 1 GB/s between machines, 64 GB of memory for each, rows beyond that from a disk of 1 GB/s.
+- Passes to an optimality of 1e-8 of a logistic problem in 64 parts, 200,000 x 40; of `a-ciag` as many visits wait as there are
+  workers:
+
+{passes}
+
+## Where a method stops scaling
+
+The rows that each of 100 / 1,000 workers must have for half of its time to go into the data; with fewer, more workers bring
+little. Sparse rows have 30 entries. "No room": the matrix of all columns takes more than 16 GB.
+
+{limits}
+
+- Methods of vectors (`afg`, `newton-cg`, of several classes `multinomial-lbfgs`) send 8 d bytes a worker up a tree: up to some
+  10^5 columns a message costs its latency, beyond it its length. Nothing else grows with the workers.
+- `newton` and `lazy-newton` send 8 d^2 bytes up the tree, and the client factorises, d^3 / 3. They stop where d^2 bytes and
+  d^3 flops are more than the rows of a worker: their columns are limited by the memory of one machine, not their workers.
+- `a-ciag` without a barrier sends 8 d^2 bytes from *each part* to the client, one after another, which steps after each: it
+  stops first, because what the client does grows with the workers.
+
+## Seconds to 1e-8
+
+{methods}
+
+What to take, the fastest of each line: `lazy-newton` up to some thousand columns, however many the rows and workers are,
+because it takes the fewest passes and hardly a Gram matrix; `newton-cg` beyond, and for sparse rows of many columns. `a-ciag`
+with `max_delay` is for workers that are unequal or shared, up to a thousand columns: there it saves what others wait.
+
+## A slow worker, by simulation
+
+Three passes in units of those that nobody holds up; eight parts a worker, free to move to other workers, slow ones five times
+slower. With a barrier each round waits for the last part. Visits that are taken in order wait for the oldest.
+
+{simulated}
+
+## A slow worker, on threads
+
+Eight threads, each of which takes 0.2 s for a part, 64 parts, tol 1e-8. In the last columns one thread takes five times as
+long.
+
+{stragglers}
+"""
 
 
 if __name__ == "__main__":
