@@ -326,51 +326,55 @@ def _columns() -> list[str]:
 
 PROSE = """# Many workers: where each method stops scaling, by a model, and what a slow worker costs
 
-`python benchmarks/scale_model.py`. Nobody ran the sizes of the first tables: they follow from times that were measured on
-one core of this machine, and from what is assumed of a network.
+`python benchmarks/scale_model.py`. Nobody ran the sizes of the first tables: they follow from times that were
+measured on one core of this machine, and from what is assumed of a network.
 
-- Measured: a pass over dense rows {reading:.2g} GB/s, over sparse ones {entries:.3g} million entries a second; a Gram matrix
-  {flops:.3g} Gflop/s; the client's factorisation {solving:.3g} Gflop/s, its steps on a model {stepping:.2g} GB/s; a message
-  {latency:.3g} ms (Dask, there and back).
-- Assumed: workers of one such core, 1 GB/s between machines, 64 GB of memory for each, rows beyond that from a disk of 1 GB/s.
-- Passes to an optimality of 1e-8 of a logistic problem in 64 parts, 200,000 x 40; of `a-ciag` as many visits wait as there are
-  workers:
+- Measured: a pass over dense rows {reading:.2g} GB/s, over sparse ones {entries:.3g} million entries a second; a
+  Gram matrix {flops:.3g} Gflop/s; the client's factorisation {solving:.3g} Gflop/s, its steps on a model
+  {stepping:.2g} GB/s; a message {latency:.3g} ms (Dask, there and back).
+- Assumed: workers of one such core, 1 GB/s between machines, 64 GB of memory for each, rows beyond that from a disk
+  of 1 GB/s.
+- Passes to an optimality of 1e-8 of a logistic problem in 64 parts, 200,000 x 40; of `a-ciag` as many visits wait
+  as there are workers:
 
 {passes}
 
 ## Where a method stops scaling
 
-The rows that each of 100 / 1,000 workers must have for half of its time to go into the data; with fewer, more workers bring
-little. Sparse rows have 30 entries. "No room": the matrix of all columns takes more than 16 GB.
+The rows that each of 100 / 1,000 workers must have for half of its time to go into the data; with fewer, more
+workers bring little. Sparse rows have 30 entries. "No room": the matrix of all columns takes more than 16 GB.
 
 {limits}
 
-- Methods of vectors (`afg`, `newton-cg`, of several classes `multinomial-lbfgs`) send 8 d bytes a worker up a tree: up to some
-  10^5 columns a message costs its latency, beyond it its length. Nothing else grows with the workers.
-- `newton` and `lazy-newton` send 8 d^2 bytes up the tree, and the client factorises, d^3 / 3. They stop where d^2 bytes and
-  d^3 flops are more than the rows of a worker: their columns are limited by the memory of one machine, not their workers.
-- `a-ciag` without a barrier sends 8 d^2 bytes from *each part* to the client, one after another, which steps after each: it
-  stops first, because what the client does grows with the workers.
+- Methods of vectors (`afg`, `newton-cg`, of several classes `multinomial-lbfgs`) send 8 d bytes a worker up a tree:
+  up to some 10^5 columns a message costs its latency, beyond it its length. Nothing else grows with the workers.
+- `newton` and `lazy-newton` send 8 d^2 bytes up the tree, and the client factorises, d^3 / 3. They stop where d^2
+  bytes and d^3 flops are more than the rows of a worker: their columns are limited by the memory of one machine,
+  not their workers.
+- `a-ciag` without a barrier sends 8 d^2 bytes from *each part* to the client, one after another, which steps after
+  each: it stops first, because what the client does grows with the workers.
 
 ## Seconds to 1e-8
 
 {methods}
 
-What to take, the fastest of each line: `lazy-newton` up to some thousand columns, however many the rows and workers are,
-because it takes the fewest passes and hardly a Gram matrix; `newton-cg` beyond, and for sparse rows of many columns. `a-ciag`
-with `max_delay` is for workers that are unequal or shared, up to a thousand columns: there it saves what others wait.
+What to take, the fastest of each line: `lazy-newton` up to some thousand columns, however many the rows and workers
+are, because it takes the fewest passes and hardly a Gram matrix; `newton-cg` beyond, and for sparse rows of many
+columns. `a-ciag` with `max_delay` is for workers that are unequal or shared, up to a thousand columns: there it
+saves what others wait.
 
 ## A slow worker, by simulation
 
-Three passes in units of those that nobody holds up; eight parts a worker, free to move to other workers, slow ones five times
-slower. With a barrier each round waits for the last part. Visits that are taken in order wait for the oldest.
+Three passes in units of those that nobody holds up; eight parts a worker, free to move to other workers, slow ones
+five times slower. With a barrier each round waits for the last part. Visits that are taken in order wait for the
+oldest.
 
 {simulated}
 
 ## A slow worker, on threads
 
-Eight threads, each of which takes 0.2 s for a part, 64 parts, tol 1e-8. In the last columns one thread takes five times as
-long.
+Eight threads, each of which takes 0.2 s for a part, 64 parts, tol 1e-8. In the last columns one thread takes five
+times as long.
 
 {stragglers}
 """

@@ -51,7 +51,7 @@ def is_stale(gradient: Vector, known: Known, predicted: Vector) -> bool:
 
 
 def change_at(problem: Problem, w: Vector, known: Known | None) -> Change:
-    """Return the change of the Taylor model of some rows in memory by a visit at w: of one output, at most a Gram matrix."""
+    """Return the change of the Taylor model of some rows by a visit at w; of one output, it takes a Gram matrix at most."""
     started = time.perf_counter()
     gradient, curvatures = _derivatives(problem, w)
     several = problem.n_outputs > 1
