@@ -26,7 +26,9 @@ from finitesum import Problem, minimize
 from finitesum.cli import main
 from finitesum.cli.errors import InputError
 from finitesum.datasets import DataError, LabelMap, cache, clear_cache, load
-from finitesum.estimators.model import LinearModel, ModelError, load_model
+from finitesum.datasets.formats.tables import read_table
+from finitesum.datasets.tables import TablePreparation
+from finitesum.estimators.model import LinearModel, ModelError, load_model, with_inference
 from finitesum.papers.networks.data import CIFAR10_PARTS, read_cifar, read_idx
 from finitesum.problems.input import as_rows
 from finitesum.problems.rows import to_matrix
@@ -256,6 +258,55 @@ def predicted(path: Path) -> Any:
     return found.coef, np.array(found.intercept), found.predict(rows).astype(str)
 
 
+# -- tables of text and numbers
+
+TABLE = {
+    "age": [31.5, None, 45.0, 52.0, 28.25, 60.0] * 2,
+    "town": ["B", "A", None, "B", "A", "C"] * 2,
+    "kind": ["cat", "dog", "eel"] * 4,
+}
+
+
+def table_text(delimiter: str, decimal: str) -> bytes:
+    rows = zip(*TABLE.values(), strict=True)
+    lines = [tuple(TABLE), *(tuple("" if v is None else str(v).replace(".", decimal) for v in row) for row in rows)]
+    return "\n".join(map(delimiter.join, lines)).encode()
+
+
+def table_parquet(folder: Path) -> Path:
+    from pyarrow import parquet as pq, table
+
+    pq.write_table(table(TABLE), folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def prepared(path: Path) -> Any:
+    table = read_table(path)
+    data = TablePreparation.fit(table, missing="indicator").transform(table).data
+    return np.asarray(data.to_dense().rows), data.labels, data.feature_names
+
+
+def model_of_table(folder: Path) -> Path:
+    preparation = TablePreparation.fit(TABLE, missing="indicator", standardise=True)
+    data = preparation.transform(TABLE).data
+    problem = Problem.linear(data.rows, data.targets(), loss="multinomial", alpha=0.1, fit_intercept=True)
+    x = minimize(problem).x.reshape(3, -1)
+    about: Any = {"classes": ("cat", "dog", "eel"), "feature_names": data.feature_names, "fit_intercept": True}
+    model = LinearModel(x[:, :-1], x[:, -1], loss="multinomial", preparation=preparation, **about)
+    with_inference(model, problem).save(folder / "model.npz")
+    return folder / "model.npz"
+
+
+def predicted_table(path: Path) -> Any:
+    found = load_model(path)
+    repr(found.inference)
+    if found.preparation is None:
+        return predicted(path)
+    names = [column.name for column in found.preparation.columns]
+    rows = found.preparation.transform({**TABLE, **{name: TABLE["age"] for name in names if name not in TABLE}}).data.rows
+    return found.coef, np.array(found.intercept), found.predict(rows).astype(str)
+
+
 def checkpoint(method: str, problem: Problem) -> Kind:
     run = {"method": method, "tol": 1e-9, "random_state": 3}
 
@@ -375,9 +426,15 @@ def kinds() -> list[Kind]:
         pass
     else:
         found += [Kind(f"parquet {lists}", parquet(lists), loaded()) for lists in (False, True)]
+        found.append(Kind("table.parquet", table_parquet, prepared))
     found.append(Kind("idx", idx, lambda p: (read_idx(p),), other=other_idx, in_commands=False))
     read = lambda p: read_cifar(p, CIFAR10_PARTS["test"], 1)  # noqa: E731
     found.append(Kind("cifar", cifar, read, in_commands=False))
+    for form in (",.", ";,"):
+        content = lambda form=form: table_text(*form)  # noqa: E731
+        found.append(Kind(f"table {form}", written("t.csv", content), prepared, is_text=True))
+    of_table = (ModelError, DataError)
+    found += [Kind("model of a table", model_of_table, predicted_table, of_table, is_archive=True, in_commands=False)] * 2
     found += [Kind("model", model, predicted, (ModelError,), is_archive=True, in_commands=False)] * 3
     sparse, dense = Problem.linear(sp.csr_array(ROWS), SIGNS, alpha=0.1), Problem.linear(ROWS, SIGNS, alpha=0.1)
     for method in ("saga", "a-ciag", "nim", "svrg", "lazy-newton", "working-set-newton"):

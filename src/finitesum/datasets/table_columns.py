@@ -114,7 +114,7 @@ class TextColumn(NamedTuple):
             named = ", ".join(map(repr, unseen[:5])) + (", ..." if len(unseen) > 5 else "")
             said.append(f"{self.name}: {named} did not occur in the fit, and count as {rest!r}")
         levels = np.array(self.levels, dtype=object)
-        encoder = OneHotEncoder(categories=[levels], drop=[self.levels[0]], dtype=np.float64)
+        encoder = OneHotEncoder(categories=[levels], drop="first", dtype=np.float64)
         if not len(known):
             return np.empty((0, len(self.levels) - 1)), said
         return encoder.fit(levels[:, None]).transform(known[:, None]), said

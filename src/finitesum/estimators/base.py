@@ -94,8 +94,9 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"y": [1.0, 3.0, 2.0, 5.0], "a": [0.0, 1.0, 0.0, 2.0], "town": ["A", "A", "B", "B"]})
         >>> from finitesum import LinearRegressor
-        >>> model = LinearRegressor.from_formula("y ~ a + town", frame, alpha=0.0)  # doctest: +SKIP
-        >>> model.feature_names_in_, model.predict(frame)  # doctest: +SKIP
+        >>> model = LinearRegressor.from_formula("y ~ a + town", frame, alpha=0.0)
+        >>> list(model.feature_names_in_), model.predict(frame).round(4)
+        (['a', 'town[T.B]'], array([1.2, 2.8, 1.9, 5.1]))
         """
         from finitesum.estimators.formulas import fit_formula
 
