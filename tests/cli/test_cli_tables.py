@@ -105,6 +105,13 @@ def test_predict_does_the_same_to_the_columns(run, people, fitted, tmp_path):
     again = run("predict", fitted, turned, "--proba")
     assert again.stdout == expected.stdout
     assert "columns 'since', 'id' ignored" in again.stderr
+    named = write(tmp_path / "named.csv", {"gone": columns()["churn"], **table})
+    for target in ("gone", "0"):
+        scored = run("predict", fitted, named, "--target", target)
+        assert scored.stderr.splitlines()[-1] == expected.stderr.splitlines()[-1]
+    unknown = run("predict", fitted, named, "--target", "churned")
+    assert unknown.exit_code == 2
+    assert "names no column" in unknown.stderr
     table["region"][0] = "South"
     unseen = run("predict", fitted, write(tmp_path / "unseen.csv", table))
     assert "region: 'South' did not occur in the fit, and count as 'East'" in unseen.stderr

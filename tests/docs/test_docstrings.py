@@ -11,6 +11,7 @@ import finitesum
 
 #: Modules below these need a package that is not always installed.
 NEEDS = {"finitesum.torch": "torch", "finitesum.papers.networks": "torch", "finitesum.optax": "optax"}
+NEEDS |= {"finitesum.estimators.base": "formulaic"}
 
 #: What only runs as a program.
 PROGRAMS = {"finitesum.__main__", "finitesum.papers.networks.__main__"}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
-from finitesum.cli.options import Settings, number_of, resolve_alpha
+from finitesum.cli.options import Settings, column_of, number_of, resolve_alpha
 from finitesum.cli.tables import read_prepared, require_no_table, wants_table
 
 if TYPE_CHECKING:
@@ -36,9 +35,7 @@ def read_data(
             return datasets.load_embedded(settings.data)  # type: ignore[arg-type]
         if prepares and wants_table(settings):
             return read_prepared(settings, file, console, task=task)
-        target: Any = settings.target if labels else False
-        if labels and re.fullmatch(r"-?\d+", target or ""):
-            target = int(target)
+        target: Any = column_of(settings.target) if labels else False
         names = ("format", "n_features", "zero_based", "memmap")
         options: dict[str, Any] = {name: getattr(settings, name) for name in names}
         try:

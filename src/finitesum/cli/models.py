@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
     from finitesum.running.driver import Result
 
-#: Coefficients whose standard errors are computed at most: their covariance matrix is one more of Newton's steps.
-MOST_WITH_ERRORS = 500
+#: Coefficients whose standard errors are computed at most, and the rows times their square: a second or so of work.
+MOST_WITH_ERRORS, MOST_WORK = 500, 2e10
 
 
 def reached(settings: Settings, result: Result) -> dict[str, Any]:
@@ -55,6 +55,7 @@ def model_of(
         preparation=data.preparation if is_table else None,
         **reached(settings, result),
     )
-    if not (is_table and result.success and model.coefficients.size <= MOST_WITH_ERRORS):
+    size = model.coefficients.size
+    if not (is_table and result.success and size <= MOST_WITH_ERRORS and problem.n_rows * size**2 <= MOST_WORK):
         return model
     return with_inference(model, problem, data.sample_weight)

@@ -97,6 +97,11 @@ memory_option = click.option(
 )
 
 
+def column_of(text: str | None) -> str | int | None:
+    """Return the column that an option names: by its name, or by its number."""
+    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else text
+
+
 def number_of(text: str) -> float:
     """Return the number of a text, NaN where it is none."""
     try:

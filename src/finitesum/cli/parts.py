@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
 from finitesum.cli.inputs import find_file
-from finitesum.cli.options import Settings, bytes_of, resolve_alpha
+from finitesum.cli.options import Settings, bytes_of, column_of, resolve_alpha
 from finitesum.cli.tables import require_no_table
 
 if TYPE_CHECKING:
@@ -43,9 +42,6 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     found = settings.data if has_pattern(settings.data) else find_file(settings.data)
     if found is None:
         raise InputError(f"{settings.data} is shipped with scikit-learn, and read into memory. Leave --memory out.")
-    target: Any = settings.target
-    if re.fullmatch(r"-?\d+", target or ""):
-        target = int(target)
     part_bytes = MOST_BYTES
     if settings.memory is not None:
         n = Threads(n_workers).n_workers
@@ -53,7 +49,7 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     names = ("format", "n_features", "zero_based")
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     with console.busy(f"reading {settings.data}"):
-        data = load([found], target=target, task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
+        data = load([found], target=column_of(settings.target), task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
     if settings.memory is not None and BYTES_A_ROW * data.n_rows > bytes_of(settings.memory):
         raise InputError(
             f"{data.name}: a fit of {data.n_rows:,} rows keeps some {BYTES_A_ROW} bytes for each of them. "

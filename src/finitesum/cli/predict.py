@@ -8,7 +8,7 @@ import click
 from finitesum.cli.console import Console, console_options
 from finitesum.cli.errors import InputError
 from finitesum.cli.inputs import find_file, read_data
-from finitesum.cli.options import FILE, Settings, data_options
+from finitesum.cli.options import FILE, Settings, column_of, data_options
 from finitesum.cli.tables import read
 
 if TYPE_CHECKING:
@@ -97,10 +97,13 @@ def _prepared(
     settings: Settings, file: Path | None, how: "TablePreparation", console: Console, *, labels: bool
 ) -> tuple["Dataset", Any, Any]:
     """Return the rows of a table, prepared as those of the fit were; their columns are found by name."""
+    from finitesum.datasets.formats.columns import target_column
     from finitesum.datasets.table_columns import is_missing
 
-    target = settings.target or how.target
     table = read(settings, Path(file or settings.data), text=how.text_names, known=how.input_names)
+    target, names = how.target, list(table.columns)
+    if labels and settings.target is not None:
+        target = names[target_column(names, max(2, len(names)), column_of(settings.target), table.source or Path()) or 0]
     how = how._replace(target=target)
     rows = how.transform(table, labels=False)
     for note in rows.notes:

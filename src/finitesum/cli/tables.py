@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finitesum.cli.console import Console
 from finitesum.cli.errors import InputError
-from finitesum.cli.options import Settings
+from finitesum.cli.options import Settings, column_of
 
 if TYPE_CHECKING:
     from finitesum.datasets import Dataset
@@ -51,7 +50,7 @@ def read_prepared(settings: Settings, file: Path, console: Console, *, task: Any
     table = read(settings, file, text=categorical, known=named)
     preparation = TablePreparation.fit(
         table,
-        target=_target(settings.target),
+        target=column_of(settings.target),
         drop=names_of(settings.drop),
         keep=None if settings.keep is None else names_of(settings.keep),
         categorical=categorical,
@@ -72,8 +71,3 @@ def read(settings: Settings, file: Path, *, text: Any = (), known: Any = ()) -> 
     from finitesum.datasets.formats.tables import read_table
 
     return read_table(file, format=settings.format, text=text, known=known, decimal=settings.decimal)  # type: ignore[arg-type]
-
-
-def _target(text: str | None) -> str | int | None:
-    """Return a column's name or number."""
-    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else text
