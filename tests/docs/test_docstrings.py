@@ -11,7 +11,7 @@ import finitesum
 
 #: Modules below these need a package that is not always installed.
 NEEDS = {"finitesum.torch": "torch", "finitesum.papers.networks": "torch", "finitesum.optax": "optax"}
-NEEDS |= {"finitesum.estimators.base": "formulaic"}
+NEEDS |= {"finitesum.estimators.base": "formulaic", "finitesum.jax.functions": "jax"}
 
 #: What only runs as a program.
 PROGRAMS = {"finitesum.__main__", "finitesum.papers.networks.__main__"}

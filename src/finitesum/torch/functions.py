@@ -138,7 +138,9 @@ class Function:
         with torch.enable_grad():
             point = self._point(w).requires_grad_()
             total = self._sum(point, rows)
-        return float(total.detach()), _array(_back(total, point, torch.ones_like(total), retain_graph=False))
+        if not total.requires_grad:  # f is constant
+            return total.item(), np.zeros(self.dim)
+        return total.item(), _array(torch.autograd.grad(total, point, materialize_grads=True)[0])
 
     def hessian(self, w: Vector, rows: slice) -> Matrix:
         """Return the sum's Hessian, or J'J with the Jacobian J of residuals; shape (dim, dim)."""
@@ -176,9 +178,8 @@ def _back(outputs: torch.Tensor, inputs: torch.Tensor, direction: torch.Tensor, 
     if not outputs.requires_grad:
         n_rows = (direction.shape[0],) if options.get("is_grads_batched") else ()
         return torch.zeros_like(inputs).expand(*n_rows, -1)
-    return torch.autograd.grad(outputs, inputs, direction, materialize_grads=True, **{"retain_graph": True} | options)[0]
+    return torch.autograd.grad(outputs, inputs, direction, retain_graph=True, materialize_grads=True, **options)[0]
 
 
 def _array(tensor: torch.Tensor) -> Vector:
-    array: Vector = tensor.detach().cpu().to(torch.float64).numpy().copy()
-    return array
+    return np.array(tensor.numpy(force=True), dtype=np.float64)
