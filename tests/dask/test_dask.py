@@ -113,8 +113,18 @@ def test_refusals_say_where_to_go(client):
     dX, dy = chunked(X, y)
     with pytest.raises(TypeError, match=r"X is a Dask collection: fit finitesum\.dask\.Ridge"):
         finitesum.Ridge().fit(dX, dy)
-    with pytest.raises(TypeError, match="X must be a dask array or dataframe, got a ndarray"):
+    with pytest.raises(TypeError, match="X must be a dask array or dataframe of rows and columns, got a ndarray"):
         on_dask.Ridge(client=client).fit(X, y)
+    with pytest.raises(TypeError, match="got a Array of 1 dimensions"):
+        on_dask.Ridge(client=client).fit(dy, dy)
+    with pytest.raises(ValueError, match="y must have one dimension, got 2"):
+        on_dask.Ridge(client=client).fit(dX, dX)
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        on_dask.LogisticRegression(client=client).fit(dX, dy)
+    with pytest.raises(ValueError, match=r'EpsilonInsensitive is nonsmooth.*take "huber"'):
+        on_dask.LinearRegressor(client=client, loss="epsilon-insensitive").fit(dX, dy)
+    with pytest.raises(ValueError, match="y must have 600 entries to match the rows of X"):
+        on_dask.Ridge(client=client).fit(dX, dy[:500])
     with pytest.raises(ValueError, match="LinearSVC takes two classes, got 3"):
         on_dask.LinearSVC(client=client).fit(dX, np.digitize(y, [-0.5, 0.5]))
     with pytest.raises(ValueError, match="y must have 600 entries"):

@@ -24,7 +24,13 @@ def is_collection(collection: Any) -> bool:
 
 
 def n_columns_of(X: Any) -> int:
-    """Return the number of columns."""
+    """Return the number of columns, or raise a TypeError where X is no dask array or dataframe."""
+    if not is_collection(X) or not (is_frame(X) or getattr(X, "ndim", 0) == 2):
+        shape = f" of {X.ndim} dimensions" if hasattr(X, "ndim") and is_collection(X) else ""
+        raise TypeError(
+            f"X must be a dask array or dataframe of rows and columns, got a {type(X).__name__}{shape}: fit the class in "
+            "memory to what is none."
+        )
     return len(X.columns) if is_frame(X) else int(X.shape[1])
 
 
@@ -41,8 +47,7 @@ def as_parts(X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> l
     ValueError
         The rows of the collections are divided differently, and how many each division has is not known.
     """
-    if not is_collection(X) or not (is_frame(X) or getattr(X, "ndim", 0) == 2):
-        raise TypeError(f"X must be a dask array or dataframe, got a {type(X).__name__}: fit the class in memory to that.")
+    n_columns_of(X)
     if is_frame(X):
         blocks = list(X.to_delayed())
         sizes = None
@@ -97,6 +102,9 @@ def _divided(name: str, vector: Any, blocks: list[Any], sizes: Any) -> list[Any]
     if is_frame(vector):
         parts = list(vector.to_delayed())
     elif is_collection(vector):
+        n = np.nan if sizes is None else float(np.sum(sizes))
+        if vector.shape[0] != n and not np.isnan([n, vector.shape[0]]).any():
+            raise ValueError(f"{name} must have {int(n)} entries to match the rows of X, got {vector.shape}.")
         same = vector.chunks[0] == sizes or sizes is None or np.isnan(sizes).any()
         parts = list((vector if same else vector.rechunk({0: sizes})).to_delayed().ravel())
     else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from finitesum import estimators as local
@@ -62,6 +63,8 @@ class OnCollections:
         if getattr(own, "standard_errors", False):
             raise ValueError("standard_errors are not known for collections: fit the class in memory to a sample of rows.")
         self._note_columns(X)
+        if getattr(y, "ndim", 1) != 1:
+            raise ValueError(f"y must have one dimension, got {y.ndim}: fit one target at a time, or the class in memory.")
         problem = self._problem_of_fit(DaskEngine(self.client), X, y, sample_weight, offset)
         if problem.classes is not None:
             own.classes_ = np.asarray(problem.classes)
@@ -231,7 +234,8 @@ class LogisticRegression(Classifies, local.LogisticRegression):
     _local: ClassVar[type[LinearEstimator]] = local.LogisticRegression
 
     def _loss_of_fit(self, y: Any) -> Any:
-        n_classes = len(labels_of(y))
+        check_classification_targets(classes := labels_of(y))
+        n_classes = len(classes)
         if n_classes > 2 and (self.constraint is not None or self.bounds is not None):
             raise ValueError("a constraint is not treated with several classes. Leave constraint and bounds out.")
         return "logistic" if n_classes <= 2 else "multinomial"
@@ -242,7 +246,7 @@ class OfTwoClasses(Classifies):
 
     def _loss_of_fit(self, y: Any) -> Any:
         own: Any = self
-        classes = labels_of(y)
+        check_classification_targets(classes := labels_of(y))
         if len(classes) > 2:
             raise ValueError(f"{type(self).__name__} takes two classes, got {len(classes)}: LogisticRegression takes more.")
         return own.loss
