@@ -172,3 +172,20 @@ def test_binomial_shares_are_rows_of_each_kind():
     assert np.abs(by_share.coef_ - by_row.coef_).max() < 1e-9
     assert by_share.predict(X) == pytest.approx(by_row.predict_proba(X)[:, 1], abs=1e-9)
     assert as_loss("binomial") == Binomial()
+
+
+@pytest.mark.parametrize("unit", [1e13, 1e-13])
+def test_the_part_of_the_deviance_knows_no_unit(unit):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    y = np.exp(0.5 * X[:, 0]) * rng.gamma(3.0, 1.0 / 3.0, 30)
+    ours, other = (GammaRegressor(alpha=0.01).fit(X, u * y).score(X, u * y) for u in (1.0, unit))
+    assert 0.0 < ours < 1.0
+    assert other == pytest.approx(ours, rel=1e-9)
+
+
+def test_one_weight_for_all_rows_leaves_theta_as_it_is():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 1)), rng.negative_binomial(1, 0.2, 40)
+    one, other = (NegativeBinomialRegressor(theta="estimate", alpha=0.0).fit(X, y, weight) for weight in (None, 2.0))
+    assert other.theta_ == pytest.approx(one.theta_, rel=1e-9)

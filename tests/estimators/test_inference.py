@@ -258,3 +258,11 @@ def test_a_robust_loss_has_errors_as_it_is_fitted():
     assert model.summary().kind == "model"
     several = LinearRegressor("huber", alpha=0.0, **TIGHT).fit(X, np.column_stack([y, y]))
     assert several.standard_errors_[1] == pytest.approx(model.standard_errors_, rel=1e-6)
+
+
+@pytest.mark.parametrize(("model", "value"), [(Ridge, 0.0), (GammaRegressor, 1.0)])
+def test_an_exact_fit_has_a_summary(model, value):
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    summary = model(alpha=0.0, standard_errors=True).fit(X, np.full(20, value)).summary()
+    assert summary.log_likelihood == np.inf
+    assert str(summary)

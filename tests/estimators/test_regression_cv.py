@@ -188,3 +188,11 @@ def test_scorers_are_functions_too_with_weights_where_they_take_some_and_offsets
     score = get_scorer(name)
     more = {} if scoring is _by_hand else {"sample_weight": weights[test]}
     assert model.scores_[0, 0, 2] == pytest.approx(-score._score_func(y[test], means, **more), rel=1e-6)
+
+
+@pytest.mark.parametrize("model", [LinearRegressorCV, RidgeCV])
+def test_an_exact_fit_is_infinitely_likely(model):
+    X, *_ = data()
+    chosen = model(alphas=ALPHAS, criterion="aic").fit(X, np.zeros(N))
+    assert (chosen.criteria_ == -math.inf).all()
+    assert not chosen.coef_.any()

@@ -58,7 +58,8 @@ class Inference:
     @property
     def statistics(self) -> Vector:
         """Each coefficient divided by its standard error: z, or t for least squares."""
-        return np.asarray(self.coefficients / self.standard_errors)
+        with np.errstate(divide="ignore", invalid="ignore"):  # no errors where the model fits exactly
+            return np.asarray(self.coefficients / self.standard_errors)
 
     @property
     def df_resid(self) -> float:

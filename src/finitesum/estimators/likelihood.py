@@ -18,8 +18,8 @@ from finitesum.problems.rows import products
 def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispersion: float) -> tuple[float, float]:
     """Return the log-likelihood, with all its constants, and the deviance; NaN where the loss is none's.
 
-    Least squares have the likelihood at its best variance, gamma at the dispersion. That of Tweedie targets is an infinite
-    series and not computed.
+    Least squares have the likelihood at its best variance, gamma at the dispersion: where these are 0, because the model
+    fits exactly, it is infinite. That of Tweedie targets is an infinite series and not computed.
     """
     loss: Any = problem.loss
     s = total * problem.weights
@@ -33,6 +33,8 @@ def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispe
     y, u = problem.targets, products(problem.rows, x) + problem.offsets
     if isinstance(loss, Squared):
         squares = float(s @ (y - u) ** 2)
+        if squares == 0.0:
+            return math.inf, squares
         return -0.5 * total * (math.log(2.0 * math.pi * squares / total) + 1.0), squares
     if not hasattr(loss, "deviance_from"):
         return math.nan, math.nan
@@ -40,6 +42,8 @@ def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispe
     deviance = float(s @ loss.deviance_from(y, mean))
     if isinstance(loss, Poisson):
         parts = y * u - mean - gammaln(y + 1.0)
+    elif isinstance(loss, Gamma) and dispersion == 0.0:
+        return math.inf, deviance
     elif isinstance(loss, Gamma):
         shape = 1.0 / dispersion
         parts = shape * (math.log(shape) - u - y / mean) + (shape - 1.0) * np.log(y) - gammaln(shape)

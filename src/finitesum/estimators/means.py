@@ -22,6 +22,9 @@ from finitesum.problems.input import checked_numbers, checked_targets
 #: theta beyond which counts vary no more than Poisson's as far as float64 knows, and the least.
 LARGEST_THETA, LEAST_THETA = 1e8, 1e-8
 
+#: What rounding errors leave of a deviance, relative to the sum of y^(2 - p) where the variance is that of the mean^p.
+ROUNDING = 1e-12
+
 #: Fits with theta and the coefficients in turn, at most.
 MOST_TURNS = 100
 
@@ -60,7 +63,8 @@ class MeanRegressor(LinearRegressor):
         if float(weights @ y) > 0.0:  # else the best constant is 0, which fits exactly
             constants = loss.mean_at(best_constant(loss, y, weights, offsets) + offsets)
             worst = float(weights @ loss.deviance_from(y, constants))
-        rounding = 1e-12 * float(weights @ np.maximum(y, 1.0))
+        power = loss.power if isinstance(loss, Tweedie) else 2.0 if isinstance(loss, Gamma) else 1.0
+        rounding = ROUNDING * (float(weights @ y ** (2.0 - power)) or float(weights.sum()))  # in units of the deviance
         return 1.0 - found / worst if worst > rounding else float(found <= rounding)
 
 
@@ -240,7 +244,8 @@ cov_params_, standard_errors_
         for _ in range(MOST_TURNS):
             inner.fit(X, y, sample_weight, offset)
             counts = np.asarray(y, dtype=np.float64).reshape(-1)
-            weights = np.ones(counts.size) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+            given = checked_weights(sample_weight, counts)
+            weights = np.ones(counts.size) if given is None else given
             theta = likeliest_theta(counts, np.asarray(inner.predict(X, offset), dtype=np.float64), weights)
             is_last = abs(theta - inner.theta) <= 1e-12 * theta
             inner.theta = theta
