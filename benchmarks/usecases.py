@@ -298,7 +298,10 @@ def fitted(key: str, name: str, folder: Path, limit: float) -> tuple[float, floa
             command, capture_output=True, text=True, timeout=2.0 * limit, env=os.environ | threads, check=True
         )
         return tuple(json.loads(done.stdout.splitlines()[-1]))
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError, IndexError, ValueError):
+    except subprocess.TimeoutExpired:
+        return None
+    except subprocess.CalledProcessError as error:
+        print(f"  {key}: {name} failed: {error.stderr.strip().splitlines()[-1:]}", flush=True)
         return None
 
 
@@ -341,6 +344,14 @@ def lines_of(key: str, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     return lines
 
 
+def summary_of(table: list[dict[str, str]]) -> str:
+    """Return the median and the least ratio, and how many gaps none but a peer reached, which have none."""
+    ratios = [float(line["ratio"]) for line in table if line["ratio"] != "-"]
+    n_missed = sum(line[HEAD[2]] == "-" != line[HEAD[3]] for line in table)
+    known = f"Ratios: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}." if ratios else "No ratios."
+    return f"{known} Gaps that a peer alone reached: {n_missed}."
+
+
 def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# What users fit, against peers",
@@ -357,9 +368,7 @@ def page(rows: list[dict[str, Any]]) -> str:
             for line in lines_of(key, those)
         ]
         if table:
-            ratios = [float(line["ratio"]) for line in table if line["ratio"] != "-"]
-            lines += ["", f"## {part.capitalize()}", "", *table_of(table), ""]
-            lines.append(f"Ratios: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}.")
+            lines += ["", f"## {part.capitalize()}", "", *table_of(table), "", summary_of(table)]
     return "\n".join(lines) + "\n"
 
 

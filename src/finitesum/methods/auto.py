@@ -4,14 +4,14 @@ Least squares in few columns are one step of Newton's method. With any other smo
 method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets are compared by forecasts of their seconds
 (`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first does worse than its forecast
 (`finitesum.running.handover`). On sets Newton's methods are taken where a Hessian fits, on working sets where many
-coefficients are likely to be 0. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have
-many variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to
-SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method
-and, in many variables, an L-BFGS of their own, and working sets with an l1 penalty. The hinge loss with an l2 penalty goes
-to dual ascent, or to interior points where these are likely to be faster; with any other elastic net or set to interior
-points, up to some thousand columns or rows, and to a linear program on an l1 ball or a box of more columns; other nonsmooth
-losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy ball without a metric on a simplex
-or a half-space. Penalties that are known by their prox go to full proximal gradients.
+coefficients are likely to be 0. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have many
+variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to SVRG, whose
+step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method and, in many
+variables, an L-BFGS of their own, and working sets with an l1 penalty. Losses with corners and an l2 penalty go to dual
+ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; the hinge with any other
+elastic net or set to interior points, up to some thousand columns or rows, and to a linear program on an l1 ball or a box
+of more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy
+ball without a metric on a simplex or a half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
 import math
@@ -89,9 +89,9 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     is_large = not fits or order > MATRIX_UP_TO
     if is_suited(as_method("dual-ascent"), problem):
         known = _costs_with_ridge(problem, order, fits=not is_large)
-        cost, name_of_best = min((cost, name_of) for cost, name_of in known if is_suited(as_method(name_of), problem))
-        if name_of_best != "interior-point":
-            return Choice(as_method(name_of_best), _why(problem, cost))
+        _, best, cost = min(one for one in known if is_suited(as_method(one[1]), problem))
+        if best != "interior-point":
+            return Choice(as_method(best), _why(problem, cost))
     elif isinstance(problem.loss, Cornered) and not isinstance(problem.loss, Hinge):
         raise ValueError(
             f"{name} has exact methods with an l2 penalty alone: give alpha > 0, l1_ratio=0, no penalty_weights and no "
@@ -110,26 +110,26 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     return by_steps
 
 
-def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple[float, str]]:
-    """Return nanoseconds, as estimated, of the methods for losses with corners and an l2 penalty.
+def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple[float, str, float]]:
+    """Return what the methods for losses with corners and an l2 penalty are ranked by, their names and their nanoseconds.
 
-    The matrices of interior points are of this order; without their fitting, dual ascent is left.
+    These are estimates, and the rank, but for small data, where methods without kernels come first. The matrices of
+    interior points are of this order; without their fitting, dual ascent is left.
     """
     n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
     is_small = n_numbers(problem.view) <= jit.MOST_NUMBERS  # where all but dual ascent need no kernel
     values = problem.rows.values.ravel()
     coupling = float(np.dot(values, values)) / (n * n * problem.term.ridge)
-    found = [(DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power), "dual-ascent")]
+    ascent = DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power)
+    found = [(ascent, "dual-ascent", ascent)]
     if fits:
         factor = costs.factor * (order / dim) ** 3
         interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
-        if interior <= LOADING and is_small:
-            interior = 0.0
-        found.append((interior, "interior-point"))
+        found.append((0.0 if interior <= LOADING and is_small else interior, "interior-point", interior))
     if fits and dim <= min(n, MATRIX_UP_TO):
         of_row = SEMISMOOTH_GRADIENTS * costs.gradient + SEMISMOOTH_HESSIANS * costs.hessian + SEMISMOOTH_ROW
         cost = n * of_row + SEMISMOOTH_FACTORS * costs.factor
-        found.append((0.0 if cost <= LOADING and is_small else cost, "semismooth-newton"))
+        found.append((0.0 if cost <= LOADING and is_small else cost, "semismooth-newton", cost))
     return found
 
 

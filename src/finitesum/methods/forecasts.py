@@ -67,10 +67,9 @@ def traits_of(problem: Problem) -> Traits:
     n, term = problem.n_rows, problem.term
     entries = n_entries(problem.rows) / n
     wanted = int(max(FEWEST_ROWS, MOST_NUMBERS / max(entries, 1.0)))
-    is_seen = wanted >= n or isinstance(problem.rows, PartedRows)
-    chosen = slice(None) if is_seen else np.linspace(0, n, wanted, endpoint=False, dtype=np.int64)
     seen: Any = problem
-    if not is_seen:
+    if wanted < n and not isinstance(problem.rows, PartedRows):
+        chosen = np.linspace(0, n, wanted, endpoint=False, dtype=np.int64)
         weights = problem.weights[chosen]
         data = problem.targets[chosen], problem.offsets[chosen], weights / (float(weights.sum()) or 1.0)
         seen = Problem(some_rows(problem.rows, chosen), *data, problem.loss, problem.penalty, problem.constraint)

@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 from finitesum.methods.base import Choice
-from finitesum.methods.forecasts import Counts, price
+from finitesum.methods.forecasts import LEAST_TOL, Counts, price
 from finitesum.running.results import StopReason
 from finitesum.running.run_memory import Loop
 
@@ -58,7 +58,7 @@ def fraction_done(first: float, now: float, tol: float) -> float:
     """
     if not (0.0 < first < math.inf and 0.0 < now < math.inf):
         return UNKNOWN
-    wanted = math.log(max(first / max(tol, 1e-14), math.e))
+    wanted = math.log(max(first / max(tol, LEAST_TOL), math.e))
     return min(max(math.log(first / now) / wanted, LEAST), 1.0)
 
 

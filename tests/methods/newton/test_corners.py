@@ -7,6 +7,7 @@ from sklearn.svm import LinearSVR
 
 from finitesum import LinearRegressor, Problem, minimize
 from finitesum.losses import EpsilonInsensitive, Hinge, Quantile
+from finitesum.methods.auto import choose
 
 LOSSES = [Hinge(), Hinge(3.0), EpsilonInsensitive(), EpsilonInsensitive(0.7), Quantile(), Quantile(0.85)]
 METHODS = ["dual-ascent", "semismooth-newton"]
@@ -77,3 +78,11 @@ def test_they_refuse_what_they_are_not_for(name):
             minimize(problem, method=name)
     with pytest.raises(ValueError, match=f"{name} cannot treat an l1 penalty"):
         minimize(Problem.linear(X, y, loss="hinge", alpha=0.1, l1_ratio=0.5), method=name)
+
+
+@pytest.mark.parametrize("loss", [EpsilonInsensitive(), Quantile()])
+def test_auto_says_about_how_long_it_takes(loss):
+    X = np.random.default_rng(0).standard_normal((100, 3))
+    choice = choose(Problem.linear(X, X[:, 0], loss=loss, alpha=0.01))
+    assert choice.method.name == "semismooth-newton"
+    assert "(about 0 s)" not in choice.reason
