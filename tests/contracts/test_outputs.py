@@ -14,6 +14,7 @@ from oracles.outputs import SumOfOutputs
 from finitesum import METHODS, FiniteSum, MultinomialProblem, Problem, minimize
 from finitesum.constraints import L1Ball
 from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.row_space import row_space
 from finitesum.evaluation.smoothness import component_smoothness, full_smoothness
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
@@ -143,6 +144,34 @@ def test_equals_its_oracle_pass_by_pass(name, setting):
     ):
         np.testing.assert_allclose(state.x, expected, rtol=1e-11, atol=1e-11)
     assert np.abs(state.x - w).max() > 1e-3
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("setting", [{}, {"intercept": True, "weighted": True}], ids=ident)
+@pytest.mark.parametrize("method", [MultinomialNewton("exact"), MultinomialLBFGS("hessian")], ids=repr)
+def test_hessians_in_the_span_of_few_rows_make_the_iterates_of_all_columns(form, setting, method):
+    problem, oracle = make_pair(form, **setting | {"n": 14, "d": 40})
+    orders, w = orders_of(problem, 5), start(problem)
+    is_newton = isinstance(method, MultinomialNewton)
+    expected = newton_type.newton_of_outputs(oracle, w, 5)
+    if not is_newton:
+        expected = newton_type.lbfgs_of_outputs(oracle, w, 5, is_exact=True)
+    for state, point in zip(run(method, problem, w, orders), expected, strict=True):
+        np.testing.assert_allclose(state.x, point, rtol=1e-7, atol=1e-9 if is_newton else 1e-6)
+    if not is_newton:
+        assert state.factor.lower.shape[0] < 2 * 15 + 1
+    assert oracle.optimality(state.x) < 0.05 * oracle.optimality(w)
+
+
+def test_rows_that_repeat_or_are_centred_have_a_smaller_span():
+    X = np.random.default_rng(0).standard_normal((12, 50))
+    X = np.vstack([X - X.mean(axis=0), X[:3], X[:3]])
+    problem = Problem.linear(X, np.arange(18) % 3, loss="multinomial", alpha=0.01, fit_intercept=True)
+    result = minimize(problem, tol=1e-10)
+    assert result.success
+    assert result.method == MultinomialNewton("exact")
+    assert row_space(problem).mixed.shape == (18, np.linalg.matrix_rank(X))
+    np.testing.assert_allclose(result.x, minimize(problem, method=MultinomialNewton("cg"), tol=1e-10).x, atol=1e-7)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -21,6 +21,7 @@ import numpy as np
 
 from finitesum.core import jit
 from finitesum.evaluation.outputs import loss_of
+from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
 from finitesum.losses import Cornered, Hinge
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.base import Alternative, Choice, Method, is_suited
@@ -60,6 +61,9 @@ LITTLE = 2e5
 #: Nanoseconds of a variable of several classes in a step of L-BFGS, and the part of a pass that those of all variables take
 #: from which conjugate gradients, which work on fewer vectors, are preferred.
 VECTORS, PART_OF_VECTORS = 12.0, 0.25
+
+#: Passes of L-BFGS for classes, typical, less those of Newton's steps.
+LBFGS_PASSES = 60.0
 
 #: Passes, Hessians and factors of Newton's methods, typical of real data, and on sets the seconds up to which Newton's
 #: steps over all rows are preferred.
@@ -238,6 +242,15 @@ def _by_prox(problem: Problem | FiniteSum) -> Choice:
     return Choice(as_method("acc-svrg"), f"{why}, and the loss has no bound on its curvature: a step that adapts")
 
 
+def _is_short(problem: Problem) -> bool:
+    """Return whether Newton's steps in the span of few rows are likely to take less time than L-BFGS."""
+    if not loss_of(problem).ignores_shifts() or not is_wide(problem):
+        return False
+    once = nanoseconds_of_row_space(problem)
+    of_steps = NEWTON_PASSES * (nanoseconds_of_factor(problem, problem.n_rows) - once)
+    return bool(once + of_steps <= LBFGS_PASSES * nanoseconds_of_pass(problem, is_single=False))
+
+
 def _is_text(problem: Problem) -> bool:
     """Return whether conjugate gradients are the fastest for classes: wide sparse rows that are too few for dual ascent."""
     if not problem.rows.is_sparse() or is_parted(problem) or not loss_of(problem).ignores_shifts():
@@ -253,6 +266,9 @@ def _for_outputs(problem: Problem) -> Choice:
     if problem.is_smooth and not problem.term.has_weights:
         is_few = problem.dim <= FEW_OF_OUTPUTS
         has_many_rows = loss_of(problem).ignores_shifts() and nanoseconds_of_factor(problem, problem.n_rows) > LITTLE
+        if _is_short(problem):
+            reason = f"{what}, in {problem.dim:,} variables: a Hessian in the span of {problem.n_rows:,} rows is small"
+            return Choice(as_method("multinomial-newton", {"solver": "exact"}), reason)
         if _is_text(problem) and problem.term.ridge > 0.0:
             reason = f"{what}, in {problem.dim:,} variables: passes over few entries cost less than other vectors"
             return Choice(as_method("multinomial-newton", {"solver": "cg"}), reason)

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.class_hessians import MOST_JOINT, hessian_of_differences, rows_that_count
+from finitesum.evaluation.row_space import from_row_space, into_row_space, is_wide, nanoseconds_of_row_space, row_space
 from finitesum.methods.subproblems.positive_definite import apply_inverse, raised_factor
 from finitesum.problems.linear import Problem
 
@@ -55,7 +56,7 @@ def with_size(factor: ClassFactor, size: float) -> ClassFactor:
 
 def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single: bool) -> int:
     """Return of how many rows a Hessian is to be made before the next step; 0 where none pays."""
-    sizes, order = factor.sizes[factor.sizes > 0.0], (problem.n_outputs - 1) * problem.rows.dim()
+    sizes, order = factor.sizes[factor.sizes > 0.0], order_of_factor(problem)
     if sizes.size <= LEAST_STEPS or order > MOST_VARIABLES or not several.loss_of(problem).ignores_shifts():
         return 0
     best = float(sizes[1:].min())
@@ -64,10 +65,12 @@ def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single:
     a_pass = nanoseconds_of_pass(problem, is_single=is_single)
     a_solve = SOLVE * order**2
     now = digits / rate * (a_pass + (a_solve if factor.lower.size else 0.0))
-    n, dim = problem.n_rows, problem.rows.dim()
+    n, dim = problem.n_rows, order // (problem.n_outputs - 1)
     rows = np.append(8.0 * dim * 2.0 ** np.arange(0.0, 8.0, 0.5), n)
     rows = rows[(rows < 0.7 * n) | (rows == n)]
     left = np.minimum(STALE + 2.0 * np.sqrt(dim / rows) * (1.0 - rows / n), MOST_LEFT)
+    if is_wide(problem):
+        a_solve += a_pass  # into the span of the rows, and out of it
     then = nanoseconds_of_factor(problem, rows) + (1.0 + digits / -np.log(left)) * (a_pass + a_solve)
     return int(rows[then.argmin()]) if then.min() < now else 0
 
@@ -79,32 +82,54 @@ def nanoseconds_of_pass(problem: Problem, *, is_single: bool) -> float:
     return float(n_outputs * (2.0 * each * rows.values.size + SCORE * problem.n_rows))
 
 
+def order_of_factor(problem: Problem) -> int:
+    """Return the order of the Hessian in the differences; with few rows that in their span."""
+    dim = problem.n_rows + int(problem.has_intercept) if is_wide(problem) else problem.rows.dim()
+    return (problem.n_outputs - 1) * dim
+
+
 def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
     """Return the nanoseconds of the Hessian of a number of rows, in single precision, and of its factor."""
-    n_others, dim = problem.n_outputs - 1, problem.rows.dim()
+    n_others = problem.n_outputs - 1
+    dim = order_of_factor(problem) // n_others
     n_pairs = n_others * problem.n_outputs / 2
     if dim <= MOST_JOINT:
         of_a_row = PRODUCT * (n_others * dim) ** 2 + 2.0 * SCALED * n_others * dim
     else:
         of_a_row = n_pairs * (PRODUCT * dim**2 + SCALED * dim)
-    return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3
+    once = nanoseconds_of_row_space(problem) if is_wide(problem) else 0.0
+    return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3 + once
 
 
 def factor_at(problem: Problem, scores: Matrix, n_wanted: int) -> tuple[ClassFactor, int]:
     """Return the factor of the Hessian at given scores, of a sample of rows, and how many they were."""
     chances = several.loss_of(problem).curvatures(scores)
     rows, weights = rows_that_count(problem, chances, n_wanted)
-    is_large = (problem.n_outputs - 1) * problem.rows.dim() >= LEAST_SINGLE
+    is_large = order_of_factor(problem) >= LEAST_SINGLE
     for kind in (np.float32, np.float64)[not is_large :]:
         with np.errstate(all="ignore"):  # too large for single precision, or after an overflow
-            hessian = hessian_of_differences(problem, chances, rows, weights, kind)
+            hessian = class_hessian(problem, chances, rows, weights, kind)
         if np.isfinite(np.diagonal(hessian)).all() and np.isfinite(hessian.sum()):
             return ClassFactor(raised_factor(hessian, 0.0)[0]), rows.size
     return ClassFactor(), rows.size
 
 
+def class_hessian(problem: Problem, chances: Matrix, rows: Indices, weights: Vector, kind: Any) -> Matrix:
+    """Return `hessian_of_differences`, with few rows that in their span."""
+    return hessian_of_differences(row_space(problem).inside if is_wide(problem) else problem, chances, rows, weights, kind)
+
+
 def divided(problem: Problem, factor: ClassFactor, right: Vector) -> Vector:
     """Return the inverse of the Hessian times a vector; without a penalty, nothing for the mean over the classes."""
+    if not is_wide(problem):
+        return _divided(problem, factor, right)
+    inside = into_row_space(problem, right)
+    outside = (right - from_row_space(problem, inside)) / problem.term.ridge
+    found = from_row_space(problem, _divided(row_space(problem).inside, factor, inside))
+    return np.asarray(outside + found, right.dtype)
+
+
+def _divided(problem: Problem, factor: ClassFactor, right: Vector) -> Vector:
     table = right.reshape(problem.n_outputs, -1)
     mean, ridge = table.mean(axis=0), problem.term.quadratic[: table.shape[1]]
     kind = factor.lower.dtype

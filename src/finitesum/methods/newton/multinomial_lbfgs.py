@@ -38,7 +38,7 @@ from finitesum.evaluation.rounding import extended_gradient, is_confirmed
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
-from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, with_size
+from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, order_of_factor, rows_wanted, with_size
 from finitesum.methods.newton.kronecker_factors import (
     KroneckerFactors,
     has_changed,
@@ -145,7 +145,7 @@ class MultinomialLBFGS(SumMethod):
             kronecker = KroneckerFactors(*small)
         if state.ascent.chances.size:
             ascent = ClassAscent(np.zeros((problem.n_rows, n_outputs)), np.zeros(state.ascent.gaps.size))
-        order = (n_outputs - 1) * dim if state.factor.lower.size else 0
+        order = min(state.factor.lower.shape[0], order_of_factor(problem))
         factor = ClassFactor(np.zeros((order, order), _float_of(state.factor.lower) if order else np.float32, "F"))
         shape = (0, 0) if state.ascent.chances.size else (problem.n_rows, n_outputs)
         scores = np.zeros(shape, np.float32 if state.is_single and shape[0] else np.float64)

@@ -4,7 +4,8 @@ At w, with g and H the gradient and Hessian of F, a step is w+ = w - t p with H 
 with F(w+) <= F(w) - t/10^4 g'p, up to rounding [1]; trials cost no data, because the scores are linear in t.
 
 exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m component Hessians a step, which is a pass; of
-        classes it is that in the differences to the last one (`finitesum.evaluation.class_hessians`)
+        classes it is that in the differences to the last one (`finitesum.evaluation.class_hessians`), with fewer rows than
+        columns in the span of the rows (`finitesum.evaluation.row_space`)
 cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||)) ||g|| [2]. A product with H reads the data
         twice, is charged as a pass of component gradients, and is a pass of the run; the end of a step is another. The
         preconditioner of class k is the Cholesky factor of
@@ -34,11 +35,11 @@ from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
-from finitesum.evaluation.class_hessians import hessian_of_differences, rows_that_count
+from finitesum.evaluation.class_hessians import rows_that_count
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
 from finitesum.methods.base import SumMethod
-from finitesum.methods.newton.class_factor import ClassFactor, divided, nanoseconds_of_factor
+from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided, nanoseconds_of_factor
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.methods.subproblems.line_search import halved, rounding_of
 from finitesum.methods.subproblems.positive_definite import raised_factor, solve_spd
@@ -157,7 +158,7 @@ def _exact(problem: Problem, state: MultinomialState) -> Vector:
     curvatures = several.loss_of(problem).curvatures(state.scores)
     if not several.loss_of(problem).ignores_shifts():
         return -solve_spd(several.full_hessian(problem, curvatures), state.gradient)
-    hessian = hessian_of_differences(problem, curvatures, *rows_that_count(problem, curvatures, problem.n_rows), np.float64)
+    hessian = class_hessian(problem, curvatures, *rows_that_count(problem, curvatures, problem.n_rows), np.float64)
     return -divided(problem, ClassFactor(raised_factor(hessian, 0.0)[0]), state.gradient)
 
 
