@@ -17,6 +17,7 @@ from finitesum.constraints import (
     L2Ball,
     LInfBall,
     NonNegative,
+    Polyhedron,
     Simplex,
     Unconstrained,
     constraint_from_dict,
@@ -34,6 +35,7 @@ EXAMPLES = [
     L2Ball(0.3),
     Simplex(2.0),
     HalfSpace([1.0, -2.0, 0.0], -0.5),
+    Polyhedron([[1.0, -1.0, 0.0], [0.0, 2.0, -1.0]], [0.0, -0.5]),
 ]
 every_example = pytest.mark.parametrize("constraint", EXAMPLES, ids=repr)
 
@@ -153,7 +155,7 @@ def test_contains():
 
 
 def test_which_metrics_matter():
-    assert [example.is_separable for example in EXAMPLES] == [True] * 6 + [False] * 5
+    assert [example.is_separable for example in EXAMPLES] == [True] * 6 + [False] * 6
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,10 @@ def test_which_metrics_matter():
         (lambda: HalfSpace([0.0, 0.0], 1.0), ValueError, "normal must be finite and not 0"),
         (lambda: HalfSpace([1.0, math.inf], 1.0), ValueError, "normal must be finite and not 0"),
         (lambda: HalfSpace([1.0], math.inf), ValueError, "offset must be finite, got inf"),
+        (lambda: Polyhedron([1.0, 2.0], 1.0), ValueError, r"matrix must have shape \(m, d\), got \(2,\)"),
+        (lambda: Polyhedron([[1.0], [0.0]], 1.0), ValueError, "matrix and limits must be finite, and no row 0"),
+        (lambda: Polyhedron([[1.0], [-1.0]], [0.0, -1.0]), ValueError, "no point fulfils all the inequalities"),
+        (lambda: Polyhedron.increasing([0, 0], 3), ValueError, r"columns must hold two different numbers in \[0, 3\)"),
         (lambda: constraint_from_dict({"type": "Ball"}), ValueError, "type must be one of Unconstrained, .*got 'Ball'"),
         (lambda: constraint_from_dict({"type": "L1Ball"}), ValueError, "L1Ball cannot be made of {}"),
         (lambda: constraint_from_dict({"type": "L1Ball", "r": 1.0}), ValueError, "L1Ball cannot be made of {'r': 1.0}"),

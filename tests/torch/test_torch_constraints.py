@@ -7,7 +7,18 @@ pytest.importorskip("torch.optim", reason="torch is not installed")
 
 import torch
 
-from finitesum.constraints import CONSTRAINTS, Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonNegative, Simplex, Unconstrained
+from finitesum.constraints import (
+    CONSTRAINTS,
+    Box,
+    HalfSpace,
+    L1Ball,
+    L2Ball,
+    LInfBall,
+    NonNegative,
+    Polyhedron,
+    Simplex,
+    Unconstrained,
+)
 from finitesum.torch import HB, AdaHB, EachRow
 from finitesum.torch.projections import Projector
 
@@ -28,6 +39,7 @@ def sets(d=D):
         Unconstrained(),
         Simplex(2.0),
         HalfSpace(rng.standard_normal(d), -1.0),
+        Polyhedron.increasing(range(d), d),
     ]
 
 

@@ -9,11 +9,12 @@ from finitesum.constraints.balls import L1Ball, L2Ball
 from finitesum.constraints.base import Constraint
 from finitesum.constraints.boxes import Box, LInfBall, NonNegative, Unconstrained
 from finitesum.constraints.flats import HalfSpace, Simplex
+from finitesum.constraints.polyhedra import Polyhedron
 from finitesum.constraints.projections import Projection
 
 #: All sets by name.
 CONSTRAINTS: dict[str, type[Constraint]] = {
-    cls.__name__: cls for cls in (Unconstrained, NonNegative, Box, LInfBall, L1Ball, L2Ball, Simplex, HalfSpace)
+    cls.__name__: cls for cls in (Unconstrained, NonNegative, Box, LInfBall, L1Ball, L2Ball, Simplex, HalfSpace, Polyhedron)
 }
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "L2Ball",
     "LInfBall",
     "NonNegative",
+    "Polyhedron",
     "Projection",
     "Simplex",
     "Unconstrained",

@@ -33,7 +33,7 @@ class Constraint(ABC):
     is_separable: ClassVar[bool] = False
 
     #: What bounds the set, by which quadratic and linear programs on it are solved: "nothing", "signs", "bounds", "sum",
-    #: "l1-norm", "l2-norm", "plane", or "" for a set of another kind.
+    #: "l1-norm", "l2-norm", "plane", "planes", or "" for a set of another kind.
     boundary: ClassVar[str] = ""
 
     #: Whether most coordinates of a solution on the boundary are 0.
@@ -41,6 +41,9 @@ class Constraint(ABC):
 
     #: Whether a coordinate with a metric near 0 takes the whole correction of a projection, so that metrics need a floor.
     needs_floor: ClassVar[bool] = False
+
+    #: Whether the compiled tuple has a memory that it computes with, so that runs at once need a tuple each.
+    has_memory: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -319,6 +319,8 @@ class Problem:
         batched = replace(self, batch_size=min(int(batch_size), self.n_rows))
         for known, names, kept in (vars(self), _KEPT, vars(batched)), (self.derived, _KEPT_DERIVED, batched.derived):
             kept.update({name: known[name] for name in names if name in known})
+        if self.constraint.has_memory:
+            vars(batched).pop("term", None)
         return batched
 
     @property

@@ -14,6 +14,7 @@ optimality is NaN, no check is charged, and a run ends at max_iter, never with `
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,8 @@ def minimize(
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
         problem = problem.batched(batch_size_for(chosen, problem))
+    elif problem.term.constraint.has_memory:
+        problem = replace(problem)
     file = None if checkpoint is None else Path(checkpoint)
     goes_on = file is not None and checkpoints.prepare(file, resume=resume)
     run = Run(

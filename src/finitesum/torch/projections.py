@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -118,6 +119,14 @@ def project_half_space(x: Tensor, metric: Tensor | None, normal: Tensor, offset:
     return x - excess / (normal * direction).sum(-1, keepdim=True) * direction
 
 
+def project_by_numpy(x: Tensor, metric: Tensor | None, constraint: Any) -> Tensor:
+    """Return the projection that the set itself computes, row by row, on the CPU."""
+    rows = x.detach().cpu().numpy().reshape(-1, x.shape[-1])
+    metrics = [None] * len(rows) if metric is None else metric.detach().cpu().numpy().reshape(rows.shape)
+    projected = [constraint.project(row, s) for row, s in zip(rows, metrics, strict=True)]
+    return torch.as_tensor(np.stack(projected), dtype=x.dtype, device=x.device).view_as(x)
+
+
 class Projector:
     """Projects parameters onto one set: chooses the formula, the shape and the precision.
 
@@ -148,6 +157,7 @@ class Projector:
             "Unconstrained": lambda x, s: x,
             "Simplex": lambda x, s: _shrunk(x, _in_metric(x, s), torch.ones_like(x), float(self.set.total)),
             "HalfSpace": lambda x, s: project_half_space(x, s, self._value("normal", x), float(self.set.offset)),
+            "Polyhedron": lambda x, s: project_by_numpy(x, s, self.set),
         }
         for name, formula in formulas.items():
             if isinstance(self.set, getattr(sets, name)):

@@ -101,7 +101,9 @@ class InteriorPoint(SumMethod):
     @staticmethod
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem has another loss, or a set that is not known here."""
-        is_known = problem.constraint.boundary and problem.term.is_elastic_net and problem.n_outputs == 1
+        is_known = (
+            problem.constraint.boundary not in ("", "planes") and problem.term.is_elastic_net and problem.n_outputs == 1
+        )
         if isinstance(problem.loss, Hinge) and is_known:
             return ""
         return (

@@ -6,6 +6,7 @@
 * a box, an l1 ball, a simplex: the same, with bounds or a multiplier; where that does not end, accelerated projected
   gradients with restarts do;
 * a half-space: the free minimiser, or that on its plane; an l2 ball: Newton's method for the multiplier;
+* a polyhedron: the multipliers of its inequalities, by an active-set method;
 * any other set or convex penalty: accelerated proximal gradients with restarts.
 
 A matrix H that is not positive definite to working accuracy (no l2 penalty and too few rows, a loss that is flat far out)
@@ -20,6 +21,7 @@ import numpy as np
 from scipy.linalg import blas, eigvalsh
 from scipy.sparse.linalg import eigsh
 
+from finitesum.constraints.polyhedra import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
@@ -173,9 +175,25 @@ def _in_l2_ball(term: ConvexTerm, ball: Any, hessian: Matrix, gradient: Vector, 
     return term.project(w)
 
 
-#: Where the boundary is of one piece: (term, set, H, g, y) -> the minimiser over the set.
+def _in_polyhedron(term: ConvexTerm, polyhedron: Any, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
+    """Return the minimiser over a polyhedron, by the multipliers of its inequalities."""
+    matrix = np.zeros((polyhedron.matrix.shape[0], y.size))
+    matrix[:, : term.n_columns] = polyhedron.matrix
+    answers = solve_spd(hessian, np.column_stack([gradient, matrix.T]))
+    free, directions = y - answers[:, 0], answers[:, 1:]
+    multipliers = multipliers_of(np.ascontiguousarray(matrix @ directions), matrix @ free - polyhedron.limits)
+    w: Vector = free - directions @ multipliers
+    tight = multipliers > 0.0
+    if tight.any():  # what rounding left of the inequalities that hold with equality
+        excess = matrix[tight] @ w - polyhedron.limits[tight]
+        w = w - directions[:, tight] @ solve_spd(mirrored(matrix[tight] @ directions[:, tight]), excess)
+    return w
+
+
+#: Where the minimiser has a form of its own: (term, set, H, g, y) -> the minimiser over the set.
 CLOSED_FORMS: dict[str, Callable[[ConvexTerm, Any, Matrix, Vector, Vector], Vector]] = {
     "plane": _in_half_space,
+    "planes": _in_polyhedron,
     "l2-norm": _in_l2_ball,
 }
 
