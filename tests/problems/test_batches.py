@@ -87,6 +87,20 @@ def test_many_numbers_are_read_in_several_calls(monkeypatch):
     np.testing.assert_allclose(gradient, losses_and_slopes(W, (X, Y))[1].mean(axis=0), rtol=1e-13)
 
 
+@pytest.mark.parametrize(("batch_size", "size"), [(2, 4), (5, 5)])
+def test_a_call_takes_as_many_rows_as_there_is_room_for_parameters_and_a_batch_at_least(batch_size, size, monkeypatch):
+    monkeypatch.setattr("finitesum.problems.batches.NUMBERS_PER_CALL", 12)
+    sizes = []
+
+    def f(w, rows):
+        sizes.append(rows.size)
+        return losses_and_slopes(w, (X[rows], Y[rows]))
+
+    of_numpy(f, 23, batch_size=batch_size).mean_value_and_gradient(W)
+    assert set(sizes[:-1]) == {size}
+    assert sum(sizes) == 23
+
+
 def test_a_hessian_is_not_computed_again_for_the_two_last_points():
     asked = []
 

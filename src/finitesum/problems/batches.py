@@ -26,7 +26,7 @@ BACKENDS = {"numpy": "finitesum.problems.batches", "torch": "finitesum.torch.fun
 #: Into about how many components the rows are divided where no batch_size is given: a visit costs a call.
 N_COMPONENTS = 64
 
-#: Numbers of the data that one call of f reads in a sum over all rows, at most: 128 MB.
+#: Numbers that one call of f reads or makes in a sum over all rows, about: 128 MB, or a batch where that is more.
 NUMBERS_PER_CALL = 2**24
 
 #: Numbers of Hessians, two of each component, that are kept where they are not more: methods with Taylor models of the
@@ -108,8 +108,8 @@ class Batches(Sequence[BatchComponent]):
         keeps = 2 * len(starts) * backend.dim**2 <= MOST_KEPT
         rows = [slice(k, min(k + batch_size, n)) for k in starts]
         self._components = [BatchComponent(backend, part, scale, keeps_hessian=keeps) for part in rows]
-        per_row = max(backend.n_numbers / n, 1.0)
-        self._rows_per_call = max(int(NUMBERS_PER_CALL / per_row), 1)
+        per_row = max(backend.n_numbers / n, backend.dim)  # f may make some of each row that are as many as the parameters
+        self._rows_per_call = max(int(NUMBERS_PER_CALL / per_row), batch_size)
 
     def __len__(self) -> int:
         return len(self._components)
