@@ -27,6 +27,12 @@ def test_help_imports_nothing_heavy():
     assert not HEAVY & set(json.loads(done.stdout))
 
 
+def test_models_in_files_wait_for_no_estimators():
+    program = "import sys, finitesum.estimators.model\nprint('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_as_a_module():
     done = subprocess.run([sys.executable, "-m", "finitesum", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("finitesum, version ")

@@ -10,8 +10,6 @@ from copy import copy
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn import config_context, get_config
-from sklearn.utils._array_api import get_namespace_and_device
 
 from finitesum.estimators.formulas import is_raw
 
@@ -49,6 +47,8 @@ def in_kind(method: Method) -> Method:
         has_foreign = _MARK in self.__dict__
         if not has_foreign and not any(is_foreign(one) for one in (X, *arguments, *named.values())):
             return method(self, X, *arguments, **named)
+        from sklearn import config_context, get_config  # which models in files do without
+
         to_kind = _to_kind(X) if is_foreign(X) and get_config()["array_api_dispatch"] else None
         model = self if changes else copy(self)
         if has_foreign:
@@ -78,6 +78,8 @@ def _of_formula(model: Any, X: Any, changes: bool) -> Any:
 
 def _to_kind(X: Any) -> Callable[[Any], Any]:
     """Return what turns NumPy's arrays of numbers into arrays like X."""
+    from sklearn.utils._array_api import get_namespace_and_device
+
     xp, _, device = get_namespace_and_device(X)
 
     def convert(values: Any) -> Any:

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit
-from sklearn.utils.validation import check_is_fitted
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.array_api import in_kind
@@ -352,6 +351,8 @@ class InferenceMixin(ABC):
         return residuals_of(problem, x, total)
 
     def _one_problem(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[Problem, Vector, float]:
+        from sklearn.utils.validation import check_is_fitted  # which models in files do without
+
         check_is_fitted(self)
         problems, total = self._posed(X, y, sample_weight, offset)
         points = self._packed(problems[0].rows.n_columns, len(problems))
