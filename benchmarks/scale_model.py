@@ -214,12 +214,12 @@ def table_of_methods(taken: dict[str, Passes], here: Measured) -> list[str]:
 def simulated() -> list[str]:
     """Return a table of the events of slow workers: passes in units of a pass that nobody holds up."""
     lines = ["| workers | parts | slow workers | barrier | in order | as they come |", "|---|---|---|---|---|---|"]
-    for workers in (8, 64, 512):
-        m = 8 * workers
+    for workers, each in itertools.product((8, 64, 512), (1, 8)):
+        m = each * workers
         for n_slow in sorted({0, 1, workers // 8}):
             slowness = np.ones(workers)
             slowness[:n_slow] = 5.0
-            limits = limits_of(type("Parts", (), {"n_components": m}), "auto")
+            limits = limits_of(type("Parts", (), {"n_components": m}), "auto")._replace(most=min(m, 2 * workers))
             unit = 3.0 * m / workers
             times = [
                 seconds_of_visits(np.ones(m), workers, limits, mode, slowness=slowness) / unit
@@ -360,13 +360,13 @@ workers bring little. Sparse rows have 30 entries. "No room": the matrix of all 
 
 What to take, the fastest of each line: `lazy-newton` up to some thousand columns, however many the rows and workers
 are, because it takes the fewest passes and hardly a Gram matrix; `newton-cg` beyond, and for sparse rows of many
-columns. `a-ciag` with `max_delay` is for workers that are unequal or shared, up to a thousand columns: there it
-saves what others wait.
+columns. `a-ciag` with `max_delay` computes several times as many Gram matrices. It pays where the barrier costs more
+than that: where workers are unequal and have a part or two each (next table), or come and go, up to a hundred columns.
 
 ## A slow worker, by simulation
 
-Three passes in units of those that nobody holds up; eight parts a worker, free to move to other workers, slow ones
-five times slower. With a barrier each round waits for the last part. Visits that are taken in order wait for the
+Three passes in units of those that nobody holds up; one part a worker or eight, free to move to other workers, slow
+ones five times slower. With a barrier each round waits for the last part. Visits that are taken in order wait for the
 oldest.
 
 {simulated}
