@@ -61,6 +61,7 @@ MethodName = Literal[
     "newton",
     "multinomial-newton",
     "multinomial-lbfgs",
+    "multinomial-working-set",
     "lazy-newton",
     "newton-cg",
     "working-set-newton",
