@@ -58,8 +58,7 @@ def test_from_a_file_to_the_table_of_coefficients(run, people, fitted):
     for level in ("North", "West"):
         X[f"region={level}"] = (frame.region == level) * 1.0
     X["region=(missing)"] = frame.region.isna() * 1.0
-    total = frame.times.sum()
-    reference = LogisticRegression(C=N / total, standard_errors=True).fit(X, frame.churn, sample_weight=frame.times)
+    reference = LogisticRegression(standard_errors=True).fit(X, frame.churn, sample_weight=frame.times)
     model = load_model(fitted)
     assert model.feature_names == tuple(X.columns)
     np.testing.assert_allclose(model.coef, reference.coef_[0], rtol=1e-6, atol=1e-9)
@@ -209,6 +208,14 @@ def test_models_of_the_first_format_are_read(run, people, fitted):
     old = load_model(path)
     np.testing.assert_array_equal(old.coef, model.coef)
     assert (old.classes, old.preparation, old.inference) == (model.classes, None, None)
+
+
+@pytest.mark.parametrize(("weight", "says"), [("0", "positive sum|weight"), ("-1", "sample_weight must be >= 0")])
+def test_weights_that_cannot_be(run, tmp_path, weight, says):
+    file = write(tmp_path / "t.csv", {**columns(), "times": [weight] * N})
+    result = run("fit", file, *OPTIONS)
+    assert result.exit_code == 2
+    assert any(part in result.stderr.splitlines()[-1] for part in says.split("|"))
 
 
 @pytest.mark.parametrize(

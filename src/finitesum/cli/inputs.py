@@ -82,7 +82,9 @@ def make_problem(settings: Settings, data: Dataset) -> tuple[Problem, tuple[Any,
     classes = None if loss.target_kind() not in ("sign", "class") else _classes(data, settings.loss)
     if classes is not None and len(classes) > 2 and settings.loss == "logistic":
         loss = "multinomial"
-    penalty: Any = {"alpha": resolve_alpha(settings.alpha, data.n_rows), "l1_ratio": settings.l1_ratio}
+    weight = 0.0 if data.sample_weight is None else float(data.sample_weight.sum())  # which counts as repetition
+    alpha = resolve_alpha(settings.alpha, weight if weight > 0.0 else data.n_rows)
+    penalty: Any = {"alpha": alpha, "l1_ratio": settings.l1_ratio}
     rows: Any = {"sample_weight": data.sample_weight, "offset": data.offset}
     problem = Problem.linear(data.rows, data.targets(), loss=loss, fit_intercept=settings.intercept, **rows, **penalty)
     return problem if settings.batch_size is None else problem.batched(settings.batch_size), classes

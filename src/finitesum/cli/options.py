@@ -59,7 +59,7 @@ class Settings:
     seed: int = 0
 
 
-def resolve_alpha(text: str, n_rows: int) -> float:
+def resolve_alpha(text: str, n_rows: float) -> float:
     """Return the number that an alpha such as "1e-4" or "1/n" stands for."""
     number, slash, rows = text.partition("/")
     value = number_of(number)
