@@ -210,12 +210,12 @@ def test_models_of_the_first_format_are_read(run, people, fitted):
     assert (old.classes, old.preparation, old.inference) == (model.classes, None, None)
 
 
-@pytest.mark.parametrize(("weight", "says"), [("0", "positive sum|weight"), ("-1", "sample_weight must be >= 0")])
-def test_weights_that_cannot_be(run, tmp_path, weight, says):
+@pytest.mark.parametrize("weight", ["0", "-1"])
+def test_weights_that_cannot_be(run, tmp_path, weight):
     file = write(tmp_path / "t.csv", {**columns(), "times": [weight] * N})
     result = run("fit", file, *OPTIONS)
     assert result.exit_code == 2
-    assert any(part in result.stderr.splitlines()[-1] for part in says.split("|"))
+    assert result.stderr.endswith("column 'times': weights must be >= 0 and have a positive sum.\n")
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,8 @@ class TablePreparation(NamedTuple):
             )
         columns = {name: values[complete] for name, values in columns.items()}
         weight = None if weights is None else _numbers(known, weights)[complete]
+        if weight is not None and not (weight.min() >= 0.0 and weight.max() > 0.0):
+            raise DataError(f"{_called(known)}, column {weights!r}: weights must be >= 0 and have a positive sum.")
         numbers = {name: values for name, values in columns.items() if values.dtype.kind == "f"}
         made: dict[str, NumberColumn | TextColumn] = dict(number_columns(numbers, weight, standardise, missing))
         for name, values in columns.items():
