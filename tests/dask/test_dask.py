@@ -1,5 +1,6 @@
 """Estimators on Dask collections, on a cluster of two processes: the same models as in memory, lost workers included."""
 
+import functools
 import os
 import signal
 import threading
@@ -177,6 +178,28 @@ def test_a_killed_worker_costs_its_parts_and_no_bit(client):
         killer.join()
         np.testing.assert_array_equal(model.coef_, known.coef_)
         client.wait_for_workers(2, timeout=60)
+
+
+def test_data_that_differ_when_a_lost_part_is_loaded_again_are_noticed(client, tmp_path):
+    X, y, _, _ = data()
+    for k in range(0, N, CHUNK):
+        np.savez(tmp_path / f"{k}.npz", X=X[k : k + CHUNK], y=np.where(y[k : k + CHUNK] > 0.0, 1.0, -1.0))
+
+    def read(k):
+        held = np.load(tmp_path / f"{k}.npz")
+        return held["X"], held["y"]
+
+    def changes(report):
+        if report.nit == 2:
+            np.savez(tmp_path / "0.npz", X=X[:CHUNK] + 1e-9, y=np.where(y[:CHUNK] > 0.0, 1.0, -1.0))
+            for pid in client.run(os.getpid).values():
+                os.kill(pid, signal.SIGKILL)
+
+    parts = [functools.partial(read, k) for k in range(0, N, CHUNK)]
+    problem = Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(client))
+    with pytest.raises(PartError, match="part 0: its data have changed since they were first read"):
+        minimize(problem, method="afg", tol=1e-10, callback=changes)
+    client.wait_for_workers(2, timeout=60)
 
 
 def test_where_all_workers_are_lost_it_is_said_and_another_cluster_goes_on(tmp_path, monkeypatch):
