@@ -64,13 +64,20 @@ def combination(problem: Problem, coefficients: Vector, components: Indices | No
     """Return sum_i c_i x_i over the rows of some components, or over all, shape (dim,)."""
     if components is None and (arrays := whole_arrays(problem)) is not None:
         return arrays.combination(coefficients)
+    return _summed(_combine, problem, coefficients, components)
 
-    def combine(block: Block, of_rows: Vector) -> Vector:
+
+def _summed(
+    add_block: Callable[..., None], problem: Problem, numbers: Any, components: Indices | None, n_threads: int = 1
+) -> Vector:
+    """Return the sum of what a kernel adds to a vector of length dim for each block, given numbers of its rows."""
+
+    def of_block(block: Block, of_rows: Any) -> Vector:
         out = np.zeros(block.view.rows.dim())
-        _combine(block.view, block.components, of_rows, out)
+        add_block(block.view, block.components, of_rows, out)
         return out
 
-    total: Vector = sum_over_blocks(combine, problem, components, reads=(coefficients,))
+    total: Vector = sum_over_blocks(of_block, problem, components, n_threads, reads=(numbers,))
     return total
 
 
@@ -212,14 +219,7 @@ def _squares_in_arrays(view: View, components: Indices, curvatures: Any, out: Ve
 
 def gram_diagonal(problem: Problem, curvatures: Any, components: Indices | None = None) -> Vector:
     """Return the diagonal of sum_i p_i c_i x_i x_i' over the rows of some components, or of all."""
-
-    def diagonal(block: Block, of_rows: Any) -> Vector:
-        out = np.zeros(block.view.rows.dim())
-        _add_squares(block.view, block.components, of_rows, out)
-        return out
-
-    total: Vector = sum_over_blocks(diagonal, problem, components, reads=(curvatures,))
-    return total
+    return _summed(_add_squares, problem, curvatures, components)
 
 
 class Line(NamedTuple):
