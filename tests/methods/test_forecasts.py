@@ -94,3 +94,14 @@ def test_every_figure_is_that_of_a_feature():
             assert set(figures["effects"]) == set(features)
             assert len(figures["prices"]) == len(forecasts.terms_of(name, problem, Counts(1.0, 1.0, 1.0)))
             assert min(figures["prices"]) > 0.0
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize(("unit", "dtype"), [(1e30, np.float32), (1e200, np.float64)])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_rows_whose_squares_overflow_leave_a_choice(unit, dtype, loss):
+    rng = np.random.default_rng(0)
+    X, y = (unit * rng.standard_normal((2000, 300))).astype(dtype), np.arange(2000) % 2
+    choice = choose(Problem.linear(X, y, loss=loss, alpha=0.01, fit_intercept=True))
+    if loss == "logistic":
+        assert all(0.0 < seconds < math.inf for seconds in (choice.seconds, *(other.seconds for other in choice.others)))

@@ -121,6 +121,10 @@ def squares_of_rows(problem: Problem) -> Vector:
     return squared_norms(problem, 0)
 
 
+#: Numbers that are made double precision at a time.
+N_AT_A_TIME = 1 << 16
+
+
 @remembered
 def sum_of_squares(problem: Problem) -> float:
     """Return sum_i ||x_i||^2 over all rows, the intercept included."""
@@ -129,7 +133,14 @@ def sum_of_squares(problem: Problem) -> float:
         return float(rows.square + rows.intercept * rows.n_rows)
     if isinstance(rows, CSRRows):  # for which they may be known
         return float(squares_of_rows(problem.one_output).sum()) + rows.intercept * rows.n_rows
-    return float(np.dot(rows.values.ravel(), rows.values.ravel())) + float(rows.intercept * rows.n_rows)
+    numbers, total = rows.values.ravel(), float(rows.intercept * rows.n_rows)
+    with np.errstate(over="ignore"):
+        if numbers.dtype == np.float64:
+            return total + float(np.dot(numbers, numbers))
+        for first in range(0, numbers.size, N_AT_A_TIME):  # squares of single precision overflow, and lose digits
+            some = numbers[first : first + N_AT_A_TIME].astype(np.float64)
+            total += float(np.dot(some, some))
+    return total
 
 
 @kernel

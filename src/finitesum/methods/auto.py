@@ -17,10 +17,9 @@ ball without a metric on a simplex or a half-space. Penalties that are known by 
 import math
 from typing import Any
 
-import numpy as np
-
 from finitesum.core import jit
 from finitesum.evaluation.outputs import loss_of
+from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
 from finitesum.losses import Cornered, Hinge
 from finitesum.methods import as_method, forecasts
@@ -122,8 +121,7 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
     """
     n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
     is_small = n_numbers(problem.view) <= jit.MOST_NUMBERS  # where all but dual ascent need no kernel
-    values = problem.rows.values.ravel()
-    coupling = float(np.dot(values, values)) / (n * n * problem.term.ridge)
+    coupling = (sum_of_squares(problem) - n * problem.has_intercept) / (n * n * problem.term.ridge)
     ascent = DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power)
     found = [(ascent, "dual-ascent", ascent)]
     if fits:

@@ -78,8 +78,8 @@ def traits_of(problem: Problem) -> Traits:
         gradient = loss_sums(seen, w).gradient
         curvature = problem.loss.curvature_bound()
         square = sum_of_squares(seen) / seen.n_rows * (curvature if math.isfinite(curvature) else 1.0)
-        coupling = square / max(term.ridge, 1e-12 * square, 1e-300)
-        steepest = float(np.abs(gradient[: problem.rows.n_columns]).max(initial=0.0))
+        coupling = square / max(term.ridge, 1e-12 * square, 1e-300) if math.isfinite(square) else MOST_COUPLED
+        steepest = float(np.nan_to_num(np.abs(gradient[: problem.rows.n_columns])).max(initial=0.0))
         sparsity = math.log(max(steepest, 1e-300) / term.lasso) if term.has_l1 else 0.0
         return Traits(float(term.optimality(w, gradient)), coupling, sparsity, entries)
 
