@@ -266,3 +266,14 @@ def test_an_exact_fit_has_a_summary(model, value):
     summary = model(alpha=0.0, standard_errors=True).fit(X, np.full(20, value)).summary()
     assert summary.log_likelihood == np.inf
     assert str(summary)
+
+
+def test_a_row_without_weight_counts_for_nothing_however_far_off():
+    X, *_, rng = data()
+    shares, weights = rng.random(N), np.append(0.0, np.ones(N - 1))
+    X[0] = 1e4  # where the predicted share is 0 or 1
+    model = LinearRegressor("binomial", alpha=0.0, **TIGHT).fit(X, shares, weights)
+    found = model.inference(X, shares, sample_weight=weights)
+    other = model.inference(X[1:], shares[1:])
+    assert found.log_likelihood == pytest.approx(other.log_likelihood, rel=1e-12)
+    assert found.deviance == pytest.approx(other.deviance, rel=1e-12)

@@ -10,9 +10,14 @@ from finitesum.core.arrays import Vector
 from finitesum.evaluation.outputs import loss_of, scores_at
 from finitesum.losses import LIKELIHOODS, Binomial, Gamma, NegativeBinomial, Poisson, Squared
 from finitesum.losses.arrays import in_arrays
-from finitesum.losses.classes import Multinomial
+from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import products
+
+
+def _total(weights: Vector, numbers: Vector) -> float:
+    """Return sum_i s_i n_i, whatever the numbers of rows without weight."""
+    return float(weighted(np.array(numbers), weights).sum())
 
 
 def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispersion: float) -> tuple[float, float]:
@@ -28,18 +33,18 @@ def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispe
             losses = loss_of(problem).value(scores_at(problem, x), problem.targets)
         else:
             losses = in_arrays(loss).value(products(problem.rows, x) + problem.offsets, problem.targets)
-        value = -float(s @ losses) / loss.scale
+        value = -_total(s, losses) / loss.scale
         return value, -2.0 * value
     y, u = problem.targets, products(problem.rows, x) + problem.offsets
     if isinstance(loss, Squared):
-        squares = float(s @ (y - u) ** 2)
+        squares = _total(s, (y - u) ** 2)
         if squares == 0.0:
             return math.inf, squares
         return -0.5 * total * (math.log(2.0 * math.pi * squares / total) + 1.0), squares
     if not hasattr(loss, "deviance_from"):
         return math.nan, math.nan
     mean = loss.mean_at(u)
-    deviance = float(s @ loss.deviance_from(y, mean))
+    deviance = _total(s, loss.deviance_from(y, mean))
     if isinstance(loss, Poisson):
         parts = y * u - mean - gammaln(y + 1.0)
     elif isinstance(loss, Gamma) and dispersion == 0.0:
@@ -54,7 +59,7 @@ def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispe
     elif isinstance(loss, Binomial):
         parts = xlogy(y, mean) + xlogy(1.0 - y, 1.0 - mean)
         ways = gammaln(s + 1.0) - gammaln(s * y + 1.0) - gammaln(s * (1.0 - y) + 1.0)
-        return float(s @ parts) + float(ways.sum()), deviance
+        return _total(s, parts) + float(ways.sum()), deviance
     else:
         return math.nan, deviance
-    return float(s @ parts), deviance
+    return _total(s, parts), deviance
