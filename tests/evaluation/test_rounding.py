@@ -115,6 +115,36 @@ def test_sparse_rows_and_classes_have_bounds():
         assert again.optimality == pytest.approx(found.optimality, abs=found.rounding + again.rounding)
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("loss", ["multinomial", "squared"])
+@pytest.mark.parametrize("seed", range(3))
+def test_several_outputs_have_bounds_by_rows(seed, loss, is_sparse):
+    rng = np.random.default_rng(seed)
+    scales = 10.0 ** rng.uniform(-4.0, 4.0, 6)
+    X = (rng.standard_normal((25, 6)) + 3.0) * (rng.random((25, 6)) < 0.7) * scales
+    y = rng.integers(0, 3, 25) if loss == "multinomial" else rng.standard_normal((25, 3))
+    more = {"sample_weight": rng.integers(0, 3, 25), "offset": rng.standard_normal((25, 3))} if seed else {}
+    problem = Problem.linear(sp.csr_array(X) if is_sparse else X, y, loss=loss, alpha=1e-3, fit_intercept=True, **more)
+    w = (rng.standard_normal((3, 7)) / np.append(scales, 1.0)).ravel()
+    found = evaluate(problem, w)
+    exact, _ = rounding.extended_gradient(problem, w)
+    known = rounding._by_rows(problem, w, found)
+    assert float(np.linalg.norm((exact - found.gradient).astype(float))) <= known
+    assert known < 0.5 * rounding._by_norms(problem, w, found)
+
+
+def test_classes_are_confirmed_by_rows_where_norms_are_not_enough(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = 30.0 + rng.standard_normal((60, 40))
+    problem = Problem.linear(X, X[:, :3].argmax(axis=1), loss="multinomial", alpha=1e-3, fit_intercept=True)
+    monkeypatch.setattr(rounding, "in_extended_precision", lambda *_: pytest.fail("a sum in extended precision"))
+    w = minimize(problem, tol=1e-6).x
+    found = evaluate(problem, w)
+    tol = found.optimality + 0.5 * rounding._by_norms(problem, w, found)
+    sure = rounding.confirmed(problem, w, found, tol)
+    assert sure.optimality + sure.rounding <= tol
+
+
 def test_measures_have_no_bound_before_they_are_confirmed():
     problem, _, w = wild(0, "huber")
     found = evaluate(problem, w)

@@ -19,7 +19,8 @@ References
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 
@@ -150,6 +151,9 @@ def _errors_in_arrays(view: View, w: Vector, of_slopes: float, of_predictions: f
 def gradient_rounding(problem: Problem, w: Vector) -> float:
     """Return a bound of the norm of the rounding errors in a linear model's gradient at w, by a pass over the rows."""
     of_slopes, of_predictions = _of_sum(problem.n_rows) + OF_SLOPE * UNIT, _of_sum(_most_entries(problem))
+    if problem.n_outputs > 1:
+        of_part = partial(_errors_of_outputs, w, _most_entries(problem), of_slopes, of_predictions)
+        return float(np.linalg.norm(sum_over_problems(of_part, problem)))
 
     def errors_of(block: Block) -> Vector:
         errors = np.zeros(w.size)
@@ -159,9 +163,30 @@ def gradient_rounding(problem: Problem, w: Vector) -> float:
     return float(np.linalg.norm(sum_over_blocks(errors_of, problem)))
 
 
+def _errors_of_outputs(w: Vector, most: int, of_slopes: float, of_predictions: float, problem: Problem) -> Matrix:
+    """Return what the rows put into the bound of each entry's error, output by output."""
+    table, d, loss = w.reshape(problem.n_outputs, -1), problem.rows.n_columns, cast(Any, problem.loss)
+    errors = np.zeros(table.shape)
+    for here, stored, extended in _blocks(problem, most):
+        matrix, fixed = stored.astype(np.float64), extended.astype(np.float64) + table[:, d:].sum(axis=1)
+        sizes = abs(matrix)
+        scores = matrix @ table[:, :d].T + fixed
+        slopes = loss.d1(scores, problem.targets[here])
+        reach = of_predictions * (sizes @ np.abs(table[:, :d]).T + np.abs(fixed) + np.abs(scores))
+        change = _most_change(problem, slopes, reach) + of_slopes * np.abs(slopes)
+        error = weighted(change, problem.weights[here])
+        errors[:, :d] += (sizes.T @ error).T
+        errors[:, d:] += error.sum(axis=0)[:, None]
+    return errors
+
+
+def _most_change(problem: Problem, slopes: Any, reach: Any) -> Any:
+    """Return by how much the slopes of several outputs may change where predictions do by at most `reach`."""
+    loss: Any = problem.loss
+    return loss.most_change(slopes, reach) if isinstance(loss, Multinomial) else loss.curvature_bound() * reach
+
+
 def _by_rows(problem: Problem, w: Vector, found: Measures) -> float:
-    if problem.n_outputs > 1:
-        return math.inf
     return gradient_rounding(problem, w) + _of_term(problem, w, found.gradient)
 
 
@@ -269,10 +294,8 @@ def _extended_sums(problem: Problem, w: Vector, most: int, of_sum: float) -> tup
         if n_outputs == 1:  # a convex loss's slope is monotone
             below, above = (_slopes(problem, predictions + sign * off, targets)[0] for sign in (-1, 1))
             error = np.maximum(above - slopes, slopes - below)
-        elif isinstance(problem.loss, Multinomial):
-            error = problem.loss.most_change(slopes, off)
         else:
-            error = problem.loss.curvature_bound() * off
+            error = _most_change(problem, slopes, off)
         is_dense = isinstance(stored, np.ndarray)
         error = error + ((2.0 * EXTENDED_UNIT if is_dense else of_sum) + of_slope) * np.abs(slopes)
         weights = problem.weights[here]
