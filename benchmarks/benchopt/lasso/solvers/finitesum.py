@@ -20,13 +20,15 @@ class Solver(BaseSolver):
         self.problem = Problem.linear(X, y, loss="squared", alpha=lmbd / n, l1_ratio=1.0)
 
     def warm_up(self):
-        minimize(self.problem, method=self.method, max_iter=2)
+        minimize(self.problem, method=self.method, max_iter=20)
 
     def run(self, cb):
         self.beta, self.n_passes = np.zeros(self.problem.dim), 0.0
         cb()
 
         def is_over(report):
+            if np.array_equal(report.x, self.beta):  # a pass within a step
+                return False
             self.beta, self.n_passes = report.x, report.n_passes
             return not cb()
 
