@@ -11,6 +11,7 @@ import numpy as np
 
 from finitesum import Problem, compare
 from finitesum.evaluation.optimality import evaluate
+from finitesum.plots import TraceDisplay
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(2000, 20))
@@ -35,4 +36,4 @@ found = compare(problem, ["auto", "afg", "saga", barzilai_borwein], peers=["skle
 print(found)
 
 # %%
-figure = found.plot()
+display = TraceDisplay({one.name: one.trace for one in found.outcomes if len(one.trace)}).plot()
