@@ -36,4 +36,4 @@ found = compare(problem, ["auto", "afg", "saga", barzilai_borwein], peers=["skle
 print(found)
 
 # %%
-display = TraceDisplay({one.name: one.trace for one in found.outcomes if len(one.trace)}).plot()
+display = TraceDisplay({one.name: one.trace for one in found.outcomes if len(one.trace)}).plot(x="seconds")
