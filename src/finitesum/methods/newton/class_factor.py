@@ -32,6 +32,10 @@ LEAST_STEPS, MOST_STEPS = 5, 12
 #: What a Hessian of all rows leaves of the gradient in a step, and the most that one of some rows may.
 STALE, MOST_LEFT = 0.2, 0.9
 
+#: How many times its cost a Hessian in the span of few rows must save: steps there become fewer by themselves, because
+#: their metric of low rank is made again as curvatures change.
+CAUTION = 2.0
+
 #: The optimality below which rounding errors are what is left.
 LEAST_TOL = 1e-12
 
@@ -72,7 +76,8 @@ def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single:
     if is_wide(problem):
         a_solve += a_pass  # into the span of the rows, and out of it
     then = nanoseconds_of_factor(problem, rows) + (1.0 + digits / -np.log(left)) * (a_pass + a_solve)
-    return int(rows[then.argmin()]) if then.min() < now else 0
+    caution = CAUTION if is_wide(problem) else 1.0
+    return int(rows[then.argmin()]) if caution * then.min() < now else 0
 
 
 def nanoseconds_of_pass(problem: Problem, *, is_single: bool) -> float:
