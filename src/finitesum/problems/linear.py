@@ -86,7 +86,7 @@ def n_numbers(view: View, *_others: Any) -> float:
 
 
 #: Cached properties, and what is derived from the rows, that do not depend on the size of components.
-_KEPT = "has_offsets", "term", "is_smooth"
+_KEPT = "term", "has_offsets", "is_smooth"
 _KEPT_DERIVED = "_as_arrays", "_numbers_touched", "_frobenius", "sum_of_squares", "squares_of_rows", "costs_of"
 
 
@@ -317,10 +317,9 @@ class Problem:
         if not isinstance(batch_size, Real) or not 1 <= batch_size < math.inf or int(batch_size) != batch_size:
             raise ValueError(f"batch_size must be a whole number >= 1, got {batch_size!r}.")
         batched = replace(self, batch_size=min(int(batch_size), self.n_rows))
-        for known, names, kept in (vars(self), _KEPT, vars(batched)), (self.derived, _KEPT_DERIVED, batched.derived):
+        own = _KEPT[1:] if self.constraint.has_memory else _KEPT  # a term has its set's memory
+        for known, names, kept in (vars(self), own, vars(batched)), (self.derived, _KEPT_DERIVED, batched.derived):
             kept.update({name: known[name] for name in names if name in known})
-        if self.constraint.has_memory:
-            vars(batched).pop("term", None)
         return batched
 
     @property
@@ -377,14 +376,12 @@ class Problem:
         Of arrays beyond 256 MB it sees blocks spread over them, of a loss its module, name and parameters.
         """
         digest = hashlib.blake2b(digest_size=16)
-        data: Any
-        sizes: Any
         if isinstance(self.rows, PartedRows):
-            data, sizes = (), (self.rows.digests, self.rows.n_columns, self.rows.intercept)
+            sizes: Any = self.rows.digests, self.rows.n_columns, self.rows.intercept
         else:  # the arrays before the sizes
-            data, sizes = (*self.rows[:-3], self.targets, self.offsets, self.weights), self.rows[-3:]
-        for array in data:
-            digest_array(digest, array)
+            sizes = self.rows[-3:]
+            for array in (*self.rows[:-3], self.targets, self.offsets, self.weights):
+                digest_array(digest, array)
         loss = type(self.loss).__module__, repr(self.loss)
         parts = (*loss, described(self.penalty), repr(self.constraint.to_dict()), sizes, self.batch_size)
         digest.update(repr(parts).encode())  # the number of outputs follows from the targets' shape and the loss
