@@ -6,7 +6,7 @@ with F(w+) <= F(w) - t/10^4 g'p, up to rounding [1]; trials cost no data, becaus
 exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m component Hessians a step, which is a pass; of
         classes it is that in the differences to the last one (`finitesum.evaluation.class_hessians`), with fewer rows than
         columns in the span of the rows (`finitesum.evaluation.row_space`)
-cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||)) ||g|| [2]. A product with H reads the data
+cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)) ||g|| [2]. A product with H reads the data
         twice, is charged as a pass of component gradients, and is a pass of the run; the end of a step is another. The
         preconditioner of class k is the Cholesky factor of
 
@@ -188,7 +188,8 @@ def _is_solved(problem: Problem, state: MultinomialState) -> bool:
     """Return whether H p = -g is solved to the accuracy that Newton's method needs here, or cannot be solved better."""
     size = float(np.linalg.norm(state.gradient))
     left = float(np.linalg.norm(state.cg.residual))
-    return state.cg.is_over or state.cg.n_products == problem.dim or left <= min(0.5, math.sqrt(size)) * size
+    enough = min(0.5, math.sqrt(float(np.abs(state.gradient).sum()))) * size
+    return state.cg.is_over or state.cg.n_products == problem.dim or left <= enough
 
 
 def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
