@@ -117,6 +117,9 @@ def test_full_gradient_steps_are_those_of_the_oracle(setting, loss):
     np.testing.assert_allclose(result.x, slow_minimum(setting, loss, 7), atol=1e-12)
 
 
+#: Methods for problems of another kind, whose penalties are those of other tests, and what they say.
+OF_OTHERS = {"interior-point": "needs the hinge loss", "multinomial-working-set": "needs several outputs"}
+
 FORMS = {"dense": Problem, "csr": Problem, "functions": FiniteSum}
 
 
@@ -143,8 +146,8 @@ def test_every_method_finds_the_minimum_or_says_what_it_cannot_treat(setting, me
         with pytest.raises(ValueError, match=rf"^{method} cannot treat [^.]*(\.\d[^.]*)*\. Choose another method"):
             require_suited(as_method(method), problem)
         return
-    if method == "interior-point":  # whose penalties are those of test_products.py
-        with pytest.raises(ValueError, match="needs the hinge loss"):
+    if method in OF_OTHERS:
+        with pytest.raises(ValueError, match=OF_OTHERS[method]):
             require_suited(as_method(method), problem)
         return
     if method == "ig":  # sublinear

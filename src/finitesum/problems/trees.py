@@ -68,7 +68,7 @@ class Layout(NamedTuple):
         return cls(like, shapes, size)
 
     def flatten(self, tree: Any, rows: int | None = None) -> Vector:
-        """Return a tree as a vector, shape (dim,); with a number of rows also one of arrays that have so many each."""
+        """Return a tree as a vector, shape (dim,); with a number of rows also one of arrays of that length."""
         leaves = [np.asarray(leaf, dtype=np.float64) for leaf in leaves_of(tree)]
         shapes = [leaf.shape for leaf in leaves]
         if shapes == self.shapes:

@@ -96,7 +96,7 @@ def _first_members(method: Any, problem: FiniteSum) -> int:
 
 
 def _with_hessian(problem: FiniteSum, state: Any, n_members: int) -> Any:
-    """Return the state with the Hessian at its iterate, over so many components of the sample at most, and its factor."""
+    """Return the state with the Hessian at its iterate, over at most n_members components of the sample, and its factor."""
     members = np.sort(state.order[: min(n_members, state.n_sampled)])
     sums = hessian_on(problem, members, state.x)
     if not problem.convex:

@@ -161,7 +161,7 @@ def _factors(problem: Problem, of_outputs: Matrix, of_rows: Vector, of_columns: 
 
 
 def has_changed(problem: Problem, factors: KroneckerFactors, scores: Matrix, factor: float) -> bool:
-    """Return whether trace(C) is more than so many times as large or small at given scores as it was."""
+    """Return whether trace(C) at given scores differs from what it was by more than this factor."""
     curvatures = several.loss_of(problem).curvatures(scores.astype(np.float64, copy=False))
     entries = (several.loss_of(problem).curvature_entry(curvatures, k, k) for k in range(problem.n_outputs))
     now = float(sum(problem.weights @ entry for entry in entries))

@@ -55,7 +55,7 @@ NO_THOUGHT = 1e5
 
 
 #: The fraction of rows from which, in whole arrays, all are summed again: those that are picked are gathered, sign by sign.
-ANEW = 0.4
+ALL_AGAIN = 0.4
 
 
 class StaleHessian(NamedTuple):
@@ -262,7 +262,7 @@ def refreshed(
         return joined(left[0], right[0]), joined(left[1], right[1])
 
     picked, rises = sum_over_blocks(replace, problem, members, reads=(now,), updates=(curvatures,), add=both)
-    if picked.size > ANEW * n_rows and whole_arrays(problem) is not None:
+    if picked.size > ALL_AGAIN * n_rows and whole_arrays(problem) is not None:
         return _summed_again(problem, hessian, now, n_threads=n_threads, single_precision=single_precision), n_rows
     add_gram(problem, picked, rises, sums, single_precision=single_precision, n_threads=n_threads)
     largest = hessian.largest_float32
