@@ -246,7 +246,7 @@ def test_without_a_barrier_on_a_cluster(client):
     for asynchronous in (False, True):
         result = minimize(problem, method=ACIAG(max_delay="auto", asynchronous=asynchronous), tol=1e-10)
         assert result.success
-        assert result.x == pytest.approx(here.x, rel=1e-8)
+        assert result.x == pytest.approx(here.x, abs=2e-8)  # two gradients of 1e-10, over the least curvature
 
 
 def test_without_a_client_it_is_said(monkeypatch):

@@ -232,6 +232,10 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+#: Seconds that a result of a future that is done may take to come, at first, before it is asked whether it is lost.
+FIRST_WAIT = 10.0
+
+
 def added(left: Any, right: Any) -> Any:
     """Return the sum of two results: arrays, numbers, tuples of such, or None."""
     if isinstance(left, tuple):
@@ -244,20 +248,34 @@ def _parent(place: tuple[int, int]) -> tuple[int, int]:
     return place[0] + 1, place[1] // 2
 
 
+def error_of(future: Any, seconds: float = FIRST_WAIT) -> BaseException | None:
+    """Return the error of a future that is done; None where there is none, or where its result is lost meanwhile."""
+    try:
+        error: BaseException | None = future.exception(timeout=seconds)
+    except TimeoutError:
+        return None
+    return error
+
+
 def settled(engine: Engine, future: Any) -> Any:
     """Return a future, or while it is lost already another of the same call."""
-    while future.done() and future.exception() is not None:
+    while future.done() and error_of(future) is not None:
         future = engine.recover(future)
     return future
 
 
 def fetched(engine: Engine, future: Any) -> Any:
     """Return a future's result, computed again where it was lost."""
+    seconds = FIRST_WAIT
     while True:
         if not future.done():
             next(iter(engine.as_completed([future])))  # which notices that nobody is left to compute it
         try:
-            return future.result()
+            return future.result(timeout=seconds)
+        except TimeoutError:  # done, and lost before it came here; or large; or the call's own error
+            seconds *= 2.0
+            if error_of(future) is not None:
+                future = engine.recover(future)
         except Exception:
             future = engine.recover(future)  # which raises an error of the call's own
 
@@ -312,7 +330,7 @@ def sum_of_parts(
             for future in waiting:
                 future.cancel()
             raise
-        return tree.root.result()  # type: ignore[attr-defined]
+        return fetched(engine, tree.root)
 
 
 def _next_round(
@@ -322,7 +340,7 @@ def _next_round(
     following = {}
     for future in engine.as_completed(list(waiting)):
         place = waiting.pop(future)
-        if future.exception() is not None:
+        if error_of(future) is not None:
             following[engine.recover(future)] = place
             continue
         joining = future if take is None or place[0] > 0 else settled(engine, take(place[1], future))

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from finitesum.core.engine import Call, PartError
+from finitesum.core.engine import Call, PartError, error_of
 from finitesum.core.threads import limited_blas
 
 try:
@@ -162,7 +162,7 @@ class DaskEngine:
 
     def recover(self, future: Any) -> Any:
         """Return a future of the same call where workers were lost; else raise its error."""
-        error = future.exception() if not future.cancelled() else None
+        error = error_of(future) if not future.cancelled() else None
         is_lost = error is None or isinstance(error, _LOST)
         call, n_tries = self._calls.get(future, (None, MOST_TRIES))
         if error is not None and not is_lost:
