@@ -148,8 +148,12 @@ def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> "Problem":
 
 
 def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> None:
-    """Run methods for some passes: their own step size, a given one, a sample to begin with; an l1 penalty, too."""
+    """Run methods for some passes: their own step size, a given one, a sample to begin with; an l1 penalty; errors."""
+    import numpy as np
+
     from finitesum.core.jit import as_compiled
+    from finitesum.estimators.covariance import covariance_at
+    from finitesum.evaluation.row_products import combination
     from finitesum.methods import METHODS
     from finitesum.running.driver import minimize
 
@@ -160,3 +164,7 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
         for name in names:
             with contextlib.suppress(ValueError, TypeError), as_compiled():  # what a method cannot do needs no machine code
                 minimize(problem, method=name, options=dict(options), tol=0.0, max_iter=20)
+    problem = tiny_problem(signature)
+    with contextlib.suppress(ValueError, TypeError), as_compiled():  # what a loss without errors cannot have
+        covariance_at(problem, np.zeros(problem.dim), float(problem.n_rows))
+        combination(problem, problem.weights)  # for that of an intercept
