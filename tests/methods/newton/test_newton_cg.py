@@ -59,8 +59,9 @@ def test_solves_wide_sparse_problems_and_is_taken_for_them(monkeypatch):
     assert one.success
     assert two.success
     np.testing.assert_allclose(one.x, two.x, atol=1e-6)
-    reference = minimize(problem, method="saga", tol=1e-9, max_iter=2000, measure_every=0)
-    np.testing.assert_allclose(one.x, reference.x, atol=1e-5)
+    slopes = -problem.targets / (1.0 + np.exp(problem.targets * (X @ one.x)))
+    gradient = (X.T @ slopes + one.x) / 3000
+    assert np.linalg.norm(gradient) <= 2e-10  # F is 1/3000-strongly convex: within 6e-7 of the minimum
 
 
 @pytest.mark.usefixtures("kernels_as_python")

@@ -112,7 +112,7 @@ def test_raw_counts_are_fitted_by_epochs_of_which_most_visits_go_to_rows_that_ch
     assert result.success, result.message
     assert result.n_passes <= 200  # 300 to 1,000 without epochs
     if alpha == 1e-2:
-        expected = minimize(problem, method="lazy-newton", tol=1e-9)
+        expected = minimize(problem, method="newton", tol=1e-9)
         assert expected.success
         assert result.fun == pytest.approx(expected.fun, rel=1e-9)
 
