@@ -12,7 +12,7 @@ from finitesum import Problem
 from finitesum.evaluation.smoothness import momentum_limit
 from finitesum.methods import AFG, CIAG, FG
 from finitesum.papers import experiment as registry, which_method
-from finitesum.papers.adahb import fig1 as hinge_figure, fig6, networks
+from finitesum.papers.adahb import fig1 as hinge_figure, fig6, networks, theorems
 from finitesum.papers.ciag import fig1, phases, real_data, restart, table2
 from finitesum.papers.experiment import Context
 from finitesum.papers.runs import Trial, as_run, find_minimum, follow, run_trial
@@ -36,6 +36,33 @@ def test_the_points_of_a_trajectory_are_those_of_longer_ones():
     assert short["t"] == [20, 40, 60]
     assert short["value"] == [long["value"][t - 1] for t in short["t"]]
     assert long["value"][0] == 0.0
+
+
+@pytest.mark.parametrize("name", theorems.SETS)
+def test_the_problems_of_the_theorems_have_their_minimum_where_they_say(name):
+    case, rng = theorems.case_of(name, 0), np.random.default_rng(1)
+    problem = case.problem
+    assert problem.constraint.contains(case.solution)
+    assert problem.value(case.solution) == pytest.approx(0.0, abs=1e-13)
+    for size in (0.01, 0.1, 1.0):
+        for _ in range(100):
+            w = problem.constraint.project(case.solution + size * rng.standard_normal(theorems.DIM))
+            assert problem.value(w) >= -1e-13
+            assert np.linalg.norm(problem.subgradient(w)) <= case.M
+
+
+@pytest.mark.parametrize("name", theorems.THEOREMS)
+def test_the_bounds_of_the_theorems_are_least_at_their_steps_and_hold(name):
+    theorem, case = theorems.THEOREMS[name], theorems.case_of("l1 ball", 3)
+    alpha, size = theorems.best_step(theorem, case), case.size[theorem.is_adaptive]
+    at = [theorems.bound(theorem, case, factor * alpha, 50, size, 7.0, (1.0, 0.5)) for factor in (0.99, 1.0, 1.01)]
+    assert at[1] == min(at)
+    for form in (theorems.AVERAGING, theorems.PRINTED):
+        run = theorems.followed(theorem, form, case, alpha, 40)
+        assert (run["gap"] <= run["bound"]).all()
+        assert (run["gap"] >= 0.0).all()
+    short = theorems.followed(theorem, theorems.AVERAGING, case, alpha, 10)
+    np.testing.assert_array_equal(short["gap"], theorems.followed(theorem, theorems.AVERAGING, case, alpha, 40)["gap"][:10])
 
 
 def test_a_trial_counts_passes_and_ends_at_tol():
@@ -81,7 +108,7 @@ def test_gaps_end_at_rounding_errors():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["adahb/fig6", "ciag/phases"])
+@pytest.mark.parametrize("name", ["adahb/fig6", "adahb/theorems", "ciag/phases"])
 def test_quick_experiments_agree_with_recorded_values(run, tmp_path, name):
     result = run("reproduce", name, "--quick", "--check", "--out", tmp_path)
     assert result.exit_code == 0, result.output
