@@ -19,14 +19,14 @@ from finitesum.running.checkpoint import flatten, unflatten
 from finitesum.running.sampling import order_of_pass
 
 
-def projected(recursion):
+def projected(recursion, output="last"):
     """Return an oracle like the others from one of the projected methods, which count steps, not passes."""
 
     def run(F, x, orders):
         order, ends = np.concatenate(orders), np.cumsum([len(order) for order in orders])
         start = F.prox_in(x, np.ones(F.dim))
         iterates = recursion(lambda w, j: F.loss_gradient(j, w) + F.l2 * w, F.prox_in, start, order)
-        yield from (iterates[end] for end in ends)
+        yield from (heavy_ball.output(iterates[: end + 1], output) for end in ends)
 
     return run
 
@@ -95,6 +95,39 @@ ORACLES = {
         {"step_size": 0.2, "momentum": 0.5},
         projected(lambda *p: heavy_ball.displacement(*p, ROOT, beta=0.5)),
     ),
+}
+
+#: Options that make another recursion of a method, by method and name, and its oracle.
+FORMS = {
+    **{
+        ("svrg2", kind): (
+            {"step_size": 0.1, "hessian": kind, "rank": 3, "seed": 11},
+            lambda F, x, orders, kind=kind: svrg2.svrg2(F, x, orders, 0.1, kind, seed=11),
+        )
+        for kind in ("2D", "2Dsec", "CM", "AM")
+    },
+    ("nim", "inexact"): ({"step_size": 0.8}, lambda F, x, orders: newton_type.nim(F, x, orders, 0.8, solver="inexact")),
+    **{
+        ("psg", output): (
+            {"step_size": 0.2, "output": output},
+            projected(lambda *p: heavy_ball.displacement(*p, ROOT, beta=0.0), output),
+        )
+        for output in ("average", "suffix", "polynomial")
+    },
+    **{
+        ("hb", f"averaging, {output}"): (
+            {"step_size": 0.2, "momentum": 0.6, "form": "averaging", "output": output},
+            projected(lambda *p: heavy_ball.averaging(*p, ROOT, beta=0.6)[0], output),
+        )
+        for output in ("last", "average", "suffix", "polynomial")
+    },
+    **{
+        ("adahb", f"averaging, {output}"): (
+            {**METRIC, "form": "averaging", "output": output},
+            projected(lambda *p: heavy_ball.averaging(*p, ROOT, heavy_ball.MeanSquare(0.9, 1e-3))[0], output),
+        )
+        for output in ("last", "average", "suffix", "polynomial")
+    },
 }
 
 #: Methods whose iterates amplify rounding errors where a constraint acts: how far they may be from their oracle.
@@ -243,6 +276,21 @@ def test_equals_its_oracle_pass_by_pass(name, form, setting):
     x0 = 0.3 * start(problem)
     for state, expected in zip(run(method, problem, x0, orders), recursion(oracle, x0, orders), strict=True):
         np.testing.assert_allclose(state.x, expected, rtol=CLOSE.get(name, 1e-12), atol=CLOSE.get(name, 1e-12))
+
+
+@pytest.mark.parametrize(("name", "kind"), FORMS, ids=setting_id)
+@pytest.mark.parametrize(("form", "setting"), SETTINGS, ids=setting_id)
+def test_other_forms_equal_their_oracles_pass_by_pass(name, kind, form, setting):
+    problem, oracle = make_pair(form, **setting)
+    if refused(name, setting):
+        pytest.skip("what it says of this is checked with the method's first form")
+    if kind == "inexact" and not problem.is_smooth:
+        pytest.skip("what an inexact minimiser may be is checked with the Newton-type methods")
+    options, recursion = FORMS[name, kind]
+    method, orders, x0 = METHODS[name](**options), orders_of(None, problem.n_components), 0.3 * start(problem)
+    close = CLOSE.get(name, 1e-9 if kind == "inexact" else 1e-12)  # conjugate gradients amplify rounding errors
+    for state, expected in zip(run(method, problem, x0, orders), recursion(oracle, x0, orders), strict=True):
+        np.testing.assert_allclose(state.x, expected, rtol=close, atol=close)
 
 
 @pytest.mark.compiled

@@ -55,6 +55,27 @@ def test_inexact_nim_equals_its_equations(form, setting, damping):
 
 
 @pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("setting", [*L1, {"constraint": "l1-ball", "batch_size": 2, "intercept": True}], ids=ident)
+def test_inexact_proximal_nim_minimises_every_model_to_its_tolerance(form, setting):
+    """Visit by visit, the step of the model that is left is at most min(1, sqrt(G)) G, with G that at the old point."""
+    problem, F = make_pair(form, n=13, d=4, **setting)
+    method, x = NIM(step_size=1.0), start(problem)
+    state, models = method.init(problem, x), oracle.Models(F, F.prox(x, 1.0), False)
+    state = state._replace(x=F.prox(x, 1.0))
+    for j in np.random.default_rng(0).permutation(np.repeat(np.arange(F.m), 3)):
+        x = state.x
+        state = method.run_pass(problem, state, np.array([j]))
+        models.move(j, x)
+        gradient, H = models.gradient(x), models.hessian()
+
+        def left(v, g=gradient, H=H, x=x):
+            return np.linalg.norm(v - F.prox(v - g - H @ (v - x), 1.0))
+
+        size = left(x)
+        assert left(state.x) <= min(1.0, np.sqrt(size)) * size + 1e-12
+
+
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("damping", [1.0, 0.6])
 @pytest.mark.parametrize("setting", [{}, {"weighted": True, "intercept": True}], ids=ident)
 def test_the_inverse_kept_up_gives_the_exact_minimisers(form, damping, setting):
