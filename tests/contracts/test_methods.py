@@ -12,8 +12,10 @@ from contracts.problems import FORMATS, as_format, make_pair
 from oracles import heavy_ball, hinge, iqn, lazy_newton, methods as oracles, newton_type, svrg, svrg2
 
 from finitesum import METHODS, Problem, minimize
+from finitesum.constraints import Box
 from finitesum.core.jit import as_python
 from finitesum.evaluation.optimality import evaluate
+from finitesum.losses import InverseGaussian, Tweedie
 from finitesum.methods.base import is_suited
 from finitesum.running.checkpoint import flatten, unflatten
 from finitesum.running.sampling import order_of_pass
@@ -446,6 +448,26 @@ def test_solves_what_it_says_it_handles(name, setting):
     assert result.success, result.message
     assert oracle.optimality(result.x) <= 1.01 * tol
     assert problem.constraint.contains(result.x[:-1], 1e-9)
+
+
+@pytest.mark.parametrize("special", [{}, {"l1_ratio": 0.8}, {"constraint": Box(-0.1, 0.3)}], ids=["l2", "l1", "box"])
+@pytest.mark.parametrize("power", [2.4, 3.0])
+@pytest.mark.parametrize("name", ALL)
+def test_with_a_loss_that_is_not_convex_f_never_rises_on_the_way_to_a_stationary_point(name, power, special):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 4))
+    y = np.exp(X @ [0.5, -1.0, 0.0, 0.2] + rng.standard_normal(60))
+    loss = InverseGaussian() if power == 3.0 else Tweedie(power)
+    problem = Problem.linear(X, y, loss=loss, alpha=0.01, fit_intercept=True, **special)
+    if "nonconvex-loss" not in METHODS[name].handles:
+        with pytest.raises(ValueError, match=f"^{name} cannot treat"):
+            minimize(problem, method=name)
+        return
+    result = minimize(problem, method=name, tol=1e-9, max_iter=20_000, measure_every=1)
+    assert result.success, result.message
+    assert "not convex: x is near a stationary point" in result.message
+    fall = np.diff(result.trace.column("objective"))
+    assert (fall <= 1e-13 * abs(result.fun)).all()
 
 
 def solves_with(name, special):

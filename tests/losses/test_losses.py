@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from finitesum.core.jit import COMPILED, compilable, kernel
 from finitesum.losses import (
     LOSSES,
+    Absolute,
     Binomial,
     ComplementaryLogLog,
     Cornered,
@@ -17,6 +18,7 @@ from finitesum.losses import (
     Gamma,
     Hinge,
     Huber,
+    InverseGaussian,
     LogCosh,
     Logistic,
     Loss,
@@ -30,6 +32,7 @@ from finitesum.losses import (
     SquaredHinge,
     Tweedie,
     as_loss,
+    is_convex,
 )
 from finitesum.losses.exponential import exp, log1p
 
@@ -42,6 +45,8 @@ EXAMPLES = (
     SquaredHinge(3.0),
     Hinge(),
     Hinge(2.0),
+    Absolute(),
+    Absolute(2.0),
     EpsilonInsensitive(),
     EpsilonInsensitive(0.5),
     Quantile(),
@@ -60,6 +65,9 @@ EXAMPLES = (
     Gamma(0.5),
     Tweedie(),
     Tweedie(1.9, 2.0),
+    Tweedie(2.4),
+    InverseGaussian(),
+    InverseGaussian(3.0),
     NegativeBinomial(),
     NegativeBinomial(3.5, 0.5),
     Binomial(),
@@ -79,7 +87,7 @@ TARGETS = {
 }
 
 #: Losses whose second derivative grows without end.
-UNBOUNDED = (Poisson, Gamma, Tweedie, NegativeBinomial, ComplementaryLogLog)
+UNBOUNDED = (Poisson, Gamma, Tweedie, InverseGaussian, NegativeBinomial, ComplementaryLogLog)
 
 examples = pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
 classes = pytest.mark.parametrize("loss", BY_CLASS, ids=lambda loss: type(loss).__name__)
@@ -155,6 +163,11 @@ FAR_OUT = [
     (Tweedie(), 600.0, 0.0, (2.0 * math.exp(300.0), math.exp(300.0), 0.5 * math.exp(300.0))),
     (Tweedie(), -1e3, 0.0, (2.0 * math.exp(-500.0), math.exp(-500.0), 0.5 * math.exp(-500.0))),
     (Tweedie(), -1e3, 1.0, (2.0 * math.exp(500.0), -math.exp(500.0), 0.5 * math.exp(500.0))),
+    (Tweedie(2.5), 1e3, 2.0, (-2.0 * math.exp(-500.0), math.exp(-500.0), -0.5 * math.exp(-500.0))),
+    (Tweedie(2.5), -1e3, 2.0, (math.inf, -math.inf, math.inf)),
+    (Tweedie(3.5), -1e3, 2.0, (math.inf, -math.inf, math.inf)),
+    (InverseGaussian(), 600.0, 2.0, (-math.exp(-600.0), math.exp(-600.0), -math.exp(-600.0))),
+    (InverseGaussian(), -1e3, 2.0, (math.inf, -math.inf, math.inf)),
     (NegativeBinomial(), 1e3, 7.0, (1e3, 1.0, 0.0)),
     (NegativeBinomial(), -1e3, 7.0, (7e3, -7.0, 0.0)),
     (Binomial(), 1e3, 1.0, (0.0, 0.0, 0.0)),
@@ -255,8 +268,8 @@ def test_the_huber_majorant_touches_a_second_time_at_the_mirrored_residual(resid
 @classes
 def test_smoothness_and_targets_are_declared(loss):
     kinds = {
-        "real": (Squared, Huber, LogCosh, PseudoHuber, EpsilonInsensitive, Quantile),
-        "positive": (Gamma,),
+        "real": (Squared, Huber, LogCosh, PseudoHuber, Absolute, EpsilonInsensitive, Quantile),
+        "positive": (Gamma, InverseGaussian),
         "share": (Binomial,),
     }
     kinds["count"] = (Poisson, Tweedie, NegativeBinomial)
@@ -355,7 +368,7 @@ def test_whole_numbers_become_floats_so_that_one_machine_code_serves_both():
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "2", None])
 @pytest.mark.parametrize(
     ("cls", "name"),
-    [(cls, name) for cls in LOSSES.values() for name in cls._fields if name != "power"],
+    [(cls, name) for cls in LOSSES.values() for name in cls._fields],
     ids=lambda x: x if isinstance(x, str) else x.__name__,
 )
 def test_bad_parameters_are_refused(cls, name, value):
@@ -363,10 +376,23 @@ def test_bad_parameters_are_refused(cls, name, value):
         as_loss(cls(**{name: value}))
 
 
-@pytest.mark.parametrize("power", [1.0, 2.0, 3.0, math.nan, "1.5"])
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_powers_that_are_no_tweedie_loss_are_refused(power):
-    with pytest.raises(ValueError, match=r"^power of Tweedie must be > 1 and < 2, got .*: 1 is loss='poisson'"):
+    with pytest.raises(ValueError, match=r"^power of Tweedie must be > 1 and not 2, got .*: 1 is loss='poisson'"):
         as_loss(Tweedie(power))
+
+
+def test_the_inverse_gaussian_loss_is_that_of_the_power_3_and_half_absolute_errors_that_of_the_median():
+    for u, y in ((-1.5, 0.3), (0.0, 2.0), (2.5, 1.0)):
+        for name in ("value", "d1", "d2"):
+            assert getattr(InverseGaussian(), name)(u, y) == pytest.approx(getattr(Tweedie(3.0), name)(u, y), rel=1e-14)
+            assert 0.5 * getattr(Absolute(), name)(u, y) == getattr(Quantile(0.5), name)(u, y)
+
+
+@examples
+def test_a_loss_is_convex_where_it_says_so(loss):
+    grid = np.linspace(-8.0, 8.0, 161)
+    assert is_convex(loss) == all(loss.d2(u, y) >= 0.0 for u in grid for y in targets_of(loss))
 
 
 def test_a_quantile_is_below_1():
@@ -387,7 +413,7 @@ def test_a_loss_with_corners_is_the_sum_of_its_corners(loss):
 
 
 def test_what_is_no_loss_is_refused():
-    with pytest.raises(ValueError, match=r"^loss must be one of binomial, .*hinge, huber, .*, got 'log'"):
+    with pytest.raises(ValueError, match=r"^loss must be one of absolute, binomial, .*hinge, huber, .*, got 'log'"):
         as_loss("log")
     for other in (3.0, None, Logistic, (1.0,)):
         with pytest.raises(TypeError, match=r"^loss must be a name or a loss"):

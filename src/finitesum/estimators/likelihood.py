@@ -8,7 +8,7 @@ from scipy.special import gammaln, xlogy
 
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.outputs import loss_of, scores_at
-from finitesum.losses import LIKELIHOODS, Binomial, Gamma, NegativeBinomial, Poisson, Squared
+from finitesum.losses import LIKELIHOODS, Binomial, Gamma, InverseGaussian, NegativeBinomial, Poisson, Squared
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.linear import Problem
@@ -23,8 +23,8 @@ def _total(weights: Vector, numbers: Vector) -> float:
 def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispersion: float) -> tuple[float, float]:
     """Return the log-likelihood, with all its constants, and the deviance; NaN where the loss is none's.
 
-    Least squares have the likelihood at its best variance, gamma at the dispersion: where these are 0, because the model
-    fits exactly, it is infinite. That of Tweedie targets is an infinite series and not computed.
+    Least squares have the likelihood at its best variance, gamma and inverse Gaussian ones at the dispersion: where these
+    are 0, because the model fits exactly, it is infinite. That of Tweedie targets is an infinite series and not computed.
     """
     loss: Any = problem.loss
     s = total * problem.weights
@@ -47,11 +47,13 @@ def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispe
     deviance = _total(s, loss.deviance_from(y, mean))
     if isinstance(loss, Poisson):
         parts = y * u - mean - gammaln(y + 1.0)
-    elif isinstance(loss, Gamma) and dispersion == 0.0:
+    elif isinstance(loss, Gamma | InverseGaussian) and dispersion == 0.0:
         return math.inf, deviance
     elif isinstance(loss, Gamma):
         shape = 1.0 / dispersion
         parts = shape * (math.log(shape) - u - y / mean) + (shape - 1.0) * np.log(y) - gammaln(shape)
+    elif isinstance(loss, InverseGaussian):
+        parts = -0.5 * (loss.deviance_from(y, mean) / dispersion + np.log(2.0 * math.pi * dispersion * y**3))
     elif isinstance(loss, NegativeBinomial):
         theta = loss.theta
         parts = gammaln(y + theta) - gammaln(theta) - gammaln(y + 1.0)

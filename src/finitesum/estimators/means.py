@@ -16,13 +16,13 @@ from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import checked_weights
 from finitesum.estimators.regressors import LinearRegressor, best_constant
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.losses import Gamma, Loss, NegativeBinomial, Poisson, Squared, Tweedie, as_loss
+from finitesum.losses import Gamma, InverseGaussian, Loss, NegativeBinomial, Poisson, Squared, Tweedie, as_loss
 from finitesum.problems.input import checked_numbers, checked_targets
 
 #: theta beyond which counts vary no more than Poisson's as far as float64 knows, and the least.
 LARGEST_THETA, LEAST_THETA = 1e8, 1e-8
 
-#: What rounding errors leave of a deviance, relative to the sum of y^(2 - p) where the variance is that of the mean^p.
+#: What rounding errors leave of a deviance, relative to the sum of y^2 / V(y), with the variance V.
 ROUNDING = 1e-12
 
 #: Fits with theta and the coefficients in turn, at most.
@@ -63,8 +63,8 @@ class MeanRegressor(LinearRegressor):
         if float(weights @ y) > 0.0:  # else the best constant is 0, which fits exactly
             constants = loss.mean_at(best_constant(loss, y, weights, offsets) + offsets)
             worst = float(weights @ loss.deviance_from(y, constants))
-        power = loss.power if isinstance(loss, Tweedie) else 2.0 if isinstance(loss, Gamma) else 1.0
-        rounding = ROUNDING * (float(weights @ y ** (2.0 - power)) or float(weights.sum()))  # in units of the deviance
+        units = np.divide(y * y, loss.variance_of(y), out=np.zeros(y.size), where=y > 0.0)  # of the deviance
+        rounding = ROUNDING * (float(weights @ units) or float(weights.sum()))
         return 1.0 - found / worst if worst > rounding else float(found <= rounding)
 
 
@@ -142,15 +142,15 @@ class TweedieRegressor(MeanRegressor):
 
     F(w, b) = (1/S) sum_i s_i loss(y_i, u_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2),  u_i = x_i'w + b + o_i
 
-    with the loss exp((2 - p) u) / (2 - p) + y exp((1 - p) u) / (p - 1) for 1 < p < 2, over w in the set: scikit-learn's
-    objective but for a constant, with the same alpha. Such targets are sums of a Poisson number of gamma variables, such as
-    what insurance contracts cost in a year.
+    with the loss exp((2 - p) u) / (2 - p) + y exp((1 - p) u) / (p - 1) for p > 1, but 2, over w in the set: scikit-learn's
+    objective but for a constant, with the same alpha. For 1 < p < 2 targets are sums of a Poisson number of gamma
+    variables, such as what insurance contracts cost in a year.
 
     Parameters
     ----------
     power : float
-        p: 0 is least squares, 1 Poisson, 2 gamma; between 1 and 2 targets may be 0. Beyond 2 the loss is not convex, and
-        between 0 and 1 no such distribution exists: both are refused.
+        p: 0 is least squares, 1 Poisson, 2 gamma, 3 inverse Gaussian; below 2 targets may be 0. Beyond 2 the loss is not
+        convex: F never rises, and a stationary point is found. Between 0 and 1 no such distribution exists.
     link : {"auto", "log", "identity"}
         "auto" is the identity (mean = u) for power 0 and log otherwise, which are also all that is known.
     alpha, l1_ratio, solver, step_size, max_iter, tol, fit_intercept, constraint, penalty, penalty_weights, \
@@ -175,15 +175,12 @@ cov_params_, standard_errors_
     link: str = "auto"
 
     def _loss(self) -> Loss:
-        if not isinstance(self.power, Real) or not (self.power == 0.0 or 1.0 <= float(self.power) <= 2.0):
-            raise ValueError(
-                f"power must be 0 or from 1 to 2, got {self.power!r}: beyond 2 the loss with log link is not convex, and "
-                "no such distribution exists elsewhere."
-            )
+        if not isinstance(self.power, Real) or not (self.power == 0.0 or 1.0 <= float(self.power) < math.inf):
+            raise ValueError(f"power must be 0 or >= 1, got {self.power!r}: no such distribution exists elsewhere.")
         known = "identity" if self.power == 0.0 else "log"
         if self.link not in ("auto", known):
             raise ValueError(f'link must be "auto" or "{known}" for power {self.power:g}, got {self.link!r}.')
-        exact = {0.0: Squared(), 1.0: Poisson(), 2.0: Gamma()}.get(float(self.power))
+        exact = {0.0: Squared(), 1.0: Poisson(), 2.0: Gamma(), 3.0: InverseGaussian()}.get(float(self.power))
         return as_loss(exact or Tweedie(float(self.power)))
 
 

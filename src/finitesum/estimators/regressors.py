@@ -73,8 +73,8 @@ class LinearRegressor(LinearRegressorMixin, InferenceMixin):
 
     Parameters
     ----------
-    loss : {"squared", "huber", "pseudo-huber", "log-cosh", "quantile", "epsilon-insensitive", "poisson", "gamma", \
-"tweedie", "negative-binomial", "binomial"} or Loss
+    loss : {"squared", "huber", "pseudo-huber", "log-cosh", "absolute", "quantile", "epsilon-insensitive", "poisson", \
+"gamma", "inverse-gaussian", "tweedie", "negative-binomial", "binomial"} or Loss
         "binomial" takes shares y = successes / trials, the trials being sample_weight. `finitesum.losses` has the formulas,
         and classes for other parameters, such as ``Tweedie(power=1.7)`` or ``Quantile(0.9)``.
     alpha : float >= 0
@@ -202,7 +202,10 @@ def best_constant(loss: Any, targets: Vector, weights: Vector, offsets: Vector) 
     for _ in range(MOST_STEPS):
         slopes, curvatures = known.d1_d2(b + offsets, targets)
         slope, curvature = float(weights @ slopes), float(weights @ curvatures)
-        step = math.copysign(min(abs(slope / curvature), 1.0), -slope) if 0.0 < curvature < math.inf else -1.0
+        if math.isfinite(curvature):
+            step = math.copysign(min(abs(slope / curvature), 1.0) if curvature > 0.0 else 1.0, -slope)
+        else:  # exp(u) overflows
+            step = -1.0
         while abs(step) > 1e-15 * max(abs(b), 1.0) and not (there := value(b + step)) <= here:
             step *= 0.5
         if abs(step) <= 1e-15 * max(abs(b), 1.0):

@@ -13,6 +13,7 @@ Every loss of one prediction is a NamedTuple whose methods kernels call:
 ``target_kind``      "sign": targets are -1 or +1; "real"; "count": >= 0; "positive": > 0; "share": from 0 to 1; "class" and
                      "reals" of losses with several predictions a row (`finitesum.losses.classes`)
 ``is_smooth``        whether d1 is continuous
+``is_convex``        whether the loss is convex; left out, it is
 ===================  ==================================================================================
 
 Losses that are linear but for one or two corners are `Cornered`: they name these, and methods with dual variables treat
@@ -29,9 +30,18 @@ from typing import Any, Literal, cast
 from finitesum.core.jit import compilable
 from finitesum.losses.base import Cornered, Loss
 from finitesum.losses.classes import Multinomial, SquaredTargets
-from finitesum.losses.corners import EpsilonInsensitive, Quantile
+from finitesum.losses.corners import Absolute, EpsilonInsensitive, Quantile
 from finitesum.losses.exponential import LARGEST_EXPONENT
-from finitesum.losses.families import Binomial, ComplementaryLogLog, Gamma, NegativeBinomial, Poisson, Probit, Tweedie
+from finitesum.losses.families import (
+    Binomial,
+    ComplementaryLogLog,
+    Gamma,
+    InverseGaussian,
+    NegativeBinomial,
+    Poisson,
+    Probit,
+    Tweedie,
+)
 from finitesum.losses.margins import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from finitesum.losses.regression import Huber, LogCosh, PseudoHuber, Squared
 
@@ -39,6 +49,7 @@ __all__ = [
     "LARGEST_EXPONENT",
     "LIKELIHOODS",
     "LOSSES",
+    "Absolute",
     "Binomial",
     "ComplementaryLogLog",
     "Cornered",
@@ -46,6 +57,7 @@ __all__ = [
     "Gamma",
     "Hinge",
     "Huber",
+    "InverseGaussian",
     "LogCosh",
     "Logistic",
     "Loss",
@@ -62,6 +74,7 @@ __all__ = [
     "SquaredTargets",
     "Tweedie",
     "as_loss",
+    "is_convex",
 ]
 
 #: The names of losses: an editor completes them, a type checker finds the wrong ones.
@@ -74,10 +87,12 @@ LossName = Literal[
     "huber",
     "log-cosh",
     "pseudo-huber",
+    "absolute",
     "epsilon-insensitive",
     "quantile",
     "poisson",
     "gamma",
+    "inverse-gaussian",
     "tweedie",
     "negative-binomial",
     "binomial",
@@ -96,10 +111,12 @@ LOSSES: dict[str, type[Loss]] = {
     "huber": Huber,
     "log-cosh": LogCosh,
     "pseudo-huber": PseudoHuber,
+    "absolute": Absolute,
     "epsilon-insensitive": EpsilonInsensitive,
     "quantile": Quantile,
     "poisson": Poisson,
     "gamma": Gamma,
+    "inverse-gaussian": InverseGaussian,
     "tweedie": Tweedie,
     "negative-binomial": NegativeBinomial,
     "binomial": Binomial,
@@ -111,10 +128,21 @@ LOSSES: dict[str, type[Loss]] = {
 LIKELIHOODS = (Logistic, Probit, ComplementaryLogLog)
 
 #: Fields that must be > 0 and finite,
-POSITIVE = frozenset({"scale", "width", "threshold", "theta", "epsilon", "quantile"})
+POSITIVE = frozenset({"scale", "width", "threshold", "theta", "epsilon", "quantile", "power"})
 
 #: Those of several predictions; "squared" with several targets is `SquaredTargets`.
 CLASS_LOSSES: dict[str, type[Loss]] = {"multinomial": Multinomial}
+
+
+def is_convex(loss: Any) -> bool:
+    """Return whether a loss is convex, as it is where it does not say otherwise.
+
+    Examples
+    --------
+    >>> is_convex(as_loss("logistic")), is_convex(as_loss("inverse-gaussian"))
+    (True, False)
+    """
+    return bool(getattr(loss, "is_convex", lambda: True)())
 
 
 def as_loss(loss: str | Loss) -> Loss:
@@ -143,16 +171,16 @@ def as_loss(loss: str | Loss) -> Loss:
     if not isinstance(loss, Multinomial | SquaredTargets):
         compilable(type(loss))
     known: Any = loss
-    if isinstance(loss, Tweedie) and not (isinstance(loss.power, Real) and 1.0 < float(loss.power) < 2.0):
-        raise ValueError(
-            f"power of Tweedie must be > 1 and < 2, got {loss.power!r}: 1 is loss='poisson', 2 is 'gamma', and beyond 2 "
-            "the loss is not convex."
-        )
     for name in POSITIVE.intersection(known._fields):
         number = getattr(known, name)
         if not isinstance(number, Real) or not 0.0 < float(number) < math.inf:
             raise ValueError(f"{name} of {type(loss).__name__} must be > 0 and finite, got {number!r}.")
         known = known._replace(**{name: float(number)})  # one machine code for 2 and 2.0
+    if isinstance(known, Tweedie) and not (1.0 < known.power != 2.0):
+        raise ValueError(
+            f"power of Tweedie must be > 1 and not 2, got {known.power!r}: 1 is loss='poisson', 2 is 'gamma', and no such "
+            "distribution exists below 1."
+        )
     if isinstance(known, Quantile) and not known.quantile < 1.0:
         raise ValueError(f"quantile of Quantile must be < 1, got {known.quantile!r}.")
     return cast(Loss, known)

@@ -67,6 +67,10 @@ class Curved(ABC):
         """Return whether the first derivative is continuous."""
         return True
 
+    def is_convex(self) -> bool:
+        """Return whether the loss is convex in the prediction."""
+        return True
+
 
 class OfMargin(Curved):
     """Losses of a margin y u."""

@@ -1,9 +1,28 @@
-"""Losses of a residual that are linear but for corners: epsilon-insensitive, quantile."""
+"""Losses of a residual that are linear but for corners: absolute, quantile, epsilon-insensitive."""
 
 from typing import Any, NamedTuple
 
 from finitesum.core.jit import compilable
-from finitesum.losses.base import Corner, Cornered
+from finitesum.losses.base import Corner, Cornered, Scaled
+
+
+@compilable
+class Absolute(Scaled, Cornered):
+    """|u - y|, whose mean is least at the median.
+
+    Examples
+    --------
+    >>> Absolute().value(3.0, 1.0), Absolute(2.0).d1(-1.0, 0.0)
+    (2.0, -2.0)
+    """
+
+    def corners(self, target: Any) -> tuple[Corner, Corner]:
+        """Return the slopes -1 and 1 at y."""
+        return (-self.scale, self.scale, target), (0.0, 0.0, target)
+
+    def target_kind(self) -> str:
+        """Return "real"."""
+        return "real"
 
 
 class _Tube(NamedTuple):

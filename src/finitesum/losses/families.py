@@ -6,16 +6,19 @@ loss                          mean                 targets y                 var
 `Poisson`                     exp(u)               y >= 0                    m
 `Gamma`                       exp(u)               y > 0                     m^2 times a dispersion
 `Tweedie` (1 < power < 2)     exp(u)               y >= 0                    m^power times a dispersion
+`Tweedie` (power > 2)         exp(u)               y > 0                     m^power times a dispersion
+`InverseGaussian`             exp(u)               y > 0                     m^3 times a dispersion
 `NegativeBinomial`            exp(u)               y >= 0                    m + m^2 / theta
 `Binomial`                    1 / (1 + exp(-u))    0 <= y <= 1, a share      m (1 - m) by the number of trials
 `Probit`                      Phi(u)               -1 and +1
 `ComplementaryLogLog`         1 - exp(-exp(u))     -1 and +1
 ============================  ===================  ========================  ==================================
 
-All are convex in u [1]. The losses of a mean exp(u) and `Binomial` also have `mean_at(prediction)`, `link_of(mean)`,
-`variance_of(mean)` and `deviance_from(target, mean)`, twice what the loss is above that of the best prediction, of arrays
-and for Python alone; `information_at(mean)`, the mean of d2 over targets, where it is not d2; and `has_dispersion()`,
-whether the variance has an unknown factor.
+All are convex in u [1], but for `InverseGaussian` and `Tweedie` with a power p > 2: log m is not their canonical link, and
+rows with y < m (p - 2) / (p - 1) have a negative curvature. The losses of a mean exp(u) and `Binomial` also have
+`mean_at(prediction)`, `link_of(mean)`, `variance_of(mean)` and `deviance_from(target, mean)`, twice what the loss is above
+that of the best prediction, of arrays and for Python alone; `information_at(mean)`, the mean of d2 over targets, where it
+is not d2; and `has_dispersion()`, whether the variance has an unknown factor.
 
 References
 ----------
@@ -151,6 +154,13 @@ def _with_power(power: float, prediction: Any, target: Any) -> Any:
     return where(target > 0.0, target * _exponential((1.0 - power) * prediction), 0.0 * prediction)
 
 
+@kernel_part
+def _mean_part(power: float, prediction: Any) -> Any:
+    """Return exp((2 - p) u): finite for p > 2, where the part of the target, which is infinite sooner, must prevail."""
+    exponent = (2.0 - power) * prediction
+    return _exponential(exponent) if power < 2.0 else exp(minimum(exponent, LARGEST_EXPONENT))
+
+
 class _Power(NamedTuple):
     power: float = 1.5
     scale: float = 1.0
@@ -158,21 +168,32 @@ class _Power(NamedTuple):
 
 @compilable
 class Tweedie(_Power, OfMean):
-    """exp((2 - p) u) / (2 - p) + y exp((1 - p) u) / (p - 1) with a power 1 < p < 2: sums of gamma variables, often 0.
+    """exp((2 - p) u) / (2 - p) + y exp((1 - p) u) / (p - 1) with a power p > 1, but 2: the variance is like mean^p.
 
-    The variance is proportional to mean^p. At p = 1 it would be `Poisson`, at p = 2 `Gamma`; beyond it is not convex.
+    For 1 < p < 2 targets are sums of gamma variables, often 0; for p > 2 they are > 0, and the loss is not convex. At p = 1
+    it would be `Poisson`, at p = 2 `Gamma`; p = 3 is `InverseGaussian`.
     """
 
     def value(self, prediction: Any, target: Any) -> Any:
         rest, more = 2.0 - self.power, self.power - 1.0
-        return self.scale * (_exponential(rest * prediction) / rest + _with_power(self.power, prediction, target) / more)
+        of_target = _with_power(self.power, prediction, target) / more
+        return self.scale * (_mean_part(self.power, prediction) / rest + of_target)
 
     def d1(self, prediction: Any, target: Any) -> Any:
-        return self.scale * (_exponential((2.0 - self.power) * prediction) - _with_power(self.power, prediction, target))
+        return self.scale * (_mean_part(self.power, prediction) - _with_power(self.power, prediction, target))
 
     def d2(self, prediction: Any, target: Any) -> Any:
         rest, more = 2.0 - self.power, self.power - 1.0
-        return self.scale * (rest * _exponential(rest * prediction) + more * _with_power(self.power, prediction, target))
+        of_target = more * _with_power(self.power, prediction, target)
+        return self.scale * (rest * _mean_part(self.power, prediction) + of_target)
+
+    def is_convex(self) -> bool:
+        """Return whether p < 2."""
+        return self.power < 2.0
+
+    def target_kind(self) -> str:
+        """Return "count" for p < 2, "positive" beyond."""
+        return "count" if self.power < 2.0 else "positive"
 
     def information_at(self, mean: Any) -> Any:
         """Return m^(2-p), the mean of d2."""
@@ -190,6 +211,58 @@ class Tweedie(_Power, OfMean):
         """Return 2 (y^(2-p) / ((1-p) (2-p)) - y m^(1-p) / (1-p) + m^(2-p) / (2-p))."""
         rest, less = 2.0 - self.power, 1.0 - self.power
         return 2.0 * (target**rest / (less * rest) - target * mean**less / less + mean**rest / rest)
+
+
+@compilable
+class InverseGaussian(Scaled, OfMean):
+    """y exp(-2 u) / 2 - exp(-u), the inverse Gaussian negative log-likelihood with log link, for targets > 0; not convex.
+
+    Examples
+    --------
+    >>> InverseGaussian().value(0.0, 2.0), InverseGaussian().d1(0.0, 2.0), InverseGaussian().d2(0.0, 2.0)
+    (0.0, -1.0, 3.0)
+    """
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        inverse = _exponential(-prediction)
+        return self.scale * inverse * (0.5 * target * inverse - 1.0)
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        inverse = _exponential(-prediction)
+        return self.scale * inverse * (1.0 - target * inverse)
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        inverse = _exponential(-prediction)
+        return self.scale * inverse * (2.0 * target * inverse - 1.0)
+
+    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
+        inverse = _exponential(-prediction)
+        ratio, size = target * inverse, self.scale * inverse
+        return size * (1.0 - ratio), size * (2.0 * ratio - 1.0)
+
+    def is_convex(self) -> bool:
+        """Return False."""
+        return False
+
+    def target_kind(self) -> str:
+        """Return "positive"."""
+        return "positive"
+
+    def information_at(self, mean: Any) -> Any:
+        """Return 1 / m, the mean of d2."""
+        return 1.0 / mean
+
+    def variance_of(self, mean: Any) -> Any:
+        """Return m^3, the variance of a target by the dispersion."""
+        return mean**3
+
+    def has_dispersion(self) -> bool:
+        """Return whether the variance has an unknown factor."""
+        return True
+
+    def deviance_from(self, target: Any, mean: Any) -> Any:
+        """Return (y - m)^2 / (y m^2)."""
+        return (target - mean) ** 2 / (target * mean * mean)
 
 
 class _Theta(NamedTuple):

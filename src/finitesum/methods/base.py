@@ -56,6 +56,7 @@ TREATS = {
     "nonconvex": "MCP and SCAD",
     "constraint": "constraints",
     "nonsmooth": "nonsmooth losses",
+    "nonconvex-loss": "smooth losses that are not convex",
     "callables": "callables that give subgradients",
     "components": "components given as functions",
     "outputs": "several outputs",
@@ -272,4 +273,6 @@ def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
         demands["parts"] = ("rows in parts", "a problem in memory, by Problem.linear")
     if not problem.loss.is_smooth():
         demands["nonsmooth"] = (f"the nonsmooth loss {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
+    if not problem.convex:
+        demands["nonconvex-loss"] = (f"the loss {type(problem.loss).__name__}, which is not convex", 'loss="gamma"')
     return demands

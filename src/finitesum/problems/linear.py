@@ -22,7 +22,7 @@ from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel_part
-from finitesum.losses import Loss, LossName, Squared, as_loss
+from finitesum.losses import Loss, LossName, Squared, as_loss, is_convex
 from finitesum.losses.arrays import row_numbers
 from finitesum.problems.digests import digest_array
 from finitesum.problems.given_term import convex_term
@@ -145,9 +145,8 @@ class Problem:
     ) -> "Problem":
         """Return the problem of a generalised linear model.
 
-        X is not copied where it is a C-ordered array of floats, or CSR, without an intercept or with one: the problem
-        then shares its memory, so that data larger than half of the memory, or memory-mapped, can be used. Do not write
-        to X while the problem is in use; give ``X.copy()`` where you must. y and the weights are always copied.
+        X is not copied where it is a C-ordered array of floats, or CSR: the problem shares its memory, so that X may be
+        memory-mapped. Do not write to it while the problem is in use; give ``X.copy()`` where you must.
 
         Parameters
         ----------
@@ -157,8 +156,7 @@ class Problem:
             Two labels of any kind for classification losses (the larger becomes +1), two or more for "multinomial",
             numbers otherwise. The squared loss takes K targets a row.
         loss : str or Loss
-            "logistic", "squared", "squared-hinge", "hinge", "smoothed-hinge", "huber", "poisson", "epsilon-insensitive",
-            "quantile", "multinomial", or an instance.
+            A name of `finitesum.losses.LOSSES`, "multinomial", or an instance.
         alpha : float >= 0
             Strength of the penalty, against the weighted mean of the losses.
         l1_ratio : float in [0, 1]
@@ -186,8 +184,7 @@ class Problem:
         Raises
         ------
         ValueError
-            Empty or mismatched input, NaN or infinity, negative or all-zero weights, labels that are not two,
-            parameters out of range. The message names the argument and what to do.
+            Empty or mismatched input, NaN or infinity, negative or all-zero weights, labels that are not two, and more.
 
         Examples
         --------
@@ -231,12 +228,10 @@ class Problem:
             Each a tuple ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``; a function of no arguments or a
             ``dask.delayed`` that returns one, the same each time; a data file, a folder of them, a pattern such as
             ``data/*.parquet``, or a fragment of a ``pyarrow`` data set. `finitesum.datasets.load` reads files with options.
-        loss, fit_intercept
-            As those of `Problem.linear`.
         engine : Engine, optional
             Where parts are worked on: `finitesum.core.engine.Threads`, with a thread for each processor, when left out.
-        **term
-            alpha, l1_ratio, constraint, penalty, penalty_weights and groups, as those of `Problem.linear`.
+        loss, fit_intercept, **term
+            As those of `Problem.linear`: alpha, l1_ratio, constraint, penalty, penalty_weights and groups.
 
         Raises
         ------
@@ -297,6 +292,11 @@ class Problem:
     def is_smooth(self) -> bool:
         """Whether F is differentiable and nothing confines it."""
         return self.term.is_smooth and self.loss.is_smooth()
+
+    @property
+    def convex(self) -> bool:
+        """Whether the loss is convex; of another one's sum, a result is a stationary point."""
+        return is_convex(self.loss)
 
     @cached_property
     def derived(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def result_of(run: Run, reason: StopReason) -> Result:
         remark += f" {own}"
     if not problem.term.is_convex:
         remark += " The penalty is not convex: x is near a stationary point, which need not be a minimum."
-    if not getattr(problem, "convex", True):
+    if not getattr(problem, "convex", True):  # functions that give subgradients are
         remark += " The sum is not convex: x is near a stationary point, which need not be a minimum."
     if math.isnan(measured.rounding):
         measured = confirmed(problem, x, measured, run.tol)

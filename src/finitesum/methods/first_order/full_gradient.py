@@ -7,7 +7,8 @@ One step a pass, O(nnz) work, O(d) memory. With "auto": FG steps 2/(mu + L) on s
 else; AFG steps 1/L and its momentum follows Nesterov's sequence (t - 1)/t+ below (1 - sqrt(mu step))/(1 + sqrt(mu step)),
 and restarts when the step and the gradient disagree (gradient restart). A number for `momentum` is used as it is.
 
-Where components are functions of which the caller knows no L, "auto" backtracks: with v = w+ - y, a step is halved while
+Where components are functions of which the caller knows no L, or the loss is not convex, "auto" backtracks: with
+v = w+ - y, a step is halved while
 
     <grad f(w+) - grad f(y), v>  >  ||v||^2 / step
 
@@ -80,7 +81,7 @@ class _FullGradient(SumMethod):
 
     def _searches(self, problem: AnySum) -> bool:
         is_unknown = isinstance(problem, FiniteSum) and problem.smoothness is None and problem.mean_smoothness is None
-        return self.step_size == "auto" and is_unknown
+        return self.step_size == "auto" and (is_unknown or not problem.convex)
 
 
 class FGState(NamedTuple):
@@ -109,7 +110,7 @@ class FG(_FullGradient):
 
     step_size: StepSize = "auto"
 
-    handles: ClassVar[frozenset[str]] = _FullGradient.handles | {"nonconvex"}
+    handles: ClassVar[frozenset[str]] = _FullGradient.handles | {"nonconvex", "nonconvex-loss"}
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> FGState:
         if self._searches(problem):

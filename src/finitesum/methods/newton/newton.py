@@ -17,8 +17,8 @@ is used as t and nothing is searched.
    optimality: so Newton's steps refine w as far as float64 can hold it. Then w goes to the numbers next to it that leave
    the least (`finitesum.methods.subproblems.lattice`), which need not be the nearest to the solution.
 
-A sum of functions need not be convex: where its H is not positive definite, its eigenvalues are replaced by their sizes,
-so that F falls along the direction. The references are those of `Newton`.
+A sum of functions need not be convex, nor a loss: where its H is not positive definite, its eigenvalues are replaced by
+their sizes, so that F falls along the direction. The references are those of `Newton`.
 """
 
 import math
@@ -157,7 +157,7 @@ def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonSt
 def _is_hidden(problem: AnySum, state: NewtonState, predicted: float) -> bool:
     """Return whether rounding errors of the gradient matter, which extended precision takes away."""
     here = state.snapshot
-    if not isinstance(problem, Problem):
+    if not isinstance(problem, Problem) or not problem.convex:
         return False
     found = Measures(here.objective, here.optimality, state.gradient)
     if problem.n_outputs > 1:
@@ -174,7 +174,7 @@ def _falls(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
     """Return whether F is no higher at the end of a step, as far as its digits or, of a convex F, the slope there show."""
     if is_enough(state.snapshot.objective, there.snapshot.objective, 0.0, problem.n_rows):
         return True
-    return isinstance(problem, Problem) and _slope_at_end(problem, state, there) <= 0.0
+    return isinstance(problem, Problem) and problem.convex and _slope_at_end(problem, state, there) <= 0.0
 
 
 def _on_grid(problem: AnySum, state: NewtonState, hessian: Matrix) -> NewtonState | None:
@@ -259,7 +259,9 @@ class Newton(SumMethod):
 
     step_size: StepSize = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "weights", "constraint", "components", "outputs", "parts"})
+    handles: ClassVar[frozenset[str]] = frozenset(
+        {"l1", "weights", "constraint", "components", "outputs", "parts", "nonconvex-loss"}
+    )
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25
 
@@ -280,7 +282,7 @@ class Newton(SumMethod):
             return state
         m, w = problem.n_components, state.x
         hessian = smooth_hessian(problem, _curvatures(problem, state))
-        if isinstance(problem, FiniteSum):
+        if isinstance(problem, FiniteSum) or not problem.convex:
             hessian = with_positive_eigenvalues(hessian)
         state = state._replace(n_hessians=state.n_hessians + m)
         direction, predicted = _step(problem, hessian, state)
