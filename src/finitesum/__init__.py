@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LogisticRegression as LogisticRegression,
         LogisticRegressionCV as LogisticRegressionCV,
         NegativeBinomialRegressor as NegativeBinomialRegressor,
+        OrdinalLogisticRegression as OrdinalLogisticRegression,
         PoissonRegressor as PoissonRegressor,
         PoissonRegressorCV as PoissonRegressorCV,
         Ridge as Ridge,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "finitesum.estimators": "GammaRegressor HuberRegressor LinearClassifier LinearRegressor LinearRegressorCV LinearSVC "
-    "LogisticRegression LogisticRegressionCV NegativeBinomialRegressor PoissonRegressor PoissonRegressorCV Ridge RidgeCV "
-    "TweedieRegressor linear_path logistic_path",
+    "LogisticRegression LogisticRegressionCV NegativeBinomialRegressor OrdinalLogisticRegression PoissonRegressor "
+    "PoissonRegressorCV Ridge RidgeCV TweedieRegressor linear_path logistic_path",
     "finitesum.methods": "METHODS",
     "finitesum.problems.callables": "Component",
     "finitesum.problems.finite_sum": "FiniteSum",

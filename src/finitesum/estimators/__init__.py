@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         PoissonRegressor as PoissonRegressor,
         TweedieRegressor as TweedieRegressor,
     )
+    from finitesum.estimators.ordinal import OrdinalLogisticRegression as OrdinalLogisticRegression
     from finitesum.estimators.path import logistic_path as logistic_path
     from finitesum.estimators.regression_cv import (
         LinearRegressorCV as LinearRegressorCV,
@@ -37,6 +38,7 @@ _HOMES = {
     "LogisticRegression": "logistic",
     "LogisticRegressionCV": "logistic_cv",
     "NegativeBinomialRegressor": "means",
+    "OrdinalLogisticRegression": "ordinal",
     "PoissonRegressor": "means",
     "PoissonRegressorCV": "regression_cv",
     "Ridge": "ridge",

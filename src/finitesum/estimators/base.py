@@ -153,6 +153,10 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- the runs
 
+    def _require_errors(self, problem: Any) -> None:
+        """Raise unless errors of the coefficients mean something."""
+        require_covariance(problem)
+
     def _problem(
         self, X: Any, y: Any, weights: Vector | None, loss: LossName | Loss, alpha: float, offset: Any = None
     ) -> Problem:
@@ -188,7 +192,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         """
         X, y, metadata = data
         if self.standard_errors:
-            require_covariance(problems[0])
+            self._require_errors(problems[0])
         tasks = FitTasks(self, X, y, metadata, len(problems))
         n_inside = self.n_threads if len(problems) == 1 else None
         choices = [as_solver(self.solver, self.step_size, one, tol=self.tol, n_threads=n_inside) for one in problems]

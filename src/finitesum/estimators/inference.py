@@ -24,7 +24,7 @@ from finitesum.losses import Squared
 from finitesum.problems.linear import Problem
 
 #: Losses whose exponentiated coefficients are ratios, of odds, of rates or of means.
-OF_RATIOS = ("logistic", "multinomial", "binomial", "poisson", "gamma", "tweedie", "negative binomial")
+OF_RATIOS = ("logistic", "multinomial", "binomial", "poisson", "gamma", "tweedie", "negative binomial", "ordinal logistic")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

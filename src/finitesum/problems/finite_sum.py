@@ -66,8 +66,8 @@ class FiniteSum:
         A bound on the Lipschitz constant of the mean's gradient; left out, the mean of `smoothness`.
     strong_convexity : float >= 0
         A lower bound on the curvature of the mean of the components, without the penalty.
-    has_intercept : bool
-        Whether the last variable is neither penalised nor constrained.
+    has_intercept : bool or int >= 0
+        How many of the last variables are neither penalised nor constrained.
     n_outputs : int >= 1
         Into how many blocks of equal length the variables are divided; each of them has an intercept or none has.
     convex : bool
@@ -101,7 +101,7 @@ class FiniteSum:
     smoothness: Any = None
     mean_smoothness: float | None = None
     strong_convexity: float = 0.0
-    has_intercept: bool = False
+    has_intercept: int = False
     n_outputs: int = 1
     convex: bool = True
 
