@@ -1,37 +1,79 @@
 """Fits of data that are larger than the memory that may be used: time against reading, and private memory.
 
-    python benchmarks/scale.py                     2,000,000 x 28, some seconds
-    python benchmarks/scale.py --rows 40000000     40,000,000 x 28, 9 GB on disk
+    python benchmarks/scale.py dense --rows 40000000     40,000,000 x 28, 9 GB on disk
+    python benchmarks/scale.py sparse                    2,000,000 x 1,000,000, 30 entries a row
+    python benchmarks/scale.py page                      results/scale.md, with what scale_dask.py has measured
 
-The rows are generated file by file in a temporary folder, which is removed afterwards, and fitted there by
-`finitesum.datasets.load` and `Problem.partitioned`, in a process of its own. What is compared: seconds of the fit, and of
-reading the files as many times as the fit took passes; the largest private memory (RssAnon) of that process.
+The rows are generated file by file in a temporary folder, which is removed afterwards, and fitted there in a process of its
+own. What is compared: seconds of the fit, and of reading the rows as many times as the fit took passes; the largest private
+memory (RssAnon) of that process. Both are measured twice: where the system may keep the files in its cache, and where a
+part leaves the cache as soon as it was used, as it does where the files are much larger than the memory.
 """
 
 import argparse
 import json
+import mmap
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.sparse
+from records import RESULTS, read_rows, table_of, write_rows
+from scale_dask import table
 
-COLUMNS, ROWS_A_FILE, LOSS = 28, 1_000_000, "logistic"
+from finitesum import Problem, minimize
+from finitesum.core.engine import Call, Threads, sum_of_parts
+from finitesum.core.jit import as_compiled
+from finitesum.core.mapped import mapping_of
+from finitesum.datasets import load
+
+#: Rows, columns, stored entries a row (0: all), rows of a file, and the method.
+SETS = {"dense": (40_000_000, 28, 0, 1_000_000, "lazy-newton"), "sparse": (2_000_000, 1_000_000, 30, 100_000, "newton-cg")}
+
+N_WORKERS, TOL = 2, 1e-8
+
+#: Whether each part leaves the system's cache after its use.
+KINDS = ("from disk", "cached")
+
+#: What is said of scale_dask.py.
+COMPARED = (
+    "Logistic regression with C = 1 without an intercept, two worker processes of one thread each; rows lie in eight blocks",
+    "in the workers' memory. Seconds of the fastest fit, of those with tolerances or numbers of steps one after another,",
+    "whose F is within the gap, relative, of the least that anybody found; the waits of the client, and the bytes between",
+    "the processes. dask-ml gets arrays where these take 3 GB or less, else sparse blocks; the others sparse ones.",
+)
 
 
-def generate(folder: Path, n_rows: int) -> None:
+def generate(name: str, folder: Path, n_rows: int) -> None:
     """Write rows and labels of a logistic model, some at a time."""
-    truth = np.random.default_rng(0).standard_normal(COLUMNS)
-    for k, first in enumerate(range(0, n_rows, ROWS_A_FILE)):
-        rng = np.random.default_rng([1, k])
-        X = rng.standard_normal((min(ROWS_A_FILE, n_rows - first), COLUMNS))
-        y = np.where(X @ truth + rng.logistic(size=len(X)) > 0.0, 1.0, -1.0)
-        np.save(folder / f"X{k:05}.npy", X)
-        np.save(folder / f"y{k:05}.npy", y)
+    _, d, stored, rows_a_file, _ = SETS[name]
+    truth = np.random.default_rng(0).standard_normal(d)
+    for k, first in enumerate(range(0, n_rows, rows_a_file)):
+        rng, n = np.random.default_rng([1, k]), min(rows_a_file, n_rows - first)
+        if stored:  # columns of unequal frequency, as of words
+            columns = np.sort((d * rng.random((n, stored)) ** 3).astype(np.int32), axis=1)
+            values = rng.standard_normal(n * stored)
+            X = scipy.sparse.csr_array((values, columns.ravel(), np.arange(0, n * stored + 1, stored)), shape=(n, d))
+            X.sum_duplicates()
+            scipy.sparse.save_npz(folder / f"X{k:05}.npz", X, compressed=False)
+        else:
+            X = rng.standard_normal((n, d))
+            np.save(folder / f"X{k:05}.npy", X)
+        np.save(folder / f"y{k:05}.npy", np.where(X @ truth + rng.logistic(size=n) > 0.0, 1.0, -1.0))
+
+
+def block(folder: Path, k: int) -> Any:
+    """Return a file's sparse rows and labels."""
+    return scipy.sparse.load_npz(folder / f"X{k:05}.npz"), np.load(folder / f"y{k:05}.npy")
 
 
 def private_bytes() -> int:
@@ -53,80 +95,177 @@ class Watch(threading.Thread):
             self.largest = max(self.largest, private_bytes())
 
 
-def read_once(folder: Path, n_workers: int) -> float:
-    """Return the seconds of reading all rows once: their sum, by as many threads as the fit has."""
-    from concurrent.futures import ThreadPoolExecutor
+def evict(array: Any) -> None:
+    """Have the system forget the pages of a mapped array, so that the next use reads them from the disk."""
+    if (mapping := mapping_of(array)) is None:
+        return
+    whole = np.frombuffer(mapping, dtype=np.uint8)
+    start = array.ctypes.data - whole.ctypes.data
+    first = start - start % mmap.PAGESIZE
+    length = start - first + array.nbytes
+    mapping.madvise(mmap.MADV_DONTNEED, first, min(length, len(whole) - first))
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "keeps_alive", None) if not hasattr(array, "base") else array.base
+    file = os.open(array.filename, os.O_RDONLY)
+    os.posix_fadvise(file, first, length, os.POSIX_FADV_DONTNEED)
+    os.close(file)
 
+
+class Disk(Threads):
+    """Threads that find each part on the disk each time, while `is_cold`."""
+
+    is_cold = False
+
+    def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
+        """Return a future of the function's result, after which the part leaves the system's cache."""
+
+        def forgetting(data: Any, *given: Any) -> Any:
+            try:
+                return function(data, *given)
+            finally:
+                for array in data.rows[:3] if self.is_cold and hasattr(data, "rows") else ():
+                    if isinstance(array, np.ndarray):
+                        evict(array)
+
+        return super().submit(forgetting, handle, *arguments)
+
+
+def read(data: Any) -> float:
+    """Return a sum over all that a part stores."""
+    return sum(float(array.sum()) for array in data.rows[:3] if isinstance(array, np.ndarray))
+
+
+def seconds_of(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the seconds that a call takes, and what it returns."""
     started = time.perf_counter()
-    with ThreadPoolExecutor(n_workers) as pool:
-        list(pool.map(lambda file: float(np.load(file, mmap_mode="r").sum()), sorted(folder.glob("X*.npy"))))
-    return time.perf_counter() - started
+    found = call()
+    return time.perf_counter() - started, found
 
 
-def fit(folder: Path, method: str, tol: float, n_workers: int) -> dict[str, float]:
+def fit(name: str, folder: Path, n_rows: int, kind: str) -> dict[str, float | bool]:
     """Return what a fit took; the first one compiles, on a small part."""
-    from finitesum import Problem, minimize
-    from finitesum.core.engine import Threads
-    from finitesum.core.jit import as_compiled
-    from finitesum.datasets import load
-
+    _, d, stored, _, method = SETS[name]
+    rng = np.random.default_rng(0)
+    small = rng.standard_normal((20_000, min(d, 50)))
+    if stored:
+        small = scipy.sparse.csr_array(small * (rng.random(small.shape) < 0.2))
+    settings: Any = {"method": method, "tol": TOL, "measure_every": 0}
     with as_compiled():
-        small = np.random.default_rng(0).standard_normal((20_000, COLUMNS))
-        warm = Problem.partitioned([(small, small[:, 0] > 0.0)], loss=LOSS, alpha=1.0)
-        minimize(warm, method=method, tol=tol, measure_every=0)
+        minimize(Problem.partitioned([(small, rng.random(20_000) < 0.5)], alpha=1.0), **settings)
+    engine, files = Disk(N_WORKERS, folder=folder), sorted(folder.glob("X*"))
+    parts: Any = [partial(block, folder, k) for k in range(len(files))]
     watch = Watch()
     watch.start()
-    started = time.perf_counter()
-    parts = load([str(folder / "X*.npy")], target=str(folder / "y*.npy"))
-    problem = Problem.partitioned(parts, loss=LOSS, alpha=1.0 / parts.n_rows, engine=Threads(n_workers, folder=folder))
-    opened, before = time.perf_counter(), time.process_time()
-    result = minimize(problem, method=method, tol=tol, measure_every=0)
-    ended, after = time.perf_counter(), time.process_time()
+    if not stored:
+        parts = load([str(folder / "X*.npy")], target=str(folder / "y*.npy"))
+    checking, problem = seconds_of(lambda: Problem.partitioned(parts, alpha=1.0 / n_rows, engine=engine))
+    engine.is_cold = kind == "from disk"
+    calls = [Call(read, part.handle, ()) for part in problem.rows.parts]
+    sum_of_parts(engine, calls)  # after which the cache is cold, or warm
+    seconds, result = seconds_of(lambda: minimize(problem, **settings))
     watch.is_over.set()
-    reading = min(read_once(folder, n_workers) for _ in range(2))
-    read = time.process_time()
-    read_once(folder, n_workers)
-    read = time.process_time() - read
+    reading = min(seconds_of(lambda: sum_of_parts(engine, calls))[0] for _ in range(2))
     return {
+        "kind": kind,
+        "parts": len(problem.rows.parts),
         "success": bool(result.success),
         "passes": float(result.n_passes),
-        "hessian passes": float(result.n_hessian_passes),
-        "checking seconds": opened - started,
-        "fit seconds": ended - opened,
-        "reading seconds": reading * float(result.n_passes),
-        "fit CPU seconds": after - before,
-        "reading CPU seconds": read * float(result.n_passes),
+        "checking seconds": checking,
+        "fit seconds": seconds,
+        "reading seconds": reading,
         "private MB": watch.largest / 1e6,
-        "parts": len(parts),
+        "load": os.getloadavg()[0],
     }
 
 
-def main() -> None:
-    """Generate, fit in a process of its own, print, remove."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--method", default="lazy-newton")
-    parser.add_argument("--tol", type=float, default=1e-8)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
-    parser.add_argument("--of", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.of is not None:
-        print(json.dumps(fit(asked.of, asked.method, asked.tol, asked.workers)))
-        return
-    needed = asked.rows * (COLUMNS + 2) * 8
-    free = shutil.disk_usage(asked.folder or tempfile.gettempdir()).free
+def measure(name: str, n_rows: int, root: Path | None) -> None:
+    """Generate, fit in a process of its own, remove, and write down what was found."""
+    _, d, stored, _, method = SETS[name]
+    needed = n_rows * ((stored * 12 if stored else d * 8) + 8) * (2 if stored else 1)  # sparse parts are kept once more
+    free = shutil.disk_usage(root or tempfile.gettempdir()).free
     if free < 1.2 * needed:
         sys.exit(f"{needed / 1e9:.1f} GB are needed, and {free / 1e9:.1f} GB are free. Give fewer --rows, or a --folder.")
-    with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-        generate(Path(folder), asked.rows)
-        settings = ["--method", asked.method, "--tol", str(asked.tol), "--workers", str(asked.workers)]
-        child = [sys.executable, __file__, "--of", folder, *settings]
-        found = json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE).stdout)
-    print(f"{asked.rows:,} x {COLUMNS} ({asked.rows * COLUMNS * 8 / 1e9:.2f} GB), {asked.method}, tol {asked.tol:g}")
-    for name, value in found.items():
-        print(f"  {name:20} {value:.4g}" if isinstance(value, float) else f"  {name:20} {value}")
-    print(f"  fit / reading        {found['fit seconds'] / found['reading seconds']:.2f}")
+    row = {"set": name, "rows": n_rows, "columns": d, "GB": n_rows * (stored * 12 if stored else d * 8) / 1e9}
+    row["method"] = method
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        generate(name, Path(folder), n_rows)
+        rows = []
+        for kind in KINDS:
+            child = [sys.executable, __file__, name, "--rows", str(n_rows), "--of", folder, "--kind", kind]
+            rows.append(row | json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE).stdout))
+            print(rows[-1], flush=True)
+    row = {
+        "set": name,
+        "rows": n_rows,
+        "columns": d,
+        "GB": n_rows * (stored * 12 if stored else d * 8) / 1e9,
+        "method": method,
+    }
+    print(row | found)
+    write_rows("scale_memory", [*(one for one in read_rows("scale_memory") if one["set"] != name), row | found])
+
+
+def of_memory() -> list[str]:
+    """Return the table of fits out of memory."""
+    lines = []
+    for row in read_rows("scale_memory"):
+        passes, seconds = float(row["passes"]), float(row["fit seconds"])
+        reading = passes * float(row["reading seconds"])
+        lines.append(
+            {
+                "rows x columns": f"{int(row['rows']):,} x {int(row['columns']):,}",
+                "GB": f"{float(row['GB']):.2f}",
+                "method": f"`{row['method']}`",
+                "read": row["kind"],
+                "passes": f"{passes:.1f}",
+                "fit, s": f"{seconds:.1f}",
+                "reading, s": f"{reading:.1f}",
+                "ratio": f"{seconds / reading:.2f}",
+                "private MB": f"{float(row['private MB']):.0f}",
+                "load": f"{float(row['load']):.1f}",
+            }
+        )
+    return table_of(lines)
+
+
+def page() -> None:
+    """Write the page."""
+    text = [
+        "# Beyond memory and beyond one machine",
+        "",
+        "`python benchmarks/scale.py dense`, `sparse` and `page`; `python benchmarks/scale_dask.py`. Two cores, which",
+        "other programs used, too, where the load is above 2. Tables of 10 to 1,000 workers, which nobody ran, are",
+        "[on a page of their own](scale_model.md), as are [fits of which a worker is killed](scale_faults.md).",
+        "",
+        "## Out of memory",
+        "",
+        f"Logistic loss, alpha 1/n, tol {TOL:g}, {N_WORKERS} threads. *From disk*: the system forgets the pages of each part",
+        "after its use, as it must where files are much larger than its memory; *cached*: it need not. Reading is a sum over",
+        "the rows by as many threads, as often as the fit took passes. Private memory is the most that the process had of its",
+        "own (RssAnon).",
+        "",
+        *of_memory(),
+    ]
+    if lines := table():
+        text += ["", "## Dask", "", *COMPARED, "", *table_of(lines)]
+    (RESULTS / "scale.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=[*SETS, "page"])
+    parser.add_argument("--rows", type=int, help="in the place of all")
+    parser.add_argument("--folder", type=Path, help="where the temporary folder is made")
+    parser.add_argument("--of", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.what == "page":
+        page()
+    elif asked.of is not None:
+        print(json.dumps(fit(asked.what, asked.of, asked.rows, asked.kind)))
+    else:
+        measure(asked.what, asked.rows or SETS[asked.what][0], asked.folder)
 
 
 if __name__ == "__main__":

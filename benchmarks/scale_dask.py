@@ -1,0 +1,343 @@
+"""Logistic regression on Dask with two worker processes: seconds to equal gaps of the objective, rounds, bytes moved.
+
+    python -m venv /tmp/daskml && /tmp/daskml/bin/pip install dask-ml     the peer, in an environment of its own
+    python benchmarks/scale_dask.py compare --peer /tmp/daskml/bin/python --only "a9a;rcv1"
+    python benchmarks/scale_dask.py slow                                  a worker that is five times slower
+    python benchmarks/scale.py page                                       results/scale.md
+
+F is the mean of the losses and alpha/2 ||w||^2 with alpha = 1/n (C = 1), without an intercept, which dask-ml would
+penalise. Rows lie in eight blocks in the workers' memory when the clock starts. Each solver runs with one setting after
+another (tol or max_iter), each time from the start, in a process of its own; what counts is the fastest run whose
+coefficients have (F - F*) / F* <= gap, with F computed here and F* the least that was found. Rounds are waits of the
+client; bytes are those that the loopback interface of this machine carried.
+"""
+
+import argparse
+import functools
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from records import read_rows, write_rows
+
+DATA = Path("/work/shared/data")
+N_BLOCKS, N_WORKERS = 8, 2
+GAPS = (1e-4, 1e-8)
+TOLS = (1e-3, 1e-5, 1e-7, 1e-9)
+ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+PEER = ("lbfgs", "newton", "admm", "proximal_grad", "gradient_descent")
+
+#: Files, and how often their rows are taken; none are generated.
+SETS = {
+    "a9a x 30": ("a9a", 30),
+    "covtype x 10": ("covtype.binary.scale", 10),
+    "rcv1": ("rcv1.subset", 1),
+    "10,000,000 x 28": ("", 1),
+    "news20": ("news20", 1),
+}
+
+
+# -- data
+
+
+def blocks_of(name: str, data: Path, n_rows: int) -> Iterator[tuple[Any, Any]]:
+    """Yield the blocks of a set: rows and labels, which count from 0."""
+    file, times = SETS[name]
+    if not file:
+        truth = np.random.default_rng(0).standard_normal(28)
+        for k in range(N_BLOCKS):
+            rng = np.random.default_rng([1, k])
+            X = rng.standard_normal((n_rows // N_BLOCKS, 28))
+            yield X, (X @ truth + rng.logistic(size=len(X)) > 0.0).astype(np.int64)
+        return
+    from finitesum.datasets import load
+
+    one = load(data / f"{file}.svm.xz")
+    X, y = scipy.sparse.csr_array(one.X), np.unique(one.y, return_inverse=True)[1]
+    n = X.shape[0]
+    order = np.random.default_rng(0).permutation(n)
+    ends = np.linspace(0, times * n, N_BLOCKS + 1).astype(np.int64)
+    for start, stop in itertools.pairwise(ends):
+        rows = order[np.arange(start, stop) % n]
+        yield (X[rows].toarray() if X.nnz > 0.15 * X.shape[0] * X.shape[1] else X[rows]), y[rows]
+
+
+def read(file: Path, form: str = "") -> Any:
+    """Return a block of rows: as it is, as an array, or as what dask-ml takes for sparse rows."""
+    X = np.load(file) if file.suffix == ".npy" else scipy.sparse.load_npz(file)
+    if isinstance(X, np.ndarray):
+        return X
+    if form == "sparse":
+        import sparse
+
+        return sparse.COO.from_scipy_sparse(X.tocoo())
+    return X.toarray() if form == "dense" else X
+
+
+def form_for_peer(folder: Path) -> str:
+    """Return "dense" where all rows as an array take 3 GB or less."""
+    files = sorted(folder.glob("X*"))
+    if files[0].suffix == ".npy":
+        return ""
+    n = sum(np.load(file).size for file in folder.glob("y*.npy"))
+    return "dense" if 8 * n * scipy.sparse.load_npz(files[0]).shape[1] <= 3e9 else "sparse"
+
+
+def collections(folder: Path, form: str) -> tuple[Any, Any]:
+    """Return the blocks of a folder as dask arrays in the workers' memory."""
+    import dask
+    import dask.array as da
+    from distributed import wait
+
+    rows, labels = [], []
+    for file in sorted(folder.glob("X*")):
+        y, meta = np.load(folder / f"y{file.stem[1:]}.npy"), read(file, form)[:0]
+        block = dask.delayed(read)(file, form)
+        rows.append(da.from_delayed(block, (y.size, meta.shape[1]), dtype=np.float64, meta=meta))
+        labels.append(da.from_array(y, chunks=y.size))
+    X, y = dask.persist(da.concatenate(rows) if len(rows) > 1 else rows[0], da.concatenate(labels))
+    wait([X, y])
+    return X, y
+
+
+def whole(folder: Path) -> tuple[Any, Any]:
+    """Return all rows in memory."""
+    blocks = [read(file) for file in sorted(folder.glob("X*"))]
+    stack = np.concatenate if isinstance(blocks[0], np.ndarray) else functools.partial(scipy.sparse.vstack, format="csr")
+    return stack(blocks), np.concatenate([np.load(file) for file in sorted(folder.glob("y*.npy"))])
+
+
+def objective(folder: Path, w: Any) -> float:
+    """Return F, for w of shape (d,) or (K, d), by blocks."""
+    total, n, W = 0.0, 0, np.atleast_2d(w)
+    for file in sorted(folder.glob("X*")):
+        U, y = np.asarray(read(file) @ W.T), np.load(folder / f"y{file.stem[1:]}.npy")
+        U = np.column_stack([np.zeros(len(U)), U]) if W.shape[0] == 1 else U
+        total += float((np.logaddexp.reduce(U, axis=1) - U[np.arange(len(U)), y]).sum())
+        n += y.size
+    return (total + 0.5 * float((W * W).sum())) / n
+
+
+# -- contenders: each is given a folder, and yields a setting and a function that fits with it and returns w
+
+
+def ours_on_dask(folder: Path, _solver: str) -> Iterator[tuple[Any, Callable[[], Any]]]:
+    """Yield fits of finitesum.dask."""
+    from finitesum.dask import LogisticRegression
+
+    X, y = collections(folder, "")
+    for tol in TOLS:
+        yield tol, lambda tol=tol: LogisticRegression(C=1.0, fit_intercept=False, tol=tol).fit(X, y).coef_
+
+
+def ours_in_memory(folder: Path, _solver: str) -> Iterator[tuple[Any, Callable[[], Any]]]:
+    """Yield fits of finitesum by two threads."""
+    from finitesum import LogisticRegression
+
+    X, y = whole(folder)
+    settings: Any = {"C": 1.0, "fit_intercept": False, "n_threads": N_WORKERS}
+    for tol in TOLS:
+        yield tol, lambda tol=tol: LogisticRegression(tol=tol, **settings).fit(X, y).coef_
+
+
+def scikit_learn(folder: Path, solver: str) -> Iterator[tuple[Any, Callable[[], Any]]]:
+    """Yield fits of scikit-learn in memory."""
+    from sklearn.linear_model import LogisticRegression
+
+    X, y = whole(folder)
+    settings: Any = {"C": 1.0, "fit_intercept": False, "solver": solver, "max_iter": 10_000}
+    for tol in (1e-2, 1e-4, 1e-6, 1e-8):
+        yield tol, lambda tol=tol: LogisticRegression(tol=tol, **settings).fit(X, y).coef_
+
+
+def dask_ml(folder: Path, solver: str) -> Iterator[tuple[Any, Callable[[], Any]]]:
+    """Yield fits of dask-ml."""
+    from dask_ml.linear_model import LogisticRegression
+
+    X, y = collections(folder, form_for_peer(folder))
+    if int(y.max().compute()) > 1:
+        raise ValueError("it takes two classes")
+    for k in ITERATIONS:
+        model = LogisticRegression(C=1.0, fit_intercept=False, solver=solver, max_iter=k, tol=1e-14)
+        yield k, lambda model=model: model.fit(X, y).coef_
+
+
+CONTENDERS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "finitesum.dask": (ours_on_dask, ("",)),
+    "finitesum in memory": (ours_in_memory, ("",)),
+    "scikit-learn in memory": (scikit_learn, ("lbfgs", "newton-cholesky")),
+    "dask-ml": (dask_ml, PEER),
+}
+
+
+def moved() -> int:
+    """Return the bytes that the loopback interface has carried."""
+    lines = Path("/proc/net/dev").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.lstrip().startswith("lo:")).split(":")[1].split()[0])
+
+
+def count_rounds() -> list[int]:
+    """Return a list that grows with each wait of the client for the workers."""
+    rounds: list[int] = []
+
+    def counting(function: Any) -> Any:
+        @functools.wraps(function)
+        def counted(*arguments: Any, **options: Any) -> Any:
+            rounds.append(1)
+            return function(*arguments, **options)
+
+        return counted
+
+    import distributed
+
+    distributed.Client.gather = counting(distributed.Client.gather)
+    if "finitesum" in sys.modules:
+        from finitesum.problems import partitioned
+
+        partitioned.sum_of_parts = counting(partitioned.sum_of_parts)
+        distributed.Client.gather = distributed.Client.gather.__wrapped__
+    return rounds
+
+
+def run(contender: str, solver: str, folder: Path, limit: float, out: Path) -> None:
+    """Run a contender with its settings until they are all done or the time is over, and write what was found."""
+    warnings.simplefilter("ignore")
+    fits, _ = CONTENDERS[contender]
+    found: list[tuple[Any, ...]] = []
+    if contender.endswith("memory"):
+        _run(fits(folder, solver), limit, [], found, out)
+        return
+    from distributed import Client, LocalCluster
+
+    if contender == "finitesum.dask":
+        import finitesum.dask  # noqa: F401
+    with LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        _run(fits(folder, solver), limit, count_rounds(), found, out)
+
+
+def _run(fits: Any, limit: float, rounds: list[int], found: list[Any], out: Path) -> None:
+    spent, is_first = 0.0, True
+    for setting, fit in fits:
+        if is_first:
+            fit()  # which compiles, and imports on the workers
+            is_first = False
+        before, bytes_before, started = len(rounds), moved(), time.perf_counter()
+        w = fit()
+        seconds = time.perf_counter() - started
+        found.append((setting, seconds, len(rounds) - before, moved() - bytes_before, np.asarray(w)))
+        columns = zip(*found, strict=True)
+        np.savez(out, **dict(zip(("setting", "seconds", "rounds", "bytes", "w"), map(np.array, columns), strict=True)))
+        spent += seconds
+        if spent > limit:
+            break
+
+
+# -- comparing
+
+
+def measured(name: str, folder: Path, contender: str, solver: str, asked: Any) -> list[dict[str, Any]]:
+    """Return what the runs of a solver found, or why there is none."""
+    out = folder / "found.npz"
+    out.unlink(missing_ok=True)
+    python = asked.peer if contender == "dask-ml" else sys.executable
+    child = [python, __file__, "run", "--job", contender, solver, str(folder), str(out), "--limit", str(asked.limit)]
+    threads = str(N_WORKERS if contender.endswith("memory") else 1)
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+    remark, time_over = "", 4.0 * asked.limit + 120.0
+    try:
+        done = subprocess.run(child, stderr=subprocess.PIPE, text=True, timeout=time_over, env=environment)
+        if done.returncode:
+            errors = [line for line in done.stderr.splitlines() if "Error" in line]
+            remark = errors[-1].strip()[:150] if errors else f"ended with {done.returncode}"
+    except subprocess.TimeoutExpired:
+        remark = f"ended after {time_over:.0f} s"
+    row = {"set": name, "contender": contender, "solver": solver, "load": f"{os.getloadavg()[0]:.1f}", "remark": remark}
+    nothing = dict.fromkeys(("setting", "seconds", "rounds", "bytes", "objective"), "")
+    if not out.exists():
+        return [row | nothing]
+    held = np.load(out)
+    found = [{key: held[key][k].item() for key in ("setting", "seconds", "rounds", "bytes")} for k in range(len(held["w"]))]
+    return [row | one | {"objective": objective(folder, w)} for one, w in zip(found, held["w"], strict=True)]
+
+
+def compare(asked: Any) -> None:
+    """Measure sets, one after the other, and keep what was found."""
+    for name in asked.only.split(";"):
+        with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+            for k, (X, y) in enumerate(blocks_of(name, asked.data, asked.rows)):
+                if isinstance(X, np.ndarray):
+                    np.save(Path(folder) / f"X{k}.npy", X)
+                else:
+                    scipy.sparse.save_npz(Path(folder) / f"X{k}.npz", scipy.sparse.csr_matrix(X), compressed=False)
+                np.save(Path(folder) / f"y{k}.npy", y)
+            for contender, solver in ((one, solver) for one, (_, many) in CONTENDERS.items() for solver in many):
+                if contender not in asked.contender.split(";") or (contender == "dask-ml" and not asked.peer):
+                    continue
+                rows = measured(name, Path(folder), contender, solver, asked)
+                print(*rows, sep="\n", flush=True)
+                others = (
+                    one
+                    for one in read_rows("scale_dask")
+                    if (one["set"], one["contender"], one["solver"]) != (name, contender, solver)
+                )
+                write_rows("scale_dask", [*others, *rows])
+
+
+def table() -> list[dict[str, Any]]:
+    """Return the lines of the table: the fastest run of each solver that reaches a gap."""
+    rows, lines = read_rows("scale_dask"), []
+    for name in SETS:
+        here = [row for row in rows if row["set"] == name]
+        values = [float(row["objective"]) for row in here if row["objective"]]
+        least = min((value for value in values if np.isfinite(value)), default=np.nan)
+        for contender, solver in dict.fromkeys((row["contender"], row["solver"]) for row in here):
+            own = [row for row in here if (row["contender"], row["solver"]) == (contender, solver)]
+            runs = [row for row in own if row["objective"] and np.isfinite(float(row["objective"]))]
+            line = {"data": name, "who": f"{contender} {solver}".strip()}
+            for gap in GAPS:
+                good = [row for row in runs if float(row["objective"]) - least <= gap * least]
+                best = min(good, key=lambda row: float(row["seconds"]), default=None)
+                cells = ("-", "-", "-")
+                if best is not None:
+                    cells = (f"{float(best['seconds']):.2f}", best["rounds"], f"{float(best['bytes']) / 1e6:.1f}")
+                    cells = (cells[0], "", "") if contender.endswith("memory") else cells
+                line |= dict(zip((f"s to {gap:.0e}", f"rounds to {gap:.0e}", f"MB to {gap:.0e}"), cells, strict=True))
+            gaps = [float(row["objective"]) / least - 1.0 for row in runs]
+            lines.append(
+                line
+                | {"least gap": f"{min(gaps):.0e}" if gaps else "-", "load": own[0]["load"], "remark": own[0]["remark"]}
+            )
+    return lines
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["compare", "run"])
+    parser.add_argument("--only", default=";".join(SETS), help="sets, with ; between")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--peer", default="", help="the Python that has dask-ml")
+    parser.add_argument("--contender", default=";".join(CONTENDERS), help="who is measured again, with ; between")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of a solver on a set, about")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the generated set")
+    parser.add_argument("--folder", type=Path, help="where temporary folders are made")
+    parser.add_argument("--job", nargs=4, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.what == "run":
+        contender, solver, folder, out = asked.job
+        run(contender, solver, Path(folder), asked.limit, Path(out))
+    else:
+        compare(asked)
+
+
+if __name__ == "__main__":
+    main()
