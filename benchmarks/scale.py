@@ -46,10 +46,10 @@ KINDS = ("from disk", "cached")
 
 #: What is said of scale_dask.py.
 COMPARED = (
-    "Logistic regression with C = 1 without an intercept, two worker processes of one thread each; rows lie in eight blocks",
-    "in the workers' memory. Seconds of the fastest fit, of those with tolerances or numbers of steps one after another,",
-    "whose F is within the gap, relative, of the least that anybody found; the waits of the client, and the bytes between",
-    "the processes. dask-ml gets arrays where these take 3 GB or less, else sparse blocks; the others sparse ones.",
+    "Logistic regression with C = 1 without an intercept, two worker processes of one thread each; rows lie in eight",
+    "blocks in the workers' memory. Seconds of the fastest fit, of those with tolerances or numbers of steps one after",
+    "another, whose F is within the gap, relative, of the least that anybody found; the waits of the client, and the bytes",
+    "between the processes. dask-ml gets arrays where these take 3 GB or less, else sparse blocks; the others sparse ones.",
 )
 
 
@@ -201,8 +201,7 @@ def measure(name: str, n_rows: int, root: Path | None) -> None:
         "GB": n_rows * (stored * 12 if stored else d * 8) / 1e9,
         "method": method,
     }
-    print(row | found)
-    write_rows("scale_memory", [*(one for one in read_rows("scale_memory") if one["set"] != name), row | found])
+    write_rows("scale_memory", [*(one for one in read_rows("scale_memory") if one["set"] != name), *rows])
 
 
 def of_memory() -> list[str]:
@@ -239,10 +238,10 @@ def page() -> None:
         "",
         "## Out of memory",
         "",
-        f"Logistic loss, alpha 1/n, tol {TOL:g}, {N_WORKERS} threads. *From disk*: the system forgets the pages of each part",
-        "after its use, as it must where files are much larger than its memory; *cached*: it need not. Reading is a sum over",
-        "the rows by as many threads, as often as the fit took passes. Private memory is the most that the process had of its",
-        "own (RssAnon).",
+        f"Logistic loss, alpha 1/n, tol {TOL:g}, {N_WORKERS} threads. *From disk*: the system forgets the pages of each",
+        "part after its use, as it must where files are much larger than its memory; *cached*: it need not. Reading is a",
+        "sum over the rows by as many threads, as often as the fit took passes. Private memory is the most that the",
+        "process had of its own (RssAnon).",
         "",
         *of_memory(),
     ]

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 from finitesum import METHODS, FiniteSum, Problem, minimize
-from finitesum.constraints import Box, L1Ball
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.core.engine import PartError, Threads
 from finitesum.core.mapped import mapping_of
 from finitesum.evaluation.part_components import parts_as_components
@@ -24,8 +24,8 @@ cloudpickle = pytest.importorskip("cloudpickle")  # which joblib needs, too
 #: Where parts begin and end: of unequal size, one of a single row.
 CUTS = (0, 50, 51, 120, 200)
 
-#: All smooth losses, and the squared one of two targets.
-SMOOTH = (*(name for name, loss in LOSSES.items() if loss().is_smooth()), "multinomial", "two targets")
+#: All losses, and the squared one of two targets.
+ALL = (*LOSSES, "multinomial", "two targets")
 
 #: Losses of several outputs.
 SEVERAL = ("multinomial", "two targets")
@@ -76,25 +76,67 @@ def both(loss, term, *, form=np.asarray, weighted=False, engine=None):
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("name", TERMS)
-@pytest.mark.parametrize("loss", SMOOTH)
+@pytest.mark.parametrize("loss", ALL)
 def test_parts_have_the_optimum_of_the_whole(loss, name, weighted):
     if loss in SEVERAL and "constraint" in TERMS[name]:
         pytest.skip("several outputs take no set")
     form = scipy.sparse.csr_array if weighted else np.asarray
     whole, parted = both(loss, TERMS[name], form=form, weighted=weighted)
-    tol = 1e-8 if name == "groups" else 1e-10
-    with np.errstate(all="ignore"):  # of kernels as Python that step too far
-        expected, found = (minimize(problem, tol=tol, max_iter=20_000, measure_every=0) for problem in (whole, parted))
-    assert expected.success
-    assert found.success
-    assert abs(found.fun - expected.fun) <= 1e-10 * abs(expected.fun)
+    expected, found = (solved(problem, 1e-8 if name == "groups" else 1e-10) for problem in (whole, parted))
+    if isinstance(expected, str):
+        assert found == expected
+        return
     assert np.linalg.norm(found.x - expected.x) <= 1e-7 * np.linalg.norm(expected.x)
+
+
+#: Penalties, and the sets of the coefficients: the table goes over all of their pairs with each loss.
+PENALTIES = {
+    "none": {},
+    "l2": {"alpha": 0.05},
+    "l1": {"alpha": 0.03, "l1_ratio": 1.0},
+    "elastic net": TERMS["elastic net"],
+    "weights": TERMS["weights"],
+    "groups": TERMS["groups"],
+}
+SETS = (None, Box(-0.2, 0.3), NonNegative(), L1Ball(0.7), L2Ball(0.6), Simplex(1.0), HalfSpace(np.ones(5), 0.5))
+
+
+def solved(problem, tol):
+    """Return the result, or the sentence that refuses the problem."""
+    with np.errstate(all="ignore"):  # of kernels as Python that step too far
+        try:
+            result = minimize(problem, tol=tol, max_iter=20_000, measure_every=0)
+        except ValueError as error:
+            return str(error)
+    assert result.success
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", ALL)
+def test_each_loss_penalty_and_set_has_one_optimum_or_one_refusal(loss, penalty):
+    tol, n_solved = 1e-8 if penalty == "groups" else 1e-10, 0
+    for constraint in SETS:
+        term = PENALTIES[penalty] if constraint is None else PENALTIES[penalty] | {"constraint": constraint}
+        if loss in SEVERAL and constraint is not None:  # which several outputs do not take
+            continue
+        problems = both(loss, term)
+        expected, found = (solved(problem, tol) for problem in problems)
+        if isinstance(expected, str):
+            assert found == expected
+        else:
+            assert abs(found.fun - expected.fun) <= 1e-10 * abs(expected.fun)
+            n_solved += 1
+    assert n_solved > 0 or (loss in ("epsilon-insensitive", "quantile") and penalty != "l2")
 
 
 #: A problem that each method can treat, and passes that suffice.
 SUITED = {name: ("logistic", TERMS["l2"]) for name, cls in METHODS.items() if {"parts", "components"} & cls.handles}
 SUITED |= dict.fromkeys(("multinomial-newton", "multinomial-lbfgs"), ("multinomial", TERMS["l2"]))
 SUITED["working-set-newton"] = ("logistic", TERMS["elastic net"])
+SUITED["interior-point"] = ("hinge", TERMS["elastic net"])
+SUITED["semismooth-newton"] = ("quantile", TERMS["l2"])
 
 
 @pytest.mark.parametrize("thinks", [False, True])

@@ -58,6 +58,8 @@ CASES = {
     "l1": ("LogisticRegression", {"C": 0.05, "l1_ratio": 1.0}, lambda y: y > 0.0),
     "squared hinge": ("LinearSVC", {}, lambda y: y > 0.0),
     "probit": ("LinearClassifier", {"loss": "probit"}, lambda y: y > 0.0),
+    "hinge": ("LinearSVC", {"loss": "hinge", "C": 0.5}, lambda y: y > 0.0),
+    "absolute errors": ("LinearRegressor", {"loss": "quantile", "alpha": 0.01}, lambda y: y),
     "ridge": ("Ridge", {"alpha": 2.0}, lambda y: y),
     "huber": ("LinearRegressor", {"loss": "huber", "bounds": (0.0, None)}, lambda y: y),
     "huber, a scale": ("HuberRegressor", {"scale": 0.5, "alpha": 0.01}, lambda y: y),
@@ -122,8 +124,8 @@ def test_refusals_say_where_to_go(client):
         on_dask.Ridge(client=client).fit(dX, dX)
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         on_dask.LogisticRegression(client=client).fit(dX, dy)
-    with pytest.raises(ValueError, match=r'EpsilonInsensitive is nonsmooth.*take "huber"'):
-        on_dask.LinearRegressor(client=client, loss="epsilon-insensitive").fit(dX, dy)
+    with pytest.raises(ValueError, match="EpsilonInsensitive has exact methods with an l2 penalty alone"):
+        on_dask.LinearRegressor(client=client, loss="epsilon-insensitive", l1_ratio=0.5).fit(dX, dy)
     with pytest.raises(ValueError, match="y must have 600 entries to match the rows of X"):
         on_dask.Ridge(client=client).fit(dX, dy[:500])
     with pytest.raises(ValueError, match="LinearSVC takes two classes, got 3"):

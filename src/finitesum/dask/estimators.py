@@ -254,21 +254,21 @@ class OfTwoClasses(Classifies):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearClassifier(OfTwoClasses, local.LinearClassifier):
-    """`finitesum.LinearClassifier` of two classes on Dask collections, with a smooth loss, and `client`."""
+    """`finitesum.LinearClassifier` of two classes on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.LinearClassifier
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearSVC(OfTwoClasses, local.LinearSVC):
-    """`finitesum.LinearSVC` of two classes with the squared hinge on Dask collections, and `client`."""
+    """`finitesum.LinearSVC` of two classes on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.LinearSVC
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegressor(OnCollections, local.LinearRegressor):
-    """`finitesum.LinearRegressor` of one target on Dask collections, with a smooth loss, and `client`."""
+    """`finitesum.LinearRegressor` of one target on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.LinearRegressor
 

@@ -90,12 +90,18 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     exact = as_method("interior-point")
     fits = dim * smaller <= MOST_NUMBERS
     is_large = not fits or order > MATRIX_UP_TO
-    if is_suited(as_method("dual-ascent"), problem):
-        known = _costs_with_ridge(problem, order, fits=not is_large)
-        _, best, cost = min(one for one in known if is_suited(as_method(one[1]), problem))
+    has_ridge = is_suited(as_method("semismooth-newton"), problem)
+    known = _costs_with_ridge(problem, order, fits=not is_large) if has_ridge else []
+    if known := [one for one in known if is_suited(as_method(one[1]), problem)]:
+        _, best, cost = min(known)
         if best != "interior-point":
             return Choice(as_method(best), _why(problem, cost))
     elif isinstance(problem.loss, Cornered) and not isinstance(problem.loss, Hinge):
+        if has_ridge:
+            raise ValueError(
+                f"{name} on rows in parts has exact methods up to {MATRIX_UP_TO:,} columns, got {dim:,}: take a smooth "
+                "loss, or a problem in memory, by Problem.linear."
+            )
         raise ValueError(
             f"{name} has exact methods with an l2 penalty alone: give alpha > 0, l1_ratio=0, no penalty_weights and no "
             "constraint, or, without a penalty, name a method that approaches the minimum slowly, such as adahb."
@@ -128,7 +134,7 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
         factor = costs.factor * (order / dim) ** 3
         interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
         found.append((0.0 if interior <= LOADING and is_small else interior, "interior-point", interior))
-    if fits and dim <= min(n, MATRIX_UP_TO):
+    if fits and dim <= (MATRIX_UP_TO if is_parted(problem) else min(n, MATRIX_UP_TO)):
         of_row = SEMISMOOTH_GRADIENTS * costs.gradient + SEMISMOOTH_HESSIANS * costs.hessian + SEMISMOOTH_ROW
         cost = n * of_row + SEMISMOOTH_FACTORS * costs.factor
         found.append((0.0 if cost <= LOADING and is_small else cost, "semismooth-newton", cost))

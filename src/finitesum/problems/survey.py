@@ -125,11 +125,6 @@ class Parted(NamedTuple):
 
 def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None) -> Parted:
     """Return the parts, placed and checked by a first pass over each of them."""
-    if not loss.is_smooth():
-        raise ValueError(
-            f"{type(loss).__name__} is nonsmooth, and no method treats that on rows in parts: take "
-            f'"{"smoothed-hinge" if loss.target_kind() == "sign" else "huber"}", or Problem.linear.'
-        )
     engine = Threads() if engine is None else engine
     parts = [as_part(k, one, loss, intercept=intercept) for k, one in enumerate(expanded(given))]
     if not parts:

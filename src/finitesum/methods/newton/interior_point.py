@@ -94,7 +94,7 @@ class InteriorPoint(SumMethod):
        (2002).
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "l1", "weights", "constraint"})
+    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "l1", "weights", "constraint", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 10
 

@@ -19,6 +19,7 @@ from finitesum.evaluation.hessian import gram
 from finitesum.evaluation.row_products import combination, matrix_of_rows, predictions
 from finitesum.methods.newton.interior_sides import Sides
 from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.partitioned import is_parted
 
 #: Multiplications that the triangle of the rows may cost: a tenth of a second.
 MOST_WORK = 1e8
@@ -119,7 +120,8 @@ def system_at(
     others = [np.sqrt(loads[n:])[:, None] * rows.toarray()] if rows.shape[0] else []
     if sides.total.size:  # leaves steps in the plane as they are
         others.append(np.sqrt(sides.costs.sum()) / sides.units.min() * sides.total[None, :])
-    if (np.count_nonzero(loads) + diagonal.size) * diagonal.size**2 <= MOST_WORK:
+    work = (np.count_nonzero(loads) + diagonal.size) * diagonal.size**2
+    if work <= MOST_WORK and not is_parted(problem):
         stacked = np.zeros((n, diagonal.size))
         table = _with_ones(problem, coordinates) if basis.size else _table(problem)
         np.multiply(table, np.sqrt(loads[:n])[:, None], out=stacked[:, : table.shape[1]])

@@ -42,8 +42,9 @@ from finitesum.evaluation.row_products import combination, predictions
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.dual_ascent import in_metric, refusal_without_corners
 from finitesum.methods.newton.subsampling import require_members
-from finitesum.problems.chosen_rows import with_rows
+from finitesum.problems.chosen_rows import view_without_entries, with_rows
 from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import EVERY, to_matrix
 
 #: The first h, by the mean distance of predictions from corners: most rows are within.
@@ -190,7 +191,7 @@ class SemismoothNewton(SumMethod):
        problems", SIAM J. Optim. 28 (2018).
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth"})
+    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
 
     @staticmethod
@@ -218,7 +219,8 @@ class SemismoothNewton(SumMethod):
     def run_pass(self, problem: Problem, state: SemismoothState, order: Indices) -> SemismoothState:
         """Return the state after a step, and where it ends at the minimum over the chosen rows, an evaluation of all."""
         state = state._replace(x=state.x.copy())
-        if state.n_gradients == 2 * problem.n_components and (size := int(FRACTION * problem.n_rows)) >= FEW_ROWS:
+        size, is_first = int(FRACTION * problem.n_rows), state.n_gradients == 2 * problem.n_components
+        if is_first and size >= FEW_ROWS and not is_parted(problem):
             state = _on_sample(problem, state, size)
         is_part, part = state.chosen.size > 0, _part(problem, state)
         u, centre = (state.nearby, state.centre[state.chosen]) if is_part else (state.predictions, state.centre)
@@ -294,7 +296,7 @@ def _on_sample(problem: Problem, state: SemismoothState, size: int) -> Semismoot
 def _slopes_at(problem: Problem, u: Vector, centre: Vector, width: float) -> tuple[Vector, Vector, float]:
     """Return the slopes at u, how far they are from being within, and the mean loss."""
     slopes, beyond = np.empty((2, problem.n_rows))
-    loss = _find_slopes(problem.view_of_rows, u, centre, width, slopes, beyond)
+    loss = _find_slopes(view_without_entries(problem), u, centre, width, slopes, beyond)
     return slopes, beyond, loss
 
 
@@ -346,7 +348,7 @@ def _chosen(problem: Problem, state: SemismoothState, slopes: Vector, beyond: Ve
     """Return the state with rows for the next steps, given the slopes of all and how far these are from being within."""
     n, rest, none = problem.n_rows, np.zeros(problem.dim), np.zeros(0)
     size = max(BY_WITHIN * int(np.count_nonzero(beyond == 0.0)), int(state.fraction * n))
-    if not FEW_ROWS <= size < n // 2:
+    if not FEW_ROWS <= size < n // 2 or is_parted(problem):  # chosen rows would come to the caller
         return state._replace(chosen=none.astype(np.int64), nearby=none, is_sample=False, n_steps=0, rest=rest)
     chosen = np.flatnonzero(beyond <= np.partition(beyond, size)[size])
     state = state._replace(chosen=chosen, nearby=state.predictions[chosen], is_sample=False, n_steps=0)
@@ -360,7 +362,7 @@ def _step(part: Problem, state: SemismoothState, beyond: Vector, metric: Vector)
     """Return Newton's step, and how many rows are within; a step without H where it has no factor."""
     picked = np.flatnonzero((beyond == 0.0) & (part.weights > 0.0))
     H = np.zeros((part.dim, part.dim))
-    if part.rows.is_sparse():
+    if part.rows.is_sparse() and not is_parted(part):
         _add_within(part.view_of_rows, state.width, beyond, H)
     else:
         add_gram(part, picked, part.weights[picked] / state.width, H)
@@ -386,7 +388,7 @@ def _best_length(part: Problem, state: SemismoothState, line: Any, point: Any) -
     linear, square = ridge * float(w[:d] @ step[:d]) + float(rest @ step), ridge * float(step[:d] @ step[:d])
     low, high, t = 0.0, math.inf, 1.0
     for _ in range(MOST_TRIES if at_first < 0.0 else 0):
-        slope, curvature = _along(part.view_of_rows, u, change, centre, state.width, t)
+        slope, curvature = _along(view_without_entries(part), u, change, centre, state.width, t)
         slope, curvature = slope + linear + t * square, curvature + square
         if abs(slope) <= -LEFT * at_first:
             return t
