@@ -1,8 +1,9 @@
 """Losses of rows as functions in PyTorch, with derivatives by autograd: the backend "torch" of `FiniteSum.from_function`.
 
 Everything is computed on the device where the data, or else the parameters, are, in float64 unless float32 is asked for;
-points and sums are NumPy arrays in float64 outside. Hessians and products with
-them go backward through the graph of the gradient, which is kept for the next product at the same point and rows.
+points and sums are NumPy arrays in float64 outside. Hessians and products with them go backward through the graph of the
+gradient, which is kept for the next product at the same point and rows; Hessians of losses that depend on the parameters by
+linear predictors alone are products of matrices: see `finitesum.torch.predictors`.
 """
 
 import math
@@ -16,9 +17,20 @@ import torch
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.problems.batches import number_of_numbers, number_of_rows, require_losses
 from finitesum.problems.trees import checked_dim, leaves_of, mapped
+from finitesum.torch.predictors import Jacobians
 
 #: Numbers that derivatives along several coordinates may take at once.
 NUMBERS_AT_ONCE = 2**25
+
+
+class _Sum(NamedTuple):
+    """The sum of the losses of some rows at a point, with its graph."""
+
+    of: tuple[bytes, slice]
+    point: torch.Tensor
+    returned: torch.Tensor  # what f returned
+    total: torch.Tensor
+    gradient: torch.Tensor
 
 
 class _Graph(NamedTuple):
@@ -70,6 +82,8 @@ class Function:
         if self.dim == 0:
             raise ValueError("like must hold one floating-point number at least.")
         self._graph: _Graph | None = None
+        self._sum: _Sum | None = None  # the last, where Hessians are asked for
+        self._jacobians, self._keeps_sums = Jacobians(), False
 
     def _tensor(self, leaf: Any) -> torch.Tensor:
         tensor = torch.as_tensor(leaf, device=self._device).detach()
@@ -129,21 +143,40 @@ class Function:
         require_losses(tuple(returned.shape), rows.stop - rows.start, are_residuals=self.is_gauss_newton)
         return returned
 
-    def _sum(self, point: torch.Tensor, rows: slice) -> torch.Tensor:
-        returned = self._returned(point, rows)
+    def _total(self, returned: torch.Tensor) -> torch.Tensor:
         return 0.5 * (returned * returned).sum() if self.is_gauss_newton else returned.sum()
+
+    def _sum_at(self, w: Vector, rows: slice) -> _Sum:
+        """Return the sum at w over some rows: that of the last call, if it was the same and is kept."""
+        of = w.tobytes(), rows
+        if self._sum is None or self._sum.of != of:
+            self._sum = None
+            with torch.enable_grad():
+                point = self._point(w).requires_grad_()
+                returned = self._returned(point, rows)
+                total = self._total(returned)
+            gradient = torch.zeros_like(point)
+            if total.requires_grad:  # else f is constant
+                gradient = torch.autograd.grad(total, point, retain_graph=self._keeps_sums, materialize_grads=True)[0]
+            if not self._keeps_sums:
+                return _Sum(of, point, returned, total, gradient)
+            self._sum = _Sum(of, point, returned, total, gradient)
+        return self._sum
 
     def value_and_gradient(self, w: Vector, rows: slice) -> tuple[float, Vector]:
         """Return the sum of the losses and its gradient."""
-        with torch.enable_grad():
-            point = self._point(w).requires_grad_()
-            total = self._sum(point, rows)
-        if not total.requires_grad:  # f is constant
-            return total.item(), np.zeros(self.dim)
-        return total.item(), _array(torch.autograd.grad(total, point, materialize_grads=True)[0])
+        found = self._sum_at(w, rows)
+        return found.total.item(), _array(found.gradient)
 
     def hessian(self, w: Vector, rows: slice) -> Matrix:
         """Return the sum's Hessian, or J'J with the Jacobian J of residuals; shape (dim, dim)."""
+        if self._jacobians.is_useful:
+            self._keeps_sums = True
+            _, *found = self._sum_at(w, rows)
+            hessian = self._jacobians.hessian(rows, *found, are_residuals=self.is_gauss_newton)
+            if hessian is not None:
+                return _array(hessian)
+            self._keeps_sums, self._sum = False, None
         at_once = max(1, NUMBERS_AT_ONCE // max(rows.stop - rows.start, self.dim))
         units = torch.eye(self.dim, dtype=self._dtype, device=self._device).split(at_once)  # type: ignore[no-untyped-call]
         graph = self._graph_at(w, rows)
@@ -168,7 +201,7 @@ class Function:
                     u = torch.zeros_like(residuals, requires_grad=True)
                     self._graph = _Graph(of, u, _back(residuals, point, u, create_graph=True), residuals, point)
                 else:
-                    total = self._sum(point, rows)
+                    total = self._total(self._returned(point, rows))
                     self._graph = _Graph(of, point, _back(total, point, torch.ones_like(total), create_graph=True))
         return self._graph
 
