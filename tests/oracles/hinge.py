@@ -86,16 +86,17 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
     s = np.where(excesses(x) * F.y < 0.0, -F.y, 0.0) if x.any() else np.zeros(n)
     w = np.where(coefficients, -A.T @ (p * s) / D, x[-1])
     best, best_bound, active, violation, accuracy = x, -np.inf, np.arange(n), np.inf, p @ abs(excesses(x))
-    n_sweeps, n_passes, length, face = 0, 0, 0.0, None
+    n_sweeps, n_passes, n_rounds, length, face = 0, 0, 0, 0.0, None
     for order in orders:
         ends = False
         if face is None:
             shift = -p @ s / hold if has_b else 0.0
             w, n_visits, first = w + np.where(coefficients, 0.0, shift), 0, n_sweeps
+            draws = np.random.default_rng([int(order[0]), n_rounds, n_passes]).random(active.size // 8 + 1)
             while active.size and n_visits < n and not (n_sweeps > first and violation <= accuracy):
                 groups, resting = list(range(-(-active.size // 8))), violation if violation > 0.0 else np.inf
                 for k in range(len(groups) - 1, 0, -1):
-                    other = int(order[(n_visits + k) % len(order)] / len(order) * (k + 1))
+                    other = int(draws[(n_visits + k) % len(draws)] * (k + 1))
                     groups[k], groups[other] = groups[other], groups[k]
                 violation, kept = 0.0, np.ones(active.size, bool)
                 for place in (place for g in groups for place in range(8 * g, min(8 * g + 8, active.size))):
@@ -151,7 +152,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
             best, best_bound = (w.copy() if value(w) < value(best) else best), max(best_bound, bound(s))
             gap = max(value(best) - best_bound, 0.0)
             accuracy *= min(max(0.8 * tol / gap, 0.1), 0.7) if gap > 0.0 else 1.0
-            active, violation, n_sweeps, n_passes = np.arange(n), np.inf, 0, 0
+            active, violation, n_sweeps, n_passes, n_rounds = np.arange(n), np.inf, 0, 0, n_rounds + 1
         yield best
 
 

@@ -211,15 +211,9 @@ def _copied(problem: Problem) -> Copy:
 
 @kernel
 def _add_squares(view: View, components: Indices, curvatures: Any, out: Vector) -> None:
-    rows = view.rows
     for component in components:
         for i in range(first_row(view, component), last_row(view, component)):
-            weight = view.weights[i] * curvatures[i]
-            first = rows.first(i)
-            for k in range(first, first + rows.n_stored(i)):
-                out[rows.column(i, k)] += weight * rows.entry(i, k) * rows.entry(i, k)
-            if rows.intercept:
-                out[rows.n_columns] += weight
+            view.rows.add_squares_to(i, view.weights[i] * curvatures[i], out)
 
 
 @array_form(_add_squares, n_numbers)

@@ -72,6 +72,13 @@ class DenseRows(NamedTuple):
         if self.intercept:
             out[self.n_columns] += scale
 
+    def add_squares_to(self, i: int, scale: float, out: Vector) -> None:
+        """Add scale times the squares of x_i to out."""
+        for j in range(self.n_columns):
+            out[j] += scale * self.values[i, j] * self.values[i, j]
+        if self.intercept:
+            out[self.n_columns] += scale
+
     def copy_to(self, i: int, out: Vector) -> None:
         """Write x_i to the head of out."""
         for j in range(self.n_columns):
@@ -118,6 +125,12 @@ def _sparse_dot(values: Data, columns: Any, start: Any, stop: Any, w: Vector) ->
 def _add_sparse(values: Data, columns: Any, start: Any, stop: Any, scale: float, out: Vector) -> None:
     for k in range(np.uint64(start), np.uint64(stop)):
         out[np.uint64(columns[k])] += scale * values[k]
+
+
+@kernel_part
+def _add_sparse_squares(values: Data, columns: Any, start: Any, stop: Any, scale: float, out: Vector) -> None:
+    for k in range(np.uint64(start), np.uint64(stop)):
+        out[np.uint64(columns[k])] += scale * values[k] * values[k]
 
 
 @kernel_part
@@ -171,6 +184,12 @@ class CSRRows(NamedTuple):
     def add_to(self, i: int, scale: float, out: Vector) -> None:
         k = np.uint64(i)
         _add_sparse(self.values, self.columns, self.starts[k], self.starts[k + np.uint64(1)], scale, out)
+        if self.intercept:
+            out[self.n_columns] += scale
+
+    def add_squares_to(self, i: int, scale: float, out: Vector) -> None:
+        k = np.uint64(i)
+        _add_sparse_squares(self.values, self.columns, self.starts[k], self.starts[k + np.uint64(1)], scale, out)
         if self.intercept:
             out[self.n_columns] += scale
 

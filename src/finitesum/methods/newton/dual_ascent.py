@@ -12,8 +12,9 @@ s_i: a corner, or an interval between two. The parts of a round:
 
 1. *Sweeps* [1]. A row is visited by moving its slope to the best value, sum_j clip((u_i + q_i s_i - k_ij) / q_i, low_ij,
    high_ij) with q_i = p_i ||x_i||^2 / l2, and w with it. Rows whose slope is within an interval by more than any violation
-   of the sweep before rest until the end of the round. Rows are visited in a random order, drawn for each sweep; 8 rows
-   that follow each other stay together, as they do in memory. An intercept is held by mu/2 (b - b_0)^2, where b_0 becomes
+   of the sweep before rest until the end of the round. Rows are visited in a random order, drawn for each sweep from a seed
+   that is the first component of the pass's order; 8 rows that follow each other, or as many as are read at once where no
+   cache holds the data, stay together, as they do in memory. An intercept is held by mu/2 (b - b_0)^2, where b_0 becomes
    b after as many visits as there are rows.
 2. *A face*, if sweeps go on. Rows at a corner (mostly few, soon always the same) have u_i = k_ij at the optimum: a linear
    system in the gram matrix of these rows, which conjugate gradients solve in products with these rows alone, until a
@@ -44,8 +45,7 @@ from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
 from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
-from finitesum.methods.newton.dual_sweeps import sweep
-from finitesum.methods.newton.sdca import NEIGHBOURS
+from finitesum.methods.newton.dual_sweeps import rows_together, sweep
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.parameters import Count
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
@@ -161,6 +161,7 @@ class DualAscent(SumMethod):
     epochs: Count = 5
 
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth"})
+    default_sampling: ClassVar[str] = "cyclic"  # whose first component seeds the sweeps' own orders
 
     @staticmethod
     def refusal(problem: Problem) -> str:
@@ -172,9 +173,11 @@ class DualAscent(SumMethod):
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> DualAscentState:
         """Return the state before the first sweep: slopes 0, or from another start than 0 those of its subgradient."""
-        u = predictions(problem, x0) + problem.offsets
-        slopes = _loss(problem).d1(u, problem.targets) if x0.any() else np.zeros(problem.n_rows)
-        w = _primal(problem, slopes, float(x0[-1]))
+        u, w, slopes = problem.offsets, x0.copy(), np.zeros(problem.n_rows)
+        if x0.any():
+            u = predictions(problem, x0) + problem.offsets
+            slopes = _loss(problem).d1(u, problem.targets)
+            w = _primal(problem, slopes, float(x0[-1]))
         none, value = np.zeros(0, dtype=np.int64), _value(problem, x0, u)
         distance = float(problem.weights @ np.abs(u - _loss(problem).corners(problem.targets)[0][2]))
         first = FIRST * distance if 0.0 < distance < math.inf else FIRST
@@ -261,8 +264,10 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
         shift = -float(problem.weights @ slopes) / terms.hold
         w[-1] += shift  # b_0 becomes b
     limits = (state.violation if state.violation > 0.0 else math.inf, state.accuracy)
-    places = np.empty(active.size // NEIGHBOURS + 1, dtype=np.int64)
-    found = sweep(problem.view, order / order.size, w, slopes, (active, places), tuple(terms), limits)
+    n_together = rows_together(problem)
+    places = np.empty(active.size // n_together + 1, dtype=np.int64)
+    draws = np.random.default_rng([int(order[0]), state.n_rounds, state.n_passes]).random(places.size)
+    found = sweep(problem.view, draws, w, slopes, (active, places, n_together), tuple(terms), limits)
     n_active, violation, n_sweeps, n_visits = found
     state = state._replace(
         w=w,

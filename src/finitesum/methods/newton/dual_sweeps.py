@@ -7,6 +7,16 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.methods.newton.sdca import NEIGHBOURS, shuffle
+from finitesum.problems.linear import Problem
+
+#: Bytes of rows that caches do not hold, and those of a group of rows that memory gives at once, about.
+CACHE, AT_ONCE = 2**25, 2**12
+
+
+def rows_together(problem: Problem) -> int:
+    """Return how many rows that follow each other are visited so."""
+    size = sum(array.nbytes for array in problem.rows if isinstance(array, np.ndarray))
+    return max(NEIGHBOURS, AT_ONCE * problem.n_rows // size) if size > CACHE else NEIGHBOURS
 
 
 @kernel_part
@@ -43,21 +53,22 @@ def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: fl
 
 @kernel
 def sweep(
-    view: Any, draws: Vector, w: Vector, slopes: Vector, rows: tuple[Indices, Indices], terms: Any, limits: Any
+    view: Any, draws: Vector, w: Vector, slopes: Vector, rows: tuple[Indices, Indices, int], terms: Any, limits: Any
 ) -> tuple[int, float, int, int]:
     """Sweep over the active rows until all rows' number of visits is made, or no violation is above the accuracy.
 
+    Groups of rows that follow each other are visited in an order that the draws give, one for each group or more.
     Return how many rows are still active (the first ones), the largest violation of the last sweep, the sweeps and visits.
     """
-    active, order = rows
+    active, order, n_together = rows
     resting, accuracy = limits
     n_active, n_sweeps, n_visits, n = active.size, 0, 0, view.rows.n_rows
     violation = resting
     while n_active > 0 and n_visits < n and not (n_sweeps > 0 and violation <= accuracy):
-        n_groups, violation = (n_active + NEIGHBOURS - 1) // NEIGHBOURS, 0.0
+        n_groups, violation = (n_active + n_together - 1) // n_together, 0.0
         shuffle(order, n_groups, draws, n_visits)
         for k in range(n_groups):
-            for place in range(order[k] * NEIGHBOURS, min((order[k] + 1) * NEIGHBOURS, n_active)):
+            for place in range(order[k] * n_together, min((order[k] + 1) * n_together, n_active)):
                 found = _visit(view, active[place], w, slopes, terms, resting)
                 if found < 0.0:
                     active[place] = -1 - active[place]

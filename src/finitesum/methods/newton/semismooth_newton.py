@@ -34,7 +34,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.hessian import add_gram
@@ -44,8 +44,7 @@ from finitesum.methods.newton.dual_ascent import in_metric, refusal_without_corn
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.problems.chosen_rows import view_without_entries, with_rows
 from finitesum.problems.linear import Problem, n_numbers
-from finitesum.problems.partitioned import is_parted
-from finitesum.problems.rows import EVERY, to_matrix
+from finitesum.problems.rows import EVERY
 
 #: The first h, by the mean distance of predictions from corners: most rows are within.
 START = 2.0
@@ -115,14 +114,6 @@ def _find_slopes(view: Any, u: Vector, centre: Vector, width: float, slopes: Vec
 
 
 @kernel
-def _add_within(view: Any, width: float, beyond: Vector, lower: Matrix) -> None:
-    """Add (1/h) sum_i p_i x_i x_i' over the rows that are within to the lower triangle of a matrix."""
-    for i in range(view.rows.n_rows):
-        if beyond[i] == 0.0 and view.weights[i] > 0.0:
-            view.rows.gram_add(i, view.weights[i] / width, lower)
-
-
-@kernel
 def _along(view: Any, u: Vector, change: Vector, centre: Vector, width: float, t: float) -> tuple[float, float]:
     """Return the slope and the curvature in t of the smoothed losses at u + t change."""
     slope, curvature = 0.0, 0.0
@@ -152,16 +143,6 @@ def _find_in_arrays(view: Any, u: Vector, centre: Vector, width: float, slopes: 
     slopes[:], beyond[:] = _slopes_in_arrays(view.loss, view.targets, u + width * centre, width)
     used = EVERY if view.equal_weight > 0.0 else view.weights > 0.0
     return float(view.weights[used] @ view.loss.value(u[used], view.targets[used]))
-
-
-@array_form(_add_within, n_numbers)
-def _add_in_arrays(view: Any, width: float, beyond: Vector, lower: Matrix) -> None:
-    within = np.flatnonzero((beyond == 0.0) & (view.weights > 0.0))
-    rows = to_matrix(view.rows)[within]
-    table = np.zeros((within.size, view.rows.dim()))
-    table[:, : view.rows.n_columns] = rows.toarray() if view.rows.is_sparse() else rows
-    table[:, view.rows.n_columns :] = 1.0
-    lower += np.tril(table.T @ (table * (view.weights[within] / width)[:, None]))
 
 
 @array_form(_along, n_numbers)
@@ -362,10 +343,7 @@ def _step(part: Problem, state: SemismoothState, beyond: Vector, metric: Vector)
     """Return Newton's step, and how many rows are within; a step without H where it has no factor."""
     picked = np.flatnonzero((beyond == 0.0) & (part.weights > 0.0))
     H = np.zeros((part.dim, part.dim))
-    if part.rows.is_sparse() and not is_parted(part):
-        _add_within(part.view_of_rows, state.width, beyond, H)
-    else:
-        add_gram(part, picked, part.weights[picked] / state.width, H)
+    add_gram(part, picked, part.weights[picked] / state.width, H)
     d = part.rows.n_columns
     curvatures = np.diagonal(H)[d:]
     damping = np.where(curvatures > 0.0, DAMPING * curvatures, 1.0 / state.width)
