@@ -17,7 +17,6 @@ ball without a metric on a simplex or a half-space. Penalties that are known by 
 import math
 from typing import Any
 
-from finitesum.core import jit
 from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
@@ -27,6 +26,7 @@ from finitesum.methods.base import Alternative, Choice, Method, is_suited
 from finitesum.methods.cost_model import costs_of
 from finitesum.methods.newton.class_ascent import is_worth_epochs
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
+from finitesum.methods.newton.interior_systems import MOST_WORK
 from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap
 from finitesum.problems.batches import Batches
@@ -71,14 +71,15 @@ NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, NO_TIME = 10.0, 3.0, 8.0, 0.005
 #: Seconds up to which calls take longer than numbers: below them Newton's method, with the fewest calls, is not compared.
 FEW_CALLS = 0.002
 
-#: Nanoseconds of interior points up to which they are preferred to dual ascent on small data: a process that has no other
-#: kernels loads that of its visits in more.
-LOADING = 1e8
+#: Numbers, and nanoseconds of methods without kernels, up to which these are preferred to dual ascent: a process without
+#: other kernels loads that of its visits in more, and other processes wait for little.
+FEW_NUMBERS, LOADING = 5e4, 2e7
 
-#: Losses with corners, as measured on generated rows: steps of interior points and nanoseconds of a row in one beside its
-#: Hessian; gradients that a visit of dual ascent costs, and its passes: (least, by the coupling of rows, to this power);
-#: gradients of semismooth Newton's whole run, factors, rows' Hessians, and nanoseconds of a row beside.
-INTERIOR_STEPS, INTERIOR_ROW, DUAL_VISIT, DUAL_PASSES = 14.0, 800.0, 3.2, (20.0, 25.0, 0.6)
+#: Losses with corners, as measured on generated rows: steps of interior points, nanoseconds of a row in one beside its
+#: Hessian, and of a row and two columns where the rows are brought to a triangle; gradients that a visit of dual ascent
+#: costs, and its passes: (least, by the coupling of rows, to this power); gradients of semismooth Newton's whole run,
+#: factors, rows' Hessians, and nanoseconds of a row beside.
+INTERIOR_STEPS, INTERIOR_ROW, TRIANGLE, DUAL_VISIT, DUAL_PASSES = 14.0, 800.0, 0.5, 3.2, (20.0, 25.0, 0.6)
 SEMISMOOTH_GRADIENTS, SEMISMOOTH_FACTORS, SEMISMOOTH_HESSIANS, SEMISMOOTH_ROW = 80.0, 50.0, 2.0, 2000.0
 
 
@@ -122,23 +123,23 @@ def _for_nonsmooth(problem: Problem) -> Choice:
 def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple[float, str, float]]:
     """Return what the methods for losses with corners and an l2 penalty are ranked by, their names and their nanoseconds.
 
-    These are estimates, and the rank, but for small data, where methods without kernels come first. The matrices of
+    These are estimates, and the rank, but for few numbers, where methods without kernels come first. The matrices of
     interior points are of this order; without their fitting, dual ascent is left.
     """
     n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
-    is_small = n_numbers(problem.view) <= jit.MOST_NUMBERS  # where all but dual ascent need no kernel
+    is_small = n_numbers(problem.view) <= FEW_NUMBERS  # where all but dual ascent need no kernel
     coupling = (sum_of_squares(problem) - n * problem.has_intercept) / (n * n * problem.term.ridge)
     ascent = DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power)
-    found = [(ascent, "dual-ascent", ascent)]
+    found = [("dual-ascent", ascent)]
     if fits:
-        factor = costs.factor * (order / dim) ** 3
-        interior = INTERIOR_STEPS * (n * (INTERIOR_ROW + costs.hessian) + factor)
-        found.append((0.0 if interior <= LOADING and is_small else interior, "interior-point", interior))
+        factor, work = costs.factor * (order / dim) ** 3, n * float(order) ** 2
+        rows = TRIANGLE * work if work <= MOST_WORK else n * costs.hessian
+        found.append(("interior-point", INTERIOR_STEPS * (n * INTERIOR_ROW + rows + factor)))
     if fits and dim <= (MATRIX_UP_TO if is_parted(problem) else min(n, MATRIX_UP_TO)):
         of_row = SEMISMOOTH_GRADIENTS * costs.gradient + SEMISMOOTH_HESSIANS * costs.hessian + SEMISMOOTH_ROW
-        cost = n * of_row + SEMISMOOTH_FACTORS * costs.factor
-        found.append((0.0 if cost <= LOADING and is_small else cost, "semismooth-newton", cost))
-    return found
+        found.append(("semismooth-newton", n * of_row + SEMISMOOTH_FACTORS * costs.factor))
+    is_first = [is_small and name != "dual-ascent" and cost <= LOADING for name, cost in found]
+    return [(cost - LOADING * first, name, cost) for (name, cost), first in zip(found, is_first, strict=True)]
 
 
 def _why(problem: Problem, cost: float) -> str:

@@ -86,3 +86,9 @@ def test_auto_says_about_how_long_it_takes(loss):
     choice = choose(Problem.linear(X, X[:, 0], loss=loss, alpha=0.01))
     assert choice.method.name == "semismooth-newton"
     assert "(about 0 s)" not in choice.reason
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1000, "semismooth-newton"), (4000, "dual-ascent")])
+def test_few_numbers_need_no_kernel_and_more_go_to_dual_ascent_where_rows_are_coupled_weakly(n, expected):
+    X = np.random.default_rng(0).standard_normal((n, 20))
+    assert choose(Problem.linear(X, X[:, 0] > 0.0, loss="hinge", alpha=1.0)).method.name == expected

@@ -44,6 +44,7 @@ from finitesum.methods.newton.dual_ascent import in_metric, refusal_without_corn
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.problems.chosen_rows import view_without_entries, with_rows
 from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import EVERY
 
 #: The first h, by the mean distance of predictions from corners: most rows are within.
