@@ -38,6 +38,15 @@ from scipy.special import logsumexp
 GAPS = (1e-4, 1e-6, 1e-8, 1e-10)
 
 
+#: Estimators of means by their model, and the size of the negative binomial one.
+MEANS = {
+    "poisson": "PoissonRegressor",
+    "gamma": "GammaRegressor",
+    "tweedie": "TweedieRegressor",
+    "negative-binomial": "NegativeBinomialRegressor",
+}
+THETA = 2.0
+
 HEAD = ("case", "gap", "finitesum, s", "best peer, s", "ratio")
 
 
@@ -46,7 +55,7 @@ class Case(NamedTuple):
 
     part: str
     load: Callable[[Path], tuple[Any, Any]]
-    model: str  # "logistic", "hinge", "squared-hinge", "ridge" or "poisson"
+    model: str  # "logistic", "hinge", "squared-hinge", "ridge", "poisson", "gamma", "tweedie" or "negative-binomial"
     strength: float = 1.0  # C, or alpha
     has_intercept: bool = False
 
@@ -116,13 +125,18 @@ def spectrum(n: int, d: int, n_classes: int, seed: int, decay: float = 0.7) -> C
 
 
 def targets(n: int, d: int, kind: str, seed: int) -> Callable[[Path], tuple[Any, Any]]:
-    """Return a loader of standard normal rows with real or count targets."""
+    """Return a loader of standard normal rows with targets that are real, counts, or those of a family."""
 
     def load(folder: Path) -> tuple[Any, Any]:
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((n, d))
         means = X @ rng.standard_normal(d) / np.sqrt(d)
-        return X, means + rng.standard_normal(n) if kind == "reals" else rng.poisson(np.exp(means)).astype(float)
+        if kind == "reals":
+            return X, means + rng.standard_normal(n)
+        if kind == "tweedie":  # sums of a Poisson number of gamma variables
+            return X, np.exp(0.5 * means) * rng.gamma(2.0 * rng.poisson(np.exp(0.5 * means)) + 1e-300)
+        varied = np.exp(means) * (1.0 if kind == "counts" else rng.gamma(2.0, 0.5, n))
+        return X, varied if kind == "gamma" else rng.poisson(varied).astype(float)
 
     return load
 
@@ -166,6 +180,14 @@ CASES: dict[str, Case] = {
     "embeddings 20,000 x 256, 6 classes": Case("generated", spectrum(20000, 256, 6, 6), "logistic", 1.0, True),
     "ridge 200,000 x 200": Case("generated", targets(200000, 200, "reals", 7), "ridge", 1.0, True),
     "poisson 100,000 x 50": Case("generated", targets(100000, 50, "counts", 8), "poisson", 1e-3, True),
+    "gamma 100,000 x 50": Case("generated", targets(100000, 50, "gamma", 11), "gamma", 1e-3, True),
+    "gamma 3,000 x 10": Case("generated", targets(3000, 10, "gamma", 12), "gamma", 1e-3, True),
+    "tweedie 1.5, 100,000 x 50": Case("generated", targets(100000, 50, "tweedie", 13), "tweedie", 1e-3, True),
+    "tweedie 1.5, 3,000 x 10": Case("generated", targets(3000, 10, "tweedie", 14), "tweedie", 1e-3, True),
+    "negative binomial, 100,000 x 50": Case(
+        "generated", targets(100000, 50, "negative", 15), "negative-binomial", 0.0, True
+    ),
+    "negative binomial, 3,000 x 10": Case("generated", targets(3000, 10, "negative", 16), "negative-binomial", 0.0, True),
     "sparse 100,000 x 20,000": Case("generated", sparse(100000, 20000, 30, 9), "logistic"),
     "dense 1,000 x 20": Case("generated", spectrum(1000, 20, 2, 10, 0.0), "logistic", 1.0, True),
     "breast cancer, as it comes": Case("unseen", of_sklearn("breast_cancer"), "logistic", 1.0, True),
@@ -223,14 +245,37 @@ def settings_of(case: Case, has_two: bool) -> dict[str, Callable[[], Any]]:
         for solver in ("cholesky", "lsqr", "svd"):
             add(f"scikit-learn {solver}", sk.Ridge, (None, 1e-10), alpha=C, solver=solver, **more)
     else:
-        add("finitesum", ours.PoissonRegressor, mine, alpha=C, **more)
-        for solver in ("lbfgs", "newton-cholesky"):
-            add(f"scikit-learn {solver}", sk.PoissonRegressor, (None, 1e-8), alpha=C, solver=solver, max_iter=5000, **more)
+        name, more["alpha"] = MEANS[case.model], C
+        own = {"tweedie": {"power": 1.5}, "negative-binomial": {"theta": THETA}}.get(case.model, {})
+        add("finitesum", getattr(ours, name), mine, **own, **more)
+        for solver in ("lbfgs", "newton-cholesky") if hasattr(sk, name) else ():
+            add(f"scikit-learn {solver}", getattr(sk, name), (None, 1e-8), solver=solver, max_iter=5000, **own, **more)
+        if case.model == "negative-binomial" and optional("statsmodels"):
+            add("statsmodels", StatsModels, (None, 1e-10))
         if glum := optional("glum"):
-            given = {"alpha": C, "family": "poisson", "l1_ratio": 0, "max_iter": 1000, **more}
+            families: Any = {
+                "tweedie": glum.TweedieDistribution(1.5),
+                "negative-binomial": glum.NegativeBinomialDistribution(1.0 / THETA),
+            }
+            given = {"family": families.get(case.model, case.model), "l1_ratio": 0, "max_iter": 1000, **more}
             for tol in (1e-4, 1e-8):
                 add(f"glum gradient_tol={tol:g}", glum.GeneralizedLinearRegressor, (None,), gradient_tol=tol, **given)
     return found
+
+
+class StatsModels:
+    """The negative binomial model of statsmodels, without a penalty."""
+
+    def __init__(self, tol: float = 1e-8) -> None:
+        self._tol = tol
+
+    def fit(self, X: Any, y: Any) -> StatsModels:
+        import statsmodels.api as sm
+
+        family = sm.families.NegativeBinomial(alpha=1.0 / THETA)
+        found = sm.GLM(y, sm.add_constant(X), family=family).fit(tol=self._tol, maxiter=200)
+        self.intercept_, self.coef_ = found.params[0], found.params[1:]
+        return self
 
 
 def optional(library: str) -> Any:
@@ -248,8 +293,15 @@ def objective(case: Case, X: Any, y: Any, coef: Any, intercept: Any) -> float:
     n, squares = len(y), float(np.vdot(coef, coef))
     if case.model == "ridge":
         return float(((y - scores[:, 0]) ** 2).sum() + case.strength * squares) / n
-    if case.model == "poisson":
-        return float((np.exp(scores[:, 0]) - y * scores[:, 0]).mean() + 0.5 * case.strength * squares)
+    if case.model in MEANS:
+        u = scores[:, 0]
+        losses = {
+            "poisson": lambda: np.exp(u) - y * u,
+            "gamma": lambda: u + y * np.exp(-u),
+            "tweedie": lambda: 2.0 * (np.exp(0.5 * u) + y * np.exp(-0.5 * u)),
+            "negative-binomial": lambda: (y + THETA) * np.log(THETA + np.exp(u)) - y * u,
+        }[case.model]()
+        return float(losses.mean() + 0.5 * case.strength * squares)
     if scores.shape[1] > 1:
         losses = logsumexp(scores, axis=1) - scores[np.arange(n), y]
     else:

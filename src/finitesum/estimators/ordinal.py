@@ -158,7 +158,7 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
     >>> X, y = [[0.0], [1.0], [1.0], [2.0], [3.0], [3.0]], ["low", "low", "mid", "high", "mid", "high"]
     >>> model = OrdinalLogisticRegression(categories=["low", "mid", "high"]).fit(X, y)
     >>> model.coef_.round(4), model.thresholds_.round(4), model.predict([[0.0], [3.0]])
-    (array([[0.8571]]), array([0.4887, 2.2077]), array(['low', 'high'], dtype='<U4'))
+    (array([[0.941]]), array([0.6786, 2.5539]), array(['low', 'high'], dtype='<U4'))
     """
 
     C: float = field(default=1.0, kw_only=False)
