@@ -9,6 +9,8 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 
+from finitesum.torch.loaders import TOLERATED, LoaderWatch
+
 #: This many updates at one t, with nothing to move it, are taken for a forgotten scheduler.
 PATIENCE = 5_000
 
@@ -17,9 +19,6 @@ PATIENCE_SCHEDULED = 100_000
 
 #: This many epochs of a single update each are taken for a scheduler stepped at every update.
 SHORT_EPOCHS = 10
-
-#: AMP skips an update now and then: an epoch may be shorter or longer by this fraction.
-TOLERATED = 0.01
 
 
 class EpochLengthWarning(UserWarning):
@@ -122,6 +121,22 @@ class EpochT(LRScheduler):
                 set_t(group, self.last_epoch + 1)
 
 
+def after_epoch(optimizer: Any) -> None:
+    """Note the end of an epoch: t of groups that leave it to others grows by one, given lengths are compared.
+
+    Optimizers of other kinds are left alone, and those that a library has wrapped as ``optimizer.optimizer`` are found.
+    """
+    while not isinstance(watch := getattr(optimizer, "_watch", None), Watch):
+        if not hasattr(optimizer, "optimizer"):
+            return
+        optimizer = optimizer.optimizer
+    watch.is_scheduled = True
+    for group in optimizer.param_groups:
+        if _is_scheduled(group):
+            set_t(group, float(group["t"]) + 1.0)
+    optimizer.epoch_end()
+
+
 def _is_scheduled(group: dict[str, Any]) -> bool:
     return "steps_per_epoch" in group and group["steps_per_epoch"] is None
 
@@ -136,10 +151,18 @@ class Watch:
         self._t: list[Any] = []
         self._n_still = 0
         self._warned = False
+        self._loader = LoaderWatch()
 
     def after_update(self, groups: list[dict[str, Any]]) -> None:
-        """Warn once when t has stood still for very many updates and no scheduler is there to move it."""
-        if self._warned or torch.compiler.is_compiling():
+        """Warn once when t has stood still for very many updates and no scheduler is there to move it.
+
+        Or when an epoch of the DataLoader had another length than was given.
+        """
+        if torch.compiler.is_compiling():
+            return
+        if said := self._loader.after_update({group["steps_per_epoch"] for group in groups} - {None, 1}):
+            _warn(said, stacklevel=4)
+        if self._warned:
             return
         now = times(groups)
         self._n_still = self._n_still + 1 if now == self._t else 1
