@@ -175,3 +175,16 @@ def test_collinear_bases_leave_little_where_rounding_the_solution_leaves_much():
         much += np.linalg.norm(basis @ np.rint(np.linalg.solve(basis, right)) - right)
     assert left < 0.3 * much
     np.testing.assert_array_equal(nearest_combination(np.zeros((2, 2)), np.ones(2)), np.zeros(2))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_coordinate_descent_on_many_variables_ends_at_the_minimum_or_leaves_it_to_the_active_set(seed):
+    """With a tolerance: where columns are nearly alike, descent comes near too slowly."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((60 if seed % 2 else 300, 100)) + 10.0 * (seed > 1)
+    problem = Problem.linear(np.eye(100), np.arange(100.0), loss="squared", alpha=0.3, l1_ratio=1.0)
+    H, g = A.T @ A / len(A), A.T @ rng.standard_normal(len(A)) / len(A) * 10.0
+    y = rng.standard_normal(100) * (rng.random(100) < 0.3)
+    x = minimise_model(problem.term, H, g, y, 1e-6)
+    assert problem.term.optimality(x, g + H @ (x - y)) <= 1e-6
+    assert 0 < np.count_nonzero(x) < 100

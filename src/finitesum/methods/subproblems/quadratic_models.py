@@ -1,8 +1,8 @@
 """Minimisers of a quadratic model q(w) = g'(w - y) + 1/2 (w - y)'H (w - y) + r(w): what NIM and Newton's method solve.
 
 * smooth: the Cholesky factor of H, O(d^3);
-* an l1 penalty: coordinate descent finds signs, the Cholesky factor on the support then gives the minimiser that belongs to
-  them (`finitesum.methods.subproblems.active_set`); exact as soon as the signs are;
+* an l1 penalty: coordinate descent, and unless it comes close enough the Cholesky factor on the support that it found:
+  the minimiser that belongs to its signs (`finitesum.methods.subproblems.active_set`);
 * a box, an l1 ball, a simplex: the same, with bounds or a multiplier; where that does not end, accelerated projected
   gradients with restarts do;
 * a half-space: the free minimiser, or that on its plane; an l2 ball: Newton's method for the multiplier;
@@ -23,20 +23,24 @@ from scipy.sparse.linalg import eigsh
 
 from finitesum.constraints.polyhedra import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import array_form, kernel, kernel_part
+from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
 from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm, Intervals
 
-#: Passes of coordinate descent that find most of the active set, at most, and without a change of it.
+#: Passes of coordinate descent, at most: of many variables they cost about as much as a factor. Passes without a change of
+#: signs after which few variables, or those that are to be exact, have their active set.
 DESCENT_PASSES, SETTLED_PASSES = 100, 5
+
+#: The change of a slope in a pass, relative to the tolerance as a norm, at which coordinate descent ends.
+CLOSE = 0.5
 
 #: Multipliers of an l1 ball that are tried, at most, and what they differ by, relatively, where they are the same.
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
 
-#: Numbers of an array that are computed while Python descends along one coordinate in all passes, as measured.
-DESCENT_NUMBERS = 2000.0
+#: Variables up to which Python descends along the coordinates: beyond, a pass takes longer than a factor.
+FEW_COORDINATES = 64
 
 #: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality,
 #: or is not downhill.
@@ -66,38 +70,42 @@ def _move(hessian: Matrix, w: Vector, gradient: Vector, j: int, target: float) -
 
 @kernel
 def _descend(
-    hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, n_passes: int
+    hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
 ) -> None:
     """Minimise model + sum_j thresholds_j |w_j| between the bounds along one coordinate after the other.
 
-    gradient = g + H (w - y) is updated along with w.
+    gradient = g + H (w - y) is updated along with w. The ends are the most passes, those without a change of signs, and the
+    change of a coordinate's slope up to which it does not count.
     """
+    n_passes, most_settled, tolerance = ends
     n_settled = 0
     for _ in range(n_passes):
-        changes = False
+        changes, largest = False, 0.0
         for j in range(w.size):
             curvature = hessian[j, j]
             if curvature > 0.0:
                 target = w[j] - gradient[j] / curvature
                 threshold = thresholds[j] / curvature
                 target = max(target - threshold, 0.0) + min(target + threshold, 0.0)
-                changes |= _move(hessian, w, gradient, j, min(max(target, lower[j]), upper[j]))
+                target = min(max(target, lower[j]), upper[j])
+                largest = max(largest, curvature * abs(target - w[j]))
+                changes |= _move(hessian, w, gradient, j, target)
             elif abs(gradient[j]) < thresholds[j]:  # linear on both sides of 0
                 changes |= _move(hessian, w, gradient, j, min(max(0.0, lower[j]), upper[j]))
         n_settled = 0 if changes else n_settled + 1
-        if n_settled == SETTLED_PASSES:
+        if n_settled == most_settled or (largest <= tolerance and not changes):
             return
 
 
-@array_form(_descend, lambda hessian, *_: DESCENT_NUMBERS * len(hessian))
+@array_form(_descend, lambda hessian, *_: MOST_NUMBERS * len(hessian) / FEW_COORDINATES)
 def _descend_in_arrays(
-    hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, n_passes: int
+    hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
 ) -> None:
-    at, n_settled, daxpy = w.tolist(), 0, blas.daxpy
+    at, n_settled, daxpy, (n_passes, most_settled, tolerance) = w.tolist(), 0, blas.daxpy, ends
     limits = (part.tolist() for part in (np.diagonal(hessian), thresholds, lower, upper))
     coordinates = list(zip(range(len(at)), hessian, *limits, strict=True))
     for _ in range(n_passes):
-        changes = False
+        changes, largest = False, 0.0
         for j, row, curvature, threshold, least, most in coordinates:
             before, slope = at[j], gradient.item(j)
             if curvature > 0.0:
@@ -109,11 +117,11 @@ def _descend_in_arrays(
                 continue
             target = min(max(target, least), most)
             if target != before:
-                at[j] = target
+                at[j], largest = target, max(largest, curvature * abs(target - before))
                 daxpy(row, gradient, a=target - before)  # in place
                 changes |= (before > 0.0) != (target > 0.0) or (before < 0.0) != (target < 0.0)
         n_settled = 0 if changes else n_settled + 1
-        if n_settled == SETTLED_PASSES:
+        if n_settled == most_settled or (largest <= tolerance and not changes):
             break
     w[:] = at
 
@@ -226,7 +234,11 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
             w = closed_form(term, term.constraint, raised, gradient, y)
         else:
             assert intervals is not None
-            w = minimised(intervals, raised, gradient, y, _started(intervals, raised, gradient, y, start), tolerance)
+            by_descent = tolerance if y.size > FEW_COORDINATES else 0.0
+            w = _started(intervals, raised, gradient, y, start, by_descent)
+            if by_descent > 0.0 and term.optimality(w, gradient + raised @ (w - y)) <= by_descent:
+                return w
+            w = minimised(intervals, raised, gradient, y, w, tolerance)
         if (left := term.optimality(w, gradient + raised @ (w - y))) < least:
             best, least = w, left
         rise = float(gradient @ (w - y)) + term.rise(y, w)
@@ -235,14 +247,18 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     return best
 
 
-def _started(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector, w: Vector) -> Vector:
-    """Return a point of the set with most of the minimiser's active set, by coordinate descent from one, w."""
+def _started(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector, w: Vector, tolerance: float) -> Vector:
+    """Return a point of the set with most of the minimiser's active set, by coordinate descent from one, w.
+
+    With a tolerance it is the minimiser to that accuracy, where that takes few passes.
+    """
     slope = gradient + hessian @ (w - y)
     if intervals.sizes.size and not intervals.is_equal:
         return _started_in_ball(intervals, hessian, gradient, y, w.copy(), slope)
     if not intervals.is_equal and not is_settled(intervals, w, slope):
-        w = w.copy()
-        _descend(hessian, w, slope, intervals.thresholds, intervals.lower, intervals.upper, DESCENT_PASSES)
+        w, most_settled = w.copy(), DESCENT_PASSES if tolerance > 0.0 else SETTLED_PASSES
+        ends = DESCENT_PASSES, most_settled, CLOSE * tolerance / math.sqrt(w.size)
+        _descend(hessian, w, slope, intervals.thresholds, intervals.lower, intervals.upper, ends)
     return w
 
 
@@ -265,7 +281,8 @@ def _started_in_ball(
         thresholds = intervals.thresholds + multiplier * sizes
         if k == 0 and is_settled(intervals._replace(thresholds=thresholds), w, slope):
             return w
-        _descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, DESCENT_PASSES)
+        ends = DESCENT_PASSES, SETTLED_PASSES, 0.0
+        _descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, ends)
         before, on_face = multiplier, _multiplier_on_face(intervals, hessian, slope, w)
         multiplier = min(max(on_face, 0.3 * before), 3.0 * before)
         if abs(multiplier - before) <= SAME_MULTIPLIER * before:
