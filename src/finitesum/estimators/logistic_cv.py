@@ -205,7 +205,10 @@ solver_, cov_params_, standard_errors_
     def _scorer(self) -> Any:
         from sklearn.metrics import get_scorer
 
-        return get_scorer("accuracy" if self.scoring is None else self.scoring)
+        if self.scoring is not None:
+            return get_scorer(self.scoring)
+        usual = get_scorer("accuracy")
+        return usual.set_score_request(sample_weight=True) if get_config()["enable_metadata_routing"] else usual
 
     def _routed(self, caller: str, sample_weight: Any, params: dict[str, Any]) -> tuple[Any, Any]:
         """Return what the splitter and the scorer are given: without metadata routing weights, where rows can have some."""

@@ -168,6 +168,7 @@ class ChoiceMixin:
         ratios = ratios_of(self)
         for name in ("alpha_", "l1_ratio_"):
             self.__dict__.pop(name, None)
+        given = X
         problems, total, X, y = own._problems(X, y, sample_weight, offset)
         problem, estimators = problems[0], [self._estimator(ratio) for ratio in ratios]
         factor = self._factor(total)
@@ -185,11 +186,8 @@ class ChoiceMixin:
             ratio, place = least(self.criteria_, problem)
         self.alphas_ = np.stack(strengths) / factor
         self.alpha_, self.l1_ratio_ = float(self.alphas_[ratio, place]), float(ratios[ratio])
-        final = self._estimator(self.l1_ratio_).set_params(alpha=self.alpha_)
-        final.standard_errors = own.standard_errors
-        final.fit(X, y, sample_weight=sample_weight, offset=offset)
-        names = {"n_features_in_", "feature_names_in_"}
-        self.__dict__.update({k: v for k, v in vars(final).items() if k.endswith("_") and k not in names})
+        single: Any = super()
+        single.fit(given, y, sample_weight, offset)  # with the names of the columns, and alpha_
         return self
 
     def _factor(self, total: float) -> float:
