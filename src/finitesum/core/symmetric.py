@@ -15,6 +15,9 @@ ROWS, COLUMNS, ALIGNMENT = 4, 32, 64
 #: The number of outer products that are added in one pass over the matrix.
 RANK = 8
 
+#: Rows whose mirror image is written at a time.
+MIRRORED_ROWS = 64
+
 
 def padded_size(dim: int) -> int:
     """Return the length of vectors that are multiplied with a matrix of size dim: dim rounded up to 32."""
@@ -47,7 +50,13 @@ def full(matrix: Matrix, dim: int) -> Matrix:
 
 def mirrored(matrix: Matrix) -> Matrix:
     """Return the symmetric matrix with this one's lower triangle."""
-    return np.where(np.tri(matrix.shape[0], dtype=bool), matrix, matrix.T)
+    dim, result = matrix.shape[0], np.empty_like(matrix)
+    for k in range(0, dim, MIRRORED_ROWS):  # a transpose as a whole would not stay in the processor's caches
+        end = min(k + MIRRORED_ROWS, dim)
+        result[k:end, :k], result[:k, k:end] = matrix[k:end, :k], matrix[k:end, :k].T
+        block = matrix[k:end, k:end]
+        result[k:end, k:end] = np.where(np.tri(end - k, dtype=bool), block, block.T)
+    return result
 
 
 @reassociated_part

@@ -13,6 +13,13 @@ def _is_whole(problem: FiniteSum, components: Indices) -> bool:
     return components.size == problem.n_components and isinstance(problem.components, Batches)
 
 
+def worthwhile(problem: FiniteSum, n_components: int) -> int:
+    """Return the size of a sample, or the number of all components, where sums over these take less time."""
+    m, components = problem.n_components, problem.components
+    is_faster_whole = isinstance(components, Batches) and components.is_faster_whole(n_components)
+    return m if is_faster_whole else min(n_components, m)
+
+
 def rows_per_component(problem: FiniteSum) -> int:
     """Return how many rows of data a component has, at most; one that is an object counts for one."""
     return problem.components.batch_size if isinstance(problem.components, Batches) else 1

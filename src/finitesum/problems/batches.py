@@ -29,6 +29,9 @@ N_COMPONENTS = 64
 #: Numbers that one call of f reads or makes in a sum over all rows, about: 128 MB, or a batch where that is more.
 NUMBERS_PER_CALL = 2**24
 
+#: Numbers that are read in the time that a call takes besides, about, as measured with PyTorch: 0.1 ms.
+NUMBERS_IN_A_CALL = 2**16
+
 #: Numbers of Hessians, two of each component, that are kept where they are not more: methods with Taylor models of the
 #: components ask for a Hessian at one visit, and for the same one at the next, to take it out of the sum.
 MOST_KEPT = 2**23
@@ -108,8 +111,9 @@ class Batches(Sequence[BatchComponent]):
         keeps = 2 * len(starts) * backend.dim**2 <= MOST_KEPT
         rows = [slice(k, min(k + batch_size, n)) for k in starts]
         self._components = [BatchComponent(backend, part, scale, keeps_hessian=keeps) for part in rows]
-        per_row = max(backend.n_numbers / n, backend.dim)  # f may make some of each row that are as many as the parameters
-        self._rows_per_call = max(int(NUMBERS_PER_CALL / per_row), batch_size)
+        #: f may make some of each row that are as many as the parameters
+        self._numbers_per_row = max(backend.n_numbers / n, backend.dim)
+        self._rows_per_call = max(int(NUMBERS_PER_CALL / self._numbers_per_row), batch_size)
 
     def __len__(self) -> int:
         return len(self._components)
@@ -122,6 +126,11 @@ class Batches(Sequence[BatchComponent]):
         for k in range(0, n, self._rows_per_call):
             yield slice(k, min(k + self._rows_per_call, n))
 
+    def is_faster_whole(self, n_components: int) -> bool:
+        """Return whether sums over all rows, in few calls, take less time than so many components, a call each."""
+        n_numbers = self._numbers_per_row * self.backend.n_rows * (1.0 - n_components / len(self))
+        return n_numbers < (n_components - sum(1 for _ in self._calls())) * NUMBERS_IN_A_CALL
+
     def mean_value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
         """Return the mean of all rows' losses at w and its gradient."""
         found = [self.backend.value_and_gradient(w, rows) for rows in self._calls()]
@@ -131,10 +140,12 @@ class Batches(Sequence[BatchComponent]):
 
     def mean_hessian(self, w: Vector) -> Matrix:
         """Return the Hessian of the mean at w."""
-        total = np.zeros((w.size, w.size))
-        for rows in self._calls():
+        first, *others = self._calls()
+        total = self.backend.hessian(w, first)
+        for rows in others:
             total += self.backend.hessian(w, rows)
-        return total / self.backend.n_rows
+        total /= self.backend.n_rows
+        return total
 
     def mean_hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Return the Hessian of the mean at w times v."""
@@ -234,7 +245,8 @@ class Function:
         if self._hessian is None:
             return np.stack([self.hessian_product(w, unit, rows) for unit in np.eye(self.dim)], axis=1)
         returned = self._hessian(*self._arguments(w, rows))
-        return self._checked("hessian", returned, 2)
+        hessian = self._checked("hessian", returned, 2)
+        return hessian if hessian.flags.c_contiguous else np.ascontiguousarray(hessian.T)  # it is symmetric
 
     def hessian_product(self, w: Vector, v: Vector, rows: slice) -> Vector:
         if self._product is None:
@@ -244,7 +256,8 @@ class Function:
 
     def _checked(self, name: str, returned: Any, n_dims: int) -> Vector:
         shape = (self.dim,) * n_dims
-        array: Vector = np.array(returned.toarray() if hasattr(returned, "toarray") else returned, dtype=np.float64)
+        is_sparse = hasattr(returned, "toarray")
+        array: Vector = np.asarray(returned.toarray()) if is_sparse else np.array(returned, dtype=np.float64)
         if array.shape != shape:
             raise ValueError(f"{name} must return the sum over the rows of a batch, shape {shape}, got {array.shape}.")
         return array

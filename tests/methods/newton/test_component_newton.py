@@ -149,6 +149,23 @@ def test_samples_come_first_and_grow_to_all(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("n", "first"), [(4000, 100), (400_000, 1)])
+def test_the_first_sample_is_all_rows_where_a_call_takes_longer_than_these(name, n, first):
+    A = np.random.default_rng(1).standard_normal((n, 3))
+
+    def f(w, rows):
+        r = A[rows] @ w - 1.0
+        return 0.5 * r**2, r[:, None] * A[rows]
+
+    problem = FiniteSum.from_function(
+        f, n, dim=3, backend="numpy", batch_size=-(-n // 100), hessian=lambda w, rows: A[rows].T @ A[rows]
+    )
+    method = METHODS[name]()
+    state = method.run_pass(problem, method.init(problem, np.zeros(3), 1e-9), np.arange(problem.n_components))
+    assert state.n_sampled == first
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_l1_penalties_have_the_minimiser_of_proximal_gradients(name):
     problem = waves(0.05, l1_ratio=0.8)
     x0 = np.array([0.5, -0.2, 0.1, 0.0])

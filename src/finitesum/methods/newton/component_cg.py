@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.component_sums import hessian_product_on, mean_on, rows_per_component
+from finitesum.evaluation.component_sums import hessian_product_on, mean_on, rows_per_component, worthwhile
 from finitesum.methods.newton.newton_cg import ENOUGH, MOST_STEPS, is_solved, orthant_of
 from finitesum.methods.newton.subsampling import FIRST_ROWS, GROWTH, permutation
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced_within, begun, redirected
@@ -42,7 +42,7 @@ def run_pass(method: Any, problem: FiniteSum, state: Any, order: Indices) -> Any
     is_complete, is_between = state.n_sampled == m, state.cg.residual.size == 0
     is_minimised = state.n_steps == MOST_STEPS or state.optimality <= state.enough
     if state.n_sampled == 0 or (is_between and is_minimised and not is_complete):
-        first = FIRST_ROWS if method.first_rows == "auto" else int(method.first_rows)
+        first = first_sample(problem, method.first_rows, FIRST_ROWS)
         state = found_at(problem, state, state.x, next_sample(problem, state, first))
         known = state.first_optimality
         first_optimality = state.optimality if math.isnan(known) else known
@@ -60,6 +60,14 @@ def next_sample(problem: FiniteSum, state: Any, first_rows: int) -> int:
     m = problem.n_components
     n_next = GROWTH * state.n_sampled or -(-first_rows // rows_per_component(problem))
     return m if n_next > 0.4 * m else n_next
+
+
+def first_sample(problem: FiniteSum, first_rows: int | str, usual: int) -> int:
+    """Return the rows of the first sample: those given, or usual ones, unless all rows at once take less time."""
+    if not isinstance(first_rows, str):
+        return int(first_rows)
+    size = rows_per_component(problem)
+    return size * worthwhile(problem, -(-usual // size))
 
 
 def found_at(problem: FiniteSum, state: Any, w: Vector, n_sampled: int) -> Any:

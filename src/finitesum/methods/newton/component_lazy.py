@@ -31,7 +31,7 @@ from finitesum.core.arrays import Indices
 from finitesum.evaluation.component_sums import hessian_on, rows_per_component, values_and_gradients_on
 from finitesum.evaluation.samples import Sample, sample_of
 from finitesum.methods.newton import lazy_newton as lazy
-from finitesum.methods.newton.component_cg import found_at, n_errors, next_sample, objective_of
+from finitesum.methods.newton.component_cg import first_sample, found_at, n_errors, next_sample, objective_of
 from finitesum.methods.newton.subsampling import FIRST_ROWS, GROWTH, permutation
 from finitesum.methods.subproblems.lbfgs import no_pairs, with_pair
 from finitesum.methods.subproblems.line_search import halved
@@ -71,8 +71,7 @@ def _decrement(problem: FiniteSum, state: Any) -> float:
 
 def _on_larger_sample(method: Any, problem: FiniteSum, state: Any) -> Any:
     """Return the state on the next larger sample, with a Hessian and, short of all components, the sample's noise."""
-    usual = max(FIRST_ROWS, 8 * problem.dim)
-    first = usual if method.first_rows == "auto" else int(method.first_rows)
+    first = first_sample(problem, method.first_rows, max(FIRST_ROWS, 8 * problem.dim))
     state = found_at(problem, state, state.x, next_sample(problem, state, first))
     state = state._replace(pairs=no_pairs(problem.dim), gradient_ratio=math.nan)
     if state.hessian.members.size == 0 or not problem.is_smooth:
@@ -91,8 +90,9 @@ def _first_members(method: Any, problem: FiniteSum) -> int:
     """Return the number of components of the first Hessian."""
     if not problem.is_smooth:
         return problem.n_components
-    rows = ROWS_PER_COLUMN * problem.dim if method.hessian_rows == "auto" else int(method.hessian_rows)
-    return int(min(-(-rows // rows_per_component(problem)), problem.n_components))
+    size = rows_per_component(problem)
+    rows = first_sample(problem, method.hessian_rows, ROWS_PER_COLUMN * problem.dim)
+    return int(min(-(-rows // size), problem.n_components))
 
 
 def _with_hessian(problem: FiniteSum, state: Any, n_members: int) -> Any:
