@@ -50,7 +50,10 @@ class Engine(Protocol):
         """Return a handle to a part, whose data is loaded where and when it is needed, again where it was lost."""
 
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
-        """Return a future of ``function(data, *arguments)``; the handle, and an argument, may be a future that it gave."""
+        """Return a future of ``function(data, *arguments)``; the handle, and an argument, may be a future that it gave.
+
+        It may also be one of a result that is here (`done`): where all are, the function is called here.
+        """
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
         """Yield futures as they are done, failed ones included."""
@@ -93,6 +96,23 @@ class _Placed:
 
 def _value(argument: Any) -> Any:
     return argument.result() if isinstance(argument, Future) else argument
+
+
+def done(result: Any) -> Future[Any]:
+    """Return a future of a result that is here."""
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
+
+
+def called_here(function: Callable[..., Any], handle: Any, arguments: tuple[Any, ...]) -> Future[Any]:
+    """Return a future, which is done, of a call with results that are here."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(_call(function, handle, arguments))
+    except BaseException as error:
+        future.set_exception(error)
+    return future
 
 
 def _call(function: Callable[..., Any], handle: Any, arguments: tuple[Any, ...]) -> Any:
@@ -171,12 +191,7 @@ class Threads:
             of_part = self._pool.submit(self._work, function, handle, arguments)
             of_part.add_done_callback(lambda done: self._forget(handle) if done.cancelled() else None)
             return of_part
-        future: Future[Any] = Future()
-        try:
-            future.set_result(_call(function, handle, arguments))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
+        return called_here(function, handle, arguments)
 
     def _work(self, function: Callable[..., Any], handle: _Placed, arguments: tuple[Any, ...]) -> Any:
         """Call a function for a part, while the next one is read ahead."""

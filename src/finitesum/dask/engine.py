@@ -5,13 +5,14 @@ worker is lost. A call that failed because workers were lost, and not by itself,
 """
 
 from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from finitesum.core.engine import Call, PartError, error_of
+from finitesum.core.engine import Call, PartError, called_here, error_of
 from finitesum.core.threads import limited_blas
 
 try:
@@ -108,6 +109,9 @@ class DaskEngine:
     DaskEngine('tcp://127.0.0.1:40000')
     """
 
+    #: Workers share no memory with the caller: numbers that they wrote are not sent to them again.
+    is_elsewhere = True
+
     def __init__(self, client: Any = None) -> None:
         try:
             self.client = distributed.get_client() if client is None else client
@@ -132,7 +136,9 @@ class DaskEngine:
         return block if isinstance(block, distributed.Future) else self.client.compute(block)
 
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
-        """Return a future of ``function(data, *arguments)``."""
+        """Return a future of ``function(data, *arguments)``; what is here is computed here."""
+        if isinstance(handle, Future):  # of a result that was brought here, as all of them are then
+            return called_here(function, handle, arguments)
         return self._submit(Call(function, handle, arguments))
 
     def _submit(self, call: Call, n_tries: int = 0) -> Any:

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from finitesum.core.arrays import Indices
-from finitesum.core.engine import Call, Engine, PartError, added, fetched, sum_of_parts
+from finitesum.core.engine import Call, Engine, PartError, added, done, fetched, sum_of_parts
 from finitesum.core.jit import Interpreted
 from finitesum.core.mapped import as_writable
+from finitesum.problems.kept import Kept, in_place
 from finitesum.problems.parts import PartData
 from finitesum.problems.rows import columns_of, rows_between
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 #: Rows of parts from which what is computed for each of them, and soon not needed any more, is kept in files.
 MOST_IN_MEMORY = 1 << 22
+
+#: Bytes of the parts' matrices of all columns up to which results are added up here: each sum elsewhere is a message.
+MOST_BROUGHT = 1 << 23
 
 
 class Entries(NamedTuple):
@@ -71,6 +75,7 @@ class PartedRows(Interpreted):
         self.most_stored = max(one.most_stored for one in found)
         self.stored_squares = sum(one.stored_squares for one in found)
         self.total = total  # S, the sum of the weights
+        self.kept = Kept() if getattr(engine, "is_elsewhere", False) else None
         self.columns: Indices | None = None  # of the parts' columns; None: all
         self.inside = slice(None)  # which rows of each part
         self._is_sparse = found[0].is_sparse
@@ -247,15 +252,16 @@ class _Job(NamedTuple):
     start: int
 
 
-def _run(data: PartData, job: _Job) -> tuple[Any, tuple[Any, ...]]:
-    """Return the function's result, and what it wrote."""
+def _run(data: PartData, job: _Job, *kept: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the function's result, and what it wrote, given results that hold what was not sent."""
     if data.digest != job.digest:
         raise PartError(
             f"{job.name}: its data have changed since they were first read. A part must give the same rows each time."
         )
     try:
-        arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else np.empty(*like) for like in job.written)
-        return job.function(as_problem(data, job.frame), job.start, job.chosen, *job.arguments, *arrays), arrays
+        given, written = in_place(job.arguments, kept), in_place(job.written, kept)
+        arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else np.empty(*like) for like in written)
+        return job.function(as_problem(data, job.frame), job.start, job.chosen, *given, *arrays), arrays
     except PartError:
         raise
     except Exception as error:
@@ -264,10 +270,6 @@ def _run(data: PartData, job: _Job) -> tuple[Any, tuple[Any, ...]]:
 
 def _result(found: tuple[Any, Any]) -> Any:
     return found[0]
-
-
-def _written(found: tuple[Any, Any]) -> Any:
-    return found[1]
 
 
 # -- sums over parts
@@ -348,16 +350,25 @@ def sum_over_parts(
         arguments = (*(numbers[beside] for numbers in by_component), *(numbers[here] for numbers in reads))
         new = ((out[here].shape, out.dtype) if chosen is None else out[here] for out in writes)
         old = (*(out[here] for out in updates), *new)
+        futures: list[Any] = []
+        if rows.kept is not None:
+            arguments, old = (rows.kept.placed(part.name, arrays, futures) for arrays in (arguments, old))
         job = _Job(function, part.name, part.digest, _frame(problem, part, shell), chosen, arguments, old, part.start)
-        calls.append(Call(_run, part.handle, (job,)))
+        calls.append(Call(_run, part.handle, (job, *futures)))
+
+    is_small = 8 * problem.dim**2 * len(calls) <= MOST_BROUGHT
 
     def take(k: int, future: Any) -> Any:
-        """Put what was written in its place, and leave the result."""
-        if outs:
-            job = calls[k].arguments[0]
-            for out, array in zip(outs, fetched(rows.engine, rows.engine.submit(_written, future)), strict=True):
-                out[job.start : job.start + len(array)] = array
-        return rows.engine.submit(_result, future)
+        """Put what was written in its place; bring a small result here, and leave a large one."""
+        if not (outs or is_small):
+            return rows.engine.submit(_result, future)
+        result, written = fetched(rows.engine, future)
+        job = calls[k].arguments[0]
+        for out, array in zip(outs, written, strict=True):
+            out[job.start : job.start + len(array)] = array
+        if rows.kept is not None:
+            rows.kept.note(job.name, future, written)
+        return done(result)
 
     return sum_of_parts(rows.engine, calls, add, take)
 
