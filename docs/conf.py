@@ -25,6 +25,7 @@ extensions = [
     "benchmark_pages",
     "rooms",
     "chart",
+    "formulas",
     "plain_text",
 ]
 exclude_patterns = ["_build", "extend/*.py"]
@@ -50,7 +51,7 @@ sphinx_gallery_conf = {
 autosummary_generate = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say it in words
-autodoc_mock_imports = [name for name in ("jax", "optax") if find_spec(name) is None]
+autodoc_mock_imports = [name for name in ("jax", "optax", "lightning", "transformers") if find_spec(name) is None]
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 

@@ -1,6 +1,7 @@
 """The documentation: each method has a page whose code exists, examples run, and Sphinx builds it without warnings."""
 
 import importlib.util
+import inspect
 import re
 import runpy
 import sys
@@ -91,6 +92,21 @@ def test_headlines_are_those_of_the_page_of_use_cases():
     found = module.headlines(text)
     assert [line[0].lower() for line in found] == ["known", "generated", "unseen"]
     assert all(float(median) >= float(least) > 0.0 for _, _, median, least, _ in found)
+
+
+def test_formulas_of_docstrings_are_mathematics():
+    spec = importlib.util.spec_from_file_location("formulas", DOCS / "_ext" / "formulas.py")
+    formulas = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(formulas)
+    assert formulas.as_tex("over w in the set, with y_i = +-1") is None
+    assert formulas.as_tex("x_i = the words of a row") is None
+    math = pytest.importorskip("docutils.utils.math.latex2mathml", reason="docutils is not installed")
+    public = [getattr(estimators, name) for name in estimators.__all__ if not name.endswith(("CV", "_path"))]
+    for documented in [*public, finitesum.Problem, finitesum.FiniteSum, finitesum.minimize]:
+        lines = formulas.typeset(inspect.getdoc(documented).splitlines())
+        found = [lines[k + 2].strip() for k, line in enumerate(lines) if line.startswith(".. math::")]
+        assert found, documented
+        assert all("<msub>" in math.tex2mathml(tex, as_block=True) or "<mo>=" in math.tex2mathml(tex) for tex in found)
 
 
 def test_code_that_is_gone_is_missed():
