@@ -25,7 +25,7 @@ import numpy as np
 from finitesum import Problem, minimize
 from finitesum.core.engine import Threads
 from finitesum.methods import ACIAG
-from finitesum.methods.curvature.delayed import ASYNCHRONOUS, SYNCHRONOUS, limits_of, seconds_of_visits
+from finitesum.methods.delayed_visits import ASYNCHRONOUS, SYNCHRONOUS, limits_of, seconds_of_visits
 
 PAGE = Path(__file__).with_name("results") / "scale_model.md"
 

@@ -146,3 +146,20 @@ class ComponentModels:
 
     def table_gradient(self):
         return sum(self.F.loss_gradient(j, self.anchors[j]) for j in np.flatnonzero(self.seen)) / self.F.m
+
+
+def delayed_saga(F, x, events, step_size):
+    """SAGA with delays, by a recorded order of events: (True, j) asks component j at x, (False, j) takes its gradient.
+
+    The step with a gradient of age k is min(1, 3 / (k + 1)) times as long. Yields x after each visit that is taken.
+    """
+    table, points, since, t = np.zeros((F.m, F.dim)), {}, {}, 0
+    for asks, j in events:
+        if asks:
+            points[j], since[j] = x, t
+            continue
+        gradient = F.loss_gradient(j, points.pop(j))
+        step = step_size * min(1.0, 3.0 / (t - since[j] + 1))
+        x = F.prox(x - step * (gradient - table[j] + table.mean(axis=0) + F.l2 * x), step)
+        table[j], t = gradient, t + 1
+        yield x

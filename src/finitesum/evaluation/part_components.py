@@ -67,6 +67,13 @@ def change_at(problem: Problem, w: Vector, known: Known | None) -> Change:
     return Change(gradient, predicted, rise, time.perf_counter() - started)
 
 
+def gradient_at(problem: Problem, w: Vector) -> Change:
+    """Return the gradient of some rows at w, and the seconds that it took."""
+    started = time.perf_counter()
+    gradient = _sums(problem, w)[1]
+    return Change(gradient, np.zeros(0), None, time.perf_counter() - started)
+
+
 class PartComponent:
     """The component m sum_{i in B} p_i loss_i of a part, or of some of its rows.
 
@@ -85,6 +92,10 @@ class PartComponent:
         """Remember value and gradient at w."""
         sums = fetched(self.engine, future)[0]
         self._remembered("sums", w, lambda problem, w: sums)
+
+    def ask_gradient(self, w: Vector) -> Any:
+        """Return a future of the gradient at w as a change without a Hessian, in a pair with ()."""
+        return ask(gradient_at, self._problem, w)
 
     def ask_change(self, w: Vector, known: Known | None) -> Any:
         """Return a future of the change by a visit at w, in a pair with ()."""

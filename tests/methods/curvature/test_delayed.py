@@ -4,15 +4,15 @@ import functools
 
 import numpy as np
 import pytest
-from oracles.methods import delayed_ciag
+from oracles.methods import delayed_ciag, delayed_saga
 from oracles.sums import Sum
 
 from finitesum import FiniteSum, Problem, minimize
 from finitesum.constraints import Box
 from finitesum.core.engine import Threads
 from finitesum.evaluation.part_components import parts_as_components
-from finitesum.methods import ACIAG, CIAG
-from finitesum.methods.curvature.delayed import ASYNCHRONOUS, SYNCHRONOUS, Limits, Visits, seconds_of_visits
+from finitesum.methods import ACIAG, CIAG, SAGA
+from finitesum.methods.delayed_visits import ASYNCHRONOUS, SYNCHRONOUS, Limits, Visits, seconds_of_visits
 
 M, SIZE = 8, 20
 
@@ -86,10 +86,24 @@ def test_iterates_are_those_of_the_recorded_events(asynchronous, setting, seed, 
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("max_delay", [1, 3, 30])
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_iterates_of_saga_are_those_of_the_recorded_events(asynchronous, setting, max_delay, events):
+    problem, settings, found = parted(Adversary(0), **SETTINGS[setting]), SETTINGS[setting], []
+    method = SAGA(step_size=0.2, max_delay=max_delay, asynchronous=asynchronous)
+    minimize(problem, method=method, tol=0.0, max_iter=5, measure_every=0, callback=lambda report: found.append(report.x))
+    alpha, l1_ratio = settings["alpha"], settings.get("l1_ratio", 0.0)
+    F = Sum(*rows(), l1=alpha * l1_ratio, l2=alpha * (1 - l1_ratio), intercept="fit_intercept" in settings, batch_size=SIZE)
+    expected = list(delayed_saga(F, np.zeros(F.dim), events, 0.2))[M - 1 :: M]
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("cls", [ACIAG, SAGA])
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
 @pytest.mark.parametrize("max_delay", [1, 2, 5, 20])
-def test_no_change_is_older_than_max_delay(max_delay, seed, events):
-    method = ACIAG(max_delay=max_delay, asynchronous=True)
+def test_no_change_is_older_than_max_delay(max_delay, seed, cls, events):
+    method = cls(max_delay=max_delay, asynchronous=True)
     assert minimize(parted(Adversary(seed)), method=method, tol=1e-9, measure_every=0).success
     step, since, ages = 0, {}, []
     for asks, j in events:
@@ -102,7 +116,7 @@ def test_no_change_is_older_than_max_delay(max_delay, seed, events):
     assert max(ages) >= min(max_delay, 3)  # the adversary makes use of it
 
 
-@pytest.mark.parametrize("cls", [CIAG, ACIAG])
+@pytest.mark.parametrize("cls", [CIAG, ACIAG, SAGA])
 @pytest.mark.parametrize("max_delay", [2, "auto"])
 @pytest.mark.parametrize("loss", ["logistic", "multinomial", "squared"])
 def test_taken_in_order_the_bits_do_not_depend_on_the_workers(loss, max_delay, cls):
@@ -115,22 +129,29 @@ def test_taken_in_order_the_bits_do_not_depend_on_the_workers(loss, max_delay, c
 
 
 @pytest.mark.parametrize(
-    "settings", [{"alpha": 0.05, "l1_ratio": 1.0}, {"constraint": Box(-0.2, 0.3)}, {"groups": [0, 0, 1, 1]}]
+    ("cls", "settings"),
+    [
+        (ACIAG, {"alpha": 0.05, "l1_ratio": 1.0}),
+        (ACIAG, {"constraint": Box(-0.2, 0.3)}),
+        (ACIAG, {"groups": [0, 0, 1, 1]}),
+        (SAGA, {"alpha": 0.05, "l1_ratio": 1.0}),
+    ],
 )
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_optima_are_those_of_other_methods(asynchronous, settings):
+def test_optima_are_those_of_other_methods(cls, asynchronous, settings):
     in_memory = Problem.linear(*rows(), **{"alpha": 0.01, **settings})
     expected = minimize(in_memory, tol=1e-10, max_iter=20_000, measure_every=0)
-    method = ACIAG(max_delay="auto", asynchronous=asynchronous)
+    method = cls(max_delay="auto", asynchronous=asynchronous)
     found = minimize(parted(Adversary(0), **settings), method=method, tol=1e-9, measure_every=0)
     assert found.success
     np.testing.assert_allclose(found.x, expected.x, atol=1e-6)
 
 
-def test_functions_are_visited_as_parts_are():
+@pytest.mark.parametrize("cls", [ACIAG, SAGA])
+def test_functions_are_visited_as_parts_are(cls):
     problem = parts_as_components(parted())
     as_functions = FiniteSum([_Plain(part) for part in problem.components], problem.dim, penalty=problem.penalty)
-    method = ACIAG(max_delay=3, asynchronous=False)
+    method = cls(max_delay=3, asynchronous=False)
     runs = [minimize(one, method=method, tol=1e-10, measure_every=0) for one in (problem, as_functions)]
     np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=1e-9)
     assert runs[0].n_passes == runs[1].n_passes
@@ -143,9 +164,10 @@ class _Plain:
         self.value, self.gradient, self.hessian = part.value, part.gradient, part.hessian
 
 
+@pytest.mark.parametrize("cls", [ACIAG, SAGA])
 @pytest.mark.parametrize("cut", [1, 2, 4])
-def test_a_resumed_run_has_the_bits_of_one_that_was_not_interrupted(cut, tmp_path):
-    settings = {"method": ACIAG(max_delay=3, asynchronous=False), "tol": 1e-10, "measure_every": 0}
+def test_a_resumed_run_has_the_bits_of_one_that_was_not_interrupted(cut, cls, tmp_path):
+    settings = {"method": cls(max_delay=3, asynchronous=False), "tol": 1e-10, "measure_every": 0}
     whole = minimize(parted(), **settings)
     file = tmp_path / "run.ckpt"
     minimize(parted(Threads(1)), max_iter=cut, checkpoint=file, **settings)
@@ -192,6 +214,8 @@ def test_functions_that_overflow_are_stepped_back_from():
 def test_what_does_not_go_is_said():
     with pytest.raises(ValueError, match="max_delay is for rows in parts and for components given as functions"):
         minimize(Problem.linear(*rows()), method=ACIAG(max_delay=3))
+    with pytest.raises(ValueError, match="max_delay is for rows in parts and for components given as functions"):
+        minimize(Problem.linear(*rows()), method=SAGA(max_delay=3))
     with pytest.raises(ValueError, match="max_delay goes without restart and warm_start_method"):
         ACIAG(max_delay=3, warm_start_method="full")
     with pytest.raises(ValueError, match="max_delay must be"):

@@ -25,6 +25,7 @@ from finitesum.methods.constants import Constant, smoothness_from, strong_convex
 from finitesum.methods.curvature import delayed, taylor_model as taylor, trust as trusted
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import ALL, Comparison, Trust, TrustRule, trusted_visit
+from finitesum.methods.delayed_visits import Visit
 from finitesum.methods.visits import AnySum, descend
 from finitesum.problems.linear import Problem, View
 
@@ -204,7 +205,7 @@ def visit_component(
     direction: Vector,
 ) -> tuple[Trust, float]:
     """Visit a component at w as `trusted_visit` does; or, given a change that was asked for ahead, take that."""
-    if isinstance(visit, delayed.Visit):
+    if isinstance(visit, Visit):
         return delayed.moved_model(model, visit, comparison, trust, rule, eigenvalue, direction)
     return trusted_visit(view, model, visit, w, comparison, trust, rule, eigenvalue, direction)
 

@@ -40,25 +40,16 @@ from finitesum.methods.curvature.automatic_steps import (
     step_rule,
     with_bound,
 )
-from finitesum.methods.curvature.delayed import (
-    UNDECIDED,
-    Delay,
-    Visit,
-    Visits,
-    limits_of,
-    moved_model,
-    new_delay,
-    remark_on,
-)
+from finitesum.methods.curvature.delayed import ModelVisits, moved_model
 from finitesum.methods.curvature.guard import Guard, guarded, new_guard
 from finitesum.methods.curvature.schedules import Schedule, new_schedule, restarted, warm_start_visits
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import Trust, TrustRule, error_estimate, trust_rule, trusted_visit
+from finitesum.methods.delayed_visits import AsksAhead, Delay, Visit, limits_of, new_delay
 from finitesum.methods.parameters import CountOrAuto, Fraction, Seed, check_count, check_positive
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem, View
-from finitesum.problems.partitioned import is_parted
 
 
 class CIAGState(NamedTuple):
@@ -127,7 +118,7 @@ def _guarded(problem: AnySum, before: Vector, state: CIAGState) -> CIAGState:
 
 
 @dataclass(frozen=True)
-class CIAG(SumMethod):
+class CIAG(AsksAhead, SumMethod):
     """The curvature-aided incremental aggregated gradient method, plain or accelerated.
 
     w+ = prox(y - step (b + H y)),  y = w + extrapolation (w - w_previous)    [1, eqs. 18, 20]
@@ -151,7 +142,7 @@ class CIAG(SumMethod):
         "sag", components join at their first visit, and the steps of the first pass are SAG's.
     max_delay : int >= 0 or "auto"
         Visits of parts (or of components given as functions) are asked for ahead, so that workers work on several at a
-        time: the change that one brings is at most that many visits old (`finitesum.methods.curvature.delayed`). 0: one
+        time: the change that one brings is at most that many visits old (`finitesum.methods.delayed_visits`). 0: one
         visit after another. "auto": a quarter of a pass; asynchronously, four passes.
     asynchronous : bool or "auto"
         With max_delay, whether changes are taken as they come, so that a slow worker costs its own parts alone, and no
@@ -202,20 +193,6 @@ class CIAG(SumMethod):
 
     needs_hessians = True  # at the anchors
 
-    def refusal(self, problem: AnySum) -> str:
-        """Return why visits of this problem are not asked for ahead."""
-        if not self.max_delay or isinstance(problem, FiniteSum) or is_parted(problem):
-            return ""
-        return "max_delay is for rows in parts and for components given as functions: leave it at 0 for rows in memory."
-
-    def blas_threads(self, problem: AnySum) -> int | None:
-        """Return 1 where parts are worked on beside each other."""
-        return 1 if self.max_delay else None
-
-    def remark(self, problem: AnySum, state: CIAGState) -> str:
-        """Return how changes of parts were taken."""
-        return remark_on(state.delay) if self.max_delay else ""
-
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> CIAGState:
         is_full, is_auto = self.warm_start_method == "full", self.step_size == "auto"
         model = taylor.full_model(problem, x0) if is_full else taylor.empty_model(problem)
@@ -227,8 +204,7 @@ class CIAG(SumMethod):
         schedule = new_schedule(problem, x0, *steps, restarts=self.restart > 0, by_sag=by_sag)
         n_visits = problem.n_components if is_full else 0
         counts = schedule.n_gradients + n_visits, schedule.n_hessians + n_visits
-        mode = UNDECIDED if self.asynchronous == "auto" else int(self.asynchronous)
-        delay = new_delay(problem, limits_of(problem, self.max_delay), mode)
+        delay = new_delay(problem, limits_of(problem, self.max_delay), self.mode, has_hessians=True)
         return CIAGState(x0.copy(), x0.copy(), model, control, schedule, new_guard(problem, model, x0), *counts, delay)
 
     def run_pass(self, problem: AnySum, state: CIAGState, order: Indices) -> CIAGState:
@@ -281,7 +257,7 @@ class CIAG(SumMethod):
     def _delayed(self, problem: FiniteSum, state: CIAGState, order: Indices) -> CIAGState:
         """Return the state after as many visits as `order` has, which are asked for ahead; arrays are written to."""
         model, control, n = taylor.opened(state.model), state.control, order.size
-        visits = Visits(problem, model, state.delay, limits_of(problem, self.max_delay), order)
+        visits = ModelVisits(problem, model, state.delay, limits_of(problem, self.max_delay), order)
         is_auto, is_accelerated = self.step_size == "auto", self.extrapolation == "auto"
         model_steps = int(not is_accelerated) if self.model_steps == "auto" else int(self.model_steps)
         rule = step_rule(problem, is_accelerated=is_accelerated, model_steps=model_steps)

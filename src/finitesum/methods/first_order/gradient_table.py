@@ -173,7 +173,7 @@ def _visit_sparse_row(
     return np.isfinite(slope)  # type: ignore[no-any-return]
 
 
-def _exceeds_its_bound(view: View, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
+def exceeds_its_bound(view: View, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
     """Return whether a gradient changed faster than its bound allows, which is raised then; the last point is kept."""
     if table.bounds.size == 0:
         return False
@@ -185,7 +185,7 @@ def _exceeds_its_bound(view: View, table: GradientTable, component: int, w: Vect
     return True
 
 
-@compiled_form(of=_exceeds_its_bound)
+@compiled_form(of=exceeds_its_bound)
 def _never(view: View, table: GradientTable, component: int, w: Vector, change: Vector) -> bool:
     return False
 
@@ -206,7 +206,7 @@ def _visit_component(
     if sparse:
         lagged_updates.catch_up(view, lagged, component, now, w, mean_gradient)
     finite = add_gradient_change(view, component, w, table.slopes, rule.scale, rule.records(), change)
-    exceeds = _exceeds_its_bound(view, table, component, w, change)
+    exceeds = exceeds_its_bound(view, table, component, w, change)
     if sparse:
         _step_touched(view, lagged, component, now, w, mean_gradient, change, rule)
         _step_intercept(view, lagged, w, mean_gradient, change, rule)
