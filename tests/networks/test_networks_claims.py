@@ -1,10 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch.optim")
 
-from finitesum.papers.networks.claims import Claim, Results, Row, band, best_rows, claims, find, verdicts
+from finitesum.papers.networks.claims import Claim, Results, Row, band, best_rows, claims, find, interval, verdicts
 from finitesum.papers.networks.settings import Grid, Training
 
 
@@ -54,34 +55,53 @@ def test_a_loss_that_is_no_number_is_the_worst():
 @pytest.mark.parametrize(
     ("mine", "theirs", "holds", "n_wins"),
     [
-        ((0.1, 0.2), (0.2, 0.3), True, 2),
-        ((0.2, 0.3), (0.1, 0.2), False, 0),
-        ((0.1, 0.3), (0.2, 0.2), None, 1),
-        ((0.1, 0.1), (0.1, 0.1), False, 0),  # "lower" is meant
+        ((0.1, 0.11, 0.105), (0.2, 0.22, 0.21), True, 3),
+        ((0.2, 0.22, 0.21), (0.1, 0.11, 0.105), False, 0),
+        ((0.1, 0.1, 0.1), (0.11, 0.5, 0.1001), None, 3),  # lower each time, but not by an interval
+        ((0.1, 0.3, 0.2), (0.2, 0.2, 0.2), None, 1),
+        ((0.1, 0.1), (0.1, 0.1), None, 0),  # a tie
+        ((0.1,), (0.5,), None, 1),  # one seed decides nothing
         ((0.1, 0.1), (math.nan, math.inf), True, 2),
         ((math.nan, 0.1), (0.2, 0.2), None, 1),
     ],
 )
-def test_a_loss_claim(mine, theirs, holds, n_wins):
+def test_a_loss_claim_rests_on_the_interval_over_the_seeds(mine, theirs, holds, n_wins):
     rows = [row("adahb", 0.01, seed, loss, 0.5) for seed, loss in enumerate(mine)]
     rows += [row("adam", 0.01, seed, loss, 0.5) for seed, loss in enumerate(theirs)]
     finding = find(LOSS, results(rows))
     assert finding.holds is holds
-    assert finding.evidence.endswith(f", {n_wins} of 2 repeats")
+    assert finding.evidence.endswith(f", {n_wins} of {len(mine)} repeats")
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "holds"), [(0.95, 0.95, True), (0.95, 0.94, True), (0.949, 0.951, None), (0.90, 0.95, False)]
+    ("mine", "theirs", "holds"),
+    [
+        ((0.95, 0.95, 0.95), (0.95, 0.95, 0.95), None),  # a tie
+        ((0.95, 0.95, 0.95), (0.94, 0.94, 0.94), None),  # within what 1000 images tell
+        ((0.95, 0.95, 0.95), (0.90, 0.90, 0.90), True),
+        ((0.90, 0.90, 0.90), (0.95, 0.95, 0.95), False),
+        ((0.95, 0.90, 0.98), (0.90, 0.90, 0.90), None),  # seeds differ
+        ((0.95,), (0.5,), None),
+    ],
 )
 def test_an_accuracy_claim_knows_the_noise_of_a_finite_test_set(mine, theirs, holds):
-    rows = [row("adahb", 0.01, 0, 0.5, mine), row("adam", 0.01, 0, 0.5, theirs)]
+    rows = [row("adahb", 0.01, seed, 0.5, accuracy) for seed, accuracy in enumerate(mine)]
+    rows += [row("adam", 0.01, seed, 0.5, accuracy) for seed, accuracy in enumerate(theirs)]
     assert find(ACCURACY, results(rows)).holds is holds
+
+
+def test_the_interval_is_students():
+    differences = np.array([0.1, 0.3, 0.2])
+    low, high = interval(differences, 0.0)
+    assert ((low + high) / 2, (high - low) / 2) == pytest.approx((0.2, 4.302653 * 0.1 / math.sqrt(3)), rel=1e-6)
+    wider = interval(differences, 0.5)
+    assert (wider[1] - wider[0]) / 2 == pytest.approx(math.hypot((high - low) / 2, 0.98), rel=1e-9)
 
 
 def test_each_method_has_its_best_alpha():
     rows = [row("adahb", 0.1, 0, 9.0, 0.1), row("adahb", 0.01, 0, 0.1, 0.9), row("adam", 0.001, 0, 0.2, 0.9)]
     finding = find(LOSS, results(rows))
-    assert finding == ("mnist-cnn", True, "0.1 against 0.2, 1 of 1 repeats")
+    assert finding == ("mnist-cnn", None, "0.1 against 0.2, 1 of 1 repeats")
 
 
 def test_a_claim_about_a_method_that_was_not_run_is_left_out():

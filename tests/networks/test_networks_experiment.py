@@ -8,6 +8,7 @@ pytest.importorskip("torch.optim")
 
 from click.testing import CliRunner
 
+from finitesum.papers import experiment as registry
 from finitesum.papers.experiment import Context
 from finitesum.papers.networks import experiment
 from finitesum.papers.networks.__main__ import main
@@ -79,6 +80,24 @@ def test_an_interrupted_grid_continues_in_the_middle_of_a_run(made, tmp_path, mo
     assert rows_of(run(cut, [replace(MADE, methods=("sgd",))])) == rows_of(whole)[4:]
 
 
+def test_a_run_that_is_out_of_time_goes_on_later_and_counts_what_is_whole(made, tmp_path, monkeypatch):
+    context = Context("quick", tmp_path / "parts")
+    nothing = run(context, [MADE], seconds=0.0)
+    assert not nothing.drawings
+    assert not nothing.verdicts
+    assert "0 of 4 runs are done" in nothing.notes[0]
+    clock = iter(range(1000))
+    monkeypatch.setattr(registry.time, "monotonic", lambda: float(next(clock)))
+    part = run(context, [MADE], seconds=10.0)
+    n_done = len(list((context.folder / "units").iterdir()))
+    assert 0 < n_done < 4
+    assert {row.method for row in rows_of(part)} <= {"adahb"}  # with all of its alphas, or not at all
+    assert f"{n_done} of 4 runs are done" in part.notes[0]
+    monkeypatch.undo()
+    monkeypatch.setattr(experiment, "load_images", lambda name, data_dir: made)
+    assert rows_of(run(context, [MADE])) == rows_of(run(Context("quick", tmp_path / "whole"), [MADE]))
+
+
 def test_another_training_is_another_unit(made, context):
     one = replace(MADE, methods=("sgd",), alphas=(0.1,))
     longer = replace(one, training=replace(MADE.training, epochs=3))
@@ -129,7 +148,10 @@ def test_command_without_data(own_folders, tmp_path):
 
 
 def test_sizes():
+    for training in (entry.training for entry in SIZES["large"]):
+        assert (training.epochs, training.batch_size, training.n_train) == (20, 512, None)
+    assert all(len(entry.seeds) == 3 for entry in SIZES["large"])
     for training in (entry.training for entry in SIZES["full"]):
         assert (training.epochs, training.batch_size, training.bn_momentum) == (100, 512, 0.01)
-    assert all(entry.alphas == (0.1, 0.01, 0.001, 0.0001) for entry in SIZES["full"] + SIZES["cpu"])
-    assert len({entry.training.fingerprint() for size in SIZES.values() for entry in size}) == 8
+    assert all(entry.alphas == (0.1, 0.01, 0.001, 0.0001) for size in ("full", "large", "cpu") for entry in SIZES[size])
+    assert len({entry.training.fingerprint() for size in SIZES.values() for entry in size}) == 11

@@ -4,10 +4,13 @@ An experiment is cut into units: one method on one data set with one seed, say. 
 done yet and keeps the figures of each in a file of its own, so that an interrupted run continues with the next unit.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib
 import json
+import math
+import time
 import tomllib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,12 +48,13 @@ class Unit(NamedTuple):
     name: str  # the beginning of its file's name, and its key among the results
     work: partial[dict[str, Any]] | partial[Generator[str, None, dict[str, Any]]]
     checkpoint: Path | None = None  # a file where unfinished work may be kept, which is removed when the figures are
+    version: str = __version__  # with another one it is another unit
 
     @property
     def file_name(self) -> str:
         """A name that differs between units whose figures may differ."""
         given = [arg for arg in (*self.work.args, self.work.keywords) if not (isinstance(arg, Path) or callable(arg))]
-        known = json.dumps([__version__, self.name, given], sort_keys=True, default=repr)
+        known = json.dumps([self.version, self.name, given], sort_keys=True, default=repr)
         plain = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
         return f"{plain[:80]}-{hashlib.blake2b(known.encode(), digest_size=4).hexdigest()}.json"
 
@@ -114,8 +118,11 @@ class Context:
         """Whether the size is "quick"."""
         return self.size == "quick"
 
-    def complete(self, units: Sequence[Unit]) -> dict[str, dict[str, Any]]:
-        """Return the figures of all units by name; those that an earlier call has kept are not run again."""
+    def complete(self, units: Sequence[Unit], until: float = math.inf) -> dict[str, dict[str, Any]]:
+        """Return the figures of all units by name; those that an earlier call has kept are not run again.
+
+        Units that are not done when `time.monotonic()` comes to `until` are left out.
+        """
         results = {}
         with steps(self.label, len(units), self.verbose, "runs") as report:
             for unit in units:
@@ -123,7 +130,10 @@ class Context:
                 known = read_figures(file)
                 if known is None:
                     report(f"now {unit.name}", 0)
-                    text = json.dumps(_figures(unit, report))
+                    found = _figures(unit, report, until)
+                    if found is None:
+                        continue
+                    text = json.dumps(found)
                     write_text(file, text)
                     known = json.loads(text)
                     if unit.checkpoint is not None:
@@ -133,16 +143,21 @@ class Context:
         return results
 
 
-def _figures(unit: Unit, report: Report) -> dict[str, Any]:
-    """Return the figures of a unit; what it has reached meanwhile is shown."""
+def _figures(unit: Unit, report: Report, until: float) -> dict[str, Any] | None:
+    """Return the figures of a unit, None where the time is over before; what it has reached meanwhile is shown."""
+    if time.monotonic() >= until:
+        return None
     work = unit.work()
     if not isinstance(work, Generator):
         return work
-    while True:
-        try:
-            report(f"{unit.name}: {next(work)}", 0)
-        except StopIteration as end:
-            return dict(end.value)
+    with contextlib.closing(work):
+        while True:
+            try:
+                report(f"{unit.name}: {next(work)}", 0)
+            except StopIteration as end:
+                return dict(end.value)
+            if time.monotonic() >= until:
+                return None
 
 
 def read_figures(file: Path) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """``python -m finitesum.papers.networks``: adahb/networks with grids, methods and a device of one's choice."""
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ IMAGES = sorted({grid.name for grids in SIZES.values() for grid in grids})
 @click.option("--only", multiple=True, type=click.Choice(IMAGES), help="Run only this; may be repeated.")
 @click.option("--method", multiple=True, type=click.Choice(list(METHODS)), help="Run only this; may be repeated.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--hours", type=click.FloatRange(min=0.0), help="Stop after this long, and show what is there.")
 @shown("--threads", 1, "Threads of torch.", type=click.IntRange(min=1))
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context
@@ -45,10 +47,11 @@ def main(
         grids = [replace(grid, methods=tuple(m for m in grid.methods if m in method)) for grid in grids]
     if not grids:
         raise InputError(f"--size {size} has only {', '.join(g.name for g in SIZES[size])}. Leave --only out.")
+    hours = math.inf if options["hours"] is None else options["hours"]
     where = None if device == "auto" else torch.device(device)
     command = ["python -m finitesum.papers.networks --size", size]
     command += [f"--only {name}" for name in only] + [f"--method {name}" for name in method]
-    work = partial(run, grids=grids, device=where, n_threads=options["threads"])
+    work = partial(run, grids=grids, device=where, n_threads=options["threads"], seconds=3600.0 * hours)
     form: Any = {"size": "quick" if size == "quick" else "full", "verbose": int(not options["quiet"])}
     wanted = replace(experiment("adahb/networks"), run=work)
     (done,) = run_experiments([wanted], out, data_dir=options["data"], command=" ".join(command), **form)

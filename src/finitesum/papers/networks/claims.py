@@ -1,12 +1,13 @@
 """What the runs of a grid have reached, and the paper's claims about networks as measured statements.
 
 "AdaHB reaches a lower training loss than the others, and a test accuracy that is at least as good" [1, section 5.2].
-A claim is decided for each set of images by itself:
+A claim is decided for each set of images by itself, from the differences between AdaHB and the other method with the same
+seed: of the logarithms of their final losses, or of their final accuracies. With n >= 2 seeds, mean d and deviation s, the
+mean's interval is d -+ r, r = t s / sqrt(n) with Student's t for 95 %. What an accuracy is known by on a finite test set,
+which all seeds share, widens it: r^2 = (t s)^2 / n + (1.96 e)^2, with e the standard error of the difference. The claim
 
-- a *loss* claim holds where AdaHB's final loss is lower in every repeat, does not hold where it is lower in none, and is
-  undecided between;
-- an *accuracy* claim holds where AdaHB's mean accuracy is at least the other's, does not hold where it is lower by more
-  than two standard errors (binomial: the test set is finite), and is undecided between.
+- holds where the interval is on AdaHB's side of 0, does not hold where it is on the other side;
+- is undecided where 0 is within, and with a single seed.
 
 Every method has the alpha that suits it best, chosen for each repeat.
 """
@@ -17,7 +18,9 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.stats import t as student
 
+from finitesum.core.arrays import Vector
 from finitesum.papers.claims import Finding, Verdict, or_inf
 from finitesum.papers.networks.settings import DECAYED, METHODS, OURS, OURS_BY_STEP, RIVALS, Grid
 
@@ -51,6 +54,7 @@ class Results(NamedTuple):
     grid: Grid
     rows: list[Row]
     n_test: int  # test images
+    n_done: int = 0  # of the grid's runs
 
     def chosen(self, method: str, by: By = "test_accuracy") -> list[Row]:
         """Return the last epoch of a method at its best alpha, one row per repeat."""
@@ -140,12 +144,34 @@ def find(claim: Claim, result: Results) -> Finding | None:
     is_loss = claim.measure == "loss"
     numbers = [[or_inf(row.train_loss) if is_loss else row.test_accuracy for row in pair] for pair in pairs]
     mine, theirs = map(fmean, zip(*numbers, strict=True))
-    n_wins = sum(our < their if is_loss else our >= their for our, their in numbers)
-    holds: bool | None
+    n_wins = sum(our < their if is_loss else our > their for our, their in numbers)
     if is_loss:
-        holds = None if 0 < n_wins < len(pairs) else n_wins > 0
+        with np.errstate(all="ignore"):
+            differences, error = np.diff(np.log(numbers))[:, 0], 0.0
     else:
-        error = math.sqrt((mine * (1 - mine) + theirs * (1 - theirs)) / result.n_test)  # the repeats share one test set
-        holds = True if mine >= theirs else False if mine < theirs - 2.0 * error else None
-    evidence = f"{mine:.4g} against {theirs:.4g}, {n_wins} of {len(pairs)} repeats"
-    return Finding(result.grid.name, holds, evidence)
+        differences = -np.diff(numbers)[:, 0]
+        error = math.sqrt((mine * (1 - mine) + theirs * (1 - theirs)) / result.n_test)
+    low, high = interval(differences, error)
+    holds = True if low > 0.0 else False if high < 0.0 else None
+    evidence = f"{mine:.4g} against {theirs:.4g}"
+    if math.isfinite(low) and is_loss:
+        evidence += f" ({math.exp(-high):.2g} to {math.exp(-low):.2g} times)"
+    elif math.isfinite(low):
+        evidence += f" ({100.0 * low:+.2f} to {100.0 * high:+.2f} points)"
+    return Finding(result.grid.name, holds, f"{evidence}, {n_wins} of {len(pairs)} repeats")
+
+
+def interval(differences: Vector, error: float) -> tuple[float, float]:
+    """Return the interval of a mean difference, where each also has a standard error in common.
+
+    Infinite differences of one sign, where one method diverged with every seed, are an interval of their own; with one
+    seed, or infinite ones beside others, it is the whole line.
+    """
+    n = differences.size
+    if n > 1 and (np.isposinf(differences).all() or np.isneginf(differences).all()):
+        return float(differences[0]), float(differences[0])
+    if n < 2 or not np.isfinite(differences).all():
+        return -math.inf, math.inf
+    spread = float(student.ppf(0.975, n - 1)) * float(np.std(differences, ddof=1)) / math.sqrt(n)
+    half, mean = math.hypot(spread, 1.96 * error), float(differences.mean())
+    return mean - half, mean + half

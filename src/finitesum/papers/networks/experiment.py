@@ -1,8 +1,10 @@
 """Runs the grids of networks: a unit of work for each run, a figure, a table and rows for each grid, and the claims."""
 
 import itertools
+import math
 import platform
-from collections.abc import Generator, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -17,7 +19,7 @@ from finitesum.papers.experiment import Context, Drawing, Outcome, Table, Unit, 
 from finitesum.papers.networks.claims import Results, Row, band, verdicts
 from finitesum.papers.networks.data import Images, load_images
 from finitesum.papers.networks.settings import DECAYED, METHODS, OURS, RIVALS, Grid, Training
-from finitesum.papers.networks.training import Run, images_for, train
+from finitesum.papers.networks.training import FORMAT, Run, images_for, train
 from finitesum.reporting.plots import Line, Panel, Style, panels_figure
 
 #: Checkpoints are this far apart: a run of a few seconds needs none.
@@ -44,11 +46,20 @@ _FIGURES = {
 }
 
 
-def run(context: Context, grids: Sequence[Grid], *, device: torch.device | None = None, n_threads: int = 1) -> Outcome:
+def run(
+    context: Context,
+    grids: Sequence[Grid],
+    *,
+    device: torch.device | None = None,
+    n_threads: int = 1,
+    seconds: float = math.inf,
+) -> Outcome:
     """Return what came out of the grids, trained on a device: the GPU, if there is one, where none is given.
 
-    Figures agree to the bit only between runs with the same number of torch's threads.
+    Figures agree to the bit only between runs with the same number of torch's threads. After some `seconds` it ends, and a
+    method counts with the seeds for which it was run with every alpha; the same call goes on from there.
     """
+    until = time.monotonic() + seconds
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     results, absent = list[Results](), dict[str, str]()
     with _threads(n_threads):
@@ -58,16 +69,16 @@ def run(context: Context, grids: Sequence[Grid], *, device: torch.device | None 
             except DataError as error:
                 absent[grid.name] = str(error)
                 continue
-            results.append(_results(grid, context.complete([_unit(run, context, device) for run in _runs(grid)])))
+            results.append(_results(grid, context.complete([_unit(run, context, device) for run in _runs(grid)], until)))
     _images.cache_clear()
     if not results:
         return Outcome(absent=absent)
     values = {  # rough, because sums in another order lead networks elsewhere
         f"final training loss, {METHODS[OURS].label}, {result.grid.name}": Value(
-            fmean(row.train_loss for row in result.chosen(OURS, "train_loss")), relative=0.5
+            fmean(row.train_loss for row in best), relative=0.5
         )
         for result in results
-        if OURS in result.grid.methods
+        if (best := result.chosen(OURS, "train_loss"))
     }
     drawings = [drawing for result in results for drawing in _drawings(result)]
     tables = [_table(results), *(Table(r.grid.name, "", Row._fields, r.rows, on_page=False) for r in results)]
@@ -97,12 +108,12 @@ def _runs(grid: Grid) -> list[Run]:
 
 def _unit(run: Run, context: Context, device: torch.device) -> Unit:
     checkpoint = context.folder / "checkpoints" / f"{run.name}.pt"
-    return Unit(run.name, partial(_train, run, context.data_dir, device, checkpoint), checkpoint)
+    images = partial(_images, run.training, context.data_dir)  # a function: where the images are changes no figures
+    return Unit(run.name, partial(_train, run, images, device, checkpoint), checkpoint, FORMAT)
 
 
-def _train(run: Run, data_dir: Path | None, device: torch.device, file: Path) -> Generator[str, None, dict[str, Any]]:
-    images = _images(run.training, data_dir)
-    rows = []
+def _train(run: Run, load: Callable[[], Images], device: torch.device, file: Path) -> Generator[str, None, dict[str, Any]]:
+    images, rows = load(), []
     for row in train(run, images, checkpoint=file, checkpoint_seconds=CHECKPOINT_SECONDS, device=device):
         rows.append(row)
         yield f"epoch {row.epoch} of {run.training.epochs}, loss {row.train_loss:.3g}"
@@ -114,12 +125,16 @@ def _train(run: Run, data_dir: Path | None, device: torch.device, file: Path) ->
 
 
 def _results(grid: Grid, figures: dict[str, Any]) -> Results:
+    """Return the rows of each method and seed that was run with every alpha: of others the best one is not known."""
     rows: list[Row] = []
-    for run in _runs(grid):
-        found = figures[run.name]
-        identity = grid.training.fingerprint(), run.method, run.alpha, run.seed
-        rows += [Row._make((*identity, *epoch, found["device"], found["torch"])) for epoch in found["rows"]]
-    return Results(grid, rows, next(iter(figures.values()))["n_test"])
+    for _, group in itertools.groupby(_runs(grid), key=lambda run: (run.seed, run.method)):
+        runs = list(group)
+        if all(run.name in figures for run in runs):
+            for run in runs:
+                found = figures[run.name]
+                identity = grid.training.fingerprint(), run.method, run.alpha, run.seed
+                rows += [Row._make((*identity, *epoch, found["device"], found["torch"])) for epoch in found["rows"]]
+    return Results(grid, rows, max((found["n_test"] for found in figures.values()), default=0), len(figures))
 
 
 def _drawings(result: Results) -> list[Drawing]:
@@ -186,9 +201,11 @@ def _note(results: Sequence[Results]) -> str:
     """Return what was trained, where, and for how long."""
     trained = []
     for result in results:
-        training, n = result.grid.training, len(result.grid.seeds)
+        training, n, n_runs = result.grid.training, len(result.grid.seeds), len(_runs(result.grid))
         alphas = ", ".join(f"{alpha:g}" for alpha in result.grid.alphas)
-        repeats = f"{n} repeats" if n > 1 else "a single repeat, so that small differences may be chance"
+        repeats = f"{n} repeats" if n > 1 else "a single repeat, which decides nothing"
+        if result.n_done < n_runs:
+            repeats += f" (of which {result.n_done} of {n_runs} runs are done)"
         trained.append(
             f"{result.grid.name}: {training.n_train or 'all'} training images, {result.n_test} test images, batches of "
             f"{training.batch_size}, {training.epochs} epochs, alpha in {{{alphas}}}, {repeats}"

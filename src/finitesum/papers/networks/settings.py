@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from finitesum.torch import HB, AdaHB
 
-Size = Literal["quick", "cpu", "full"]
+Size = Literal["quick", "cpu", "large", "full"]
 
 #: Makes an optimizer from the parameters, alpha and the number of steps in an epoch.
 Make = Callable[[Iterable[torch.nn.Parameter], float, int], Optimizer]
@@ -113,14 +113,17 @@ class Grid:
 # With some hundred steps in all, statistics that move by a hundredth a step would still be those of the first batches.
 _short = partial(Training, batch_size=32, bn_momentum=0.1)
 
-#: The grids of a size. "full" is the paper's and needs a GPU; "cpu" takes about ten minutes of one core for each of its
-#: sets of images; "quick" takes less than a minute.
+#: The grids of a size. "full" is the paper's and needs a GPU; "large" has the paper's batches, and takes days of one core
+#: for each of its sets of images; "cpu" takes about ten minutes for each, "quick" less than a minute.
 SIZES: dict[Size, tuple[Grid, ...]] = {
     "quick": (Grid(_short("digits", epochs=4, n_train=800, n_test=360), alphas=(0.1, 0.01, 0.001), seeds=(0,)),),
     "cpu": (
         Grid(_short("digits", epochs=12), seeds=(0, 1)),
         Grid(_short("mnist", epochs=5, n_train=1000, n_test=1000), seeds=(0, 1)),
         Grid(_short("cifar10_subset", epochs=4, n_train=1000, n_test=1000), seeds=(0,)),
+    ),
+    "large": tuple(
+        Grid(Training(images, epochs=20), seeds=(0, 1, 2)) for images in ("cifar100_subset", "cifar10_subset", "mnist")
     ),
     "full": tuple(
         map(Grid, (Training("mnist"), Training("cifar10"), Training("cifar100"), Training("cifar10", model="resnet20")))
