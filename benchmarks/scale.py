@@ -53,6 +53,14 @@ COMPARED = (
 )
 
 
+#: What is said of its workers, one of which is slower.
+SLOW = (
+    "`python benchmarks/scale_dask.py slow`: four worker processes, 32 parts that are free to move, tol 1e-8. A worker",
+    "takes 0.3 s for a part, by sleeping; one of them, where it is slow, five times as long. What three workers and a",
+    "fifth of one can do takes 1.25 times as long at least. Under a barrier each round waits for the last part.",
+)
+
+
 def generate(name: str, folder: Path, n_rows: int) -> None:
     """Write rows and labels of a logistic model, some at a time."""
     _, d, stored, rows_a_file, _ = SETS[name]
@@ -247,6 +255,8 @@ def page() -> None:
     ]
     if lines := table():
         text += ["", "## Dask", "", *COMPARED, "", *table_of(lines)]
+    if rows := read_rows("scale_slow"):
+        text += ["", "## A slow worker", "", *SLOW, "", *table_of(rows)]
     (RESULTS / "scale.md").write_text("\n".join(text) + "\n", encoding="utf-8")
 
 

@@ -319,10 +319,71 @@ def table() -> list[dict[str, Any]]:
     return lines
 
 
+# -- a worker that is slower
+
+
+def slowed(function: Callable[..., Any], seconds: float, slowness: float, *arguments: Any) -> Any:
+    """Return what a function returns, some seconds later; on the first worker so many times as late."""
+    from distributed import get_worker
+
+    found = function(*arguments)
+    time.sleep(seconds * (slowness if get_worker().name == 0 else 1.0))
+    return found
+
+
+def slow_workers(n_workers: int, seconds: float) -> None:
+    """Measure runs on a cluster of processes each of which takes some seconds for a part, and write the table."""
+    from distributed import Client, LocalCluster
+
+    from finitesum import Problem, minimize
+    from finitesum.dask import DaskEngine
+    from finitesum.methods import ACIAG
+
+    class Slowed(DaskEngine):
+        slowness = 0.0  # nothing is slowed down
+
+        def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
+            """Return a future of the function's result; what works on a part takes its time."""
+            if self.slowness == 0.0 or function.__name__ != "_run":
+                return super().submit(function, handle, *arguments)
+            return super().submit(functools.partial(slowed, function, seconds, self.slowness), handle, *arguments)
+
+    methods: dict[str, Any] = {
+        "newton (a barrier in each round)": "newton",
+        "a-ciag, in order": ACIAG(max_delay="auto", asynchronous=False),
+        "a-ciag, as they come": ACIAG(max_delay="auto", asynchronous=True),
+        'a-ciag, "auto" of the two': ACIAG(max_delay="auto"),
+    }
+    rng, n_parts, rows = np.random.default_rng(0), 8 * n_workers, []
+    truth = rng.standard_normal(20)
+    parts = []
+    for _ in range(n_parts):
+        X = rng.standard_normal((500, 20))
+        parts.append((X, np.where(X @ truth + rng.logistic(size=500) > 0.0, 1.0, -1.0)))
+    for name, method in methods.items():
+        row: dict[str, Any] = {"method": name, "workers": n_workers, "parts": n_parts}
+        for kind, slowness in (("undisturbed", 1.0), ("one slow", 5.0)):
+            cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
+            with cluster, Client(cluster) as client:
+                engine = Slowed(client)
+                problem = Problem.partitioned(parts, alpha=1e-3, engine=engine)
+                minimize(problem, method="newton", tol=1e-2)  # which imports and compiles on the workers
+                engine.slowness, started = slowness, time.perf_counter()
+                result = minimize(problem, method=method, tol=1e-8, measure_every=0)
+                seconds = time.perf_counter() - started
+                assert result.success
+            how = "as they come" if "(asynchronous)" in result.message else "in order"
+            row |= {f"taken, {kind}": "all" if method == "newton" else how}
+            row |= {f"passes, {kind}": f"{result.n_passes:.1f}", f"s, {kind}": f"{seconds:.1f}"}
+        rows.append(row | {"times": f"{float(row['s, one slow']) / float(row['s, undisturbed']):.2f}"})
+        print(rows[-1], flush=True)
+    write_rows("scale_slow", rows)
+
+
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["compare", "run"])
+    parser.add_argument("what", choices=["compare", "slow", "run"])
     parser.add_argument("--only", default=";".join(SETS), help="sets, with ; between")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--peer", default="", help="the Python that has dask-ml")
@@ -335,6 +396,8 @@ def main() -> None:
     if asked.what == "run":
         contender, solver, folder, out = asked.job
         run(contender, solver, Path(folder), asked.limit, Path(out))
+    elif asked.what == "slow":
+        slow_workers(4, 0.3)
     else:
         compare(asked)
 

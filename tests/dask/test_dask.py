@@ -111,6 +111,37 @@ def test_dataframes_sparse_blocks_and_vectors_in_memory(client):
     assert on_dask.Ridge(client=client).fit(sparse, y).coef_ == pytest.approx(known.coef_, abs=1e-7)
 
 
+@pytest.mark.parametrize("case", ["two classes", "three classes", "ridge", "poisson", "gamma"])
+def test_standard_errors_are_those_in_memory(case, client):
+    name, parameters, targets = CASES[case]
+    X, y, weights, _ = data()
+    y = targets(y)
+    local = getattr(finitesum, name)(**parameters, standard_errors=True).fit(X, y, sample_weight=weights)
+    model = getattr(on_dask, name)(client=client, **parameters, standard_errors=True).fit(*chunked(X, y, weights))
+    assert model.standard_errors_ == pytest.approx(local.standard_errors_, rel=1e-5)
+    for number in ("log_likelihood", "deviance", "dispersion", "n_observations", "rank"):
+        assert getattr(model.to_local().inference_, number) == pytest.approx(getattr(local.inference_, number), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.5, "joint"])
+def test_outliers_of_huber_are_those_in_memory(scale, client):
+    X, y, weights, _ = data()
+    local = finitesum.HuberRegressor(scale=scale, epsilon=1.1).fit(X, y, sample_weight=weights)
+    model = on_dask.HuberRegressor(client=client, scale=scale, epsilon=1.1).fit(*chunked(X, y, weights))
+    np.testing.assert_array_equal(model.outliers_, local.outliers_)
+    assert 0 < local.outliers_.sum() < N
+
+
+def test_a_class_without_weight_counts_as_absent(client):
+    X, y, weights, _ = data()
+    labels = np.digitize(y, [-1.0, 1.0])
+    weights[labels == 1] = 0.0
+    local = finitesum.LogisticRegression(class_weight="balanced").fit(X, labels, sample_weight=weights)
+    model = on_dask.LogisticRegression(client=client, class_weight="balanced").fit(*chunked(X, labels, weights))
+    np.testing.assert_array_equal(model.classes_, local.classes_)
+    assert model.coef_ == pytest.approx(local.coef_, abs=1e-6)
+
+
 def test_refusals_say_where_to_go(client):
     X, y, _, _ = data()
     dX, dy = chunked(X, y)
@@ -124,7 +155,7 @@ def test_refusals_say_where_to_go(client):
         on_dask.Ridge(client=client).fit(dX, dX)
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         on_dask.LogisticRegression(client=client).fit(dX, dy)
-    with pytest.raises(ValueError, match="EpsilonInsensitive has exact methods with an l2 penalty alone"):
+    with pytest.raises(ValueError, match="no solver treats EpsilonInsensitive with this penalty"):
         on_dask.LinearRegressor(client=client, loss="epsilon-insensitive", l1_ratio=0.5).fit(dX, dy)
     with pytest.raises(ValueError, match="y must have 600 entries to match the rows of X"):
         on_dask.Ridge(client=client).fit(dX, dy[:500])
@@ -136,8 +167,8 @@ def test_refusals_say_where_to_go(client):
         on_dask.HuberRegressor(client=client, scale="joint", checkpoint="a.ckpt").fit(dX, dy)
     with pytest.raises(ValueError, match="class_weight has the labels"):
         on_dask.LogisticRegression(client=client, class_weight={"c": 2.0}).fit(dX, dy > 0.0)
-    with pytest.raises(ValueError, match="standard_errors are not known for collections"):
-        on_dask.Ridge(client=client, standard_errors=True).fit(dX, dy)
+    with pytest.raises(ValueError, match="standard_errors of a robust loss are not known for collections"):
+        on_dask.HuberRegressor(client=client, standard_errors=True).fit(dX, dy)
     broken = X.copy()
     broken[250, 1] = np.nan
     (dX,) = chunked(broken)

@@ -60,19 +60,6 @@ def as_parts(X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> l
     return [Blocks(*parts) for parts in zip(blocks, *others, strict=True)]
 
 
-def labels_of(y: Any) -> Any:
-    """Return the labels of a collection or an array, each once and in increasing order."""
-    if not is_collection(y):
-        return np.unique(np.asarray(y))
-    blocks = y.to_delayed() if is_frame(y) else y.to_delayed().ravel()
-    parts = dask.compute(*[dask.delayed(_unique)(block) for block in blocks])
-    return np.unique(np.concatenate(parts))
-
-
-def _unique(block: Any) -> Any:
-    return np.unique(np.asarray(block))
-
-
 def totals_of(parts: list[Blocks]) -> tuple[Any, Any]:
     """Return the labels of all parts, increasing, and the sum of the weights of each label's rows."""
     found = dask.compute(*[dask.delayed(_totals)(part.y, part.weight) for part in parts])
@@ -83,6 +70,16 @@ def totals_of(parts: list[Blocks]) -> tuple[Any, Any]:
 def _totals(y: Any, weight: Any) -> tuple[Any, Any]:
     labels, codes = np.unique(np.asarray(y), return_inverse=True)
     return labels, np.bincount(codes, weights=None if weight is None else np.asarray(weight, dtype=np.float64))
+
+
+def with_labels(parts: list[Blocks], labels: Any) -> list[Blocks]:
+    """Return the parts with one of these labels in the place of others, whose rows have no weight."""
+    return [part._replace(y=dask.delayed(_with_labels)(part.y, labels)) for part in parts]
+
+
+def _with_labels(y: Any, labels: Any) -> Any:
+    y = np.asarray(y)
+    return np.where(np.isin(y, labels), y, labels[0])
 
 
 def weighted(parts: list[Blocks], labels: Any, factors: Any) -> list[Blocks]:

@@ -14,20 +14,21 @@ from finitesum.dask.collections import (
     as_parts,
     is_collection,
     is_frame,
-    labels_of,
     mapped,
     n_columns_of,
     totals_of,
     weighted,
+    with_labels,
 )
 from finitesum.dask.engine import DaskEngine, of_blocks
 from finitesum.estimators.base import LinearEstimator, alpha_of_C
 from finitesum.estimators.classification import class_weights
+from finitesum.estimators.covariance import ROBUST, predictions_at
 from finitesum.estimators.path import with_alpha
 from finitesum.estimators.solvers import as_solver
-from finitesum.evaluation.row_blocks import sum_over_problems
+from finitesum.evaluation.row_blocks import joined, sum_over_problems
 from finitesum.evaluation.row_sums import loss_sums
-from finitesum.losses import Huber
+from finitesum.losses import Huber, as_loss
 from finitesum.problems.linear import Problem
 
 
@@ -60,8 +61,6 @@ class OnCollections:
         """
         own: Any = self
         own._check_parameters()
-        if getattr(own, "standard_errors", False):
-            raise ValueError("standard_errors are not known for collections: fit the class in memory to a sample of rows.")
         self._note_columns(X)
         if getattr(y, "ndim", 1) != 1:
             raise ValueError(f"y must have one dimension, got {y.ndim}: fit one target at a time, or the class in memory.")
@@ -75,8 +74,11 @@ class OnCollections:
     def _fit_problem(self, problem: Problem, start: Any) -> None:
         """Set what is known of the solution of a problem with a penalty of strength 1."""
         own: Any = self
-        result = self._solved(with_alpha(own, problem, self._strength(float(problem.rows.total))), start, own.tol)
+        total = float(problem.rows.total)
+        problem = with_alpha(own, problem, self._strength(total))
+        result = self._solved(problem, start, own.tol)
         own._note([result], problem.rows.values.dtype)
+        own._note_errors([problem], [result], total)
         own._warn(result)
 
     def _solved(self, problem: Problem, start: Any, tol: float, **changes: Any) -> Any:
@@ -94,12 +96,17 @@ class OnCollections:
         which = [one for one in given if is_collection(one)]
         persisted = iter(engine.client.persist(which) if which else ())
         X, y, sample_weight, offset = (next(persisted) if is_collection(one) else one for one in given)
-        settings = {"loss": self._loss_of_fit(y), "fit_intercept": own.fit_intercept, "engine": engine}
-        return Problem.partitioned(self._weighted(as_parts(X, y, sample_weight, offset)), **settings, **own._term(1.0))
+        parts, loss = self._posed_by(as_parts(X, y, sample_weight, offset))
+        if getattr(own, "standard_errors", False) and isinstance(as_loss(loss), ROBUST):
+            raise ValueError(
+                "standard_errors of a robust loss are not known for collections: fit the class in memory to a sample."
+            )
+        settings = {"loss": loss, "fit_intercept": own.fit_intercept, "engine": engine}
+        return Problem.partitioned(parts, **settings, **own._term(1.0))
 
-    def _weighted(self, parts: Any) -> Any:
-        """Return the parts with the weights that the model gives them."""
-        return parts
+    def _posed_by(self, parts: Any) -> tuple[Any, Any]:
+        """Return the parts with the labels and weights that the model gives them, and the loss."""
+        return parts, self._loss_of_fit(None)
 
     def _note_columns(self, X: Any) -> None:
         own: Any = self
@@ -108,7 +115,7 @@ class OnCollections:
         if is_frame(X):
             own.feature_names_in_ = np.asarray(X.columns, dtype=object)
 
-    def _loss_of_fit(self, y: Any) -> Any:
+    def _loss_of_fit(self, classes: Any) -> Any:
         own: Any = self
         return own._loss()
 
@@ -196,12 +203,18 @@ def _explained(sums: Any) -> float:
 class Classifies(OnCollections):
     """Probabilities and decisions beside labels."""
 
-    def _weighted(self, parts: Any) -> Any:
+    def _posed_by(self, parts: Any) -> tuple[Any, Any]:
         own: Any = self
-        if own.class_weight is None:
-            return parts
         labels, totals = totals_of(parts)
-        return weighted(parts, labels, class_weights(own.class_weight, labels, np.arange(len(labels)), totals))
+        check_classification_targets(labels)
+        classes, totals_of_classes = labels[totals > 0.0], totals[totals > 0.0]
+        if len(classes) < len(labels):  # a class without weight counts as absent
+            parts = with_labels(parts, classes)
+        loss = self._loss_of_fit(classes)
+        if own.class_weight is not None:
+            factors = class_weights(own.class_weight, classes, np.arange(len(classes)), totals_of_classes)
+            parts = weighted(parts, classes, factors)
+        return parts, loss
 
     def _width(self) -> int:
         own: Any = self
@@ -233,8 +246,7 @@ class LogisticRegression(Classifies, local.LogisticRegression):
 
     _local: ClassVar[type[LinearEstimator]] = local.LogisticRegression
 
-    def _loss_of_fit(self, y: Any) -> Any:
-        check_classification_targets(classes := labels_of(y))
+    def _loss_of_fit(self, classes: Any) -> Any:
         n_classes = len(classes)
         if n_classes > 2 and (self.constraint is not None or self.bounds is not None):
             raise ValueError("a constraint is not treated with several classes. Leave constraint and bounds out.")
@@ -244,9 +256,8 @@ class LogisticRegression(Classifies, local.LogisticRegression):
 class OfTwoClasses(Classifies):
     """One problem of signs."""
 
-    def _loss_of_fit(self, y: Any) -> Any:
+    def _loss_of_fit(self, classes: Any) -> Any:
         own: Any = self
-        check_classification_targets(classes := labels_of(y))
         if len(classes) > 2:
             raise ValueError(f"{type(self).__name__} takes two classes, got {len(classes)}: LogisticRegression takes more.")
         return own.loss
@@ -282,7 +293,7 @@ class Ridge(OnCollections, local.Ridge):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HuberRegressor(OnCollections, local.HuberRegressor):
-    """`finitesum.HuberRegressor` on Dask collections, and `client`; there is no attribute outliers_.
+    """`finitesum.HuberRegressor` on Dask collections, and `client`; outliers_ is an array in memory, a byte a row.
 
     With scale="joint" a checkpoint is not kept: each scale is a run of its own.
     """
@@ -296,18 +307,26 @@ class HuberRegressor(OnCollections, local.HuberRegressor):
             raise ValueError('checkpoint is not known with scale="joint": leave it out, or give the scale.')
         return super().fit(X, y, sample_weight, offset)
 
-    def _loss_of_fit(self, y: Any) -> Any:
+    def _loss_of_fit(self, classes: Any) -> Any:
         return Huber(float(self.epsilon) * (1.0 if self._is_joint else float(self.scale)))
 
     def _strength(self, total: float) -> float:
         return float(self.alpha)
 
     def _fit_problem(self, problem: Problem, start: Any) -> None:
-        if not self._is_joint:
+        if self._is_joint:
+            self._fit_scale(problem, start)
+        else:
             self.scale_ = float(self.scale)
             super()._fit_problem(problem, start)
-            return
+        w, most = np.append(self.coef_, [self.intercept_] * self.fit_intercept), self.epsilon * self.scale_
 
+        def beyond(part: Problem) -> Any:
+            return np.abs(part.targets - predictions_at(part, w)) > most
+
+        self.outliers_ = sum_over_problems(beyond, problem, add=joined)
+
+    def _fit_scale(self, problem: Problem, start: Any) -> None:
         def solve(sigma: float, start: Any) -> Any:
             there = replace(problem, loss=Huber(float(self.epsilon * sigma)))
             return self._solved(with_alpha(self, there, 0.5 * self.alpha * sigma), start, 0.25 * self.tol * sigma)

@@ -16,11 +16,12 @@ from scipy.linalg import eigh, qr
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.hessian import gram, hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
-from finitesum.evaluation.row_products import combination
+from finitesum.evaluation.row_products import combination, predictions
 from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.losses import LIKELIHOODS, Huber, LogCosh, PseudoHuber, Squared
 from finitesum.losses.classes import Multinomial
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import products
 
 #: Eigenvalues of the scaled Hessian that are smaller than this times the largest are rounding errors of sums over the rows.
@@ -95,9 +96,15 @@ def with_intercept(centred: Centred, ridge: float | Vector) -> tuple[Matrix, int
     return inverse_and_rank(whole)
 
 
+def predictions_at(problem: Problem, x: Vector) -> Vector:
+    """Return u_i, offsets included, shape (n,)."""
+    found = predictions(problem, x) if is_parted(problem) else products(problem.rows, x)
+    return np.asarray(found + problem.offsets)
+
+
 def _means(problem: Problem, x: Vector) -> Any:
     loss: Any = problem.loss
-    return loss.mean_at(products(problem.rows, x) + problem.offsets)
+    return loss.mean_at(predictions_at(problem, x))
 
 
 def information_at(problem: Problem, x: Vector) -> Vector:
@@ -158,7 +165,7 @@ def dispersion_at(problem: Problem, x: Vector, total_weight: float, rank: int) -
     """Return phi: sum_i s_i (y_i - m_i)^2 / V(m_i) / (S - rank), V = 1 for least squares; 1 for families that have none."""
     loss: Any = problem.loss
     if isinstance(loss, Squared):
-        squares = (problem.targets - problem.offsets - products(problem.rows, x)) ** 2
+        squares = (problem.targets - predictions_at(problem, x)) ** 2
     elif hasattr(loss, "has_dispersion") and loss.has_dispersion():
         means = _means(problem, x)
         squares = (problem.targets - means) ** 2 / loss.variance_of(means)

@@ -7,12 +7,12 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from finitesum.core.arrays import Vector
+from finitesum.estimators.covariance import predictions_at
 from finitesum.evaluation.outputs import loss_of, scores_at
 from finitesum.losses import LIKELIHOODS, Binomial, Gamma, InverseGaussian, NegativeBinomial, Poisson, Squared
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import products
 
 
 def _total(weights: Vector, numbers: Vector) -> float:
@@ -32,10 +32,10 @@ def log_likelihood_and_deviance(problem: Problem, x: Vector, total: float, dispe
         if problem.n_outputs > 1:
             losses = loss_of(problem).value(scores_at(problem, x), problem.targets)
         else:
-            losses = in_arrays(loss).value(products(problem.rows, x) + problem.offsets, problem.targets)
+            losses = in_arrays(loss).value(predictions_at(problem, x), problem.targets)
         value = -_total(s, losses) / loss.scale
         return value, -2.0 * value
-    y, u = problem.targets, products(problem.rows, x) + problem.offsets
+    y, u = problem.targets, predictions_at(problem, x)
     if isinstance(loss, Squared):
         squares = _total(s, (y - u) ** 2)
         if squares == 0.0:
