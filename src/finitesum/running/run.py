@@ -250,7 +250,21 @@ class Run:
             self.best = self.best._replace(before=before, after=self.state.x)
         elif (exact := self.known_to_method()) is not None:
             loop.descends(exact.objective)
-        return loop.hopeless(found, self.tol, getattr(self.method, "patience", 100), self.before.k)
+        reason = loop.hopeless(found, self.tol, getattr(self.method, "patience", 100), self.before.k)
+        if reason is StopReason.STALLED and self._still_falls():
+            return StopReason.CONVERGED if self._is_verified() else None
+        return reason
+
+    def _still_falls(self) -> bool:
+        """Return whether F, which the gradient says little of where it is not convex, is lower than when last looked at."""
+        if getattr(self.problem, "convex", True):
+            return False
+        before = self.loop.best_objective
+        if self.exact_here() is None:
+            self._check()
+        if (here := self.exact_here()) is not None:
+            self.loop.descends(here.objective)
+        return self.loop.best_objective < before
 
     def _is_measured(self) -> bool:
         """Return whether the iterate is measured for the trace: not after steps that cost a fraction of a pass."""

@@ -110,6 +110,66 @@ def test_no_method_ends_above_its_start_on_a_sum_that_is_not_convex(name):
     assert "stationary point" in result.message
 
 
+def rosenbrock():
+    """Rosenbrock's function in ten equal parts: a curved valley, in which the gradient rises while F falls."""
+
+    def f(w, rows):
+        r = w[1] - w[0] ** 2
+        value, slope = (1 - w[0]) ** 2 + 100 * r**2, np.array([-2 * (1 - w[0]) - 400 * w[0] * r, 200 * r])
+        return np.full(rows.size, value), rows.size * slope
+
+    def hessian(w, rows):
+        return rows.size * np.array([[2 - 400 * w[1] + 1200 * w[0] ** 2, -400 * w[0]], [-400 * w[0], 200.0]])
+
+    return FiniteSum.from_function(f, 10, dim=2, backend="numpy", hessian=hessian, batch_size=1, convex=False)
+
+
+def cauchy():
+    """Regression with Cauchy's loss, whose second derivative is negative far off."""
+    rng = np.random.default_rng(0)
+    X, noise = rng.standard_normal((100, 3)), rng.standard_cauchy(100)
+    y = X @ np.ones(3) + noise
+
+    def f(w, rows):
+        r = X[rows] @ w - y[rows]
+        return np.log1p(r**2), (2 * r / (1 + r**2)) @ X[rows]
+
+    def hessian(w, rows):
+        r = X[rows] @ w - y[rows]
+        return (X[rows].T * (2 * (1 - r**2) / (1 + r**2) ** 2)) @ X[rows]
+
+    return FiniteSum.from_function(f, 100, dim=3, backend="numpy", hessian=hessian, batch_size=5, convex=False)
+
+
+@pytest.mark.parametrize("name", ["nim", "a-ciag", "newton", "lazy-newton", "newton-cg"])
+@pytest.mark.parametrize(("make", "start"), [(rosenbrock, [-1.2, 1.0]), (cauchy, [5.0, -5.0, 5.0])])
+def test_second_order_methods_leave_regions_of_negative_curvature(make, start, name):
+    problem = make()
+    result = minimize(problem, start, method=name, tol=1e-8, max_iter=300)
+    assert result.success, result.message
+    assert np.linalg.eigvalsh(problem.hessian(result.x))[0] > 0.0
+    assert "stationary point" in result.message
+
+
+@pytest.mark.parametrize("name", ["nim", "ciag", "a-ciag"])
+def test_no_pass_on_taylor_models_raises_a_sum_that_is_not_convex(name):
+    problem = rosenbrock()
+    method = METHODS[name]()
+    states = [method.init(problem, np.array([-1.2, 1.0]))]
+    for k in range(40):
+        order = np.random.default_rng(k).permutation(problem.n_components)
+        states.append(method.run_pass(problem, states[-1], order))
+    values = [problem.mean_value_and_gradient(state.x)[0] for state in states]
+    assert (np.diff(values) <= 1e-12 * np.abs(values[:-1])).all()
+
+
+@pytest.mark.parametrize("name", ["fg", "saga", "svrg"])
+def test_a_run_whose_objective_still_falls_is_not_called_stalled(name):
+    result = minimize(rosenbrock(), [-1.2, 1.0], method=name, tol=1e-8, max_iter=700)
+    assert result.reason.name == "MAX_ITER", result.message
+    assert result.fun < 4.0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_back_from_a_start_that_is_far_too_far(name):
 

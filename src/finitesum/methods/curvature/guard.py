@@ -10,7 +10,8 @@ that does is undone: w goes back to where F is the least, and all components are
 loss has them, and no comparison counts in the next pass. The mean model then lies above F, touches it at w, and stays
 above it through that pass, which thus cannot end higher than it began. Losses without majorants get shorter steps.
 
-Components given as functions are not guarded: their values would have to be computed.
+Of components given as functions the values are not in the memory: where their sum is not convex the guard is on from the
+first pass, and where it is convex they are not guarded.
 """
 
 import math
@@ -25,6 +26,7 @@ from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule, new_trust, no_comparison, trusted_visit
 from finitesum.methods.visits import AnySum
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem, View
 
 #: A pass raises F when it does so by more than this fraction: rounding errors of the sum.
@@ -70,7 +72,7 @@ def _at_anchors(problem: Problem, model: TaylorModel, w: Vector) -> float:
     return float(_loss_at_anchors(problem.view, model.margins)) + problem.term.value(w)
 
 
-def _objective(problem: Problem, w: Vector) -> float:
+def _objective(problem: AnySum, w: Vector) -> float:
     """Return F, infinite where it is not a number."""
     with np.errstate(all="ignore"):
         value = evaluate(problem, w).objective if np.isfinite(w).all() else math.inf
@@ -89,10 +91,10 @@ def guarded(
     problem: AnySum, guard: Guard, before: Vector, w: Vector, model: TaylorModel, trust: Trust, rule: TrustRule
 ) -> tuple[Guard, Retreat | None, int]:
     """Return the guard after a pass from `before` to w, where to go back to, and the passes that this took."""
-    if not (rule.acts and isinstance(problem, Problem)):
+    if not rule.acts or (isinstance(problem, FiniteSum) and problem.convex):
         return guard, None, 0
     rests = math.isnan(guard.objective)
-    if rests:
+    if rests and isinstance(problem, Problem):
         level = _at_anchors(problem, model, w)
         if level <= guard.least + abs(guard.least):
             return guard._replace(least=min(level, guard.least)), None, 0
@@ -107,7 +109,7 @@ def guarded(
     return guard._replace(objective=least), _retreat(problem, earlier[lowest], trust, rule), n_passes + 1
 
 
-def _retreat(problem: Problem, w: Vector, trust: Trust, rule: TrustRule) -> Retreat:
+def _retreat(problem: AnySum, w: Vector, trust: Trust, rule: TrustRule) -> Retreat:
     """Return w with all components anchored there, and a trust that does not compare in the next pass."""
     m = problem.n_components
     longest = min(trust.radius, trust.reached) if 0.0 < trust.reached < math.inf else trust.radius

@@ -27,6 +27,10 @@ SINGULAR = (
 )
 
 
+#: A curvature is negative where it is so by more than this fraction of what it may be: else it is a rounding error.
+NEGATIVE = 1e-8
+
+
 class Run(NamedTuple):
     """What the visits of a pass work on, in place, and their rules."""
 
@@ -41,13 +45,18 @@ class Run(NamedTuple):
 def _conjugate_gradients(
     model: OpenModel, residual: Vector, direction: Vector, product: Vector, step: Vector, tolerance: float, most_steps: int
 ) -> None:
-    """Add to `step` an approximate solution of H step = residual, in place; all have the padded length."""
+    """Add to `step` an approximate solution of H step = residual, in place; all have the padded length.
+
+    A direction of negative curvature is the last; the step goes on along it to where the curvature's size puts a minimum.
+    """
     square = dot(residual, residual)
     copy(residual, direction)
     for _ in range(most_steps):
         taylor.curvature_product(model, direction, product)
         curvature = dot(direction, product)
         if not curvature > 0.0:
+            if curvature < -NEGATIVE * norm(direction) * norm(product):  # of a sum that is not convex
+                axpy(-square / curvature, direction, step)
             break
         axpy(square / curvature, direction, step)
         axpy(-square / curvature, product, residual)

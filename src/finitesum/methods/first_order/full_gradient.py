@@ -137,6 +137,12 @@ class FG(_FullGradient):
         w = problem.term.prox_step(state.x, here.gradient, state.step_size)
         return state._replace(x=w, last_optimality=here.optimality, n_gradients=state.n_gradients + m)
 
+    def exact_measures(self, problem: AnySum, state: FGState) -> Measures | None:
+        """Return what a line search knows of its iterate."""
+        if not self._searches(problem):
+            return None
+        return Measures(state.objective, state.last_optimality, state.gradient)
+
 
 class AFGState(NamedTuple):
     x: Vector  # iterate
