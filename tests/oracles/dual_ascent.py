@@ -19,7 +19,7 @@ def root(F, y, q, prediction, slope, v):
     return v
 
 
-def epochs(F, draws, intercept, hold=30.0, together=8, little=0.3, longest=63):
+def epochs(F, draws, intercept, hold=30.0, together=4, little=0.3, longest=63):
     """Yield x and the size of the changes after each epoch; `draws` are n numbers in [0, 1) for each."""
     Z = F.Z[:, :-1] if intercept else F.Z
     l2 = F.l2[0]

@@ -92,14 +92,14 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
         if face is None:
             shift = -p @ s / hold if has_b else 0.0
             w, n_visits, first = w + np.where(coefficients, 0.0, shift), 0, n_sweeps
-            draws = np.random.default_rng([int(order[0]), n_rounds, n_passes]).random(active.size // 8 + 1)
+            draws = np.random.default_rng([int(order[0]), n_rounds, n_passes]).random(active.size // 4 + 1)
             while active.size and n_visits < n and not (n_sweeps > first and violation <= accuracy):
-                groups, resting = list(range(-(-active.size // 8))), violation if violation > 0.0 else np.inf
+                groups, resting = list(range(-(-active.size // 4))), violation if violation > 0.0 else np.inf
                 for k in range(len(groups) - 1, 0, -1):
                     other = int(draws[(n_visits + k) % len(draws)] * (k + 1))
                     groups[k], groups[other] = groups[other], groups[k]
                 violation, kept = 0.0, np.ones(active.size, bool)
-                for place in (place for g in groups for place in range(8 * g, min(8 * g + 8, active.size))):
+                for place in (place for g in groups for place in range(4 * g, min(4 * g + 4, active.size))):
                     i = active[place]
                     excess, q = excesses(w)[i], H[i, i]
                     found = max(excess if s[i] < high[i] else -np.inf, -excess if s[i] > low[i] else -np.inf)

@@ -38,7 +38,7 @@ def run_of(name):
 
 #: What a run may as well have written: a Hessian of fewer rows, no preconditioner before a step, other rows that rest.
 OTHER_STATES = {("lazy-newton", "state.hessian.members", (29,)), ("newton-cg", "state.diagonal", (0,))}
-OTHER_STATES |= {("dual-ascent", "state.active", (n_active,)) for n_active in (0, 28)}
+OTHER_STATES |= {("dual-ascent", "state.active", (n_active,)) for n_active in (0, 29)}
 
 CHANGES = {
     "shorter": lambda array: array[:-1],

@@ -13,8 +13,8 @@ s_i: a corner, or an interval between two. The parts of a round:
 1. *Sweeps* [1]. A row is visited by moving its slope to the best value, sum_j clip((u_i + q_i s_i - k_ij) / q_i, low_ij,
    high_ij) with q_i = p_i ||x_i||^2 / l2, and w with it. Rows whose slope is within an interval by more than any violation
    of the sweep before rest until the end of the round. Rows are visited in a random order, drawn for each sweep from a seed
-   that is the first component of the pass's order; 8 rows that follow each other, or as many as are read at once where no
-   cache holds the data, stay together, as they do in memory. An intercept is held by mu/2 (b - b_0)^2, where b_0 becomes
+   that is the first component of the pass's order; rows that follow each other stay together as in
+   `finitesum.methods.newton.sdca`. An intercept is held by mu/2 (b - b_0)^2, where b_0 becomes
    b after as many visits as there are rows.
 2. *A face*, if sweeps go on. Rows at a corner (mostly few, soon always the same) have u_i = k_ij at the optimum: a linear
    system in the gram matrix of these rows, which conjugate gradients solve in products with these rows alone, until a
@@ -45,7 +45,8 @@ from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
 from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
-from finitesum.methods.newton.dual_sweeps import rows_together, sweep
+from finitesum.methods.newton.dual_sweeps import sweep
+from finitesum.methods.newton.sdca import rows_together
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.parameters import Count
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected

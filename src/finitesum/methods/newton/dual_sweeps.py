@@ -6,17 +6,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.newton.sdca import NEIGHBOURS, shuffle
-from finitesum.problems.linear import Problem
-
-#: Bytes of rows that caches do not hold, and those of a group of rows that memory gives at once, about.
-CACHE, AT_ONCE = 2**25, 2**12
-
-
-def rows_together(problem: Problem) -> int:
-    """Return how many rows that follow each other are visited so."""
-    size = sum(array.nbytes for array in problem.rows if isinstance(array, np.ndarray))
-    return max(NEIGHBOURS, AT_ONCE * problem.n_rows // size) if size > CACHE else NEIGHBOURS
+from finitesum.methods.newton.sdca import shuffle
 
 
 @kernel_part

@@ -46,7 +46,8 @@ from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 
 #: What a model's slopes may lack at its minimiser, by the optimality: its step leaves more of that, but for the last one.
-EXACT = 1e-4
+#: The model of a quadratic loss is F itself.
+EXACT, OF_QUADRATIC = 1e-4, 1e-9
 
 #: The fraction of the first slope that a search leaves, and the t from which steps are not cut further.
 ACCURACY, SHORTEST = 0.01, 1e-3
@@ -136,8 +137,9 @@ def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
 
 def _step(problem: AnySum, hessian: Matrix, state: NewtonState) -> tuple[Vector, float]:
     """Return the step to the minimiser of the model, and the change of F that its slope predicts."""
-    w = state.x
-    direction = minimise_model(problem.term, hessian, state.gradient, w, EXACT * state.snapshot.optimality) - w
+    w, is_quadratic = state.x, isinstance(problem, Problem) and problem.loss.d2_lipschitz() == 0.0
+    tolerance = (OF_QUADRATIC if is_quadratic else EXACT) * state.snapshot.optimality
+    direction = minimise_model(problem.term, hessian, state.gradient, w, tolerance) - w
     return direction, float(state.gradient @ direction) + problem.term.rise(w, w + direction)
 
 

@@ -10,10 +10,12 @@ q_i = p_i ||x_i||^2 / l2, the new slope is phi_i'(v) where
 which Newton's method solves until the residual is a tenth of v - x_i'w, and w moves by -p_i (s_i+ - s_i) x_i / l2.
 
 *Sweeps.* Rows are visited in sweeps, in a random order that is drawn for each sweep (in the same order each time the rate
-is several times worse); 8 rows that follow each other stay together, as they do in memory. A row whose visit changes w by
-little, (p_i (s_i+ - s_i) ||x_i||)^2 at most 0.3 times the mean of the sweep before, rests in the next sweep, after another
-such visit in the next 3, then 7 ... 63 [2]; one that changes more does not rest any more. An *epoch* is as many visits as
-there are rows. On raw counts of words, where few rows change most, it does the work of five epochs over all rows.
+is several times worse); 4 rows that follow each other stay together, as they do in memory (with 8, text may need half as
+many epochs again), or as many as memory gives at once where no cache holds the data. A row whose visit changes w by
+little, (p_i (s_i+ - s_i) ||x_i||)^2 at most 0.3 times the mean of the sweep before, rests in the next sweep, after
+another such visit in the next 3, then 7 ... 63 [2]; one that changes more does not rest any more. An *epoch* is as many
+visits as there are rows. On raw counts of words, where few rows change most, it does the work of five epochs over all
+rows.
 
 An unpenalised intercept b is held by mu/2 (b - b_0)^2, and b_0 becomes b after each epoch.
 
@@ -41,8 +43,9 @@ from finitesum.problems.rows import CSRRows
 #: Sweeps, one number a row.
 Rests = npt.NDArray[np.int8]
 
-#: Rows that follow each other in memory and are visited so, too.
-NEIGHBOURS = 8
+#: Rows that follow each other in memory and are visited so, too; bytes that caches hold, and those of rows that are visited
+#: together in data beyond.
+NEIGHBOURS, CACHE, AT_ONCE = 4, 2**25, 2**12
 
 #: A row rests whose visit changes at most this fraction of what a sweep's visits do on average; for a number of sweeps.
 LITTLE, LONGEST_REST = 0.3, 63
@@ -164,17 +167,23 @@ def shuffle(order: Indices, n: int, draws: Vector, first: int) -> None:
         order[k], order[other] = order[other], order[k]
 
 
+def rows_together(problem: Problem) -> int:
+    """Return how many rows that follow each other are visited so."""
+    size = sum(array.nbytes for array in problem.rows if isinstance(array, np.ndarray))
+    return max(NEIGHBOURS, AT_ONCE * problem.n_rows // size) if size > CACHE else NEIGHBOURS
+
+
 @kernel
 def _epoch(view: View, draws: Vector, ridge: float, w: Vector, memory: DualState, places: Any) -> tuple[float, float]:
     """Make as many visits as there are rows; return the sum of their sizes, and which size is little from now on."""
-    due, order = places
+    due, order, n_together = places
     total, little, n_visits, n = 0.0, memory.little, 0, view.rows.n_rows
     while n_visits < n:
         n_due, size, n_before = _find_due(memory.waits, due), 0.0, n_visits
-        n_groups = (n_due + NEIGHBOURS - 1) // NEIGHBOURS
+        n_groups = (n_due + n_together - 1) // n_together
         shuffle(order, n_groups, draws, n_visits)
         for k in range(n_groups):
-            for place in range(order[k] * NEIGHBOURS, min((order[k] + 1) * NEIGHBOURS, n_due)):
+            for place in range(order[k] * n_together, min((order[k] + 1) * n_together, n_due)):
                 if n_visits < n:  # rows that are not reached stay due
                     size += _visit(view, due[place], ridge, little, w, memory)
                     n_visits += 1
@@ -226,7 +235,8 @@ def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tup
     memory = copied(memory)
     draws = np.random.default_rng([seed, memory.n_epochs]).random(n)
     places = np.empty((2, n), dtype=np.int64)
-    square, little = _epoch(problem.view, draws, problem.term.ridge, w, memory, (places[0], places[1]))
+    among = places[0], places[1], rows_together(problem)
+    square, little = _epoch(problem.view, draws, problem.term.ridge, w, memory, among)
     if problem.rows.intercept:
         memory = memory._replace(slope=float(problem.weights @ memory.slopes))
         square += memory.slope**2
