@@ -215,7 +215,7 @@ def settings_of(case: Case, has_two: bool) -> dict[str, Callable[[], Any]]:
             given = parameters | ({} if tol is None else {"tol": tol})
             found[f"{name} {'' if tol is None else f'tol={tol:g}'}".strip()] = lambda given=given: cls(**given)
 
-    mine = (None, 1e-4, 1e-5, 1e-7, 1e-9)
+    mine = (None, 1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9)
     if case.model == "logistic":
         add("finitesum", ours.LogisticRegression, mine, C=C, **more)
         for solver, limit in (("lbfgs", 100), ("newton-cg", 100), ("newton-cholesky", 100)):

@@ -10,7 +10,7 @@ from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.row_sums import curvatures_at
-from finitesum.evaluation.whole_arrays import whole_arrays
+from finitesum.evaluation.whole_arrays import WholeArrays, whole_arrays
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, to_matrix
@@ -118,12 +118,24 @@ def _is_dense_product(problem: Problem) -> bool:
     return _as_dense(rows, everything) < _as_sparse(rows, _stored_squares(rows, everything))
 
 
-def _of_whole(problem: Problem, scales: Vector, single_precision: bool = False) -> Matrix | None:
-    """Return sum_i s_i x_i x_i' over all rows of small data, None for other data and for negative s_i."""
+def _dense_arrays(problem: Problem) -> WholeArrays | None:
+    """Return small data as arrays, where its Gram matrices are best products of a matrix."""
     arrays = whole_arrays(problem)
-    if arrays is None or not (arrays.is_dense or _is_dense_product(problem)) or not scales.min(initial=0.0) >= 0.0:
+    return arrays if arrays is not None and (arrays.is_dense or _is_dense_product(problem)) else None
+
+
+def _in_arrays(problem: Problem, picked: Indices, scales: Vector, *, single_precision: bool = False) -> Matrix | None:
+    """Return sum_k s_k x_i x_i', i = picked[k], over all rows of small data or those of the last sample.
+
+    None for other data and rows, and for negative s_k.
+    """
+    arrays = _dense_arrays(problem)
+    if arrays is not None and picked.size < problem.n_rows:
+        arrays = arrays.kept_sample(picked)
+    if arrays is None or not scales.min(initial=0.0) >= 0.0:
         return None
-    return arrays.gram(scales, np.float32 if single_precision else np.float64)
+    with np.errstate(all="ignore"):  # what is too large for single precision is seen by its factor
+        return arrays.gram(scales, np.float32 if single_precision else np.float64)
 
 
 def add_gram(
@@ -141,11 +153,7 @@ def add_gram(
     Dense rows are taken less the `centre`, shape (d,), the intercept's 1 as it is; they may be summed in float32.
     """
     is_sparse, whole = problem.rows.is_sparse(), None if is_parted(problem) else sums
-    if (
-        picked.size == problem.n_rows
-        and centre is None
-        and (found := _of_whole(problem, scales, single_precision)) is not None
-    ):
+    if centre is None and (found := _in_arrays(problem, picked, scales, single_precision=single_precision)) is not None:
         sums += found
         return
 
@@ -173,7 +181,8 @@ def may_be_single(problem: Problem) -> bool:
     """
     lipschitz, bound = problem.loss.d2_lipschitz(), problem.loss.curvature_bound()
     has_pieces = lipschitz == 0.0 or (lipschitz == math.inf and bound < math.inf)
-    return problem.is_smooth and not has_pieces and not problem.rows.is_sparse() and problem.dim >= LEAST_COLUMNS
+    is_dense = not problem.rows.is_sparse() or _dense_arrays(problem) is not None
+    return problem.is_smooth and not has_pieces and is_dense and problem.dim >= LEAST_COLUMNS
 
 
 def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
@@ -187,7 +196,7 @@ def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
 
 def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:
     """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; rows with s_i = 0 are not read."""
-    if centre is None and (found := _of_whole(problem, scales)) is not None:
+    if centre is None and (found := _in_arrays(problem, np.arange(problem.n_rows), scales)) is not None:
         return found
     sums = np.zeros((problem.dim, problem.dim))
     picked = np.flatnonzero(scales)

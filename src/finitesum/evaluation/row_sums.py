@@ -20,7 +20,7 @@ from finitesum.evaluation.whole_arrays import losses_at, whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
 from finitesum.problems.partitioned import empty_by_row
-from finitesum.problems.rows import add_combination, products, some_rows
+from finitesum.problems.rows import EVERY, add_combination, products, some_rows
 
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.
 N_TOGETHER = 128
@@ -238,9 +238,9 @@ def loss_sums(
     """Return value and gradient of the mean loss at w, by one pass over the rows of all components, or increasing ones."""
     if majorize == Majorize.MISCLASSIFIED and problem.loss.target_kind() != "sign":
         majorize = Majorize.ALL
-    whole = components is None or components.size == problem.n_components
-    if whole and (arrays := whole_arrays(problem)) is not None:
-        return LossSums(*arrays.sums(w, int(majorize), curvatures, slopes))
+    if (arrays := whole_arrays(problem)) is not None:
+        chosen = EVERY if components is None else chosen_rows(problem.view_of_rows, components)
+        return LossSums(*arrays.sums(w, int(majorize), curvatures, slopes, chosen))
 
     has_curvatures, has_slopes = curvatures is not None, slopes is not None
 

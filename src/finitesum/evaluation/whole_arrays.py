@@ -2,21 +2,22 @@
 
 What kernels compute for any rows, in blocks, some components at a time (`finitesum.evaluation.row_sums`), is the same up
 to rounding errors. On small data the time is that of the calls, not of the numbers: so there are few, and rows in CSR
-form are a matrix where its zeros cost less than its indices.
+form are a matrix where its zeros cost less than its indices. The rows of a sample are copied once for all sums over it.
 """
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dgemv
 
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import runs_in_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.base import Curved
 from finitesum.problems.linear import Problem, n_numbers, remembered
-from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, to_matrix
+from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
 
 #: Rows whose losses are computed at a time: the arrays of a formula's steps stay in the cache.
 N_IN_CACHE = 8192
@@ -66,14 +67,34 @@ class WholeArrays:
         if isinstance(rows, CSRRows) and rows.values.size >= LEAST_DENSITY * rows.n_rows * rows.n_columns:
             rows = DenseRows(to_matrix(rows).toarray(), rows.n_rows, rows.n_columns, rows.intercept)
         self.rows = rows._replace(values=rows.values.astype(np.float64, copy=False))
-        #: The matrix as LAPACK sees it, for products without the checks of a general one.
-        self.transposed = self.rows.values.T if isinstance(self.rows, DenseRows) and self.rows.values.size else None
         self.loss, self.targets = in_arrays(problem.loss), problem.targets
         self.offsets = problem.offsets if problem.has_offsets else None
         self.weights, self.equal_weight = problem.weights, view.equal_weight
-        self.lacks = None if view.equal_weight > 0.0 or problem.weights.all() else problem.weights == 0.0
+        self.sample: tuple[Indices, WholeArrays] | None = None  # the rows that were chosen last, and they as arrays
+        self._prepare()
+
+    def _prepare(self) -> None:
+        #: The matrix as LAPACK sees it, for products without the checks of a general one.
+        self.transposed = self.rows.values.T if isinstance(self.rows, DenseRows) and self.rows.values.size else None
+        self.lacks = None if self.equal_weight > 0.0 or self.weights.all() else self.weights == 0.0
         self.matrices: dict[str, Matrix] = {}  # the rows in a precision
         self.room: dict[str, Matrix] = {}  # for them times the roots of their weights, where nobody uses it
+
+    def kept_sample(self, chosen: Indices) -> "WholeArrays | None":
+        """Return the chosen rows as arrays where they are those that were chosen last."""
+        kept = self.sample
+        return kept[1] if kept is not None and np.array_equal(kept[0], chosen) else None
+
+    def of_sample(self, chosen: Indices) -> "WholeArrays":
+        """Return the chosen rows, increasing, as arrays; those of the last ones are kept."""
+        if (kept := self.kept_sample(chosen)) is not None:
+            return kept
+        found = copy.copy(self)
+        found.rows, found.targets, found.weights = some_rows(self.rows, chosen), self.targets[chosen], self.weights[chosen]
+        found.offsets, found.sample = None if self.offsets is None else self.offsets[chosen], None
+        found._prepare()
+        self.sample = chosen, found
+        return found
 
     @property
     def is_dense(self) -> bool:
@@ -100,8 +121,20 @@ class WholeArrays:
                 out[-1] = scales.sum()
         return out
 
-    def sums(self, w: Vector, majorize: int, curvatures: npt.NDArray[Any] | None, slopes: Vector | None) -> Any:
-        """Return what `loss_sums` does."""
+    def sums(
+        self,
+        w: Vector,
+        majorize: int,
+        curvatures: npt.NDArray[Any] | None,
+        slopes: Vector | None,
+        chosen: Indices | slice = EVERY,
+    ) -> Any:
+        """Return what `loss_sums` does, over chosen rows; what is written is written at their places."""
+        if not isinstance(chosen, slice):
+            return self.of_sample(chosen)._sums(w, majorize, curvatures, slopes, chosen)
+        return self._sums(w, majorize, curvatures, slopes, chosen)
+
+    def _sums(self, w: Vector, majorize: int, curvatures: Any, slopes: Vector | None, places: Indices | slice) -> Any:
         with np.errstate(all="ignore"):  # as machine code does
             predictions = self.products(w)
             if self.offsets is not None:
@@ -111,9 +144,9 @@ class WholeArrays:
                 for part in found:
                     part[self.lacks] = 0.0  # what overflows must not show
             if curvatures is not None:
-                curvatures[:] = found.curvatures
+                curvatures[places] = found.curvatures
             if slopes is not None:
-                slopes[:] = found.slopes
+                slopes[places] = found.slopes
             weighted = (self.equal_weight or self.weights) * found.slopes
             value = self.equal_weight * found.values.sum() if self.equal_weight > 0.0 else self.weights @ found.values
             return self.combination(weighted), float(weighted @ found.slopes), float(value)

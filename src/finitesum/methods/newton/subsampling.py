@@ -15,6 +15,7 @@ from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
+from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.base import SumMethod
 from finitesum.methods.subproblems.line_search import wants_search, with_gentler_slope
 from finitesum.problems.linear import Problem
@@ -144,12 +145,18 @@ class SampledNewton(SumMethod):
         return max(1, problem.n_rows // 1024)
 
     def on_larger_sample(self, problem: Problem, state: Any, first_rows: int, majorize: int) -> tuple[Any, Sample]:
-        """Return the state on the next larger sample, with the gradient there: only new rows are read."""
+        """Return the state on the next larger sample, with the gradient there.
+
+        Only new rows are read, but of small data, where copying them apart from the others takes longer.
+        """
         n_next = next_size(problem, state.n_sampled, first_rows)
-        before, sample = (sample_of(problem, state.order[:size]) for size in (state.n_sampled, n_next))
-        known = Evaluation(state.gradient, state.curvatures, state.squared_slopes, state.value)
+        n_before = 0 if whole_arrays(problem) is not None else state.n_sampled
+        before, sample = (sample_of(problem, state.order[:size]) for size in (n_before, n_next))
+        known = Evaluation(state.gradient, state.curvatures, 0.0, 0.0)
+        if n_before > 0:
+            known = known._replace(squared_slopes=state.squared_slopes, value=state.value)
         found = evaluate_on(problem, sample, state.x, known, before=before, majorize=majorize, n_threads=self.n_threads)
-        n_gradients = state.n_gradients + n_next - state.n_sampled
+        n_gradients = state.n_gradients + n_next - n_before
         after = found_at(problem, state, state.x, found, n_sampled=n_next, n_steps=0, n_gradients=n_gradients)
         return after, sample
 
