@@ -1,36 +1,44 @@
 """The span of the rows of wide data, in which the solution with an l2 penalty lies: a problem of at most n columns.
 
-With fewer rows than columns, X X' = U S U' and Q = X' U S^(-1/2), shape (d, r), whose columns are orthonormal, predictions
-are X Q v = U S^(1/2) v for coefficients w = Q v, and ||w|| = ||v||: in v it is the same problem on the rows of U S^(1/2). A
-gradient or Hessian of w is that of v in the span, and l2 w or l2 I in the directions orthogonal to it.
+With fewer rows than columns, X X' = P L L' P', a Cholesky factor with pivots, of rank r. With X_1 the r rows that come
+first and L_1 their triangle, Q = X_1' L_1^(-T), shape (d, r), has orthonormal columns; predictions are X Q v = P L v for
+coefficients w = Q v, and ||w|| = ||v||: in v it is the same problem on the rows of P L. A gradient or Hessian of w is that
+of v in the span, and l2 w or l2 I in the directions orthogonal to it.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg.lapack import dpstrf, dtrtri
 
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
-from finitesum.problems.rows import DenseRows, to_matrix
+from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
 
 #: The most rows by columns for which the span is worth it, and the most rows.
 MOST_HIGH, MOST_ROWS = 0.7, 4000
 
-#: The least eigenvalue of X X' that is kept, by the largest.
-LEAST_EIGENVALUE = 1e-13
+#: The least pivot of X X' that is kept, by the largest entry.
+LEAST_PIVOT = 1e-13
 
-#: Nanoseconds of a multiplication in X X' and of one of the n^3 of its eigenvectors.
-PRODUCT, EIGENVECTORS = 0.04, 0.6
+#: Nanoseconds of a multiplication in X X' and of one of stored entries, of an entry that is stored by columns, and of one
+#: of the n^3 of a factor with pivots and its inverse.
+PRODUCT, SPARSE_PRODUCT, CONVERTED, FACTOR = 0.016, 5.0, 20.0, 0.03
+
+#: Numbers of sparse rows with their zeros that are multiplied at a time.
+NUMBERS_AT_A_TIME = 2**19
 
 
 class RowSpace(NamedTuple):
     """A problem in the span of its rows."""
 
     inside: Problem  # in v
-    mixed: Matrix  # (n, r)  U S^(-1/2)
+    mixed: Matrix  # (n, r)  P [L_1^(-T), 0]'
 
 
 def is_wide(problem: Problem) -> bool:
@@ -40,40 +48,86 @@ def is_wide(problem: Problem) -> bool:
     return is_suited and n <= min(MOST_HIGH * problem.rows.n_columns, MOST_ROWS)
 
 
+def nanoseconds_of_products(problem: Problem) -> float:
+    """Return how long the products of rows take, 0 once they are known."""
+    return 0.0 if "products_of_rows" in problem.derived else min(_times_of_products(problem))
+
+
 def nanoseconds_of_row_space(problem: Problem) -> float:
     """Return how long the span takes, 0 once it is known."""
-    if "row_space" in problem.derived:
-        return 0.0
-    n = problem.n_rows
-    return float(n * (PRODUCT * problem.rows.values.size + EIGENVECTORS * n**2))
+    return 0.0 if "row_space" in problem.derived else nanoseconds_of_products(problem) + FACTOR * problem.n_rows**3
+
+
+@remembered
+def _times_of_products(problem: Problem) -> tuple[float, float]:
+    """Return the nanoseconds of X X' with the zeros of sparse rows, and without them."""
+    n, rows = float(problem.n_rows), problem.rows
+    by_matrix = PRODUCT * n * n * rows.n_columns
+    if not isinstance(rows, CSRRows):
+        return by_matrix, math.inf
+    met = np.bincount(rows.columns, minlength=rows.n_columns).astype(np.float64)
+    return by_matrix + CONVERTED * rows.values.size, SPARSE_PRODUCT * float(met @ met)
 
 
 @remembered
 def row_space(problem: Problem) -> RowSpace:
     """Return the problem in the span of its rows."""
-    matrix = to_matrix(problem.rows).astype(np.float64, copy=False)
-    gram = matrix @ matrix.T
-    gram = gram if isinstance(gram, np.ndarray) else gram.toarray()
-    values, vectors = scipy.linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
-    kept = values > LEAST_EIGENVALUE * float(values[-1])
-    kept[-1] = True
-    sizes = np.sqrt(np.maximum(values[kept], 1e-300))
-    inside = np.ascontiguousarray(vectors[:, kept] * sizes)
-    rows = DenseRows(inside, problem.n_rows, sizes.size, int(problem.rows.intercept))
-    return RowSpace(replace(problem, rows=rows), vectors[:, kept] / sizes)
+    gram = products_of_rows(problem)
+    lower, order, rank, _ = dpstrf(gram, tol=LEAST_PIVOT * float(gram.diagonal().max()), lower=1)
+    order, rank = order - 1, max(rank, 1)
+    inside, mixed = np.zeros((problem.n_rows, rank)), np.zeros((problem.n_rows, rank))
+    inside[order] = np.tril(lower[:, :rank])
+    if lower[0, 0] > 0.0:
+        mixed[order[:rank]] = dtrtri(inside[order[:rank]], lower=1)[0].T
+    rows = DenseRows(inside, problem.n_rows, rank, int(problem.rows.intercept))
+    return RowSpace(replace(problem, rows=rows), mixed)
+
+
+def _matrix(problem: Problem) -> Any:
+    """Return the stored columns, sparse or, of small data, as sums over the rows have them."""
+    arrays = whole_arrays(problem)
+    return to_matrix(problem.rows if arrays is None else arrays.rows)
+
+
+@remembered
+def products_of_rows(problem: Problem) -> Matrix:
+    """Return X X', shape (n, n), of sparse rows by blocks of columns with their zeros where that takes less time."""
+    matrix = _matrix(problem).astype(np.float64, copy=False)
+    if isinstance(matrix, np.ndarray):
+        return np.asarray(matrix @ matrix.T)
+    with_zeros, without = _times_of_products(problem)
+    if without <= with_zeros:
+        return np.asarray((matrix @ matrix.T).toarray())
+    n, d = matrix.shape
+    by_columns, gram, width = matrix.tocsc(), np.zeros((n, n)), max(1, NUMBERS_AT_A_TIME // n)
+    for first in range(0, d, width):
+        block = by_columns[:, first : first + width].toarray()
+        gram += block @ block.T
+    return gram
 
 
 def into_row_space(problem: Problem, w: Vector) -> Vector:
     """Return Q'w, output by output; intercepts stay."""
     space, table, d = row_space(problem), w.reshape(problem.n_outputs, -1), problem.rows.n_columns
-    products = np.asarray((to_matrix(problem.rows) @ table[:, :d].T).T, dtype=np.float64)
+    products = np.asarray((_matrix(problem) @ table[:, :d].T).T, dtype=np.float64)
     return np.concatenate([products @ space.mixed, table[:, d:]], axis=1).reshape(-1)
 
 
 def from_row_space(problem: Problem, v: Vector) -> Vector:
     """Return Q v, output by output; intercepts stay."""
     space, table = row_space(problem), v.reshape(problem.n_outputs, -1)
-    r, matrix = space.mixed.shape[1], to_matrix(problem.rows)
+    r, matrix = space.mixed.shape[1], _matrix(problem)
     of_rows = table[:, :r].astype(np.float64) @ space.mixed.T
     found = of_rows @ matrix if isinstance(matrix, np.ndarray) else (matrix.T @ of_rows.T).T
     return np.concatenate([found, table[:, r:]], axis=1).reshape(-1)
+
+
+def divided_in_row_space(problem: Problem, solve: Callable[[Vector], Vector], right: Vector) -> Vector:
+    """Return the inverse of a Hessian times a vector: in the span as `solve` has it, by the l2 penalty beside it."""
+    inside, ridge, n_outputs = into_row_space(problem, right), problem.term.ridge, problem.n_outputs
+    found = solve(inside)
+    parts = (found - inside / ridge).reshape(n_outputs, -1)
+    out = (right / ridge + from_row_space(problem, parts.reshape(-1))).reshape(n_outputs, -1)
+    if problem.has_intercept:  # which is in the span
+        out[:, -1] = found.reshape(n_outputs, -1)[:, -1]
+    return out.reshape(-1)

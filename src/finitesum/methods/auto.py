@@ -26,6 +26,7 @@ from finitesum.methods.base import Alternative, Choice, Method, is_suited
 from finitesum.methods.cost_model import costs_of
 from finitesum.methods.newton.class_ascent import is_worth_epochs
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
+from finitesum.methods.newton.few_rows import has_few_rows
 from finitesum.methods.newton.interior_systems import MOST_WORK
 from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap
@@ -189,7 +190,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: s
     if not problem.convex:
         known = as_method("newton" if 16.0 * dim**2 <= MOST_BYTES else "fg")
         return Choice(known, f"{shape}: {type(problem.loss).__name__} is not convex, and no step of {known.name} raises F")
-    if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
+    if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and (dim <= MATRIX_UP_TO or has_few_rows(problem)):
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
     seconds = _of_newton(problem)
     if seconds <= (NO_TIME if problem.is_constrained else FEW_CALLS):
@@ -209,7 +210,8 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     """Return the method that is likely to be the fastest, and the others, for points to go on from."""
     seconds, features = {}, forecasts.features_of(problem, tol)
     for name in forecasts.known_methods(problem):
-        if name == "newton-cg" or name == "working-set-newton" or 16.0 * problem.dim**2 <= MOST_BYTES:
+        is_small = 16.0 * problem.dim**2 <= MOST_BYTES or (name == "newton" and has_few_rows(problem))
+        if name in ("newton-cg", "working-set-newton") or is_small:
             seconds[name] = forecasts.forecast(name, problem, tol, features)
     others = sorted(seconds, key=lambda name: seconds[name])
     first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]

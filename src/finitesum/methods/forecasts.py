@@ -24,12 +24,16 @@ from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.losses import Huber, Poisson, SmoothedHinge, SquaredHinge
 from finitesum.methods.cost_model import costs_of, hessian_sample
+from finitesum.methods.newton.few_rows import SOON, has_few_rows, nanoseconds
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import n_entries, some_rows
 
 #: Numbers of the rows that are looked at, and those rows, at least.
 MOST_NUMBERS, FEWEST_ROWS = 5e4, 128.0
+
+#: By how much the steps of Newton's method with few rows are fewer than the logarithm of their coupling, and the fewest.
+LESS_STEPS, FEWEST_STEPS = 2.0, 3.0
 
 #: Columns of a first working set.
 FIRST_COLUMNS = 128.0
@@ -126,12 +130,20 @@ def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
 
 def price(name: str, problem: Problem, counts: Counts) -> float:
     """Return the seconds that a method's counts come to."""
+    if name == "newton" and has_few_rows(problem):
+        once, of_step, of_rows = nanoseconds(problem)
+        return 1e-9 * (once + counts.hessians * of_step + counts.passes * of_rows)
     prices = _figures(name, problem)["prices"]
     return float(sum(factor * seconds for factor, seconds in zip(prices, terms_of(name, problem, counts), strict=True)))
 
 
 def usual_counts(name: str, problem: Problem) -> Counts:
     """Return what a method needs on average."""
+    if name == "newton" and has_few_rows(problem):
+        n_steps = max(math.log1p(traits_of(problem).coupling) - LESS_STEPS, FEWEST_STEPS)
+        n_steps = 1.0 if problem.loss.d2_lipschitz() == 0.0 else n_steps
+        _, of_step, of_rows = nanoseconds(problem)
+        return Counts(2.0 + n_steps * min(of_step / max(of_rows, SOON), 1.0), n_steps, n_steps)
     counts = Counts(*_figures(name, problem)["counts"])
     if name == "lazy-newton" and problem.is_smooth:
         counts = counts._replace(hessians=counts.hessians * hessian_sample(problem) / problem.n_rows)
@@ -147,6 +159,8 @@ def forecast(name: str, problem: Problem, tol: float, features: dict[str, float]
     >>> forecast("newton", problem, 1e-6) < forecast("newton", problem, 1e-12)
     True
     """
+    if name == "newton" and has_few_rows(problem):
+        return price(name, problem, usual_counts(name, problem))
     exponent, features = 0.0, features_of(problem, tol) if features is None else features
     for feature, (effect, least, most) in _figures(name, problem)["effects"].items():
         exponent += effect * min(max(features[feature], least), most)

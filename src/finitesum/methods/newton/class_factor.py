@@ -19,7 +19,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.class_hessians import MOST_JOINT, hessian_of_differences, rows_that_count
-from finitesum.evaluation.row_space import from_row_space, into_row_space, is_wide, nanoseconds_of_row_space, row_space
+from finitesum.evaluation.row_space import divided_in_row_space, is_wide, nanoseconds_of_row_space, row_space
 from finitesum.methods.subproblems.positive_definite import apply_inverse, raised_factor
 from finitesum.problems.linear import Problem
 
@@ -128,10 +128,8 @@ def divided(problem: Problem, factor: ClassFactor, right: Vector) -> Vector:
     """Return the inverse of the Hessian times a vector; without a penalty, nothing for the mean over the classes."""
     if not is_wide(problem):
         return _divided(problem, factor, right)
-    inside = into_row_space(problem, right)
-    outside = (right - from_row_space(problem, inside)) / problem.term.ridge
-    found = from_row_space(problem, _divided(row_space(problem).inside, factor, inside))
-    return np.asarray(outside + found, right.dtype)
+    found = divided_in_row_space(problem, lambda inside: _divided(row_space(problem).inside, factor, inside), right)
+    return np.asarray(found, right.dtype)
 
 
 def _divided(problem: Problem, factor: ClassFactor, right: Vector) -> Vector:

@@ -16,6 +16,8 @@ is used as t and nothing is searched.
    extended precision (`finitesum.evaluation.rounding`), and a step is taken where its end shows a slope below 0, or less
    optimality: so Newton's steps refine w as far as float64 can hold it. Then w goes to the numbers next to it that leave
    the least (`finitesum.methods.subproblems.lattice`), which need not be the nearest to the solution.
+3. *Few rows.* With fewer rows than columns and an l2 penalty no Hessian of all columns is formed: steps come from the
+   products of rows (`finitesum.methods.newton.few_rows`), several in a pass where reading the rows costs more.
 
 A sum of functions need not be convex, nor a loss: where its H is not positive definite, its eigenvalues are replaced by
 their sizes, so that F falls along the direction. The references are those of `Newton`.
@@ -35,6 +37,7 @@ from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_pr
 from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.few_rows import end_of_steps, has_few_rows
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
 from finitesum.methods.subproblems.lattice import nearest_combination
@@ -135,9 +138,21 @@ def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
     return here._replace(curvatures=np.where(is_straight, state.theta * majorants, here.curvatures))
 
 
-def _step(problem: AnySum, hessian: Matrix, state: NewtonState) -> tuple[Vector, float]:
-    """Return the step to the minimiser of the model, and the change of F that its slope predicts."""
+def _model(problem: AnySum, state: NewtonState, *, is_one_step: bool) -> tuple[Matrix, Vector | None, int]:
+    """Return the Hessian of the smooth part of F; with few rows, in its place, where steps end; how many are spent."""
+    here = _curvatures(problem, state)
+    if isinstance(problem, FiniteSum) or not problem.convex:
+        return with_positive_eigenvalues(smooth_hessian(problem, here)), None, 1
+    if has_few_rows(problem):
+        return np.empty((0, 0)), *end_of_steps(problem, here, is_one=is_one_step)
+    return smooth_hessian(problem, here), None, 1
+
+
+def _step(problem: AnySum, hessian: Matrix, end: Vector | None, state: NewtonState) -> tuple[Vector, float]:
+    """Return the step to the minimiser of the model, or to a given end, and the change of F that its slope predicts."""
     w, is_quadratic = state.x, isinstance(problem, Problem) and problem.loss.d2_lipschitz() == 0.0
+    if end is not None:
+        return end - w, float(state.gradient @ (end - w))
     tolerance = (OF_QUADRATIC if is_quadratic else EXACT) * state.snapshot.optimality
     direction = minimise_model(problem.term, hessian, state.gradient, w, tolerance) - w
     return direction, float(state.gradient @ direction) + problem.term.rise(w, w + direction)
@@ -186,7 +201,7 @@ def _on_grid(problem: AnySum, state: NewtonState, hessian: Matrix) -> NewtonStat
     with the normal a, or on a sphere, P (H + mu I) + a a' / a'a with the projection P along a.
     """
     term, w, constraint = problem.term, state.x, cast(Any, problem.term.constraint)
-    if not isinstance(problem, Problem) or problem.dim > MOST_ON_GRID or not np.isfinite(hessian).all():
+    if not isinstance(problem, Problem) or problem.dim > MOST_ON_GRID or not hessian.size or not np.isfinite(hessian).all():
         return None
     mapping, bounds = term.mapping(w, state.gradient), term.intervals
     free = w != 0.0
@@ -283,16 +298,14 @@ class Newton(SumMethod):
         if state.n_stuck > MOST_STUCK:
             return state
         m, w = problem.n_components, state.x
-        hessian = smooth_hessian(problem, _curvatures(problem, state))
-        if isinstance(problem, FiniteSum) or not problem.convex:
-            hessian = with_positive_eigenvalues(hessian)
-        state = state._replace(n_hessians=state.n_hessians + m)
-        direction, predicted = _step(problem, hessian, state)
+        hessian, end, n_spent = _model(problem, state, is_one_step=self.step_size != "auto")
+        state = state._replace(n_hessians=state.n_hessians + n_spent * m)
+        direction, predicted = _step(problem, hessian, end, state)
         if self.step_size != "auto":
             return _moved(problem, state, w + self.step_size * direction, self.step_size)
         if not state.is_precise and _is_hidden(problem, state, predicted):
             state = _moved(problem, state._replace(is_precise=True), w, math.nan)
-            direction, predicted = _step(problem, hessian, state)
+            direction, predicted = _step(problem, hessian, end, state)
         there, t = _moved(problem, state, w + direction, 1.0), 1.0
         comes_closer = _comes_closer if state.is_precise else _falls
         if state.is_precise and state.n_grids < MOST_GRIDS and not _halves(state, there):

@@ -1,0 +1,125 @@
+"""Newton's steps with fewer rows than columns and an l2 penalty: by the n x n matrix of products of rows, K = X X'.
+
+With predictions f = X w + b, slopes s_i = p_i phi'_i and curvatures D = diag(p_i phi''_i) at w, the minimiser of the
+model of F there is w+ = X'z, with an intercept b+, where
+
+    l2 z + D (K z + b+ 1) = D f - s,    1'z = 0 (where there is an intercept).
+
+It is found by a Cholesky factor of l2 I + D^(1/2) K D^(1/2), of the rows whose curvature is not 0; of the others z_i is
+-s_i / l2. No matrix of d^2 numbers is formed [1, section 3.4]. In f and z the steps that follow read no row: F is the mean
+loss at f and l2/2 z'K z, and its gradient X'(s + l2 z). So several are taken where reading the rows costs more.
+
+References
+----------
+.. [1] C. E. Rasmussen, C. K. I. Williams, "Gaussian processes for machine learning", 2006.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.evaluation.row_products import combination, predictions
+from finitesum.evaluation.row_space import is_wide, nanoseconds_of_products, products_of_rows
+from finitesum.evaluation.whole_arrays import losses_at
+from finitesum.losses.arrays import in_arrays
+from finitesum.methods.snapshot import Snapshot
+from finitesum.methods.subproblems.positive_definite import apply_inverse, raised_factor
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import n_entries
+
+#: Columns up to which Newton's method for one output takes Hessians of all columns.
+FEW_COLUMNS = 300
+
+#: Rows of curvatures below this part of the largest have none.
+NO_CURVATURE = 1e-20
+
+#: Steps in one pass, at most, and the nanoseconds that they may take in any case; the part of the optimality that is left.
+MOST_STEPS, SOON, AS_GOOD_AS_NOTHING = 25, 1e8, 1e-12
+
+#: Nanoseconds: of the calls of a step; of one of the n^3 numbers of its factor and the n^2 of its matrix; of an entry that
+#: a pass reads.
+CALLS, FACTOR, ENTRY, READ = 2e5, 0.008, 6.0, 1.0
+
+
+class Duals(NamedTuple):
+    """A point w = X'z, with an intercept."""
+
+    z: Vector  # (n,)
+    intercept: float
+    predictions: Vector  # K z + intercept
+
+
+def has_few_rows(problem: Problem) -> bool:
+    """Return whether Newton's method for one output takes its steps by the products of rows."""
+    return problem.n_outputs == 1 and problem.dim > FEW_COLUMNS and problem.convex and is_wide(problem)
+
+
+def nanoseconds(problem: Problem) -> tuple[float, float, float]:
+    """Return how long the products of rows take (0 once they are known), a step by them, and reading the rows for it."""
+    n = float(problem.n_rows)
+    of_step = CALLS + ENTRY * n**2 + FACTOR * n**3
+    return nanoseconds_of_products(problem), of_step, CALLS + 4.0 * READ * n_entries(problem.rows)
+
+
+def end_of_steps(problem: Problem, here: Snapshot, *, is_one: bool) -> tuple[Vector, int]:
+    """Return the point at the end of a step from a snapshot, or of several while F falls, and how many they were."""
+    _, of_step, of_rows = nanoseconds(problem)
+    most = 1 if is_one else min(max(int(max(of_rows, SOON) / of_step), 1), MOST_STEPS)
+    weights, targets, loss = problem.weights, problem.targets, in_arrays(problem.loss)
+    at, value, n_steps = predictions(problem, here.point), math.inf, 1
+    best = after = _minimiser(problem, at, weights * here.slopes, weights * here.curvatures)
+    while n_steps < most:
+        found = losses_at(loss, targets, after.predictions + problem.offsets, 0)
+        kept = weights > 0.0
+        slopes, curvatures = (np.where(kept, weights * part, 0.0) for part in (found.slopes, found.curvatures))
+        before, value = value, float(weights[kept] @ found.values[kept]) + _penalty(problem, after)
+        if not value < before:
+            break
+        best = after
+        left = slopes + problem.term.ridge * after.z
+        square = float(left @ (products_of_rows(problem) @ left)) + problem.has_intercept * float(slopes.sum()) ** 2
+        has_lines = bool((slopes[curvatures == 0.0] != 0.0).any())  # which a majorant's curvature has to bend
+        if has_lines or not square > (AS_GOOD_AS_NOTHING * here.optimality) ** 2:
+            break
+        after, n_steps = _minimiser(problem, after.predictions, slopes, curvatures), n_steps + 1
+    else:
+        best = after
+    end = combination(problem, best.z)
+    if problem.has_intercept:
+        end[-1] = best.intercept
+    return end, n_steps
+
+
+def _penalty(problem: Problem, point: Duals) -> float:
+    return 0.5 * problem.term.ridge * float(point.z @ (point.predictions - point.intercept))
+
+
+def _minimiser(problem: Problem, at: Vector, slopes: Vector, curvatures: Vector) -> Duals:
+    """Return the minimiser of the model of F where predictions, slopes p_i phi'_i and curvatures p_i phi''_i are these."""
+    products, ridge = products_of_rows(problem), problem.term.ridge
+    if not (np.isfinite(at).all() and np.isfinite(slopes).all() and np.isfinite(curvatures).all()):
+        return Duals(np.full(at.size, np.nan), math.nan, at)
+    curved = np.flatnonzero(curvatures > NO_CURVATURE * float(curvatures.max(initial=0.0)))
+    z = slopes / -ridge
+    right = curvatures * at - slopes
+    z[curved] = 0.0
+    if curved.size < at.size:
+        right -= curvatures * (products @ z)
+    roots = np.sqrt(curvatures[curved])
+    factor = raised_factor(_matrix(products, curved, roots, ridge), 0.0)[0]
+    of_right, intercept = apply_inverse(factor, right[curved] / roots), 0.0
+    if problem.has_intercept and curved.size:
+        of_ones = apply_inverse(factor, roots)
+        intercept = float((z.sum() + roots @ of_right) / (roots @ of_ones))
+        of_right -= intercept * of_ones
+    z[curved] = roots * of_right
+    return Duals(z, intercept, products @ z + intercept)
+
+
+def _matrix(products: Matrix, curved: np.ndarray, roots: Vector, ridge: float) -> Matrix:
+    matrix = products * roots if curved.size == len(products) else products[np.ix_(curved, curved)] * roots
+    matrix *= roots[:, None]
+    matrix.flat[:: curved.size + 1] += ridge
+    return matrix

@@ -1,0 +1,75 @@
+"""Newton's method with fewer rows than columns: its steps come from the products of rows."""
+
+import numpy as np
+import pytest
+from contracts.problems import FORMATS, ident, make_pair, passes_of, start
+from oracles import newton_type
+
+from finitesum import Problem, minimize
+from finitesum.methods import as_method, forecasts
+from finitesum.methods.newton.few_rows import has_few_rows
+from finitesum.methods.newton.newton import Newton
+
+SETTINGS = [
+    {},
+    {"intercept": True, "weighted": True},
+    {"loss": "squared", "intercept": True},
+    {"loss": "smoothed-hinge"},
+    {"loss": "squared-hinge", "intercept": True, "weighted": True},
+    {"loss": "huber"},
+    {"loss": "poisson", "intercept": True, "weighted": True},
+]
+
+
+@pytest.fixture(autouse=True)
+def _any_number_of_columns(monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.few_rows.FEW_COLUMNS", 0)
+
+
+def wide_pair(form, setting):
+    problem, oracle = make_pair(form, **setting | {"n": 14, "d": 40})
+    assert has_few_rows(problem)
+    return problem, oracle
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("setting", SETTINGS, ids=ident)
+@pytest.mark.usefixtures("kernels_as_python")
+def test_steps_are_those_of_the_hessian_of_all_columns(form, setting):
+    problem, oracle = wide_pair(form, setting)
+    x0 = start(problem, 0.1)
+    expected = newton_type.newton(oracle, x0, 4, damping=1.0)
+    for state, point in zip(passes_of(Newton(step_size=1.0), problem, x0)[1], expected, strict=True):
+        np.testing.assert_allclose(state.x, point, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2e7], ids=["one step a pass", "many steps a pass"])
+@pytest.mark.parametrize("setting", SETTINGS, ids=ident)
+@pytest.mark.usefixtures("kernels_as_python")
+def test_the_minimum_is_that_of_other_methods(setting, seconds, monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.few_rows.SOON", seconds)
+    problem, oracle = wide_pair("csr32", setting)
+    result = minimize(problem, method="newton", x0=start(problem), tol=1e-12)
+    assert result.success, result.message
+    assert oracle.optimality(result.x) <= 1e-11
+    np.testing.assert_allclose(result.x, minimize(problem, method="newton-cg", tol=1e-11).x, atol=1e-8)
+
+
+@pytest.mark.usefixtures("kernels_as_python")
+def test_rows_that_repeat():
+    X = np.random.default_rng(0).standard_normal((12, 50))
+    problem = Problem.linear(np.vstack([X, X[:6]]), np.arange(18) % 2, alpha=1e-3, fit_intercept=True)
+    result = minimize(problem, method="newton", tol=1e-12)
+    assert result.success, result.message
+    np.testing.assert_allclose(result.x, minimize(problem, method="newton-cg", tol=1e-11).x, atol=1e-8)
+
+
+def test_auto_takes_it_where_few_rows_have_many_columns():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 3000)) * 10.0 ** rng.uniform(-1, 1, 3000)
+    problem = Problem.linear(X, X[:, 0] > 0.0, alpha=1e-3)
+    result = minimize(problem, tol=1e-10)
+    assert result.success, result.message
+    assert result.method == as_method("newton")
+    assert forecasts.forecast("newton", problem, 1e-10) < forecasts.forecast("newton-cg", problem, 1e-10)
+    assert result.n_passes < 6
