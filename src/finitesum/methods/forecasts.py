@@ -131,8 +131,8 @@ def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
 def price(name: str, problem: Problem, counts: Counts) -> float:
     """Return the seconds that a method's counts come to."""
     if name == "newton" and has_few_rows(problem):
-        once, of_step, of_rows = nanoseconds(problem)
-        return 1e-9 * (once + counts.hessians * of_step + counts.passes * of_rows)
+        _, of_step, of_rows = nanoseconds(problem)
+        return 1e-9 * (counts.hessians * of_step + counts.passes * of_rows)
     prices = _figures(name, problem)["prices"]
     return float(sum(factor * seconds for factor, seconds in zip(prices, terms_of(name, problem, counts), strict=True)))
 
@@ -160,7 +160,7 @@ def forecast(name: str, problem: Problem, tol: float, features: dict[str, float]
     True
     """
     if name == "newton" and has_few_rows(problem):
-        return price(name, problem, usual_counts(name, problem))
+        return 1e-9 * nanoseconds(problem)[0] + price(name, problem, usual_counts(name, problem))
     exponent, features = 0.0, features_of(problem, tol) if features is None else features
     for feature, (effect, least, most) in _figures(name, problem)["effects"].items():
         exponent += effect * min(max(features[feature], least), most)
