@@ -23,10 +23,9 @@ from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
 from finitesum.losses import Cornered, Hinge
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.base import Alternative, Choice, Method, is_suited
-from finitesum.methods.cost_model import costs_of
+from finitesum.methods.cost_model import costs_of, has_few_rows
 from finitesum.methods.newton.class_ascent import is_worth_epochs
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
-from finitesum.methods.newton.few_rows import has_few_rows
 from finitesum.methods.newton.interior_systems import MOST_WORK
 from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap

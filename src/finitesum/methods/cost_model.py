@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from finitesum.evaluation.row_space import is_wide, nanoseconds_of_products
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import PartedRows
-from finitesum.problems.rows import CSRRows
+from finitesum.problems.rows import CSRRows, n_entries
 
 #: Accuracy that the choice of a Hessian's sample saves for, in digits.
 DIGITS = 10.0
@@ -32,6 +33,14 @@ ROWS_SEEN, ROWS_TOGETHER = 2048, 128
 #: Entries of a column that a Hessian's sample is to meet at least; the fraction of columns with fewer from which all rows
 #: are taken, unless they cost this many times as much.
 ENTRIES_WANTED, MOST_RARE, WORTH_A_RISK = 100.0, 0.08, 1.5
+
+
+#: Columns up to which Newton's method takes Hessians of all columns however few rows there are.
+FEW_COLUMNS = 300
+
+#: Nanoseconds of the calls of a step by products of rows, of a number of their matrix and of one of the n^3 of its factor,
+#: and those that the steps of a pass may take in any case.
+CALLS, OF_ENTRY, OF_FACTOR, NO_TIME = 2e5, 6.0, 0.008, 1e8
 
 
 @remembered
@@ -99,3 +108,27 @@ def is_sample_too_small(n_rows: int, n_sampled: int, costs: Costs, gradient_rati
     now = n_rows * costs.gradient * digits / -math.log10(gradient_ratio)
     then = n_rows * costs.gradient * digits / -math.log10(0.5 * gradient_ratio) + added * costs.hessian + costs.factor
     return then < now
+
+
+class ProductCosts(NamedTuple):
+    """Nanoseconds of Newton's method by the products of few rows."""
+
+    once: float  # the products, 0 once they are known
+    step: float
+    reading: float  # the rows, at the end of a pass
+
+    def steps_a_pass(self) -> int:
+        """Return how many steps are taken in a pass: as long as reading the rows costs more, or they take no time."""
+        return max(int(max(self.reading, NO_TIME) / self.step), 1)
+
+
+def has_few_rows(problem: Problem) -> bool:
+    """Return whether Newton's method takes its steps by the products of rows: one output, fewer rows than columns, l2."""
+    return problem.n_outputs == 1 and problem.dim > FEW_COLUMNS and problem.convex and is_wide(problem)
+
+
+def costs_by_products(problem: Problem) -> ProductCosts:
+    """Return what Newton's method by the products of rows costs."""
+    n = float(problem.n_rows)
+    step = CALLS + OF_ENTRY * n**2 + OF_FACTOR * n**3
+    return ProductCosts(nanoseconds_of_products(problem), step, CALLS + 4.0 * n_entries(problem.rows))

@@ -23,8 +23,7 @@ import numpy as np
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.losses import Huber, Poisson, SmoothedHinge, SquaredHinge
-from finitesum.methods.cost_model import costs_of, hessian_sample
-from finitesum.methods.newton.few_rows import SOON, has_few_rows, nanoseconds
+from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import n_entries, some_rows
@@ -131,8 +130,8 @@ def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
 def price(name: str, problem: Problem, counts: Counts) -> float:
     """Return the seconds that a method's counts come to."""
     if name == "newton" and has_few_rows(problem):
-        _, of_step, of_rows = nanoseconds(problem)
-        return 1e-9 * (counts.hessians * of_step + counts.passes * of_rows)
+        costs = costs_by_products(problem)
+        return 1e-9 * (counts.hessians * costs.step + counts.passes * costs.reading)
     prices = _figures(name, problem)["prices"]
     return float(sum(factor * seconds for factor, seconds in zip(prices, terms_of(name, problem, counts), strict=True)))
 
@@ -142,8 +141,7 @@ def usual_counts(name: str, problem: Problem) -> Counts:
     if name == "newton" and has_few_rows(problem):
         n_steps = max(math.log1p(traits_of(problem).coupling) - LESS_STEPS, FEWEST_STEPS)
         n_steps = 1.0 if problem.loss.d2_lipschitz() == 0.0 else n_steps
-        _, of_step, of_rows = nanoseconds(problem)
-        return Counts(2.0 + n_steps * min(of_step / max(of_rows, SOON), 1.0), n_steps, n_steps)
+        return Counts(2.0 + n_steps / costs_by_products(problem).steps_a_pass(), n_steps, n_steps)
     counts = Counts(*_figures(name, problem)["counts"])
     if name == "lazy-newton" and problem.is_smooth:
         counts = counts._replace(hessians=counts.hessians * hessian_sample(problem) / problem.n_rows)
@@ -160,7 +158,7 @@ def forecast(name: str, problem: Problem, tol: float, features: dict[str, float]
     True
     """
     if name == "newton" and has_few_rows(problem):
-        return 1e-9 * nanoseconds(problem)[0] + price(name, problem, usual_counts(name, problem))
+        return 1e-9 * costs_by_products(problem).once + price(name, problem, usual_counts(name, problem))
     exponent, features = 0.0, features_of(problem, tol) if features is None else features
     for feature, (effect, least, most) in _figures(name, problem)["effects"].items():
         exponent += effect * min(max(features[feature], least), most)

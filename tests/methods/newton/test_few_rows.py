@@ -7,7 +7,7 @@ from oracles import newton_type
 
 from finitesum import Problem, minimize
 from finitesum.methods import as_method, forecasts
-from finitesum.methods.newton.few_rows import has_few_rows
+from finitesum.methods.cost_model import has_few_rows
 from finitesum.methods.newton.newton import Newton
 
 SETTINGS = [
@@ -23,7 +23,7 @@ SETTINGS = [
 
 @pytest.fixture(autouse=True)
 def _any_number_of_columns(monkeypatch):
-    monkeypatch.setattr("finitesum.methods.newton.few_rows.FEW_COLUMNS", 0)
+    monkeypatch.setattr("finitesum.methods.cost_model.FEW_COLUMNS", 0)
 
 
 def wide_pair(form, setting):
@@ -47,7 +47,7 @@ def test_steps_are_those_of_the_hessian_of_all_columns(form, setting):
 @pytest.mark.parametrize("setting", SETTINGS, ids=ident)
 @pytest.mark.usefixtures("kernels_as_python")
 def test_the_minimum_is_that_of_other_methods(setting, seconds, monkeypatch):
-    monkeypatch.setattr("finitesum.methods.newton.few_rows.SOON", seconds)
+    monkeypatch.setattr("finitesum.methods.cost_model.NO_TIME", seconds)
     problem, oracle = wide_pair("csr32", setting)
     result = minimize(problem, method="newton", x0=start(problem), tol=1e-12)
     assert result.success, result.message

@@ -21,26 +21,19 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.row_products import combination, predictions
-from finitesum.evaluation.row_space import is_wide, nanoseconds_of_products, products_of_rows
+from finitesum.evaluation.row_space import products_of_rows
 from finitesum.evaluation.whole_arrays import losses_at
 from finitesum.losses.arrays import in_arrays
+from finitesum.methods.cost_model import costs_by_products
 from finitesum.methods.snapshot import Snapshot
 from finitesum.methods.subproblems.positive_definite import apply_inverse, raised_factor
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import n_entries
-
-#: Columns up to which Newton's method for one output takes Hessians of all columns.
-FEW_COLUMNS = 300
 
 #: Rows of curvatures below this part of the largest have none.
 NO_CURVATURE = 1e-20
 
-#: Steps in one pass, at most, and the nanoseconds that they may take in any case; the part of the optimality that is left.
-MOST_STEPS, SOON, AS_GOOD_AS_NOTHING = 25, 1e8, 1e-12
-
-#: Nanoseconds: of the calls of a step; of one of the n^3 numbers of its factor and the n^2 of its matrix; of an entry that
-#: a pass reads.
-CALLS, FACTOR, ENTRY, READ = 2e5, 0.008, 6.0, 1.0
+#: Steps in one pass, at most; the part of the optimality that is left at their end.
+MOST_STEPS, AS_GOOD_AS_NOTHING = 25, 1e-12
 
 
 class Duals(NamedTuple):
@@ -51,22 +44,10 @@ class Duals(NamedTuple):
     predictions: Vector  # K z + intercept
 
 
-def has_few_rows(problem: Problem) -> bool:
-    """Return whether Newton's method for one output takes its steps by the products of rows."""
-    return problem.n_outputs == 1 and problem.dim > FEW_COLUMNS and problem.convex and is_wide(problem)
-
-
-def nanoseconds(problem: Problem) -> tuple[float, float, float]:
-    """Return how long the products of rows take (0 once they are known), a step by them, and reading the rows for it."""
-    n = float(problem.n_rows)
-    of_step = CALLS + ENTRY * n**2 + FACTOR * n**3
-    return nanoseconds_of_products(problem), of_step, CALLS + 4.0 * READ * n_entries(problem.rows)
-
-
 def end_of_steps(problem: Problem, here: Snapshot, *, is_one: bool) -> tuple[Vector, int]:
     """Return the point at the end of a step from a snapshot, or of several while F falls, and how many they were."""
-    _, of_step, of_rows = nanoseconds(problem)
-    most = 1 if is_one else min(max(int(max(of_rows, SOON) / of_step), 1), MOST_STEPS)
+    costs = costs_by_products(problem)
+    most = 1 if is_one else min(costs.steps_a_pass(), MOST_STEPS)
     weights, targets, loss = problem.weights, problem.targets, in_arrays(problem.loss)
     at, value, n_steps = predictions(problem, here.point), math.inf, 1
     best = after = _minimiser(problem, at, weights * here.slopes, weights * here.curvatures)

@@ -37,7 +37,8 @@ from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_pr
 from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
-from finitesum.methods.newton.few_rows import end_of_steps, has_few_rows
+from finitesum.methods.cost_model import has_few_rows
+from finitesum.methods.newton.few_rows import end_of_steps
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
 from finitesum.methods.subproblems.lattice import nearest_combination
