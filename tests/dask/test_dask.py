@@ -168,7 +168,7 @@ def test_refusals_say_where_to_go(client):
     with pytest.raises(ValueError, match="class_weight has the labels"):
         on_dask.LogisticRegression(client=client, class_weight={"c": 2.0}).fit(dX, dy > 0.0)
     with pytest.raises(ValueError, match="standard_errors of a robust loss are not known for collections"):
-        on_dask.HuberRegressor(client=client, standard_errors=True).fit(dX, dy)
+        on_dask.LinearRegressor(client=client, loss="huber", standard_errors=True).fit(dX, dy)
     broken = X.copy()
     broken[250, 1] = np.nan
     (dX,) = chunked(broken)
