@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         OrdinalLogisticRegression as OrdinalLogisticRegression,
         PoissonRegressor as PoissonRegressor,
         PoissonRegressorCV as PoissonRegressorCV,
+        QuantileRegressor as QuantileRegressor,
         Ridge as Ridge,
         RidgeCV as RidgeCV,
         TweedieRegressor as TweedieRegressor,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "finitesum.estimators": "GammaRegressor HuberRegressor LinearClassifier LinearRegressor LinearRegressorCV LinearSVC "
     "LogisticRegression LogisticRegressionCV NegativeBinomialRegressor OrdinalLogisticRegression PoissonRegressor "
-    "PoissonRegressorCV Ridge RidgeCV TweedieRegressor linear_path logistic_path",
+    "PoissonRegressorCV QuantileRegressor Ridge RidgeCV TweedieRegressor linear_path logistic_path",
     "finitesum.methods": "METHODS",
     "finitesum.problems.callables": "Component",
     "finitesum.problems.finite_sum": "FiniteSum",

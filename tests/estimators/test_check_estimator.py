@@ -15,6 +15,7 @@ from finitesum.estimators import (
     OrdinalLogisticRegression,
     PoissonRegressor,
     PoissonRegressorCV,
+    QuantileRegressor,
     Ridge,
     RidgeCV,
     TweedieRegressor,
@@ -38,6 +39,7 @@ ESTIMATORS = [
     NegativeBinomialRegressor(theta="estimate"),
     LinearClassifier(loss="probit"),
     OrdinalLogisticRegression(),
+    QuantileRegressor(),
     LinearRegressorCV(alphas=3, cv=3),
     RidgeCV(alphas=[0.1, 1.0], cv=3),
 ]

@@ -26,6 +26,7 @@ SETTINGS = {
     "PoissonRegressorCV": {"alphas": [0.01, 0.1], "cv": SPLITS, **TIGHT},
     "LinearRegressor": {"loss": "huber", **TIGHT},
     "TweedieRegressor": {"power": 1.5, **TIGHT},
+    "QuantileRegressor": {"alpha": 0.02, "tol": 1e-11},
     "NegativeBinomialRegressor": {"theta": "estimate", **TIGHT},
 }
 ESTIMATORS = sorted(name for name in ours.__all__ if isinstance(getattr(ours, name), type))

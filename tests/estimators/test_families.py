@@ -14,6 +14,7 @@ from finitesum import (
     LinearRegressor,
     NegativeBinomialRegressor,
     PoissonRegressor,
+    QuantileRegressor,
     TweedieRegressor,
 )
 from finitesum.losses import Binomial, Gamma, InverseGaussian, NegativeBinomial, Poisson, Tweedie, as_loss
@@ -115,6 +116,22 @@ def test_coefficients_and_standard_errors_are_those_of_statsmodels(case):
     other = glm(y, X, family, freq_weights=weights, offset=offset)
     assert np.append(model.intercept_, model.coef_) == pytest.approx(other.params, abs=1e-8)
     assert np.roll(model.standard_errors_, 1) == pytest.approx(other.bse, rel=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.05])
+@pytest.mark.parametrize("quantile", [0.25, 0.5, 0.9])
+def test_quantiles_are_scikit_learns(quantile, alpha):
+    X, _, weights, _, rng = data(n=150)
+    y = X @ [1.0, -2.0, 0.0, 0.5] + rng.standard_t(3, 150)
+    model = QuantileRegressor(quantile=quantile, alpha=alpha, tol=1e-11).fit(X, y, sample_weight=weights)
+    other = reference.QuantileRegressor(quantile=quantile, alpha=alpha).fit(X, y, sample_weight=weights)
+    assert model.solver_ == "interior-point"
+    assert model.coef_ == pytest.approx(other.coef_, abs=1e-8)
+    assert model.intercept_ == pytest.approx(other.intercept_, abs=1e-8)
+    assert model.score(X, y) == pytest.approx(other.score(X, y), abs=1e-8)
+    if alpha == 0.0:
+        assert np.average(y < model.predict(X) - 1e-6, weights=weights) <= quantile
+        assert np.average(y <= model.predict(X) + 1e-6, weights=weights) >= quantile
 
 
 @pytest.mark.parametrize(("loss", "link"), [("probit", "Probit"), ("complementary-log-log", "CLogLog")])

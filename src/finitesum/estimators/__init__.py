@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from finitesum.estimators.ordinal import OrdinalLogisticRegression as OrdinalLogisticRegression
     from finitesum.estimators.path import logistic_path as logistic_path
+    from finitesum.estimators.quantiles import QuantileRegressor as QuantileRegressor
     from finitesum.estimators.regression_cv import (
         LinearRegressorCV as LinearRegressorCV,
         PoissonRegressorCV as PoissonRegressorCV,
@@ -41,6 +42,7 @@ _HOMES = {
     "OrdinalLogisticRegression": "ordinal",
     "PoissonRegressor": "means",
     "PoissonRegressorCV": "regression_cv",
+    "QuantileRegressor": "quantiles",
     "Ridge": "ridge",
     "RidgeCV": "regression_cv",
     "TweedieRegressor": "means",

@@ -8,9 +8,9 @@ coefficients are likely to be 0. Functions of batches with Hessians go to lazy N
 variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to SVRG, whose
 step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method and, in many
 variables, an L-BFGS of their own, and working sets with an l1 penalty. Losses with corners and an l2 penalty go to dual
-ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; the hinge with any other
-elastic net or set to interior points, up to some thousand columns or rows, and to a linear program on an l1 ball or a box
-of more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy
+ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; with any other elastic net or
+set to interior points, up to some thousand columns or rows, and the hinge to a linear program on an l1 ball or a box of
+more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy
 ball without a metric on a simplex or a half-space. Penalties that are known by their prox go to full proximal gradients.
 """
 
@@ -97,15 +97,16 @@ def _for_nonsmooth(problem: Problem) -> Choice:
         _, best, cost = min(known)
         if best != "interior-point":
             return Choice(as_method(best), _why(problem, cost))
-    elif isinstance(problem.loss, Cornered) and not isinstance(problem.loss, Hinge):
+    elif isinstance(problem.loss, Cornered) and not isinstance(problem.loss, Hinge) and not is_suited(exact, problem):
         if has_ridge:
             raise ValueError(
                 f"{name} on rows in parts has exact methods up to {MATRIX_UP_TO:,} columns, got {dim:,}: take a smooth "
                 "loss, or a problem in memory, by Problem.linear."
             )
+        only = "an l2 penalty alone, of rows in parts" if is_parted(problem) else "an elastic net, or a set but polyhedra"
         raise ValueError(
-            f"{name} has exact methods with an l2 penalty alone: give alpha > 0, l1_ratio=0, no penalty_weights and no "
-            "constraint, or, without a penalty, name a method that approaches the minimum slowly, such as adahb."
+            f"{name} has exact methods with {only}: leave the rest out, or name a method that approaches the minimum "
+            "slowly, such as adahb."
         )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
@@ -131,7 +132,7 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
     coupling = (sum_of_squares(problem) - n * problem.has_intercept) / (n * n * problem.term.ridge)
     ascent = DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power)
     found = [("dual-ascent", ascent)]
-    if fits:
+    if fits and isinstance(problem.loss, Hinge):  # others have two rows for each there
         factor, work = costs.factor * (order / dim) ** 3, n * float(order) ** 2
         rows = TRIANGLE * work if work <= MOST_WORK else n * costs.hessian
         found.append(("interior-point", INTERIOR_STEPS * (n * INTERIOR_ROW + rows + factor)))

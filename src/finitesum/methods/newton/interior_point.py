@@ -1,4 +1,4 @@
-"""A primal-dual interior-point method for the hinge loss with any elastic net, or on any set: exact linear models.
+"""A primal-dual interior-point method for losses with corners and any elastic net, or on any set: exact linear models.
 
 With weights c_i = scale p_i, margins m_i = y_i (x_i'w + b + o_i) and slacks xi_i >= 0 the problem and its optimality are
 
@@ -18,7 +18,8 @@ optimum, and the system is written in an orthonormal basis of it. Coefficients t
 penalty, are put there in what is returned. A pass is one step: m component Hessians and five component gradients' worth of
 reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depends on the data (6 to 30). Rows of weight 0
 are left out. The multipliers a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), so
-that the optimality is a duality gap. The references are those of `InteriorPoint`.
+that the optimality is a duality gap. All of this is about the hinge loss; other losses with corners are hinge losses of two
+rows for each (`finitesum.methods.newton.hinge_rows`). The references are those of `InteriorPoint`.
 """
 
 import math
@@ -29,11 +30,13 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound
-from finitesum.losses import Hinge
+from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.hinge_rows import hinge_form
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import System, margins_at, pulled_back, span, system_at
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 
 #: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.
 FRACTION_TO_BOUNDARY = 0.995
@@ -75,7 +78,7 @@ class _Direction(NamedTuple):
 
 @dataclass(frozen=True)
 class InteriorPoint(SumMethod):
-    """Interior points for the hinge loss with any elastic net, or on any set: linear models to the last digits.
+    """Interior points for losses with corners and any elastic net, or on any set: linear models to the last digits.
 
     w+ = w + t dw,   (l2 I + sum_i c_i theta_i x_i x_i') dw = sum_i c_i (a_i + rho_i) y_i x_i - l2 w    [1, 2]
 
@@ -104,15 +107,17 @@ class InteriorPoint(SumMethod):
         is_known = (
             problem.constraint.boundary not in ("", "planes") and problem.term.is_elastic_net and problem.n_outputs == 1
         )
-        if isinstance(problem.loss, Hinge) and is_known:
+        if isinstance(problem.loss, Cornered) and is_known and not is_parted(problem):
             return ""
         return (
-            "interior-point needs the hinge loss with alpha and l1_ratio alone, and a set of the library, got "
+            "interior-point needs the hinge loss or another one with corners, alpha and l1_ratio alone, and a set of the "
+            "library but polyhedra, got "
             f"{problem.loss!r} with {problem.penalty!r} on {problem.constraint!r}. Choose another method."
         )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
         """Return the state before the first step: slacks so that nothing is tight, multipliers 1/2."""
+        n_components, problem = problem.n_components, hinge_form(problem)
         x, (basis, coordinates) = x0.copy(), span(problem)
         if basis.size:
             d = problem.rows.n_columns
@@ -127,10 +132,10 @@ class InteriorPoint(SumMethod):
         multipliers = np.where(sides.is_soft, 0.5, 0.5 * units / gaps)
         complements = np.where(sides.is_soft, 0.5, 1.0)
         inner = slacks, gaps, multipliers, complements
-        return InteriorState(z[: problem.dim].copy(), z, *inner, basis, coordinates, tol, problem.n_components, 0)
+        return InteriorState(z[: problem.dim].copy(), z, *inner, basis, coordinates, tol, n_components, 0)
 
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
-        m = problem.n_components
+        m, problem = problem.n_components, hinge_form(problem)
         state = state._replace(n_gradients=state.n_gradients + 5 * m, n_hessians=state.n_hessians + m)
         system = _system(problem, state)
         if system is None:  # the equations are solved to rounding errors
@@ -151,6 +156,7 @@ class InteriorPoint(SumMethod):
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap, with the losses that the slacks and gaps mean."""
+        problem = hinge_form(problem)
         n = problem.n_rows
         losses = np.maximum(state.slacks[:n] - state.gaps[:n], 0.0)
         value = float(sides_of(problem).costs[:n] @ losses) + problem.term.value(state.x)
@@ -158,6 +164,7 @@ class InteriorPoint(SumMethod):
 
     def bound(self, problem: Problem, state: InteriorState) -> float:
         """Return the bound of the minimum that the multipliers make."""
+        problem = hinge_form(problem)
         return lower_bound(problem, dual_minorant(problem, np.clip(state.multipliers[: problem.n_rows], 0.0, 1.0), state.x))
 
 
