@@ -11,6 +11,7 @@ import finitesum
 
 #: Modules below these need a package that is not always installed.
 NEEDS = {"finitesum.torch": "torch", "finitesum.papers.networks": "torch", "finitesum.optax": "optax"}
+NEEDS |= {"finitesum.torch.lightning": "lightning", "finitesum.torch.transformers": "transformers"}
 NEEDS |= {"finitesum.estimators.base": "formulaic", "finitesum.jax.functions": "jax"}
 
 #: What only runs as a program.
