@@ -378,3 +378,16 @@ def test_flatten_is_for_functions():
         problem.flatten(np.zeros(4))
     with pytest.raises(TypeError, match=r"FiniteSum\.from_function"):
         FiniteSum(list(problem.components), 3).flatten(W)
+
+
+@pytest.mark.parametrize("cut", ["detach", "item", "integers"])
+def test_losses_that_are_cut_off_from_w_are_refused_where_they_would_look_stationary(cut):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    cuts = {
+        "detach": lambda w, batch: (batch @ w.detach() - 1.0) ** 2,
+        "item": lambda w, batch: torch.tensor([loss.item() for loss in (batch @ w - 1.0) ** 2]),
+        "integers": lambda w, batch: (batch @ w > 1.0).long(),
+    }
+    problem = FiniteSum.from_function(cuts[cut], np.ones((4, 2)), dim=2)
+    with pytest.raises(ValueError, match="what f returns does not depend on w"):
+        minimize(problem)

@@ -52,7 +52,7 @@ FUNCTIONS = {
     "more of w": (lambda w, b: logistic(w, b) + (w**4).sum(), (X, Y), {"dim": D}, False),
     "no predictors": (lambda w, b: softplus(b[0] @ (w * w)), (X, Y), {"dim": D}, False),
     "linear": (lambda w, b: b[0] @ w, (X, Y), {"dim": D}, False),
-    "constant": (lambda w, b: b[1], (X, Y), {"dim": D}, False),
+    "constant": (lambda w, b: b[1] + 0.0 * w.sum(), (X, Y), {"dim": D}, False),
 }
 
 

@@ -155,9 +155,12 @@ class Function:
                 point = self._point(w).requires_grad_()
                 returned = self._returned(point, rows)
                 total = self._total(returned)
-            gradient = torch.zeros_like(point)
-            if total.requires_grad:  # else f is constant
-                gradient = torch.autograd.grad(total, point, retain_graph=self._keeps_sums, materialize_grads=True)[0]
+            if not total.requires_grad:
+                raise ValueError(
+                    "what f returns does not depend on w by operations that torch differentiates, got a tensor without "
+                    "grad_fn. Leave out detach(), item(), numpy() and integers on the way; add 0.0 * w.sum() to a constant."
+                )
+            gradient = torch.autograd.grad(total, point, retain_graph=self._keeps_sums, materialize_grads=True)[0]
             if not self._keeps_sums:
                 return _Sum(of, point, returned, total, gradient)
             self._sum = _Sum(of, point, returned, total, gradient)
