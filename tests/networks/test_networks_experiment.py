@@ -150,6 +150,7 @@ def test_command_without_data(own_folders, tmp_path):
 def test_sizes():
     for training in (entry.training for entry in SIZES["large"]):
         assert (training.epochs, training.batch_size, training.n_train) == (20, 512, None)
+        assert training.bn_momentum == (0.01 if training.data == "mnist" else 0.1)  # some hundred steps in all
     assert all(len(entry.seeds) == 3 for entry in SIZES["large"])
     for training in (entry.training for entry in SIZES["full"]):
         assert (training.epochs, training.batch_size, training.bn_momentum) == (100, 512, 0.01)

@@ -80,7 +80,7 @@ def run(
         for result in results
         if (best := result.chosen(OURS, "train_loss"))
     }
-    drawings = [drawing for result in results for drawing in _drawings(result)]
+    drawings = [drawing for result in results for drawing in drawings_of(result)]
     tables = [_table(results), *(Table(r.grid.name, "", Row._fields, r.rows, on_page=False) for r in results)]
     return Outcome(drawings, tables, verdicts(results), values, [_note(results)], absent)
 
@@ -137,7 +137,7 @@ def _results(grid: Grid, figures: dict[str, Any]) -> Results:
     return Results(grid, rows, max((found["n_test"] for found in figures.values()), default=0), len(figures))
 
 
-def _drawings(result: Results) -> list[Drawing]:
+def drawings_of(result: Results) -> list[Drawing]:
     """Return the figures of a grid: lines are means over the repeats, bands go from the least to the largest."""
     run, found = {row.method for row in result.rows}, []
     for suffix, (names, title) in _FIGURES.items():

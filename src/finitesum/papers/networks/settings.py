@@ -110,7 +110,7 @@ class Grid:
         return self.training.name
 
 
-# With some hundred steps in all, statistics that move by a hundredth a step would still be those of the first batches.
+# With some hundred steps in all, statistics that move by a hundredth a step lag far behind the weights.
 _short = partial(Training, batch_size=32, bn_momentum=0.1)
 
 #: The grids of a size. "full" is the paper's and needs a GPU; "large" has the paper's batches, and takes days of one core
@@ -118,12 +118,13 @@ _short = partial(Training, batch_size=32, bn_momentum=0.1)
 SIZES: dict[Size, tuple[Grid, ...]] = {
     "quick": (Grid(_short("digits", epochs=4, n_train=800, n_test=360), alphas=(0.1, 0.01, 0.001), seeds=(0,)),),
     "cpu": (
-        Grid(_short("digits", epochs=12), seeds=(0, 1)),
+        Grid(_short("digits", epochs=12), seeds=(0, 1, 2)),
         Grid(_short("mnist", epochs=5, n_train=1000, n_test=1000), seeds=(0, 1)),
         Grid(_short("cifar10_subset", epochs=4, n_train=1000, n_test=1000), seeds=(0,)),
     ),
     "large": tuple(
-        Grid(Training(images, epochs=20), seeds=(0, 1, 2)) for images in ("cifar100_subset", "cifar10_subset", "mnist")
+        Grid(Training(images, epochs=20, bn_momentum=bn_momentum), seeds=(0, 1, 2))
+        for images, bn_momentum in (("cifar100_subset", 0.1), ("cifar10_subset", 0.1), ("mnist", 0.01))
     ),
     "full": tuple(
         map(Grid, (Training("mnist"), Training("cifar10"), Training("cifar100"), Training("cifar10", model="resnet20")))
