@@ -343,8 +343,8 @@ def test_bad_settings_are_refused(problem, settings, message):
 
 
 def test_wrong_kinds_of_settings_are_type_errors(problem):
-    with pytest.raises(TypeError, match=r"^saga has no option stepsize; it has: step_size\.$"):
-        minimize(problem, method="saga", options={"stepsize": 0.1})
+    with pytest.raises(TypeError, match=r"^sag has no option stepsize; it has: step_size\.$"):
+        minimize(problem, method="sag", options={"stepsize": 0.1})
     with pytest.raises(TypeError, match=r"^options go with a method's name"):
         minimize(problem, method=SAGA(), options={"step_size": 0.1})
     with pytest.raises(TypeError, match=r"^callback must be callable, got 5"):

@@ -124,8 +124,8 @@ def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Me
 
     Examples
     --------
-    >>> as_method("saga", {"step_size": 0.1})
-    SAGA(step_size=0.1)
+    >>> as_method("sag", {"step_size": 0.1})
+    SAG(step_size=0.1)
     """
     if not isinstance(method, str):
         if isinstance(method, type) or not isinstance(method, SumMethod | Method):
