@@ -32,16 +32,8 @@ from finitesum.losses.base import Cornered, Loss
 from finitesum.losses.classes import Multinomial, SquaredTargets
 from finitesum.losses.corners import Absolute, EpsilonInsensitive, Quantile
 from finitesum.losses.exponential import LARGEST_EXPONENT
-from finitesum.losses.families import (
-    Binomial,
-    ComplementaryLogLog,
-    Gamma,
-    InverseGaussian,
-    NegativeBinomial,
-    Poisson,
-    Probit,
-    Tweedie,
-)
+from finitesum.losses.families import Gamma, InverseGaussian, NegativeBinomial, Poisson, Tweedie
+from finitesum.losses.links import Binomial, ComplementaryLogLog, Probit
 from finitesum.losses.margins import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from finitesum.losses.regression import Huber, LogCosh, PseudoHuber, Squared
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from finitesum.core.elementwise import maximum, minimum, where
 from finitesum.core.jit import compiled_form, kernel_part
 
 #: Beyond it exp overflows a float64.
@@ -100,3 +101,16 @@ def minus_log_of_rest(part: Any) -> Any:
     from_one = 1.0 - part
     lost = (1.0 - from_one) - part
     return -(log(from_one) + lost / from_one)
+
+
+@kernel_part
+def exponential(t: Any) -> Any:
+    """Return exp(t), infinite for t > 709."""
+    return where(t > LARGEST_EXPONENT, math.inf, exp(minimum(t, LARGEST_EXPONENT)))
+
+
+@kernel_part
+def share(t: Any) -> Any:
+    """Return 1 / (1 + exp(-t)), every digit of it for t < 0, too."""
+    decay = exp(-abs(t))
+    return maximum(decay, 1.0 * (t >= 0.0)) / (1.0 + decay)

@@ -9,13 +9,10 @@ loss                          mean                 targets y                 var
 `Tweedie` (power > 2)         exp(u)               y > 0                     m^power times a dispersion
 `InverseGaussian`             exp(u)               y > 0                     m^3 times a dispersion
 `NegativeBinomial`            exp(u)               y >= 0                    m + m^2 / theta
-`Binomial`                    1 / (1 + exp(-u))    0 <= y <= 1, a share      m (1 - m) by the number of trials
-`Probit`                      Phi(u)               -1 and +1
-`ComplementaryLogLog`         1 - exp(-exp(u))     -1 and +1
 ============================  ===================  ========================  ==================================
 
 All are convex in u [1], but for `InverseGaussian` and `Tweedie` with a power p > 2: log m is not their canonical link, and
-rows with y < m (p - 2) / (p - 1) have a negative curvature. The losses of a mean exp(u) and `Binomial` also have
+rows with y < m (p - 2) / (p - 1) have a negative curvature. These losses, and `finitesum.losses.links.Binomial`, also have
 `mean_at(prediction)`, `link_of(mean)`, `variance_of(mean)` and `deviance_from(target, mean)`, twice what the loss is above
 that of the best prediction, of arrays and for Python alone; `information_at(mean)`, the mean of d2 over targets, where it
 is not d2; and `has_dispersion()`, whether the variance has an unknown factor.
@@ -29,29 +26,13 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, xlogy
+from scipy.special import xlogy
 
 from finitesum.core.elementwise import maximum, minimum, where
 from finitesum.core.jit import compilable, kernel_part
-from finitesum.losses.base import Curved, OfMargin, Scaled
-from finitesum.losses.exponential import LARGEST_EXPONENT, exp, expm1, log, log1p, minus_log_of_rest
+from finitesum.losses.base import Curved, Scaled
+from finitesum.losses.exponential import LARGEST_EXPONENT, exp, exponential, log1p, share
 from finitesum.losses.margins import logistic_majorant
-from finitesum.losses.normal import minus_log_tail, tail_ratio
-
-#: u from which the complementary log-log loss of an event is 0, and the least exp(u) that is divided by.
-LARGEST_RATE, LEAST_RATE = 6.5, 1e-300
-
-#: The largest third derivative of -log Phi.
-PROBIT_JERK = 0.29571881918
-
-#: exp(u) up to which the complementary log-log curvature is summed as a series, and u below which log(1 - exp(-e^u)) is.
-OF_SERIES, FAR_BELOW = 0.03, -30.0
-
-
-@kernel_part
-def _exponential(t: Any) -> Any:
-    """Return exp(t), infinite for t > 709."""
-    return where(t > LARGEST_EXPONENT, math.inf, exp(minimum(t, LARGEST_EXPONENT)))
 
 
 class OfMean(Curved):
@@ -79,20 +60,20 @@ class Poisson(Scaled, OfMean):
     """exp(u) - y u, the Poisson negative log-likelihood with log link, for targets >= 0 (infinite for u > 709)."""
 
     def value(self, prediction: Any, target: Any) -> Any:
-        return self.scale * (_exponential(prediction) - target * prediction)
+        return self.scale * (exponential(prediction) - target * prediction)
 
     def d1(self, prediction: Any, target: Any) -> Any:
-        return self.scale * (_exponential(prediction) - target)
+        return self.scale * (exponential(prediction) - target)
 
     def d2(self, prediction: Any, target: Any) -> Any:
-        return self.scale * _exponential(prediction)
+        return self.scale * exponential(prediction)
 
     def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        mean = _exponential(prediction)
+        mean = exponential(prediction)
         return self.scale * (mean - target), self.scale * mean
 
     def value_d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any, Any]:
-        mean = _exponential(prediction)
+        mean = exponential(prediction)
         return self.scale * (mean - target * prediction), self.scale * (mean - target), self.scale * mean
 
     def variance_of(self, mean: Any) -> Any:
@@ -115,16 +96,16 @@ class Gamma(Scaled, OfMean):
     """
 
     def value(self, prediction: Any, target: Any) -> Any:
-        return self.scale * (prediction + target * _exponential(-prediction))
+        return self.scale * (prediction + target * exponential(-prediction))
 
     def d1(self, prediction: Any, target: Any) -> Any:
-        return self.scale * (1.0 - target * _exponential(-prediction))
+        return self.scale * (1.0 - target * exponential(-prediction))
 
     def d2(self, prediction: Any, target: Any) -> Any:
-        return self.scale * target * _exponential(-prediction)
+        return self.scale * target * exponential(-prediction)
 
     def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        ratio = target * _exponential(-prediction)
+        ratio = target * exponential(-prediction)
         return self.scale * (1.0 - ratio), self.scale * ratio
 
     def target_kind(self) -> str:
@@ -151,14 +132,14 @@ class Gamma(Scaled, OfMean):
 @kernel_part
 def _with_power(power: float, prediction: Any, target: Any) -> Any:
     """Return y exp((1 - p) u), 0 for y = 0 wherever u is."""
-    return where(target > 0.0, target * _exponential((1.0 - power) * prediction), 0.0 * prediction)
+    return where(target > 0.0, target * exponential((1.0 - power) * prediction), 0.0 * prediction)
 
 
 @kernel_part
 def _mean_part(power: float, prediction: Any) -> Any:
     """Return exp((2 - p) u): finite for p > 2, where the part of the target, which is infinite sooner, must prevail."""
     exponent = (2.0 - power) * prediction
-    return _exponential(exponent) if power < 2.0 else exp(minimum(exponent, LARGEST_EXPONENT))
+    return exponential(exponent) if power < 2.0 else exp(minimum(exponent, LARGEST_EXPONENT))
 
 
 class _Power(NamedTuple):
@@ -224,19 +205,19 @@ class InverseGaussian(Scaled, OfMean):
     """
 
     def value(self, prediction: Any, target: Any) -> Any:
-        inverse = _exponential(-prediction)
+        inverse = exponential(-prediction)
         return self.scale * inverse * (0.5 * target * inverse - 1.0)
 
     def d1(self, prediction: Any, target: Any) -> Any:
-        inverse = _exponential(-prediction)
+        inverse = exponential(-prediction)
         return self.scale * inverse * (1.0 - target * inverse)
 
     def d2(self, prediction: Any, target: Any) -> Any:
-        inverse = _exponential(-prediction)
+        inverse = exponential(-prediction)
         return self.scale * inverse * (2.0 * target * inverse - 1.0)
 
     def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        inverse = _exponential(-prediction)
+        inverse = exponential(-prediction)
         ratio, size = target * inverse, self.scale * inverse
         return size * (1.0 - ratio), size * (2.0 * ratio - 1.0)
 
@@ -284,11 +265,11 @@ class NegativeBinomial(_Theta, OfMean):
 
     def d1(self, prediction: Any, target: Any) -> Any:
         shifted = prediction - math.log(self.theta)
-        return self.scale * (self.theta * _share(shifted) - target * _share(-shifted))
+        return self.scale * (self.theta * share(shifted) - target * share(-shifted))
 
     def d2(self, prediction: Any, target: Any) -> Any:
         shifted = prediction - math.log(self.theta)
-        return self.scale * (self.theta + target) * _share(shifted) * _share(-shifted)
+        return self.scale * (self.theta + target) * share(shifted) * share(-shifted)
 
     def majorant(self, prediction: Any, target: Any) -> Any:
         """Return y + theta times the majorant of the logistic loss."""
@@ -307,143 +288,3 @@ class NegativeBinomial(_Theta, OfMean):
         """Return 2 (y log(y / m) - (y + theta) log((y + theta) / (m + theta)))."""
         of_counts = xlogy(target, target) - xlogy(target, mean)
         return 2.0 * (of_counts - (target + self.theta) * np.log((target + self.theta) / (mean + self.theta)))
-
-
-@kernel_part
-def _share(t: Any) -> Any:
-    """Return 1 / (1 + exp(-t)), every digit of it for t < 0, too."""
-    decay = exp(-abs(t))
-    return maximum(decay, 1.0 * (t >= 0.0)) / (1.0 + decay)
-
-
-@compilable
-class Binomial(Scaled, Curved):
-    """log(1 + exp(u)) - y u for shares 0 <= y <= 1 of trials that succeeded; the number of trials is the row's weight.
-
-    Examples
-    --------
-    >>> round(Binomial().value(0.0, 0.3), 6), round(Binomial().d1(0.0, 0.3), 6), Binomial().d2(0.0, 0.3)
-    (0.693147, 0.2, 0.25)
-    """
-
-    def value(self, prediction: Any, target: Any) -> Any:
-        outside = where(prediction > 0.0, (1.0 - target) * prediction, -target * prediction)
-        return self.scale * (outside + log1p(exp(-abs(prediction))))
-
-    def d1(self, prediction: Any, target: Any) -> Any:
-        return self.scale * ((1.0 - target) * _share(prediction) - target * _share(-prediction))
-
-    def d2(self, prediction: Any, target: Any) -> Any:
-        return self.scale * _share(prediction) * _share(-prediction)
-
-    def majorant(self, prediction: Any, target: Any) -> Any:
-        """Return tanh(u/2) / (2u), as for the logistic loss."""
-        return self.scale * logistic_majorant(prediction)
-
-    def curvature_bound(self) -> float:
-        """Return 1/4."""
-        return 0.25 * self.scale
-
-    def d2_lipschitz(self) -> float:
-        """Return 1 / (6 sqrt 3)."""
-        return self.scale / (6.0 * math.sqrt(3.0))
-
-    def target_kind(self) -> str:
-        """Return "share"."""
-        return "share"
-
-    def mean_at(self, prediction: Any) -> Any:
-        """Return 1 / (1 + exp(-u))."""
-        return expit(prediction)
-
-    def link_of(self, mean: Any) -> Any:
-        """Return log(m / (1 - m))."""
-        return logit(mean)
-
-    def variance_of(self, mean: Any) -> Any:
-        """Return m (1 - m)."""
-        return mean * (1.0 - mean)
-
-    def has_dispersion(self) -> bool:
-        """Return whether the variance has an unknown factor."""
-        return False
-
-    def deviance_from(self, target: Any, mean: Any) -> Any:
-        """Return 2 (y log(y / m) + (1 - y) log((1 - y) / (1 - m)))."""
-        of_both = xlogy(target, target) - xlogy(target, mean) + xlogy(1.0 - target, 1.0 - target)
-        return 2.0 * (of_both - xlogy(1.0 - target, 1.0 - mean))
-
-
-@compilable
-class Probit(Scaled, OfMargin):
-    """-log Phi(y u) for targets -1 and +1, with the distribution function Phi of the normal distribution.
-
-    Examples
-    --------
-    >>> round(Probit().value(0.0, 1.0), 6), round(Probit().d1(0.0, 1.0), 6), round(Probit().d2(0.0, 1.0), 6)
-    (0.693147, -0.797885, 0.63662)
-    """
-
-    def value(self, prediction: Any, target: Any) -> Any:
-        return self.scale * minus_log_tail(-target * prediction)
-
-    def d1(self, prediction: Any, target: Any) -> Any:
-        ratio, _ = tail_ratio(-target * prediction)
-        return -self.scale * target * ratio
-
-    def d2(self, prediction: Any, target: Any) -> Any:
-        ratio, excess = tail_ratio(-target * prediction)
-        return self.scale * ratio * excess
-
-    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        ratio, excess = tail_ratio(-target * prediction)
-        return -self.scale * target * ratio, self.scale * ratio * excess
-
-    def curvature_bound(self) -> float:
-        """Return 1, which d2 comes close to where u is far on the wrong side."""
-        return self.scale
-
-    def d2_lipschitz(self) -> float:
-        """Return the largest third derivative, at a margin of 1.0023625."""
-        return PROBIT_JERK * self.scale
-
-
-@kernel_part
-def _hazard(prediction: Any) -> tuple[Any, Any]:
-    """Return q = a / (exp(a) - 1) and q exp(a) - 1 with a = exp(u)."""
-    rate = exp(minimum(prediction, LARGEST_RATE))
-    some = maximum(rate, LEAST_RATE)
-    ratio = where(prediction > LARGEST_RATE, 0.0, some / expm1(some))
-    series = rate * (0.5 + rate * (1.0 / 12.0 - rate * rate / 720.0))
-    return ratio, where(rate < OF_SERIES, series, ratio + rate - 1.0)
-
-
-@compilable
-class ComplementaryLogLog(Scaled, OfMargin):
-    """-log(1 - exp(-exp(u))) for the target +1, exp(u) for -1: a hazard of exp(u) during one unit of time.
-
-    Examples
-    --------
-    >>> round(ComplementaryLogLog().value(0.0, 1.0), 6), ComplementaryLogLog().value(0.0, -1.0)
-    (0.458675, 1.0)
-    """
-
-    def value(self, prediction: Any, target: Any) -> Any:
-        rate = exp(minimum(prediction, LARGEST_RATE))
-        low = where(prediction < FAR_BELOW, 0.5 * rate - prediction, -log(-expm1(-maximum(rate, LEAST_RATE))))
-        event = where(rate > 1.0, where(prediction > LARGEST_RATE, 0.0, minus_log_of_rest(exp(-maximum(rate, 1.0)))), low)
-        return self.scale * where(target > 0.0, event, _exponential(prediction))
-
-    def d1(self, prediction: Any, target: Any) -> Any:
-        ratio, _ = _hazard(prediction)
-        return self.scale * where(target > 0.0, -ratio, _exponential(prediction))
-
-    def d2(self, prediction: Any, target: Any) -> Any:
-        ratio, rest = _hazard(prediction)
-        return self.scale * where(target > 0.0, ratio * rest, _exponential(prediction))
-
-    def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
-        ratio, rest = _hazard(prediction)
-        rate = _exponential(prediction)
-        is_event = target > 0.0
-        return self.scale * where(is_event, -ratio, rate), self.scale * where(is_event, ratio * rest, rate)
