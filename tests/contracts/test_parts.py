@@ -82,7 +82,7 @@ def test_parts_have_the_optimum_of_the_whole(loss, name, weighted):
         pytest.skip("several outputs take no set")
     form = scipy.sparse.csr_array if weighted else np.asarray
     expected, found = solutions(loss, TERMS[name], 1e-8 if name == "groups" else 1e-10, form=form, weighted=weighted)
-    if not isinstance(expected, str):
+    if not isinstance(found, str):
         assert np.linalg.norm(found.x - expected.x) <= 1e-7 * np.linalg.norm(expected.x)
 
 
@@ -98,8 +98,12 @@ PENALTIES = {
 SETS = (None, Box(-0.2, 0.3), NonNegative(), L1Ball(0.7), L2Ball(0.6), Simplex(1.0), HalfSpace(np.ones(5), 0.5))
 
 
+#: Losses with corners that are hinge losses of more rows, which parts have not.
+CORNERED = ("epsilon-insensitive", "quantile", "absolute")
+
+
 def solutions(loss, term, tol, **settings):
-    """Return the results in memory and in parts, or the same sentence that refuses both."""
+    """Return the results in memory and in parts, or the sentences that refuse them: the same, but for more corners."""
     found = []
     for k in range(2):
         try:
@@ -107,7 +111,9 @@ def solutions(loss, term, tol, **settings):
                 found.append(minimize(both(loss, term, **settings)[k], tol=tol, max_iter=20_000, measure_every=0))
         except ValueError as error:
             found.append(str(error))
-    if isinstance(found[0], str):
+    if isinstance(found[1], str) and loss in CORNERED:
+        assert "with an l2 penalty alone, of rows in parts" in found[1] or found[0] == found[1]
+    elif isinstance(found[0], str):
         assert found[0] == found[1]
     else:
         assert found[0].success
@@ -125,13 +131,7 @@ def test_each_loss_penalty_and_set_has_one_optimum_or_one_refusal(loss, penalty)
         term = PENALTIES[penalty] if constraint is None else PENALTIES[penalty] | {"constraint": constraint}
         expected, _ = solutions(loss, term, tol)
         if constraint is None:
-            assert not isinstance(expected, str) or loss in (
-                "epsilon-insensitive",
-                "quantile",
-                "absolute",
-                "hinge",
-                "inverse-gaussian",
-            )
+            assert not isinstance(expected, str) or loss in (*CORNERED, "hinge", "inverse-gaussian")
 
 
 #: A problem that each method can treat, and passes that suffice.

@@ -30,7 +30,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound
-from finitesum.losses import Cornered
+from finitesum.losses import Cornered, Hinge
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.hinge_rows import hinge_form
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
@@ -107,11 +107,12 @@ class InteriorPoint(SumMethod):
         is_known = (
             problem.constraint.boundary not in ("", "planes") and problem.term.is_elastic_net and problem.n_outputs == 1
         )
-        if isinstance(problem.loss, Cornered) and is_known and not is_parted(problem):
+        has_form = isinstance(problem.loss, Hinge) or not is_parted(problem)  # other losses take more rows
+        if isinstance(problem.loss, Cornered) and is_known and has_form:
             return ""
         return (
-            "interior-point needs the hinge loss or another one with corners, alpha and l1_ratio alone, and a set of the "
-            "library but polyhedra, got "
+            "interior-point needs the hinge loss or, in memory, another one with corners, alpha and l1_ratio alone, and a "
+            "set of the library but polyhedra, got "
             f"{problem.loss!r} with {problem.penalty!r} on {problem.constraint!r}. Choose another method."
         )
 
