@@ -128,7 +128,6 @@ def test_svm_weights_mean_repetition_and_several_classes_are_one_against_the_res
 def test_hinge_with_an_l2_penalty_reaches_a_gap_that_liblinear_does_not():
     X, y, _ = labelled()
     model = LinearSVC(loss="hinge", fit_intercept=False, tol=1e-12).fit(X, y)
-    assert model.solver_ == "interior-point"
     assert model.optimality_ <= 1e-12
     other = ReferenceSVC(loss="hinge", fit_intercept=False, tol=1e-10, max_iter=100_000).fit(X, y)
     signs = np.where(y == 1, 1.0, -1.0)

@@ -37,6 +37,7 @@ import functools
 import hashlib
 import inspect
 import os
+import sys
 import tempfile
 import threading
 import warnings
@@ -217,6 +218,13 @@ class Kernel:
         if any(map(_is_interpreted, args)):
             return self.function(*args)
         return (self._uncached or self._made(keeps=False))(*args)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle kernels of modules by their names: the code of a compiled one is thousands of bytes."""
+        module, name = self.function.__module__, self.function.__qualname__
+        if module != "__main__" and getattr(sys.modules.get(module), name, None) is self:
+            return name
+        return super().__reduce_ex__(protocol)
 
     def _made(self, *, keeps: bool) -> Any:
         """Return what compiles at its first call and keeps machine code on disk, or does not; make both."""

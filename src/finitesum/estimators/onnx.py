@@ -13,7 +13,8 @@ from finitesum.losses import Logistic, as_loss
 def as_scikit_learn(model: LinearEstimator) -> Any:
     """Return a fitted estimator of scikit-learn that predicts what `model` does: from its coefficients, without offsets.
 
-    It is a ValueError where scikit-learn has no such model: for probit and complementary log-log models, and shares.
+    It is a ValueError where scikit-learn has no such model: for probit and complementary log-log models, shares, and more
+    than two ordered classes.
 
     Examples
     --------
@@ -29,6 +30,8 @@ def as_scikit_learn(model: LinearEstimator) -> Any:
         known["feature_names_in_"] = model.feature_names_in_
     if isinstance(model, LinearClassifierMixin):
         known["classes_"] = model.classes_
+        if isinstance(model, estimators.OrdinalLogisticRegression) and len(model.classes_) > 2:
+            raise ValueError("scikit-learn has no classifier of ordered classes.")
         if not hasattr(model, "predict_proba"):
             return _with(svm.LinearSVC(), known)
         own = getattr(model, "loss", "logistic")
