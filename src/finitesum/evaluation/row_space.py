@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg.lapack import dpstrf, dtrtri
 
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.evaluation.outputs import score_changes, sum_of_rows
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
@@ -91,17 +92,20 @@ def _matrix(problem: Problem) -> Any:
 
 @remembered
 def products_of_rows(problem: Problem) -> Matrix:
-    """Return X X', shape (n, n), of sparse rows by blocks of columns with their zeros where that takes less time."""
-    matrix = _matrix(problem).astype(np.float64, copy=False)
-    if isinstance(matrix, np.ndarray):
+    """Return X X', shape (n, n), of sparse rows with their zeros where that takes less time: by blocks of columns."""
+    matrix = _matrix(problem)
+    is_dense = isinstance(matrix, np.ndarray)
+    if is_dense and matrix.dtype == np.float64:
         return np.asarray(matrix @ matrix.T)
     with_zeros, without = _times_of_products(problem)
-    if without <= with_zeros:
+    if not is_dense and without <= with_zeros:
+        matrix = matrix.astype(np.float64, copy=False)
         return np.asarray((matrix @ matrix.T).toarray())
     n, d = matrix.shape
-    by_columns, gram, width = matrix.tocsc(), np.zeros((n, n)), max(1, NUMBERS_AT_A_TIME // n)
+    by_columns, gram, width = matrix if is_dense else matrix.tocsc(), np.zeros((n, n)), max(1, NUMBERS_AT_A_TIME // n)
     for first in range(0, d, width):
-        block = by_columns[:, first : first + width].toarray()
+        block = by_columns[:, first : first + width].astype(np.float64, copy=False)
+        block = block if is_dense else block.toarray()
         gram += block @ block.T
     return gram
 
@@ -109,17 +113,18 @@ def products_of_rows(problem: Problem) -> Matrix:
 def into_row_space(problem: Problem, w: Vector) -> Vector:
     """Return Q'w, output by output; intercepts stay."""
     space, table, d = row_space(problem), w.reshape(problem.n_outputs, -1), problem.rows.n_columns
-    products = np.asarray((_matrix(problem) @ table[:, :d].T).T, dtype=np.float64)
+    without = np.concatenate([table[:, :d], np.zeros_like(table[:, d:])], axis=1)
+    products = score_changes(problem, without.reshape(-1)).T
     return np.concatenate([products @ space.mixed, table[:, d:]], axis=1).reshape(-1)
 
 
 def from_row_space(problem: Problem, v: Vector) -> Vector:
     """Return Q v, output by output; intercepts stay."""
     space, table = row_space(problem), v.reshape(problem.n_outputs, -1)
-    r, matrix = space.mixed.shape[1], _matrix(problem)
-    of_rows = table[:, :r].astype(np.float64) @ space.mixed.T
-    found = of_rows @ matrix if isinstance(matrix, np.ndarray) else (matrix.T @ of_rows.T).T
-    return np.concatenate([found, table[:, r:]], axis=1).reshape(-1)
+    r = space.mixed.shape[1]
+    found = sum_of_rows(problem, (table[:, :r] @ space.mixed.T).T)
+    found[:, problem.rows.n_columns :] = table[:, r:]
+    return found.reshape(-1)
 
 
 def divided_in_row_space(problem: Problem, solve: Callable[[Vector], Vector], right: Vector) -> Vector:

@@ -190,7 +190,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: s
     if not problem.convex:
         known = as_method("newton" if 16.0 * dim**2 <= MOST_BYTES else "fg")
         return Choice(known, f"{shape}: {type(problem.loss).__name__} is not convex, and no step of {known.name} raises F")
-    if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and (dim <= MATRIX_UP_TO or has_few_rows(problem)):
+    if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
     seconds = _of_newton(problem)
     if seconds <= (NO_TIME if problem.is_constrained else FEW_CALLS):

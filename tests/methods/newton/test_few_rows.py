@@ -1,11 +1,14 @@
 """Newton's method with fewer rows than columns: its steps come from the products of rows."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from contracts.problems import FORMATS, ident, make_pair, passes_of, start
 from oracles import newton_type
 
 from finitesum import Problem, minimize
+from finitesum.evaluation import row_space
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.cost_model import has_few_rows
 from finitesum.methods.newton.newton import Newton
@@ -62,6 +65,31 @@ def test_rows_that_repeat():
     result = minimize(problem, method="newton", tol=1e-12)
     assert result.success, result.message
     np.testing.assert_allclose(result.x, minimize(problem, method="newton-cg", tol=1e-11).x, atol=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_the_last_digits_are_those_of_the_gradient_in_extended_precision(intercept, weighted):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((30, 90))
+    weights = rng.uniform(0.5, 2.0, 30) if weighted else None
+    problem = Problem.linear(X, X[:, 0] > 0.0, sample_weight=weights, alpha=1e-3, fit_intercept=intercept)
+    result = minimize(problem, method="newton", tol=3e-18, max_iter=60)  # the rounding errors of float64 leave 1e-17
+    assert result.success, result.message
+
+
+def test_rows_in_single_precision_are_not_copied_whole():
+    X = np.random.default_rng(4).standard_normal((40, 1000)).astype(np.float32)
+    problem = Problem.linear(X, X[:, 0] > 0.0, alpha=1e-3)
+    tracemalloc.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_space, "NUMBERS_AT_A_TIME", 4000)
+        found = row_space.products_of_rows(problem)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(found, X.astype(np.float64) @ X.T.astype(np.float64), rtol=1e-12)
+    assert peak < X.nbytes
 
 
 def test_auto_takes_it_where_few_rows_have_many_columns():

@@ -9,6 +9,11 @@ It is found by a Cholesky factor of l2 I + D^(1/2) K D^(1/2), of the rows whose 
 -s_i / l2. No matrix of d^2 numbers is formed [1, section 3.4]. In f and z the steps that follow read no row: F is the mean
 loss at f and l2/2 z'K z, and its gradient X'(s + l2 z). So several are taken where reading the rows costs more.
 
+The rounding errors of w+ are those of l2 z and D f, which cancel in the gradient. Where a gradient (g, g_b) is known in
+extended precision, the step from w is found from it, -(g + X't) / l2 and q for the intercept, where
+
+    l2 t + D (K t - l2 q 1) = -D X g,    1't = -g_b.
+
 References
 ----------
 .. [1] C. E. Rasmussen, C. K. I. Williams, "Gaussian processes for machine learning", 2006.
@@ -19,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.row_products import combination, predictions
 from finitesum.evaluation.row_space import products_of_rows
 from finitesum.evaluation.whole_arrays import losses_at
@@ -73,6 +78,27 @@ def end_of_steps(problem: Problem, here: Snapshot, *, is_one: bool) -> tuple[Vec
     return end, n_steps
 
 
+def step_from_gradient(problem: Problem, curvatures: Vector, gradient: Vector) -> Vector:
+    """Return the step to the minimiser of the model with these phi''_i whose gradient is a given one."""
+    ridge, columns = problem.term.ridge, problem.rows.n_columns
+    step = np.full(gradient.size, np.nan)
+    if not (np.isfinite(curvatures).all() and np.isfinite(gradient).all()):
+        return step
+    curved, roots, factor = _curved(problem, problem.weights * curvatures)
+    changes = np.concatenate([gradient[:columns], np.zeros(gradient.size - columns)])
+    of_rows, t, q = -predictions(problem, changes)[curved], np.zeros(problem.n_rows), 0.0
+    of_gradient = apply_inverse(factor, roots * of_rows)
+    if problem.has_intercept and curved.size:
+        of_ones = apply_inverse(factor, roots)
+        q = -float(gradient[-1] + roots @ of_gradient) / float(roots @ of_ones)
+        of_gradient += q * of_ones
+    t[curved] = roots * of_gradient
+    step[:] = (gradient + combination(problem, t)) / -ridge
+    if problem.has_intercept:
+        step[-1] = q / ridge
+    return step
+
+
 def _penalty(problem: Problem, point: Duals) -> float:
     return 0.5 * problem.term.ridge * float(point.z @ (point.predictions - point.intercept))
 
@@ -82,14 +108,12 @@ def _minimiser(problem: Problem, at: Vector, slopes: Vector, curvatures: Vector)
     products, ridge = products_of_rows(problem), problem.term.ridge
     if not (np.isfinite(at).all() and np.isfinite(slopes).all() and np.isfinite(curvatures).all()):
         return Duals(np.full(at.size, np.nan), math.nan, at)
-    curved = np.flatnonzero(curvatures > NO_CURVATURE * float(curvatures.max(initial=0.0)))
+    curved, roots, factor = _curved(problem, curvatures)
     z = slopes / -ridge
     right = curvatures * at - slopes
     z[curved] = 0.0
     if curved.size < at.size:
         right -= curvatures * (products @ z)
-    roots = np.sqrt(curvatures[curved])
-    factor = raised_factor(_matrix(products, curved, roots, ridge), 0.0)[0]
     of_right, intercept = apply_inverse(factor, right[curved] / roots), 0.0
     if problem.has_intercept and curved.size:
         of_ones = apply_inverse(factor, roots)
@@ -99,8 +123,12 @@ def _minimiser(problem: Problem, at: Vector, slopes: Vector, curvatures: Vector)
     return Duals(z, intercept, products @ z + intercept)
 
 
-def _matrix(products: Matrix, curved: np.ndarray, roots: Vector, ridge: float) -> Matrix:
+def _curved(problem: Problem, curvatures: Vector) -> tuple[Indices, Vector, Matrix]:
+    """Return the rows with a curvature p_i phi''_i, its roots, and the factor of l2 I + D^(1/2) K D^(1/2)."""
+    products = products_of_rows(problem)
+    curved = np.flatnonzero(curvatures > NO_CURVATURE * float(curvatures.max(initial=0.0)))
+    roots = np.sqrt(curvatures[curved])
     matrix = products * roots if curved.size == len(products) else products[np.ix_(curved, curved)] * roots
     matrix *= roots[:, None]
-    matrix.flat[:: curved.size + 1] += ridge
-    return matrix
+    matrix.flat[:: curved.size + 1] += problem.term.ridge
+    return curved, roots, raised_factor(matrix, 0.0)[0]

@@ -38,7 +38,7 @@ from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import has_few_rows
-from finitesum.methods.newton.few_rows import end_of_steps
+from finitesum.methods.newton.few_rows import end_of_steps, step_from_gradient
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
 from finitesum.methods.subproblems.lattice import nearest_combination
@@ -140,20 +140,23 @@ def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
 
 
 def _model(problem: AnySum, state: NewtonState, *, is_one_step: bool) -> tuple[Matrix, Vector | None, int]:
-    """Return the Hessian of the smooth part of F; with few rows, in its place, where steps end; how many are spent."""
+    """Return the Hessian of the smooth part of F; with few rows the step in its place; how many Hessians that takes."""
     here = _curvatures(problem, state)
     if isinstance(problem, FiniteSum) or not problem.convex:
         return with_positive_eigenvalues(smooth_hessian(problem, here)), None, 1
     if has_few_rows(problem):
-        return np.empty((0, 0)), *end_of_steps(problem, here, is_one=is_one_step)
+        if state.is_precise:
+            return np.empty((0, 0)), step_from_gradient(problem, here.curvatures, state.gradient), 1
+        end, n_steps = end_of_steps(problem, here, is_one=is_one_step)
+        return np.empty((0, 0)), end - state.x, n_steps
     return smooth_hessian(problem, here), None, 1
 
 
-def _step(problem: AnySum, hessian: Matrix, end: Vector | None, state: NewtonState) -> tuple[Vector, float]:
-    """Return the step to the minimiser of the model, or to a given end, and the change of F that its slope predicts."""
+def _step(problem: AnySum, hessian: Matrix, known: Vector | None, state: NewtonState) -> tuple[Vector, float]:
+    """Return the step to the minimiser of the model, or the known one, and the change of F that its slope predicts."""
     w, is_quadratic = state.x, isinstance(problem, Problem) and problem.loss.d2_lipschitz() == 0.0
-    if end is not None:
-        return end - w, float(state.gradient @ (end - w))
+    if known is not None:
+        return known, float(state.gradient @ known)
     tolerance = (OF_QUADRATIC if is_quadratic else EXACT) * state.snapshot.optimality
     direction = minimise_model(problem.term, hessian, state.gradient, w, tolerance) - w
     return direction, float(state.gradient @ direction) + problem.term.rise(w, w + direction)
@@ -299,14 +302,16 @@ class Newton(SumMethod):
         if state.n_stuck > MOST_STUCK:
             return state
         m, w = problem.n_components, state.x
-        hessian, end, n_spent = _model(problem, state, is_one_step=self.step_size != "auto")
+        hessian, known, n_spent = _model(problem, state, is_one_step=self.step_size != "auto")
         state = state._replace(n_hessians=state.n_hessians + n_spent * m)
-        direction, predicted = _step(problem, hessian, end, state)
+        direction, predicted = _step(problem, hessian, known, state)
         if self.step_size != "auto":
             return _moved(problem, state, w + self.step_size * direction, self.step_size)
         if not state.is_precise and _is_hidden(problem, state, predicted):
             state = _moved(problem, state._replace(is_precise=True), w, math.nan)
-            direction, predicted = _step(problem, hessian, end, state)
+            if known is not None:
+                known = _model(problem, state, is_one_step=False)[1]
+            direction, predicted = _step(problem, hessian, known, state)
         there, t = _moved(problem, state, w + direction, 1.0), 1.0
         comes_closer = _comes_closer if state.is_precise else _falls
         if state.is_precise and state.n_grids < MOST_GRIDS and not _halves(state, there):
