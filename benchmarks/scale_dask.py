@@ -1,7 +1,7 @@
 """Logistic regression on Dask with two worker processes: seconds to equal gaps of the objective, rounds, bytes moved.
 
-    python -m venv /tmp/daskml && /tmp/daskml/bin/pip install dask-ml     the peer, in an environment of its own
-    python benchmarks/scale_dask.py compare --peer /tmp/daskml/bin/python --only "a9a;rcv1"
+    python -m venv PEER && PEER/bin/pip install dask-ml                   the peer, in an environment of its own
+    python benchmarks/scale_dask.py compare --data FOLDER --peer PEER/bin/python [--only "a9a;rcv1"]
     python benchmarks/scale_dask.py slow                                  a worker that is five times slower
     python benchmarks/scale.py page                                       results/scale.md
 
@@ -29,7 +29,6 @@ import numpy as np
 import scipy.sparse
 from records import read_rows, write_rows
 
-DATA = Path("/work/shared/data")
 N_BLOCKS, N_WORKERS = 8, 2
 GAPS = (1e-4, 1e-8)
 TOLS = (1e-3, 1e-5, 1e-7, 1e-9)
@@ -385,7 +384,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["compare", "slow", "run"])
     parser.add_argument("--only", default=";".join(SETS), help="sets, with ; between")
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, help="folder of LIBSVM files, which compare needs")
     parser.add_argument("--peer", default="", help="the Python that has dask-ml")
     parser.add_argument("--contender", default=";".join(CONTENDERS), help="who is measured again, with ; between")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of a solver on a set, about")
@@ -398,6 +397,8 @@ def main() -> None:
         run(contender, solver, Path(folder), asked.limit, Path(out))
     elif asked.what == "slow":
         slow_workers(4, 0.3)
+    elif asked.data is None:
+        parser.error("compare needs --data FOLDER")
     else:
         compare(asked)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from finitesum.datasets.errors import DataError
 from finitesum.datasets.labels import LabelMap, Labels, are_whole, require_numbers
 
 Task = Literal["classification", "regression"]
+
+#: An array, or SciPy's csr_array, which has no types.
+Rows: TypeAlias = npt.NDArray[Any] | Any
 
 #: Whole numbers with at most this many distinct values are taken for classes where the task is not given.
 MOST_GUESSED_CLASSES = 20
@@ -63,7 +66,7 @@ class Dataset:
     >>> X, y = data
     """
 
-    rows: Any
+    rows: Rows
     labels: Labels | None
     name: str = ""
     source: Path | None = None
@@ -91,7 +94,7 @@ class Dataset:
             raise DataError(f'task must be "classification", "regression" or None, got {self.task!r}.')
 
     @property
-    def X(self) -> Any:
+    def X(self) -> Rows:
         """The rows, by the name that scikit-learn has for them."""
         return self.rows
 
@@ -122,7 +125,7 @@ class Dataset:
     @property
     def nnz(self) -> int:
         """The number of stored entries: of all entries where the rows are dense."""
-        return int(self.rows.nnz) if self.is_sparse else int(self.rows.size)
+        return int(self.rows.size if isinstance(self.rows, np.ndarray) else self.rows.nnz)
 
     @property
     def density(self) -> float:
@@ -188,7 +191,7 @@ class Dataset:
 
     def to_dense(self) -> "Dataset":
         """Return the data set with its rows as an ndarray in C order."""
-        return replace(self, rows=self.rows.toarray(order="C")) if self.is_sparse else self
+        return self if isinstance(self.rows, np.ndarray) else replace(self, rows=self.rows.toarray(order="C"))
 
     def to_sparse(self) -> "Dataset":
         """Return the data set with its rows as a ``csr_array``."""

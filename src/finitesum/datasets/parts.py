@@ -202,7 +202,7 @@ class FileParts(Sequence[FilePart]):
 
 def _row_bytes(data: Dataset) -> float:
     """Return the bytes of a row, on average, with its label."""
-    width = data.rows.dtype.itemsize + (data.rows.indices.dtype.itemsize if data.is_sparse else 0)
+    width = data.rows.dtype.itemsize + (0 if isinstance(data.rows, np.ndarray) else data.rows.indices.dtype.itemsize)
     return float(data.nnz * width / max(1, data.n_rows) + 8.0)
 
 

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from finitesum.constraints import Constraint
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Data, Vector
 from finitesum.core.indices import require_indices
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import require_covariance
@@ -30,13 +30,32 @@ from finitesum.methods.base import Choice, Method, identity_of
 from finitesum.problems.input import checked_numbers, stored_well
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
+from finitesum.running.observers import Trace
 
 #: What X may be: float32 is kept, CSR may have int64 indices.
 X_CHECKS: Any = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": (np.float64, np.float32), "order": "C"}
 
 
+class FitAttributes:
+    """What a fit sets, with its types; no dataclass, so that these are no parameters."""
+
+    coef_: Data
+    intercept_: Any  # a number, or an array of one for each class or target
+    n_iter_: Any
+    n_passes_: float
+    n_hessian_passes_: float
+    optimality_: float
+    objective_: float | Any  # an array where several problems were solved
+    trace_: Trace | Any  # a list where several problems were solved
+    solver_: str
+    cov_params_: Data
+    standard_errors_: Data
+    n_features_in_: int
+    feature_names_in_: Data
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
+class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
     """A linear model fitted by `finitesum.minimize`; the classes below it say which problem.
 
     Their fields are the parameters, unchecked before `fit` as scikit-learn asks for.
@@ -105,7 +124,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     # -- what a class below adds
 
     @abstractmethod
-    def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
+    def _unpacked(self, points: list[Vector]) -> tuple[Data, Any]:
         """Return coef_ and intercept_ of the solutions of all problems."""
 
     @abstractmethod
@@ -309,7 +328,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     # -- prediction
 
-    def _decision(self, X: Any, offset: Any = None) -> Any:
+    def _decision(self, X: Any, offset: Any = None) -> Data:
         """Return x'w + b + o of each row: a column for each of several outputs, a vector for one."""
         check_is_fitted(self)
         require_indices(X)

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
-from finitesum.core.arrays import Indices, Vector
+from finitesum.core.arrays import Data, Indices, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
 from finitesum.estimators.plain_input import is_plain_label
@@ -59,6 +59,7 @@ class LabelledData:
         self.codes: Indices
         if type(y) is not np.ndarray or y.ndim != 1 or y.dtype.kind not in "biuf":
             check_classification_targets(y)
+        self.classes: Data
         self.classes, self.codes = classes_and_codes(y)
         if not is_plain_label(y, self.classes.size):
             check_classification_targets(y)
@@ -140,7 +141,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         X, y = self._checked_data(X, y, reset=reset)
         data = LabelledData(self, X, y, sample_weight)
         if reset:
-            self.classes_ = data.classes
+            self.classes_: Data = data.classes
         elif not np.array_equal(self.classes_, data.classes):
             raise ValueError(f"y must hold the classes of the fit, {self.classes_.tolist()}, got {data.classes.tolist()}.")
         if offset is not None:
@@ -198,7 +199,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         return np.array(counts, dtype=np.int32)
 
     @in_kind
-    def decision_function(self, X: Any, offset: Any = None) -> Any:
+    def decision_function(self, X: Any, offset: Any = None) -> Data:
         """Return the decisions of rows X, shape (n, d): for K classes a column each, shape (n, K).
 
         For two classes they are x'w + b, shape (n,), positive for the second. Offsets, of the same shape, are added.
@@ -206,11 +207,11 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         return self._decision(X, offset)
 
     @in_kind
-    def predict(self, X: Any, offset: Any = None) -> Any:
+    def predict(self, X: Any, offset: Any = None) -> Data:
         """Return the label of each row of X, shape (n, d): that of the largest decision, offsets included."""
         scores = self.decision_function(X, offset)
         codes = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[codes]
+        return self.classes_.take(codes)
 
     @in_kind
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
@@ -220,7 +221,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
 
 
-def log_probabilities(scores: Any) -> Any:
+def log_probabilities(scores: Data) -> Data:
     """Return the logarithms of the probabilities of two classes, from decisions (n,), or of several, from scores (n, K).
 
     Examples
@@ -229,4 +230,5 @@ def log_probabilities(scores: Any) -> Any:
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
-    return log_expit(np.stack([-scores, scores], axis=1)) if scores.ndim == 1 else log_softmax(scores, axis=1)
+    found: Data = log_expit(np.stack([-scores, scores], axis=1)) if scores.ndim == 1 else log_softmax(scores, axis=1)
+    return found

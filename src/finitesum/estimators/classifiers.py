@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.utils.metaestimators import available_if
 
+from finitesum.core.arrays import Data
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin
 from finitesum.estimators.inference import InferenceMixin
@@ -118,14 +119,14 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
 
     @available_if(lambda estimator: isinstance(as_loss(estimator.loss), LIKELIHOODS))
     @in_kind
-    def predict_proba(self, X: Any, offset: Any = None) -> Any:
+    def predict_proba(self, X: Any, offset: Any = None) -> Data:
         """Return the probabilities of the classes for rows X, shape (n, d), as (n, K).
 
         The losses "logistic", "probit" and "complementary-log-log" have them. Of several classes each was fitted against
         the rest: their probabilities are scaled to sum to 1. Offsets are as in `decision_function`.
         """
         scores = self.decision_function(X, offset)
-        found = log_likelihoods(as_loss(self.loss), np.asarray(scores))
+        found: Data = log_likelihoods(as_loss(self.loss), np.asarray(scores))
         return np.exp(found if scores.ndim == 1 else log_softmax(found[..., 1], axis=1))
 
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Flags, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.regressors import LinearRegressorMixin, without_offset
@@ -105,7 +105,7 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
             problem = self._problem(X, y, weights, Huber(float(self.epsilon * self.scale_)), self.alpha)
             self._run([problem], data)
         residuals = X @ self.coef_ + self.intercept_ - y
-        self.outliers_ = np.abs(residuals) > self.epsilon * self.scale_
+        self.outliers_: Flags = np.abs(residuals) > self.epsilon * self.scale_
         return self
 
     def _checked_scale(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Data, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
 from finitesum.estimators.inference import InferenceMixin
@@ -36,12 +36,12 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
         return coef, intercept
 
     @in_kind
-    def predict_proba(self, X: Any, offset: Any = None) -> Any:
+    def predict_proba(self, X: Any, offset: Any = None) -> Data:
         """Return the probabilities of the classes, (n, K), for rows X, (n, d), with offsets as for `decision_function`."""
         return np.exp(self.predict_log_proba(X, offset))
 
     @in_kind
-    def predict_log_proba(self, X: Any, offset: Any = None) -> Any:
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Data:
         """Return the logarithms of the probabilities that `predict_proba` gives, without underflow."""
         return log_probabilities(self.decision_function(X, offset))
 

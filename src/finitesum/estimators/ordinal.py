@@ -22,7 +22,7 @@ from scipy.sparse import issparse
 from scipy.special import expit, log_expit, logit
 from sklearn.utils.validation import check_is_fitted
 
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Data, Matrix, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin
 from finitesum.estimators.covariance import inverse_and_rank
@@ -108,9 +108,10 @@ class _Rows:
         return np.concatenate([self.X.T @ (above + below), self.by_intercept(above + gap, below - gap)], dtype=np.float64)
 
 
-def log_probabilities_between(above: Any, below: Any, gap: Any) -> Any:
+def log_probabilities_between(above: Data, below: Data, gap: Data) -> Data:
     """Return log(1 / (1 + exp(-above)) - 1 / (1 + exp(-below))), given gap = above - below > 0 with its own digits."""
-    return log_expit(above) + log_expit(-below) + np.log(-np.expm1(-gap))
+    found: Data = log_expit(above) + log_expit(-below) + np.log(-np.expm1(-gap))
+    return found
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -168,7 +169,8 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
     @property
     def thresholds_(self) -> Vector:
         """The thresholds between neighbouring classes, -intercept_."""
-        return -self.intercept_
+        found: Vector = -self.intercept_
+        return found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -307,7 +309,7 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
     # -- prediction
 
     @in_kind
-    def decision_function(self, X: Any, offset: Any = None) -> Any:
+    def decision_function(self, X: Any, offset: Any = None) -> Data:
         """Return the logarithms of the probabilities of rows X, shape (n, K); of two classes x'w + b + o, shape (n,)."""
         check_is_fitted(self)
         if len(self.classes_) > 2:
@@ -315,12 +317,12 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
         return self._decision(X, offset)
 
     @in_kind
-    def predict_proba(self, X: Any, offset: Any = None) -> Any:
+    def predict_proba(self, X: Any, offset: Any = None) -> Data:
         """Return the probabilities of the classes, (n, K), for rows X, (n, d), with offsets (n,)."""
         return np.exp(self.predict_log_proba(X, offset))
 
     @in_kind
-    def predict_log_proba(self, X: Any, offset: Any = None) -> Any:
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Data:
         """Return the logarithms of the probabilities that `predict_proba` gives, without underflow."""
         z = np.asarray(self._decision(X)).reshape(-1, self.intercept_.size)
         if offset is not None:

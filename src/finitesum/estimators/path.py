@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Data, Vector
 from finitesum.core.threads import limited_blas
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
@@ -35,8 +35,8 @@ class LogisticPath(NamedTuple):
 
     Cs: Vector  # (m,)  rising
     alphas: Vector  # (m,)  1 / (C S)
-    coefs: Any  # (m, K, d), with K = 1 for two classes
-    intercepts: Any  # (m, K)
+    coefs: Data  # (m, K, d), with K = 1 for two classes
+    intercepts: Data  # (m, K)
     optimality: Vector  # (m,)  reached
     n_passes: Vector  # (m,)
     results: list[Result]

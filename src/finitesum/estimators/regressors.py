@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from finitesum.core.arrays import Vector
+from finitesum.core.arrays import Data, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.inference import InferenceMixin
@@ -43,7 +43,7 @@ class LinearRegressorMixin(RegressorMixin, LinearEstimator):
         return list(np.column_stack([table, np.reshape(self.intercept_, n_points)]) if self.fit_intercept else table)
 
     @in_kind
-    def predict(self, X: Any, offset: Any = None) -> Any:
+    def predict(self, X: Any, offset: Any = None) -> Data:
         """Return x'w + b + o for each row of X, shape (n, d), with offsets o of the shape of what is returned."""
         return self._decision(X, offset)
 
@@ -171,7 +171,7 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         return problems, total
 
     @in_kind
-    def predict(self, X: Any, offset: Any = None) -> Any:
+    def predict(self, X: Any, offset: Any = None) -> Data:
         """Return x'w + b + o for each row of X, shape (n, d), with offsets o of the shape of what is returned.
 
         The mean that belongs to it for losses that have one: its exponential for "poisson", a share for "binomial".

@@ -1,5 +1,6 @@
 """How a model fits its rows: residuals, leverages, calibration of means."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -27,15 +28,15 @@ def quantile_bins(values: Vector, weights: Vector, n_bins: int) -> list[Any]:
     return [order[numbers == k] for k in np.unique(numbers)]
 
 
-class OfResiduals(DrawsOnAxes):
+class OfResiduals(DrawsOnAxes, ABC):
     """A display of what `model.residuals(X, y)` returns."""
 
     def __init__(self, residuals: Residuals) -> None:
         self.residuals = residuals
 
+    @abstractmethod
     def plot(self, ax: Any = None) -> Self:
         """Draw them."""
-        raise NotImplementedError
 
     @classmethod
     def from_estimator(

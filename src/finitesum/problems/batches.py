@@ -127,7 +127,7 @@ class Batches(Sequence[BatchComponent]):
             yield slice(k, min(k + self._rows_per_call, n))
 
     def is_faster_whole(self, n_components: int) -> bool:
-        """Return whether sums over all rows, in few calls, take less time than so many components, a call each."""
+        """Return whether sums over all rows, in few calls, take less time than `n_components` components, a call each."""
         n_numbers = self._numbers_per_row * self.backend.n_rows * (1.0 - n_components / len(self))
         return n_numbers < (n_components - sum(1 for _ in self._calls())) * NUMBERS_IN_A_CALL
 

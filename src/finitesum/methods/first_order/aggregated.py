@@ -16,8 +16,8 @@ Where L and L_max are estimates, for functions of which the caller knows nothing
 well (n d numbers more), and a visit that sees a gradient change faster than its estimate allows raises it and shortens the
 step.
 
-With `max_delay` SAGA asks for visits ahead: g and the table are those of now, nabla f_j that of a point up to so many
-visits ago (`finitesum.methods.delayed_visits`).
+With `max_delay` SAGA asks for visits ahead: g and the table are those of now, nabla f_j that of a point up to
+`max_delay` visits ago (`finitesum.methods.delayed_visits`).
 """
 
 import math
@@ -45,7 +45,7 @@ from finitesum.methods.parameters import StepSize, check_count
 from finitesum.methods.visits import AnySum, optimality_of, prox_view, step_along
 from finitesum.problems.finite_sum import FiniteSum
 
-#: Gradients that are asked for before the first of them is taken: with so many no step is shorter.
+#: Gradients that are asked for before the first of them is taken: with this number no step is shorter.
 UNHARMED = 3
 
 
