@@ -90,27 +90,30 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
     for order in orders:
         ends = False
         if face is None:
-            shift = -p @ s / hold if has_b else 0.0
-            w, n_visits, first = w + np.where(coefficients, 0.0, shift), 0, n_sweeps
+            n_visits, goes_on = 0, True
             draws = np.random.default_rng([int(order[0]), n_rounds, n_passes]).random(active.size // 4 + 1)
-            while active.size and n_visits < n and not (n_sweeps > first and violation <= accuracy):
-                groups, resting = list(range(-(-active.size // 4))), violation if violation > 0.0 else np.inf
-                for k in range(len(groups) - 1, 0, -1):
-                    other = int(draws[(n_visits + k) % len(draws)] * (k + 1))
-                    groups[k], groups[other] = groups[other], groups[k]
-                violation, kept = 0.0, np.ones(active.size, bool)
-                for place in (place for g in groups for place in range(4 * g, min(4 * g + 4, active.size))):
-                    i = active[place]
-                    excess, q = excesses(w)[i], H[i, i]
-                    found = max(excess if s[i] < high[i] else -np.inf, -excess if s[i] > low[i] else -np.inf)
-                    kept[place] = -found <= resting
-                    if found > 0.0:
-                        new = np.clip(s[i] + excess / (p[i] * q), low[i], high[i])
-                        w, s[i] = w - A[i] / D * p[i] * (new - s[i]), new
-                    violation = max(violation, found)
-                n_visits, n_sweeps, active = n_visits + active.size, n_sweeps + 1, active[kept]
-            n_passes += 1
-            ends = (violation <= accuracy and abs(shift) <= accuracy) or not active.size
+            while goes_on:
+                shift = -p @ s / hold if has_b else 0.0
+                w, first, last = w + np.where(coefficients, 0.0, shift), n_sweeps, n_visits + n
+                while active.size and n_visits < last and not (n_sweeps > first and violation <= accuracy):
+                    groups, resting = list(range(-(-active.size // 4))), violation if violation > 0.0 else np.inf
+                    for k in range(len(groups) - 1, 0, -1):
+                        other = int(draws[(n_visits + k) % len(draws)] * (k + 1))
+                        groups[k], groups[other] = groups[other], groups[k]
+                    violation, kept = 0.0, np.ones(active.size, bool)
+                    for place in (place for g in groups for place in range(4 * g, min(4 * g + 4, active.size))):
+                        i = active[place]
+                        excess, q = excesses(w)[i], H[i, i]
+                        found = max(excess if s[i] < high[i] else -np.inf, -excess if s[i] > low[i] else -np.inf)
+                        kept[place] = -found <= resting
+                        if found > 0.0:
+                            new = np.clip(s[i] + excess / (p[i] * q), low[i], high[i])
+                            w, s[i] = w - A[i] / D * p[i] * (new - s[i]), new
+                        violation = max(violation, found)
+                    n_visits, n_sweeps, active = n_visits + active.size, n_sweeps + 1, active[kept]
+                ends = (violation <= accuracy and abs(shift) <= accuracy) or not active.size
+                goes_on = not ends and n_sweeps < epochs
+            n_passes += max(n_visits // n, 1)
             if not ends and n_sweeps >= epochs:
                 face, n_sweeps = active[(low < s)[active] & (s < high)[active]], n_sweeps if active.size else 0
                 G, r, n_products = H[np.ix_(face, face)], excesses(w)[face], 0
@@ -119,11 +122,11 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 if not face.size:
                     face, n_sweeps = None, 0
         else:
-            most, n_read, over = 2 * face.size, 0, not r @ (r / np.diag(G)) > 1e-4 * start
+            most, over = 2 * face.size, not r @ (r / np.diag(G)) > 1e-4 * start
             most = most if length == 1.0 else min(most, max(10, n // face.size))
-            while not over and n_read < n:
+            while not over:
                 size = r @ (r / np.diag(G))
-                t, n_products, n_read = size / (q @ G @ q), n_products + 1, n_read + face.size
+                t, n_products = size / (q @ G @ q), n_products + 1
                 step, r = step + t * q, r - t * (G @ q)
                 over = n_products >= most or (abs(step) > p[face]).any()
                 if not over:
@@ -151,7 +154,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 w = w + np.where(coefficients, 0.0, np.mean(middle))
             best, best_bound = (w.copy() if value(w) < value(best) else best), max(best_bound, bound(s))
             gap = max(value(best) - best_bound, 0.0)
-            accuracy *= min(max(0.8 * tol / gap, 0.1), 0.7) if gap > 0.0 else 1.0
+            accuracy *= min(max(0.8 * tol / gap, 0.02), 0.7) if gap > 0.0 else 1.0
             active, violation, n_sweeps, n_passes, n_rounds = np.arange(n), np.inf, 0, 0, n_rounds + 1
         yield best
 

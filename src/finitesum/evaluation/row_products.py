@@ -14,7 +14,17 @@ from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
 from finitesum.problems.partitioned import PartedRows, empty_by_row, is_parted
-from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, squared, to_matrix
+from finitesum.problems.rows import (
+    EVERY,
+    N_AT_A_TIME,
+    CSRRows,
+    DenseRows,
+    add_combination,
+    products,
+    some_rows,
+    squared_parts,
+    to_matrix,
+)
 
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9
@@ -89,7 +99,9 @@ def _square(rows: DenseRows | CSRRows, out: Vector) -> None:
 
 @array_form(_square, lambda rows, out: float(rows.values.size))
 def _square_in_arrays(rows: DenseRows | CSRRows, out: Vector) -> None:
-    out[:] = products(squared(rows), np.ones(rows.dim()))
+    ones = np.ones(rows.dim())
+    for here, part in squared_parts(rows):
+        out[here] = products(part, ones)
 
 
 def squared_norms(problem: Problem, intercept: int) -> Vector:
@@ -119,10 +131,6 @@ def matrix_of_rows(problem: Problem) -> Any:
 def squares_of_rows(problem: Problem) -> Vector:
     """Return ||x_i||^2 of all rows, without an intercept's 1."""
     return squared_norms(problem, 0)
-
-
-#: Numbers that are made double precision at a time.
-N_AT_A_TIME = 1 << 16
 
 
 @remembered
@@ -219,7 +227,9 @@ def _add_squares(view: View, components: Indices, curvatures: Any, out: Vector) 
 @array_form(_add_squares, n_numbers)
 def _squares_in_arrays(view: View, components: Indices, curvatures: Any, out: Vector) -> None:
     chosen = chosen_rows(view, components)
-    add_combination(squared(some_rows(view.rows, chosen)), view.weights[chosen] * curvatures[chosen], out)
+    scales = view.weights[chosen] * curvatures[chosen]
+    for here, part in squared_parts(some_rows(view.rows, chosen)):
+        add_combination(part, scales[here], out)
 
 
 def gram_diagonal(problem: Problem, curvatures: Any, components: Indices | None = None) -> Vector:

@@ -4,6 +4,7 @@ This is the only module that knows how a matrix lies in memory. Everything else 
 ``dot``, ``add_to``, ``gram_add``. The values stay float32 where they were given so; sums run in float64.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from finitesum.core.jit import array_form, compilable, kernel, kernel_part, reas
 
 #: All rows.
 EVERY = slice(None)
+
+#: Numbers of double precision that are made of others at a time.
+N_AT_A_TIME = 1 << 16
 
 
 @reassociated_part
@@ -259,13 +263,23 @@ def add_combination(rows: DenseRows | CSRRows, scales: Vector, out: Vector) -> N
         out[rows.n_columns] += scales.sum()
 
 
-def squared(rows: DenseRows | CSRRows) -> DenseRows | CSRRows:
-    """Return rows of the squares of all entries, in float64."""
-    if isinstance(rows, DenseRows):
-        return rows._replace(values=np.square(rows.values, dtype=np.float64))
-    first, last = rows.starts[0], rows.starts[-1]  # of a block of the rows they are other entries than all
-    values, starts = np.square(rows.values[first:last], dtype=np.float64), rows.starts - first if first else rows.starts
-    return rows._replace(values=values, columns=rows.columns[first:last], starts=starts)
+def squared_parts(rows: DenseRows | CSRRows) -> Iterator[tuple[slice, DenseRows | CSRRows]]:
+    """Yield the places of rows that follow each other, and rows of the squares of their entries, in float64.
+
+    No more are made at a time than a cache holds: new memory for all would take several times as long as they do.
+    """
+    step = max(N_AT_A_TIME * rows.n_rows // max(n_entries(rows), 1), 1)
+    for start in range(0, rows.n_rows, step):
+        part = rows_between(rows, start, min(start + step, rows.n_rows))
+        if isinstance(part, DenseRows):
+            yield slice(start, start + step), part._replace(values=np.square(part.values, dtype=np.float64))
+            continue
+        first, last = part.starts[0], part.starts[-1]
+        values = np.square(part.values[first:last], dtype=np.float64)
+        yield (
+            slice(start, start + step),
+            part._replace(values=values, columns=part.columns[first:last], starts=part.starts - first),
+        )
 
 
 def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows | CSRRows:

@@ -23,7 +23,8 @@ s_i: a corner, or an interval between two. The parts of a round:
    suggest. All u_i are computed, and w from the slopes, so that errors do not add up, with the best intercept for it; the
    slopes bound the minimum from below. The iterate is the best w so far.
 
-A pass is the sweeps that make as many visits as there are rows, or products that read as many, or the end of a round.
+A pass is the sweeps that make as many visits as there are rows, or products that read as many, or the end of a round; on
+small data all sweeps before a face, or all its products, for a pass costs calls.
 Memory: d and some 4n numbers, and 5 for each row of the face.
 
 References
@@ -45,20 +46,21 @@ from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
 from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.dual_faces import advance, find_face, take_step
 from finitesum.methods.newton.dual_sweeps import sweep
 from finitesum.methods.newton.sdca import rows_together
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.parameters import Count
-from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
-from finitesum.problems.chosen_rows import with_rows
+from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, begun
 from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.rows import n_entries
 
 #: An intercept is held so much more than coefficients are, as a row sees it.
 HOLD = 3.0
 
 #: The accuracy of the first round, by the mean distance of predictions from corners; what the next one's is of it at most
 #: and at least, and the fraction of tol that the gap is expected to fall to with it.
-FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.7, 0.1, 0.8
+FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.7, 0.02, 0.8
 
 #: Passes of a round.
 MOST_PASSES = 20
@@ -68,6 +70,9 @@ FEW_PRODUCTS, MOST_READ = 10, 1
 
 #: The fraction of a face's residual, squared, that is left; and the shortest step along its solution.
 LEFT, SHORTEST = 1e-4, 1e-3
+
+#: Stored numbers that are read in no time, about a millisecond: a pass goes on until it has read as many.
+NO_TIME = 1e6
 
 #: The least ||x_i||^2 / l2 that is divided by.
 TINY = 1e-200
@@ -218,35 +223,14 @@ def _loss(problem: Problem) -> Any:
     return problem.loss
 
 
-def corners_of(problem: Problem, rows: Any = slice(None)) -> list[Any]:
-    """Return low, high and the corner of some rows, for both corners: vectors each."""
-    targets = problem.targets[rows]
-    return [np.broadcast_arrays(*corner, targets)[:3] for corner in _loss(problem).corners(targets)]
+def corners_of(problem: Problem) -> list[Any]:
+    """Return low, high and the corner of all rows, for both corners: vectors each."""
+    return [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in _loss(problem).corners(problem.targets)]
 
 
 def _value(problem: Problem, w: Vector, u: Vector) -> float:
     """Return F at w, given its predictions with their offsets."""
     return float(problem.weights @ _loss(problem).value(u, problem.targets)) + problem.term.value(w)
-
-
-def _excesses(problem: Problem, w: Vector, slopes: Vector, face: Indices) -> Vector:
-    """Return u_i less the corner that the slope is at, of the rows of a face."""
-    part = with_rows(problem, face)
-    return np.asarray(predictions(part, w) + part.offsets - _intervals(problem, slopes, face)[2])
-
-
-def _intervals(problem: Problem, slopes: Vector, rows: Indices) -> tuple[Vector, Vector, Vector]:
-    """Return the slopes that the loss has at a corner of rows, and the corner: of the two that the slope is at."""
-    first, other = corners_of(problem, rows)
-    here = slopes[rows]
-    is_first = (first[0] < here) & (here < first[1])
-    low, high, point = (np.where(is_first, one, two) for one, two in zip(first, other, strict=True))
-    return low, high, point
-
-
-def _pulled_back(problem: Problem, face: Indices, changes: Vector) -> Vector:
-    """Return what changes d_i of p_i s_i on a face change w by: -(1/l2) sum_i d_i x_i, and -(1/mu) sum_i d_i for b."""
-    return np.asarray(combination(with_rows(problem, face), -changes) / in_metric(problem))
 
 
 def _primal(problem: Problem, slopes: Vector, intercept: float) -> Vector:
@@ -257,82 +241,61 @@ def _primal(problem: Problem, slopes: Vector, intercept: float) -> Vector:
     return np.asarray(w)
 
 
+def _rows_a_pass(problem: Problem) -> int:
+    """Return how many rows a pass may read: all, and more where these take no time."""
+    return max(problem.n_rows, int(NO_TIME / max(n_entries(problem.rows), 1) * problem.n_rows))
+
+
 def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epochs: int) -> DualAscentState:
     """Return the state after sweeps, at the end of a round, or with conjugate gradients begun."""
-    terms, w, slopes, active = _terms(problem), state.w.copy(), state.slopes.copy(), state.active.copy()
-    shift = 0.0
-    if problem.has_intercept:
-        shift = -float(problem.weights @ slopes) / terms.hold
-        w[-1] += shift  # b_0 becomes b
-    limits = (state.violation if state.violation > 0.0 else math.inf, state.accuracy)
-    n_together = rows_together(problem)
+    view, terms, w, slopes = problem.view_of_rows, _terms(problem), state.w.copy(), state.slopes.copy()
+    active, n_together = state.active.copy(), rows_together(problem)
     places = np.empty(active.size // n_together + 1, dtype=np.int64)
     draws = np.random.default_rng([int(order[0]), state.n_rounds, state.n_passes]).random(places.size)
-    found = sweep(problem.view, draws, w, slopes, (active, places, n_together), tuple(terms), limits)
-    n_active, violation, n_sweeps, n_visits = found
+    last = state.violation if state.violation > 0.0 else math.inf
+    limits = last, state.accuracy, epochs - state.n_sweeps, _rows_a_pass(problem)
+    found = sweep(view, draws, w, slopes, (active, places, n_together), tuple(terms), limits)
+    n_active, violation, is_accurate, n_sweeps, n_visits = found
     state = state._replace(
         w=w,
         slopes=slopes,
         active=active[:n_active].copy(),
         violation=violation,
         n_sweeps=state.n_sweeps + n_sweeps,
-        n_passes=state.n_passes + 1,
+        n_passes=state.n_passes + max(n_visits // problem.n_rows, 1),
         n_gradients=state.n_gradients + -(-n_visits // (problem.batch_size or 1)),
     )
-    is_accurate = violation <= state.accuracy and abs(shift) <= state.accuracy
     if is_accurate or n_active == 0 or state.n_passes >= MOST_PASSES:
         return _after_round(problem, state)
     if state.n_sweeps < epochs:
         return state
-    (low, high, _), here = _intervals(problem, slopes, state.active), slopes[state.active]
-    face = state.active[(low < here) & (here < high)]
-    if face.size == 0:
+    face, right = np.empty(n_active, dtype=np.int64), np.empty(n_active)
+    size = find_face(view, state.active, w, slopes, face, right)
+    if size == 0:
         return state._replace(n_sweeps=0)
-    right = _excesses(problem, w, slopes, face)
+    face, right = face[:size].copy(), right[:size]
     return state._replace(face=face, cg=begun(right, right / terms.couplings[face]))
 
 
-def _product(problem: Problem, face: Indices, changes: Vector) -> Vector:
-    """Return the change of the excesses of a face, of which p_i s_i change by minus this."""
-    return predictions(with_rows(problem, face), _pulled_back(problem, face, -changes))
-
-
 def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscentState, bool]:
-    """Return the state after products with a face that read as many rows as there are, and whether they are the last."""
-    face, cg, n_read = state.face, state.cg, 0
-    low, high, _ = _intervals(problem, state.slopes, face)
-    widths = problem.weights[face] * (high - low)
-    most = 2 * face.size
+    """Return the state after products with a face that read as many rows as a pass may, and whether they are the last."""
+    face, cg, most = state.face, state.cg, 2 * state.face.size
     if state.length < 1.0:  # the face may be another one
         most = min(most, max(FEW_PRODUCTS, MOST_READ * problem.n_rows // face.size))
-    is_over: bool = not cg.size > LEFT * cg.start
-    while not is_over and n_read < problem.n_rows:
-        cg = advanced(cg, _product(problem, face, cg.direction))
-        n_read += face.size
-        is_over = cg.is_over or cg.n_products >= most or bool((np.abs(cg.solution) > widths).any())
-        if not is_over:
-            cg = redirected(cg, cg.residual / _terms(problem).couplings[face])
-            is_over = not cg.size > LEFT * cg.start
-    n_gradients = state.n_gradients + -(-n_read // (problem.batch_size or 1))
+    run = cg.solution.copy(), cg.residual.copy(), cg.direction.copy()
+    limits, sizes = (most - cg.n_products, _rows_a_pass(problem)), (cg.size, LEFT * cg.start)
+    found = advance(problem.view_of_rows, face, state.slopes, run, sizes, tuple(_terms(problem)), limits)
+    size, n_products, is_over = found
+    cg = ConjugateGradients(*run, size, cg.start, cg.n_products + n_products, is_over)
+    n_gradients = state.n_gradients + -(-n_products * face.size // (problem.batch_size or 1))
     return state._replace(cg=cg, n_gradients=n_gradients), is_over
 
 
 def _stepped(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state after a step to the solution on its face, as far as the dual function rises."""
-    face, length = state.face, 1.0
-    before, weights = state.slopes[face], problem.weights[face]
-    low, high, _ = _intervals(problem, state.slopes, face)
-    excesses = _excesses(problem, state.w, state.slopes, face)
-    while length >= SHORTEST:
-        after = np.clip(before + length * state.cg.solution / weights, low, high)
-        changes = weights * (after - before)
-        change = _pulled_back(problem, face, changes)
-        if 0.5 * (in_metric(problem) @ change**2) < excesses @ changes:
-            slopes = state.slopes.copy()
-            slopes[face] = after
-            return state._replace(slopes=slopes, w=state.w + change, length=length)
-        length *= 0.5
-    return state._replace(length=0.0)
+    w, slopes, terms = state.w.copy(), state.slopes.copy(), tuple(_terms(problem))
+    length = take_step(problem.view_of_rows, state.face, state.cg.solution, w, slopes, terms, SHORTEST)
+    return state._replace(w=w, slopes=slopes, length=length)
 
 
 def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:

@@ -41,32 +41,51 @@ def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: fl
     return violation
 
 
+@kernel_part
+def _intercept_shifted(view: Any, w: Vector, slopes: Vector, hold: float) -> float:
+    """Let b_0 become b; return by how much b changes."""
+    if not view.rows.intercept:
+        return 0.0
+    total = 0.0
+    for i in range(view.rows.n_rows):
+        total += view.weights[i] * slopes[i]
+    w[-1] -= total / hold
+    return -total / hold
+
+
 @kernel
 def sweep(
     view: Any, draws: Vector, w: Vector, slopes: Vector, rows: tuple[Indices, Indices, int], terms: Any, limits: Any
-) -> tuple[int, float, int, int]:
-    """Sweep over the active rows until all rows' number of visits is made, or no violation is above the accuracy.
+) -> tuple[int, float, bool, int, int]:
+    """Sweep over the active rows until as many sweeps or visits as the limits say are made, or all is accurate.
 
-    Groups of rows that follow each other are visited in an order that the draws give, one for each group or more.
-    Return how many rows are still active (the first ones), the largest violation of the last sweep, the sweeps and visits.
+    At least as many visits are made as there are rows, unless no violation is above the accuracy before. Groups of rows
+    that follow each other are visited in an order that the draws give, one for each group or more. An intercept's b_0
+    becomes b before every n visits. Return how many rows are still active (the first ones), the largest violation of the
+    last sweep, whether it and the intercept are accurate, the sweeps and the visits.
     """
     active, order, n_together = rows
-    resting, accuracy = limits
+    violation, accuracy, most_sweeps, most_visits = limits
     n_active, n_sweeps, n_visits, n = active.size, 0, 0, view.rows.n_rows
-    violation = resting
-    while n_active > 0 and n_visits < n and not (n_sweeps > 0 and violation <= accuracy):
-        n_groups, violation = (n_active + n_together - 1) // n_together, 0.0
-        shuffle(order, n_groups, draws, n_visits)
-        for k in range(n_groups):
-            for place in range(order[k] * n_together, min((order[k] + 1) * n_together, n_active)):
-                found = _visit(view, active[place], w, slopes, terms, resting)
-                if found < 0.0:
-                    active[place] = -1 - active[place]
-                violation = max(violation, found)
-        n_visits, n_sweeps, n_kept = n_visits + n_active, n_sweeps + 1, 0
-        for place in range(n_active):
-            if active[place] >= 0:
-                active[n_kept] = active[place]
-                n_kept += 1
-        n_active, resting = n_kept, violation if violation > 0.0 else np.inf
-    return n_active, violation, n_sweeps, n_visits
+    resting, is_accurate, goes_on = violation, False, True
+    while goes_on:
+        shift = _intercept_shifted(view, w, slopes, terms[2])
+        n_before, last = n_sweeps, n_visits + n
+        while n_active > 0 and n_visits < last and not (n_sweeps > n_before and violation <= accuracy):
+            n_groups, violation = (n_active + n_together - 1) // n_together, 0.0
+            shuffle(order, n_groups, draws, n_visits)
+            for k in range(n_groups):
+                for place in range(order[k] * n_together, min((order[k] + 1) * n_together, n_active)):
+                    found = _visit(view, active[place], w, slopes, terms, resting)
+                    if found < 0.0:
+                        active[place] = -1 - active[place]
+                    violation = max(violation, found)
+            n_visits, n_sweeps, n_kept = n_visits + n_active, n_sweeps + 1, 0
+            for place in range(n_active):
+                if active[place] >= 0:
+                    active[n_kept] = active[place]
+                    n_kept += 1
+            n_active, resting = n_kept, violation if violation > 0.0 else np.inf
+        is_accurate = violation <= accuracy and abs(shift) <= accuracy
+        goes_on = n_active > 0 and not is_accurate and n_sweeps < most_sweeps and n_visits < most_visits
+    return n_active, violation, is_accurate, n_sweeps, n_visits
