@@ -339,13 +339,13 @@ def slow_workers(n_workers: int, seconds: float) -> None:
     from finitesum.methods import ACIAG
 
     class Slowed(DaskEngine):
-        slowness = 0.0  # nothing is slowed down
+        times = 0.0  # as long as the others; 0: nothing is slowed down
 
         def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
             """Return a future of the function's result; what works on a part takes its time."""
-            if self.slowness == 0.0 or function.__name__ != "_run":
+            if self.times == 0.0 or function.__name__ != "_run":
                 return super().submit(function, handle, *arguments)
-            return super().submit(functools.partial(slowed, function, seconds, self.slowness), handle, *arguments)
+            return super().submit(functools.partial(slowed, function, seconds, self.times), handle, *arguments)
 
     methods: dict[str, Any] = {
         "newton (a barrier in each round)": "newton",
@@ -367,7 +367,7 @@ def slow_workers(n_workers: int, seconds: float) -> None:
                 engine = Slowed(client)
                 problem = Problem.partitioned(parts, alpha=1e-3, engine=engine)
                 minimize(problem, method="newton", tol=1e-2)  # which imports and compiles on the workers
-                engine.slowness, started = slowness, time.perf_counter()
+                engine.times, started = slowness, time.perf_counter()
                 result = minimize(problem, method=method, tol=1e-8, measure_every=0)
                 seconds = time.perf_counter() - started
                 assert result.success

@@ -4,6 +4,7 @@ import functools
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from distributed import Client, LocalCluster
 import finitesum.dask as on_dask
 from finitesum import Problem, minimize
 from finitesum.core.engine import Engine, PartError
+from finitesum.dask.workers import WINDOW, workers_of
 from finitesum.methods import ACIAG
 
 pytestmark = [
@@ -211,6 +213,29 @@ def test_a_killed_worker_costs_its_parts_and_no_bit(client):
         killer.join()
         np.testing.assert_array_equal(model.coef_, known.coef_)
         client.wait_for_workers(2, timeout=60)
+
+
+def test_calls_that_were_given_to_a_worker_that_is_killed_go_to_others(client, monkeypatch):
+    monkeypatch.setattr("finitesum.dask.engine.PATIENCE", 0.5)
+    X, y, _, _ = data()
+    parts = [(X[k : k + CHUNK], np.where(y[k : k + CHUNK] > 0.0, 1.0, -1.0)) for k in range(0, N, CHUNK)]
+    settings = {"method": "newton", "tol": 1e-10, "measure_every": 0}
+    known = minimize(Problem.partitioned(parts, alpha=0.01), **settings)
+    problem = Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(client))
+    workers, processes = workers_of(client), client.run(os.getpid)
+    (slow, _), (fast, pid) = processes.items()
+    tell = {"n_threads": 1, "part": problem.rows.parts[0].handle.key, "call": ""}
+    deadline = time.monotonic() + 10.0
+    while tell["part"] not in workers._n_bytes and time.monotonic() < deadline:
+        time.sleep(0.01)  # reports come after results
+    for _ in range(WINDOW):
+        for worker, seconds in ((slow, 1e4), (fast, 1.0)):
+            workers._noted((0.0, {**tell, "worker": worker, "seconds": seconds}))
+    assert workers.choice(tell["part"]) == fast
+    os.kill(pid, signal.SIGKILL)
+    result = minimize(problem, **settings)
+    np.testing.assert_array_equal(result.x, known.x)
+    client.wait_for_workers(2, timeout=60)
 
 
 def test_data_that_differ_when_a_lost_part_is_loaded_again_are_noticed(client, tmp_path):

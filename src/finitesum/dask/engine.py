@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -19,6 +19,8 @@ try:
     import distributed
 except ImportError as error:  # pragma: no cover - where the extra is not installed
     raise ImportError("finitesum.dask needs dask and distributed: pip install 'finitesum[dask]'.") from error
+
+from finitesum.dask.workers import reported, workers_of
 
 #: Addresses of arrays are multiples of it.
 ALIGNMENT = 64
@@ -118,6 +120,13 @@ class DaskEngine:
         except ValueError as error:
             raise ValueError("there is no Dask client: make one by distributed.Client(), or give client=.") from error
         self._calls: WeakKeyDictionary[Any, tuple[Call, int]] = WeakKeyDictionary()
+        self._parts: WeakSet[Any] = WeakSet()
+        self._workers = workers_of(self.client)
+
+    @property
+    def slowness(self) -> list[float]:
+        """The seconds that workers' threads take for a part relative to those of the fastest, of workers that are known."""
+        return self._workers.slowness
 
     @property
     def n_workers(self) -> int:
@@ -129,8 +138,11 @@ class DaskEngine:
         source = part.source
         if isinstance(source, Blocks):
             blocks = [None if one is None else self._future(one) for one in source]
-            return self._submit(Call(_load, replace(part, source=None), tuple(blocks)))
-        return self._submit(Call(_load, part, ()))
+            placed = self._submit(Call(_load, replace(part, source=None), tuple(blocks)))
+        else:
+            placed = self._submit(Call(_load, part, ()))
+        self._parts.add(placed)
+        return placed
 
     def _future(self, block: Any) -> Any:
         return block if isinstance(block, distributed.Future) else self.client.compute(block)
@@ -142,8 +154,20 @@ class DaskEngine:
         return self._submit(Call(function, handle, arguments))
 
     def _submit(self, call: Call, n_tries: int = 0) -> Any:
-        future = self.client.submit(_run, call.function, call.handle, *call.arguments, pure=False)
+        future = self._sent(call)
         self._calls[future] = call, n_tries
+        return future
+
+    def _sent(self, call: Call) -> Any:
+        """Return a future of a call; one for a part is measured, and goes to the worker that will end it first."""
+        if call.function is not _load and call.handle not in self._parts:
+            return self.client.submit(_run, call.function, call.handle, *call.arguments, pure=False)
+        part = "" if call.function is _load else call.handle.key
+        worker = self._workers.choice(part)
+        arguments = part, _run, call.function, call.handle, *call.arguments
+        future = self.client.submit(reported, *arguments, pure=False, workers=worker and [worker])
+        if worker is not None:
+            self._workers.given(worker, future)
         return future
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
@@ -156,15 +180,19 @@ class DaskEngine:
                     waiting = waiting - {future}
                     yield future
             except TimeoutError:
-                misses = 0 if self._has_workers() else misses + 1
+                alive = self._alive()
+                misses = 0 if alive else misses + 1
+                for future in self._workers.left(alive):
+                    future.cancel()  # Dask would wait for its worker; the call is submitted again
                 if misses >= 2:  # Dask starts a worker again within seconds, where it starts it at all
                     raise PartError(LOST) from None
 
-    def _has_workers(self) -> bool:
+    def _alive(self) -> list[str]:
+        """Return the workers' addresses."""
         try:
-            return bool(self.client.nthreads())
+            return list(self.client.nthreads())
         except Exception:  # the scheduler is gone, too
-            return False
+            return []
 
     def recover(self, future: Any) -> Any:
         """Return a future of the same call where workers were lost; else raise its error."""
@@ -173,7 +201,7 @@ class DaskEngine:
         call, n_tries = self._calls.get(future, (None, MOST_TRIES))
         if error is not None and not is_lost:
             raise error
-        if call is None or n_tries >= MOST_TRIES or not self._has_workers():
+        if call is None or n_tries >= MOST_TRIES or not self._alive():
             raise PartError(LOST) from error
         return self._submit(call, n_tries + 1)
 

@@ -8,7 +8,8 @@ k <= max_delay, and asks another component at w_{t+1}: the one that was asked lo
 * *Asynchronous*: they are taken as they come, and a component that is slow is visited less often. One whose age would
   exceed max_delay is waited for.
 
-What decides between the two is the time that each component took in its first visit, in a simulation of some passes.
+What decides between the two is the time that each component took in its first visit, and how slow workers were where the
+engine measures that, in a simulation of some passes.
 """
 
 import heapq
@@ -113,7 +114,7 @@ class Visits(ABC):
 
     def __init__(self, problem: FiniteSum, delay: Delay, limits: Limits, order: Indices) -> None:
         self.problem, self.limits = problem, limits
-        self.engine = getattr(problem.components[0], "engine", None)
+        self.engine = _engine_of(problem)
         self.n_workers = int(getattr(self.engine, "n_workers", 1))
         self._futures = _ASKED.setdefault(problem, _Asked()).futures
         given = zip(delay.waiting.tolist(), delay.points, delay.since.tolist(), strict=True)
@@ -189,9 +190,11 @@ class Visits(ABC):
     def decide(self) -> None:
         """Decide between the modes, once all components were visited, unless that is done."""
         if self.mode == UNDECIDED:
-            times = [
-                seconds_of_visits(self.seconds, self.n_workers, self.limits, mode) for mode in (SYNCHRONOUS, ASYNCHRONOUS)
-            ]
+            slowness = np.ones(self.n_workers)
+            known = getattr(self.engine, "slowness", [])[: self.n_workers]
+            slowness[: len(known)] = known
+            of_modes = (self.seconds, self.n_workers, self.limits)
+            times = [seconds_of_visits(*of_modes, mode, slowness=slowness) for mode in (SYNCHRONOUS, ASYNCHRONOUS)]
             self.mode = ASYNCHRONOUS if times[ASYNCHRONOUS] < (1.0 - LEAST_GAIN) * times[SYNCHRONOUS] else SYNCHRONOUS
 
 
@@ -232,8 +235,12 @@ def seconds_of_visits(
     return now
 
 
-def remark_on(delay: Delay) -> str:
-    """Return how changes were taken, and why, in a sentence."""
+def _engine_of(problem: Any) -> Any:
+    return getattr(problem.components[0], "engine", None)
+
+
+def remark_on(problem: Any, delay: Delay) -> str:
+    """Return how changes were taken, and why, in sentences."""
     if delay.mode == ASYNCHRONOUS:
         how = "as they came (asynchronous)"
     else:
@@ -241,7 +248,9 @@ def remark_on(delay: Delay) -> str:
     if not np.isfinite(delay.seconds).all():
         return ""
     middle, most = float(np.median(delay.seconds)), float(delay.seconds.max())
-    return f"Visits of parts were taken {how}: one takes {middle:.2g} s, the slowest {most:.2g} s."
+    remark = f"Visits of parts were taken {how}: one takes {middle:.2g} s, the slowest {most:.2g} s."
+    slowest = max(getattr(_engine_of(problem), "slowness", []), default=1.0)
+    return remark + (f" The slowest worker takes {slowest:.2g} times as long as the fastest." if slowest > 1.5 else "")
 
 
 class AsksAhead:
@@ -267,4 +276,4 @@ class AsksAhead:
 
     def remark(self, problem: Any, state: Any) -> str:
         """Return how changes of parts were taken."""
-        return remark_on(state.delay) if self.max_delay else ""
+        return remark_on(problem, state.delay) if self.max_delay else ""
