@@ -4,11 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize as scipy_minimize, nnls
+from scipy.optimize import linprog, minimize as scipy_minimize, nnls
 
 from finitesum import METHODS, Component, FiniteSum, LinearRegressor, LogisticRegression, Problem, minimize
 from finitesum.constraints import Box, HalfSpace, Polyhedron
-from finitesum.constraints.polyhedra import multipliers_of
+from finitesum.constraints.multipliers import multipliers_of
+from finitesum.losses import Absolute, EpsilonInsensitive, Hinge, Quantile
 from finitesum.methods import as_method
 from finitesum.methods.base import is_suited
 
@@ -93,6 +94,97 @@ def test_newtons_methods_are_exact_on_polyhedra():
             result = minimize(problem, method=name, tol=1e-12)
             assert result.success, result.message
             assert result.x == pytest.approx(minimum(problem).x, abs=1e-5)
+
+
+def hinges_of(problem):
+    """Return (A, b, c), by definition, so that the mean loss is sum_k c_k max(0, b_k - A_k z), z = (w, b)."""
+    X, y = problem.rows.values, problem.targets
+    X = np.column_stack([X, np.ones(len(y))]) if problem.has_intercept else X
+    n, zeros = len(y), np.zeros_like(X)
+    if isinstance(problem.loss, Hinge):
+        return y[:, None] * X, np.ones(n), np.full(n, 1.0 / n)
+    width, level = getattr(problem.loss, "epsilon", 0.0), getattr(problem.loss, "quantile", None)
+    above, below = (1.0, 1.0) if level is None else (level, 1.0 - level)
+    costs = np.repeat([above, below], n) / n
+    return np.vstack([X, zeros - X]), np.concatenate([y - width, -y - width]), costs
+
+
+def exact_minimum(problem, alpha):
+    """Return min F by a linear program, or by SLSQP with slacks where there is an l2 penalty."""
+    A, b, costs = hinges_of(problem)
+    m, dim = A.shape
+    matrix, limits = problem.constraint.matrix, problem.constraint.limits
+    side = np.hstack([matrix, np.zeros((len(matrix), dim - matrix.shape[1]))])
+    program = np.vstack([np.hstack([-A, -np.eye(m)]), np.hstack([side, np.zeros((len(side), m))])])
+    right, linear = np.concatenate([-b, limits]), np.concatenate([np.zeros(dim), costs])
+    bounds = [(None, None)] * dim + [(0.0, None)] * m
+    if alpha == 0.0:
+        return linprog(linear, program, right, bounds=bounds).fun
+    d = matrix.shape[1]
+    quadratic = np.concatenate([np.full(d, alpha), np.zeros(dim + m - d)])
+    found = scipy_minimize(
+        lambda z: linear @ z + 0.5 * quadratic @ z**2,
+        np.concatenate([problem.constraint.project(np.zeros(d)), np.zeros(dim - d), np.full(m, 5.0)]),
+        jac=lambda z: linear + quadratic * z,
+        constraints=[{"type": "ineq", "fun": lambda z: right - program @ z, "jac": lambda z: -program}],
+        bounds=bounds,
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    return found.fun
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.05])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", [Hinge(), Absolute(), EpsilonInsensitive(0.2), Quantile(0.3)])
+def test_losses_with_corners_are_exact_on_polyhedra(loss, fit_intercept, alpha):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((24, 4))
+    u = X @ [1.0, 0.2, -0.5, -1.0] + rng.standard_normal(24)
+    y = np.where(u > 0.0, 1.0, -1.0) if isinstance(loss, Hinge) else u
+    cuts = Polyhedron(rng.standard_normal((6, 4)), rng.exponential(size=6))
+    for constraint in (SET, cuts, Polyhedron.increasing(range(4), 4)):
+        problem = Problem.linear(X, y, loss=loss, alpha=alpha, constraint=constraint, fit_intercept=fit_intercept)
+        result = minimize(problem, tol=1e-8)
+        assert result.success, result.message
+        assert constraint.contains(result.x[:4], 1e-10)
+        assert -1e-9 <= result.fun - exact_minimum(problem, alpha) <= 1.1e-8
+
+
+def test_units_of_columns_change_no_minimum_on_a_polyhedron():
+    rng = np.random.default_rng(2)
+    X, units = rng.standard_normal((40, 4)), np.array([1e-4, 1.0, 1e3, 1e-2])
+    y = X @ [1.0, 0.2, -0.5, -1.0] + rng.standard_normal(40)
+    plain = Problem.linear(X, y, loss="absolute", alpha=0.0, constraint=SET)
+    scaled = Problem.linear(X / units, y, loss="absolute", alpha=0.0, constraint=Polyhedron(MATRIX / units, SET.limits))
+    results = [minimize(problem, tol=1e-8) for problem in (plain, scaled)]
+    assert all(result.success for result in results)
+    assert results[1].fun == pytest.approx(results[0].fun, abs=2e-8)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "absolute"])
+def test_a_polyhedron_without_interior_is_refused_where_a_loss_has_corners(loss):
+    equation = Polyhedron([[1.0, 1.0], [-1.0, -1.0]], [1.0, -1.0])
+    assert not equation.has_interior
+    problem = Problem.linear([[1.0, 0.0], [0.0, 2.0]], [1.0, -1.0], loss=loss, alpha=0.1, constraint=equation)
+    with pytest.raises(ValueError, match="a polyhedron without interior points"):
+        minimize(problem)
+    smooth = Problem.linear([[1.0, 0.0], [0.0, 2.0]], [1.0, -1.0], loss="logistic", alpha=0.1, constraint=equation)
+    assert minimize(smooth).success
+
+
+def test_bounds_of_linear_functions_within_reach_are_bounds():
+    rng = np.random.default_rng(4)
+    for _ in range(30):
+        d, m = rng.integers(1, 6, 2)
+        constraint = Polyhedron(rng.standard_normal((m, d)), rng.exponential(size=m))
+        slope, reach = rng.standard_normal(d), rng.exponential(size=d) + 0.1
+        least = linprog(slope, constraint.matrix, constraint.limits, bounds=np.column_stack([-reach, reach])).fun
+        bound = constraint.least_within(slope, reach)
+        assert least - 1e-8 <= bound <= least + 1e-12 * (1.0 + abs(least))
+        inner = constraint.inner_point(3.0 * rng.standard_normal(d))
+        assert (constraint.matrix @ inner < constraint.limits).all()
+    assert Polyhedron([[1.0]], 0.0).least_within(np.zeros(1), np.ones(1)) == 0.0
 
 
 def test_components_on_a_polyhedron_and_runs_at_once():

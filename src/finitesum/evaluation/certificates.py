@@ -159,7 +159,8 @@ class _Multiplied(NamedTuple):
 
 def _least(term: ConvexTerm, slope: Vector, reach: Vector) -> float:
     """Return min slope'w + term(w) over the set where |w_j| <= reach_j, or what is proved to be no larger."""
-    d, constraint, ridge = slope.size, term.constraint, term.ridge
+    d, ridge = slope.size, term.ridge
+    constraint: Any = term.constraint
     lower, upper = (np.clip(bound, -reach, reach) for bound in constraint.intervals(d))
     quadratic, thresholds = term.quadratic[:d], term.thresholds[:d]
 
@@ -181,8 +182,10 @@ def _least(term: ConvexTerm, slope: Vector, reach: Vector) -> float:
         lowest = constraint.project(-slope / ridge)
         if not is_known or (np.abs(lowest) <= reach).all():
             return float(slope @ lowest + 0.5 * ridge * lowest @ lowest)
+    elif constraint.boundary == "planes":
+        return float(constraint.least_within(slope, reach))
     elif not is_known or constraint.width() <= 2.0 * reach.min():
-        return -constraint.support(-slope)
+        return -float(constraint.support(-slope))
     by, kinks = _multiplied(constraint, slope, ridge)
     first, last = 0, kinks.size - 1
     while last - first > 1:  # the concave function of kappa is largest where its derivative changes sign

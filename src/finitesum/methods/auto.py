@@ -91,19 +91,22 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     exact = as_method("interior-point")
     fits = dim * smaller <= MOST_NUMBERS
     is_large = not fits or order > MATRIX_UP_TO
+    is_hinge, on_planes = isinstance(problem.loss, Hinge), term.constraint.boundary == "planes"
     has_ridge = is_suited(as_method("semismooth-newton"), problem)
     known = _costs_with_ridge(problem, order, fits=not is_large) if has_ridge else []
     if known := [one for one in known if is_suited(as_method(one[1]), problem)]:
         _, best, cost = min(known)
         if best != "interior-point":
             return Choice(as_method(best), _why(problem, cost))
-    elif isinstance(problem.loss, Cornered) and not isinstance(problem.loss, Hinge) and not is_suited(exact, problem):
+    elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         if has_ridge:
             raise ValueError(
                 f"{name} on rows in parts has exact methods up to {MATRIX_UP_TO:,} columns, got {dim:,}: take a smooth "
                 "loss, or a problem in memory, by Problem.linear."
             )
-        only = "an l2 penalty alone, of rows in parts" if is_parted(problem) else "an elastic net, or a set but polyhedra"
+        only = "an elastic net, or a set of the library but a polyhedron without interior points"
+        if is_parted(problem) and not is_hinge:
+            only = "an l2 penalty alone, of rows in parts"
         raise ValueError(
             f"{name} has exact methods with {only}: leave the rest out, or name a method that approaches the minimum "
             "slowly, such as adahb."

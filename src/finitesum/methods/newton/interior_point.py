@@ -24,7 +24,7 @@ rows for each (`finitesum.methods.newton.hinge_rows`). The references are those 
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -104,15 +104,15 @@ class InteriorPoint(SumMethod):
     @staticmethod
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem has another loss, or a set that is not known here."""
-        is_known = (
-            problem.constraint.boundary not in ("", "planes") and problem.term.is_elastic_net and problem.n_outputs == 1
-        )
+        constraint: Any = problem.constraint
+        has_room = constraint.boundary != "" and (constraint.boundary != "planes" or constraint.has_interior)
+        is_known = has_room and problem.term.is_elastic_net and problem.n_outputs == 1
         has_form = isinstance(problem.loss, Hinge) or not is_parted(problem)  # other losses take more rows
         if isinstance(problem.loss, Cornered) and is_known and has_form:
             return ""
         return (
             "interior-point needs the hinge loss or, in memory, another one with corners, alpha and l1_ratio alone, and a "
-            "set of the library but polyhedra, got "
+            "set of the library but a polyhedron without interior points, got "
             f"{problem.loss!r} with {problem.penalty!r} on {problem.constraint!r}. Choose another method."
         )
 

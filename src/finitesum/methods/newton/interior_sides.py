@@ -1,7 +1,7 @@
 """What a penalty and a set add to the rows of a hinge loss: linear inequalities on the coefficients.
 
-A threshold of an l1 penalty is a row of its own, t |w_j| = 2t max(0, w_j) - t w_j. Finite bounds, the simplex and a
-half-space are inequalities; the l1 ball is, too, with bounds v of the absolute values beside the coefficients:
+A threshold of an l1 penalty is a row of its own, t |w_j| = 2t max(0, w_j) - t w_j. Finite bounds, the simplex, half-spaces
+and polyhedra are inequalities; the l1 ball is, too, with bounds v of the absolute values beside the coefficients:
 -v <= w <= v, c'v <= radius. The l2 ball is (radius^2 - ||w||^2) / (2 radius) >= 0, whose row is -w / radius.
 Coefficients whose bounds leave them no room stay where they are.
 """
@@ -85,6 +85,10 @@ def sides_of(problem: Problem) -> Sides:
     elif constraint.boundary == "plane":
         rows.append(-(constraint.normal[None, :] @ single))
         limits.append(np.array([-constraint.offset]))
+    elif constraint.boundary == "planes":
+        norms = np.sqrt(((constraint.matrix * units) ** 2).sum(axis=1))
+        rows.append(-(scipy.sparse.csr_array(constraint.matrix / norms[:, None]) @ single))
+        limits.append(-constraint.limits / norms)
     elif constraint.boundary == "l2-norm":
         rows.append(0.0 * single[:1])
         limits.append(np.zeros(1))
@@ -131,6 +135,8 @@ def start_within(problem: Problem, sides: Sides, x0: Vector) -> tuple[Vector, Ve
         w[:] = 0.5 * (w + constraint.total / d)
     elif constraint.boundary == "plane":
         w -= units**2 * constraint.normal / np.linalg.norm(units * constraint.normal)
+    elif constraint.boundary == "planes":
+        w[:] = constraint.inner_point(w, units)
     else:
         lower, upper = constraint.intervals(d)
         largest = np.maximum(*(np.where(np.isfinite(bound), np.abs(bound), 0.0) for bound in (lower, upper)))

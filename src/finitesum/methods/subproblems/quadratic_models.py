@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import blas, eigvalsh
 from scipy.sparse.linalg import eigsh
 
-from finitesum.constraints.polyhedra import multipliers_of
+from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
