@@ -34,6 +34,7 @@ from finitesum.losses import (
     as_loss,
     is_convex,
 )
+from finitesum.losses.arrays import in_arrays
 from finitesum.losses.exponential import exp, log1p
 
 EXAMPLES = (
@@ -132,6 +133,16 @@ def test_derivatives_are_those_of_the_value(loss, u, choice):
 def test_both_derivatives_at_once_are_the_two(loss, u, choice):
     y = targets_of(loss)[choice % len(targets_of(loss))]
     assert loss.d1_d2(u, y) == pytest.approx((loss.d1(u, y), loss.d2(u, y)), rel=2e-15, abs=1e-300)
+
+
+@examples
+def test_value_and_derivatives_at_once_are_the_three(loss):
+    known, u = in_arrays(loss), np.linspace(-40.0, 40.0, 2001)
+    for y in targets_of(loss):
+        targets = np.full(u.size, y)
+        found = known.value_d1_d2(u, targets)
+        for part, alone in zip(found, (known.value, known.d1, known.d2), strict=True):
+            np.testing.assert_allclose(part, alone(u, targets), rtol=1e-14, atol=1e-14)
 
 
 #: loss, prediction, target -> value, d1, d2

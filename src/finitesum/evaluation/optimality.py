@@ -8,6 +8,7 @@ gap F(w) - lower bound of `finitesum.evaluation.certificates`, and NaN where the
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ class Measures(NamedTuple):
     gradient: Vector  # of the smooth part: mean loss and quadratic penalty (a subgradient of a nonsmooth loss)
     minorant: Minorant | None = None  # of the mean loss, where optimality is a duality gap
     rounding: float = math.nan  # at most that much of the optimality is rounding error; NaN where that is not known
+    sizes: Callable[[], tuple[float, float]] | None = None  # the root of sum_i p_i phi'_i^2 and max phi''_i, where known
 
     @property
     def upper(self) -> float:

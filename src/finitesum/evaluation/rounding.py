@@ -100,7 +100,7 @@ def _frobenius(problem: Problem) -> float:
 def _by_norms(problem: Problem, w: Vector, found: Measures) -> float:
     """Return a bound of the optimality's error from the data's Frobenius norm, for losses >= 0 of bounded curvature."""
     bound = problem.loss.curvature_bound()
-    if type(problem.loss) not in LOSSES.values() and problem.n_outputs == 1:
+    if bound == math.inf or (type(problem.loss) not in LOSSES.values() and problem.n_outputs == 1):
         return math.inf
     slopes = math.sqrt(2.0 * bound * max(found.objective - problem.term.value(w), 0.0))  # phi'^2 <= 2 bound phi
     return _by_sizes(problem, w, found, slopes, bound)
@@ -114,6 +114,11 @@ def _by_sizes(problem: Problem, w: Vector, found: Measures, slopes: float, bound
         of_predictions += UNIT * float(np.abs(problem.offsets).max())
     error = (_of_sum(problem.n_rows) + OF_SLOPE * UNIT) * slopes + bound * of_predictions
     return frobenius * error + _of_term(problem, w, found.gradient)
+
+
+def _by_known_sizes(problem: Problem, w: Vector, found: Measures) -> float:
+    """Return a bound of the optimality's error from the sizes of slopes and curvatures, infinite where they are unknown."""
+    return math.inf if found.sizes is None else _by_sizes(problem, w, found, *found.sizes())
 
 
 @kernel
@@ -335,17 +340,14 @@ def in_extended_precision(problem: Problem, w: Vector, found: Measures) -> Measu
     return found._replace(optimality=float(np.sqrt(mapping @ mapping)), gradient=gradient, rounding=rounding)
 
 
-def is_rounded(problem: Problem, w: Vector, found: Measures, slopes: Vector, curvatures: Vector) -> bool:
+def is_rounded(problem: Problem, w: Vector, found: Measures) -> bool:
     """Return whether rounding errors may be more than a tenth of the optimality of a model with one output.
 
-    The slopes and curvatures of the rows' losses are those at w.
+    What is known of it has the sizes of the rows' slopes and curvatures at w.
     """
     most = NOISE * found.optimality
     with np.errstate(all="ignore"):
-        size = math.sqrt(float(problem.weights @ (slopes * slopes)))
-        if _by_sizes(problem, w, found, size, float(curvatures.max())) <= most:
-            return False
-        return not _by_rows(problem, w, found) <= most
+        return not (_by_known_sizes(problem, w, found) <= most or _by_rows(problem, w, found) <= most)
 
 
 def is_rounded_by_norms(problem: Problem, w: Vector, found: Measures) -> bool:
@@ -369,7 +371,7 @@ def confirmed(problem: AnyProblem, w: Vector, found: Measures, tol: float) -> Me
     if not isinstance(problem, Problem) or not problem.loss.is_smooth() or not found.optimality <= NEAR * tol:
         return found
     with np.errstate(all="ignore"):
-        for bound in (_by_norms, _by_rows):
+        for bound in (_by_norms, _by_known_sizes, _by_rows):
             rounding = bound(problem, w, found)
             if found.optimality + rounding <= tol:
                 return found._replace(rounding=rounding)

@@ -103,10 +103,17 @@ def minus_log_of_rest(part: Any) -> Any:
     return -(log(from_one) + lost / from_one)
 
 
-@kernel_part
 def exponential(t: Any) -> Any:
-    """Return exp(t), infinite for t > 709."""
-    return where(t > LARGEST_EXPONENT, math.inf, exp(minimum(t, LARGEST_EXPONENT)))
+    """Return exp(t), infinite where it overflows: for t > 709, or a little further."""
+    if isinstance(t, np.ndarray):
+        with np.errstate(over="ignore"):
+            return np.exp(t)
+    return math.inf if t > LARGEST_EXPONENT else math.exp(t)
+
+
+@compiled_form(exponential)
+def _exponential(t: float) -> float:
+    return where(t > LARGEST_EXPONENT, math.inf, exp(minimum(t, LARGEST_EXPONENT)))  # type: ignore[no-any-return]
 
 
 @kernel_part

@@ -102,11 +102,15 @@ class Gamma(Scaled, OfMean):
         return self.scale * (1.0 - target * exponential(-prediction))
 
     def d2(self, prediction: Any, target: Any) -> Any:
-        return self.scale * target * exponential(-prediction)
+        return self.scale * (target * exponential(-prediction))
 
     def d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any]:
         ratio = target * exponential(-prediction)
         return self.scale * (1.0 - ratio), self.scale * ratio
+
+    def value_d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any, Any]:
+        ratio = target * exponential(-prediction)
+        return self.scale * (prediction + ratio), self.scale * (1.0 - ratio), self.scale * ratio
 
     def target_kind(self) -> str:
         """Return "positive"."""
@@ -168,6 +172,12 @@ class Tweedie(_Power, OfMean):
         of_target = more * _with_power(self.power, prediction, target)
         return self.scale * (rest * _mean_part(self.power, prediction) + of_target)
 
+    def value_d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any, Any]:
+        rest, more = 2.0 - self.power, self.power - 1.0
+        of_mean, of_target = _mean_part(self.power, prediction), _with_power(self.power, prediction, target)
+        value, slope, curvature = of_mean / rest + of_target / more, of_mean - of_target, rest * of_mean + more * of_target
+        return self.scale * value, self.scale * slope, self.scale * curvature
+
     def is_convex(self) -> bool:
         """Return whether p < 2."""
         return self.power < 2.0
@@ -221,6 +231,11 @@ class InverseGaussian(Scaled, OfMean):
         ratio, size = target * inverse, self.scale * inverse
         return size * (1.0 - ratio), size * (2.0 * ratio - 1.0)
 
+    def value_d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any, Any]:
+        inverse = exponential(-prediction)
+        ratio, size = target * inverse, self.scale * inverse
+        return size * (0.5 * ratio - 1.0), size * (1.0 - ratio), size * (2.0 * ratio - 1.0)
+
     def is_convex(self) -> bool:
         """Return False."""
         return False
@@ -270,6 +285,15 @@ class NegativeBinomial(_Theta, OfMean):
     def d2(self, prediction: Any, target: Any) -> Any:
         shifted = prediction - math.log(self.theta)
         return self.scale * (self.theta + target) * share(shifted) * share(-shifted)
+
+    def value_d1_d2(self, prediction: Any, target: Any) -> tuple[Any, Any, Any]:
+        shifted = prediction - math.log(self.theta)
+        decay = exp(-abs(shifted))
+        softplus, above = maximum(shifted, 0.0) + log1p(decay), 1.0 * (shifted >= 0.0)
+        of_mean, of_theta = (maximum(decay, part) / (1.0 + decay) for part in (above, 1.0 - above))  # as `share` has them
+        value = self.theta * softplus + target * (softplus - shifted)
+        slope, curvature = self.theta * of_mean - target * of_theta, (self.theta + target) * of_mean * of_theta
+        return self.scale * value, self.scale * slope, self.scale * curvature
 
     def majorant(self, prediction: Any, target: Any) -> Any:
         """Return y + theta times the majorant of the logistic loss."""

@@ -258,7 +258,7 @@ def minimize(
         elif earlier is not None:
             run.go_on(earlier)
         else:
-            run.start(start, check=x0 is not None)
+            run.start(start, is_given=x0 is not None)
         try:
             reason = run.go(observer)
         except (KeyboardInterrupt, PartError) as interrupt:

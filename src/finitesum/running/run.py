@@ -68,16 +68,22 @@ class Run:
 
     # -- starting and resuming
 
-    def start(self, x0: Vector, *, check: bool) -> None:
-        """Make the first state; check a start that was given exactly, because it may be the optimum already."""
+    def start(self, x0: Vector, *, is_given: bool) -> None:
+        """Make the first state; check a start that was given exactly, because it may be the optimum already.
+
+        Of a smooth F it is not where all coefficients are 0, but for an intercept: that is how fits begin.
+        """
         self._clock = time.perf_counter()
         self._start = "" if self.checkpoint is None else checkpoints.digest(x0)
-        x0 = x0 if check else default_start(self.problem, x0)
+        x0 = x0 if is_given else default_start(self.problem, x0)
         if isinstance(self.problem, FiniteSum):
             self.problem.require_defined(x0)
         self.state = self.method.init(self.problem, x0, self.tol)
         self._stop_clock()
-        self._begin(check=check)
+        is_first = (
+            isinstance(self.problem, Problem) and self.problem.is_smooth and not self.problem.term.coefficients(x0).any()
+        )
+        self._begin(check=is_given and not is_first)
 
     def go_on(self, earlier: Result) -> None:
         """Take the state at the end of an earlier run, and check it; the counts begin again."""

@@ -26,6 +26,7 @@ their sizes, so that F falls along the direction. The references are those of `N
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -177,13 +178,21 @@ def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonSt
 
 def _is_hidden(problem: AnySum, state: NewtonState, predicted: float) -> bool:
     """Return whether rounding errors of the gradient matter, which extended precision takes away."""
-    here = state.snapshot
     if not isinstance(problem, Problem) or not problem.convex:
         return False
-    found = Measures(here.objective, here.optimality, state.gradient)
-    if problem.n_outputs > 1:
-        return predicted >= 0.0 or is_rounded_by_norms(problem, state.x, found)
-    return predicted >= 0.0 or is_rounded(problem, state.x, found, here.slopes, here.curvatures)
+    is_hidden = is_rounded_by_norms if problem.n_outputs > 1 else is_rounded
+    return predicted >= 0.0 or is_hidden(problem, state.x, _measures(problem, state))
+
+
+def _measures(problem: AnySum, state: NewtonState) -> Measures:
+    """Return what the last pass found at the iterate."""
+    here = state.snapshot
+    sizes = partial(_sizes, problem.weights, here) if isinstance(problem, Problem) and problem.n_outputs == 1 else None
+    return Measures(here.objective, here.optimality, state.gradient, sizes=sizes)
+
+
+def _sizes(weights: Vector, here: Snapshot) -> tuple[float, float]:
+    return math.sqrt(float(weights @ (here.slopes * here.slopes))), float(here.curvatures.max())
 
 
 def _slope_at_end(problem: AnySum, state: NewtonState, there: NewtonState) -> float:
@@ -338,7 +347,7 @@ class Newton(SumMethod):
 
     def exact_measures(self, problem: AnySum, state: NewtonState) -> Measures:
         """Return what the last pass found at the iterate."""
-        return Measures(state.snapshot.objective, state.snapshot.optimality, state.gradient.copy())
+        return _measures(problem, state)._replace(gradient=state.gradient.copy())
 
     def estimate(self, problem: AnySum, state: NewtonState) -> float:
         """Return the optimality at the iterate, which is known exactly."""

@@ -6,6 +6,7 @@ is searched for.
 """
 
 import math
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import line_through, slope_along
-from finitesum.evaluation.row_sums import Majorize
+from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.base import SumMethod
@@ -28,6 +29,9 @@ LAST_FRACTION = 0.36
 
 #: By how much sums over n rows may differ where F is the same, relatively and by sqrt(n): some units of rounding.
 ROUNDING = 1e-15
+
+#: How much more a number may be than in single precision, relatively.
+SINGLE = 1.0 + 2.0**-23
 
 #: The least optimality that a choice is made for: below are rounding errors.
 LEAST_TOL = 1e-14
@@ -96,6 +100,10 @@ def search(problem: Problem, sample: Sample, w: Vector, direction: Vector, first
     return with_gentler_slope(slope, first)
 
 
+def _sizes(squared_slopes: float, curvatures: Vector32) -> tuple[float, float]:
+    return math.sqrt(squared_slopes), SINGLE * float(curvatures.max())
+
+
 class End(NamedTuple):
     """A point along a direction, and what a pass found there."""
 
@@ -138,7 +146,8 @@ class SampledNewton(SumMethod):
         """Return what the last pass found at the iterate, where that was an exact one."""
         if state.n_sampled < problem.n_components:
             return None
-        return Measures(state.value + problem.term.value(state.x), state.optimality, state.gradient.copy())
+        value, sizes = state.value + problem.term.value(state.x), partial(_sizes, state.squared_slopes, state.curvatures)
+        return Measures(value, state.optimality, state.gradient.copy(), sizes=sizes)
 
     def default_batch_size(self, problem: Problem) -> int:
         """Return n / 1024: components are what samples are drawn of."""
