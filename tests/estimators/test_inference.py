@@ -129,6 +129,37 @@ def test_several_classes(api):
         model.inference(X, labels, kind="HC3")
 
 
+def test_a_penalty_tells_nothing_of_what_all_classes_share():
+    """Coefficients of classes sum to 0, with a penalty as without: errors are those of such directions, and continuous."""
+    X, y, groups, _ = data()
+    labels = np.digitize(y, [-0.5, 0.7])
+    free = LogisticRegression(C=np.inf, **TIGHT).fit(X, labels)
+    for C in (1e8, 1.0):
+        model = LogisticRegression(C=C, **TIGHT).fit(X, labels)
+        ours = model.summary()
+        assert ours.rank == 8
+        for known in (
+            ours,
+            model.inference(X, labels, kind="HC1"),
+            model.inference(X, labels, kind="cluster", groups=groups),
+        ):
+            shared = np.kron(np.ones(3), np.eye(4))  # the sum over the classes of each coefficient
+            assert np.abs(shared @ known.covariance @ shared.T).max() <= 1e-10 * known.covariance.max()
+        if C > 1.0:
+            assert ours.standard_errors == pytest.approx(free.summary().standard_errors, rel=1e-5)
+        # errors of contrasts are those of the whole Hessian's inverse, penalty included
+        P = model.predict_proba(X)
+        Z = np.column_stack([X, np.ones(len(X))])
+        curvatures = -np.einsum("ik,il->ikl", P, P)
+        curvatures[:, range(3), range(3)] += P
+        hessian = (
+            np.einsum("ikl,ia,ib->kalb", curvatures, Z, Z).reshape(12, 12) + np.diag(np.tile([1.0, 1.0, 1.0, 0.0], 3)) / C
+        )
+        contrast = np.kron([-1.0, 1.0, 0.0], np.eye(4)[0])
+        expected = contrast @ np.linalg.pinv(hessian, rcond=1e-14, hermitian=True) @ contrast
+        assert contrast @ ours.covariance @ contrast == pytest.approx(expected, rel=1e-6)
+
+
 def test_robust_regression(api):
     X, y, _, _ = data()
     theirs = api.RLM(y, api.add_constant(X), M=api.robust.norms.HuberT(1.345)).fit(maxiter=300, tol=1e-12)

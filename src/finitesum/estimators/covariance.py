@@ -133,8 +133,24 @@ def _inverse_at(problem: Problem, x: Vector, free: Any) -> tuple[Matrix, int]:
     if problem.n_outputs == 1:
         hessian = hessian_of(problem, information_at(problem, x))
     else:
-        hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, x)))
+        hessian = hessian_of_outputs(problem, x)
     return inverse_and_rank(hessian[np.ix_(free, free)])
+
+
+def hessian_of_outputs(problem: Problem, x: Vector) -> Matrix:
+    """Return the Hessian of several outputs; of classes, whose coefficients sum to 0, along such directions alone.
+
+    A penalty has a curvature where all classes change alike, but there the data say nothing and nothing varies: it counts
+    neither as an error nor as a parameter. With an l1 penalty coefficients do not sum to 0.
+    """
+    loss = loss_of(problem)
+    hessian = full_hessian(problem, loss.curvatures(scores_at(problem, x)))
+    if loss.ignores_shifts() and problem.penalty.lasso() == 0.0:
+        blocks = hessian.reshape(2 * (problem.n_outputs, problem.rows.dim()))
+        for axis in (0, 2):
+            blocks = blocks - blocks.mean(axis=axis, keepdims=True)
+        hessian = blocks.reshape(hessian.shape)
+    return hessian
 
 
 class Covariance(NamedTuple):

@@ -29,9 +29,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.estimators.covariance import ROBUST, Covariance, covariance_at, inverse_and_rank
+from finitesum.estimators.covariance import ROBUST, Covariance, covariance_at, hessian_of_outputs, inverse_and_rank
 from finitesum.evaluation.hessian import hessian_at
-from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
+from finitesum.evaluation.outputs import loss_of, scores_at
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import products, to_matrix
@@ -65,7 +65,7 @@ class RowsAt:
         """Return (S H)^-1 and the rank of H."""
         problem = self.problem
         if problem.n_outputs > 1:
-            hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, self.x)))
+            hessian = hessian_of_outputs(problem, self.x)
         else:
             hessian = hessian_at(problem, self.x)
         inverse, rank = inverse_and_rank(hessian)
