@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from finitesum import (
+    METHODS,
     LinearClassifier,
     LinearRegressor,
     LogisticRegression,
@@ -12,10 +13,12 @@ from finitesum import (
     PoissonRegressor,
     Problem,
     Ridge,
+    estimators,
     logistic_path,
     minimize,
 )
 from finitesum.constraints import Box, L1Ball
+from finitesum.estimators.elsewhere import PARAMETERS, SOLVERS
 from finitesum.problems.penalties import MCP, SCAD
 
 N, D = 80, 4
@@ -104,6 +107,8 @@ def test_paths_and_folds_have_them_at_each_strength():
     [
         ({"penalty": "l1"}, 'penalty="l1" is written as l1_ratio=1 here'),
         ({"penalty": "elasticnet"}, 'penalty="elasticnet" is written as l1_ratio between 0 and 1 here'),
+        ({"penalty": "elasticnet", "l1_ratio": 0.5}, 'penalty="elasticnet" is written as l1_ratio between 0 and 1 here'),
+        ({"solver": "lbfgs"}, 'solver="lbfgs" is one of another library: leave solver at "auto", which chooses'),
         ({"penalty": "ridge"}, 'penalty must be "mcp", "scad" or one of finitesum.problems.penalties'),
         ({"penalty": "mcp", "l1_ratio": 0.5}, "penalty goes without l1_ratio"),
         ({"penalty": "mcp", "groups": [0, 0, 1, 1]}, "penalty goes without alpha, l1_ratio and groups"),
@@ -119,6 +124,17 @@ def test_words_that_mean_nothing_here_are_refused_with_what_to_write(given, mess
     X, y, _ = data()
     with pytest.raises(ValueError, match=message):
         LinearRegressor(alpha=0.1, **given).fit(X, y)
+
+
+def test_parameters_of_other_libraries_are_answered_with_what_to_write():
+    for name, answer in (("n_jobs", "n_threads"), ("positive", "bounds"), ("A_ineq", "constraint=Polyhedron")):
+        with pytest.raises(TypeError, match=f"LinearRegressor has no parameter {name}: here it is {answer}"):
+            LinearRegressor(alpha=0.1, **{name: 1})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nothing_known'"):
+        LinearRegressor(nothing_known=1)
+    own = {name for cls in vars(estimators).values() for name in getattr(cls, "__dataclass_fields__", ())}
+    assert not own & set(PARAMETERS)  # no parameter is answered by another name for itself
+    assert not SOLVERS & set(METHODS)
 
 
 def test_the_normal_equations_know_no_weights():

@@ -2,7 +2,7 @@
 
 import math
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,6 +24,7 @@ from finitesum.dask.engine import DaskEngine, of_blocks
 from finitesum.estimators.base import LinearEstimator, alpha_of_C
 from finitesum.estimators.classification import class_weights
 from finitesum.estimators.covariance import ROBUST, predictions_at
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.path import with_alpha
 from finitesum.estimators.solvers import as_solver
 from finitesum.evaluation.row_blocks import joined, sum_over_problems
@@ -32,7 +33,7 @@ from finitesum.losses import Huber, as_loss
 from finitesum.problems.linear import Problem
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class OnCollections:
     """What the classes here do alike; `client` is the current one of Dask when left out.
 
@@ -236,7 +237,7 @@ class Classifies(OnCollections):
         return float(own.alpha) if not hasattr(own, "C") else alpha_of_C(own.C, total)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LogisticRegression(Classifies, local.LogisticRegression):
     """`finitesum.LogisticRegression` on Dask collections, of two or more classes.
 
@@ -263,35 +264,35 @@ class OfTwoClasses(Classifies):
         return own.loss
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearClassifier(OfTwoClasses, local.LinearClassifier):
     """`finitesum.LinearClassifier` of two classes on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.LinearClassifier
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearSVC(OfTwoClasses, local.LinearSVC):
     """`finitesum.LinearSVC` of two classes on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.LinearSVC
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearRegressor(OnCollections, local.LinearRegressor):
     """`finitesum.LinearRegressor` of one target on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.LinearRegressor
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class Ridge(OnCollections, local.Ridge):
     """`finitesum.Ridge` on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.Ridge
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class HuberRegressor(OnCollections, local.HuberRegressor):
     """`finitesum.HuberRegressor` on Dask collections, and `client`; outliers_ is an array in memory, a byte a row.
 
@@ -350,21 +351,21 @@ def _mean_square(problem: Problem, w: Any) -> float:
     return float(sum_over_problems(of_part, problem))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PoissonRegressor(OnCollections, local.PoissonRegressor):
     """`finitesum.PoissonRegressor` on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.PoissonRegressor
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class GammaRegressor(OnCollections, local.GammaRegressor):
     """`finitesum.GammaRegressor` on Dask collections, and `client`."""
 
     _local: ClassVar[type[LinearEstimator]] = local.GammaRegressor
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class TweedieRegressor(OnCollections, local.TweedieRegressor):
     """`finitesum.TweedieRegressor` on Dask collections, and `client`."""
 

@@ -4,7 +4,6 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -18,6 +17,7 @@ from finitesum.core.arrays import Data, Vector
 from finitesum.core.indices import require_indices
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import require_covariance
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.penalties import as_penalty_of, box_of
 from finitesum.estimators.plain_input import is_plain_table, is_plain_target
@@ -54,7 +54,7 @@ class FitAttributes:
     feature_names_in_: Data
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
     """A linear model fitted by `finitesum.minimize`; the classes below it say which problem.
 

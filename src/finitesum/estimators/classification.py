@@ -4,7 +4,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from finitesum.core.arrays import Data, Indices, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.plain_input import is_plain_label
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, LossName, Multinomial
@@ -96,7 +96,7 @@ class LabelledData:
         return float(self.weights.sum())
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
     """Decisions u = x'w + b of one class against the rest, or of the second of two classes."""
 

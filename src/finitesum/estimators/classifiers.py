@@ -1,6 +1,6 @@
 """Linear classifiers with any loss, and linear support vector machines."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -10,12 +10,13 @@ from sklearn.utils.metaestimators import available_if
 from finitesum.core.arrays import Data
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.losses import LIKELIHOODS, Loss, LossName, as_loss
 from finitesum.losses.arrays import log_likelihoods
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearClassifier(LinearClassifierMixin, InferenceMixin):
     """A linear classifier with any loss, penalty and constraint.
 
@@ -130,7 +131,7 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
         return np.exp(found if scores.ndim == 1 else log_softmax(found[..., 1], axis=1))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearSVC(LinearClassifierMixin):
     """A linear support vector machine.
 

@@ -13,7 +13,6 @@ References
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -22,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from finitesum.core.arrays import Flags, Vector
 from finitesum.estimators.array_api import in_kind
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.regressors import LinearRegressorMixin, without_offset
 from finitesum.estimators.solvers import as_solver
@@ -35,7 +35,7 @@ from finitesum.running.driver import Result, StopReason
 MOST_SCALES, SMALLEST_SCALE = 60, 1e-6
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class HuberRegressor(LinearRegressorMixin, InferenceMixin):
     """Linear regression that outliers cannot pull far.
 

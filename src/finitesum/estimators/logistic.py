@@ -1,6 +1,6 @@
 """Logistic regression for two and more classes."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,11 @@ import numpy as np
 from finitesum.core.arrays import Data, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
     """What a logistic model predicts, and the problem that it is the solution of."""
 
@@ -46,7 +47,7 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
         return log_probabilities(self.decision_function(X, offset))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LogisticRegression(LogisticRegressionMixin):
     """Logistic regression, binary or multinomial, to a verified optimum.
 

@@ -1,7 +1,7 @@
 """Logistic regression with its penalty chosen by cross-validation or by an information criterion."""
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.choice import chosen, criteria_of, least, ratios_of
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.covariance import require_covariance
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.folds import Fold, Paths, earlier_run, solve_folds
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.path import as_Cs, path_of_classes, with_alpha
@@ -23,7 +24,7 @@ from finitesum.estimators.tasks import with_callbacks
 from finitesum.running.driver import as_seed
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LogisticRegressionCV(LogisticRegressionMixin):
     """Logistic regression whose C and l1_ratio are chosen: by the best mean score over folds, by AIC, BIC or EBIC.
 

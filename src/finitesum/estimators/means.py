@@ -1,7 +1,7 @@
 """Regression for a mean exp(x'w + b + o): Poisson, gamma, Tweedie and negative binomial."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from finitesum.core.arrays import Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import checked_weights
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.regressors import LinearRegressor, best_constant
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Gamma, InverseGaussian, Loss, NegativeBinomial, Poisson, Squared, Tweedie, as_loss
@@ -29,7 +30,7 @@ ROUNDING = 1e-12
 MOST_TURNS = 100
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class MeanRegressor(LinearRegressor):
     """A model of the mean of one target >= 0, whose quality is a share of the deviance."""
 
@@ -68,7 +69,7 @@ class MeanRegressor(LinearRegressor):
         return 1.0 - found / worst if worst > rounding else float(found <= rounding)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PoissonRegressor(MeanRegressor):
     """Poisson regression with log link: counts y_i of mean exp(x_i'w + b + o_i).
 
@@ -103,7 +104,7 @@ cov_params_, standard_errors_
     loss: Any = field(default="poisson", init=False)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class GammaRegressor(MeanRegressor):
     """Gamma regression with log link: targets y_i > 0 of mean exp(x_i'w + b + o_i) and a standard deviation that it scales.
 
@@ -136,7 +137,7 @@ cov_params_, standard_errors_
     loss: Any = field(default="gamma", init=False)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class TweedieRegressor(MeanRegressor):
     """Regression of a mean m_i = exp(x_i'w + b + o_i) with a variance proportional to m_i^power.
 
@@ -184,7 +185,7 @@ cov_params_, standard_errors_
         return as_loss(exact or Tweedie(float(self.power)))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class NegativeBinomialRegressor(MeanRegressor):
     """Negative binomial regression: counts of mean m_i = exp(x_i'w + b + o_i) and variance m_i + m_i^2 / theta.
 

@@ -14,7 +14,7 @@ References
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from finitesum.core.arrays import Data, Matrix, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.classification import LabelledData, LinearClassifierMixin
 from finitesum.estimators.covariance import inverse_and_rank
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import Inference, InferenceMixin
 from finitesum.estimators.residuals import Residuals
 from finitesum.estimators.tasks import with_callbacks
@@ -114,7 +115,7 @@ def log_probabilities_between(above: Data, below: Data, gap: Data) -> Data:
     return found
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class OrdinalLogisticRegression(LinearClassifierMixin, InferenceMixin):
     """Logistic regression for ordered classes: one row of coefficients, and a threshold between neighbouring classes.
 

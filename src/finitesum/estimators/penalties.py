@@ -7,15 +7,8 @@ from typing import Any
 import numpy as np
 
 from finitesum.constraints import Box
+from finitesum.estimators.elsewhere import PENALTIES
 from finitesum.problems.penalties import MCP, SCAD
-
-#: What other libraries write as penalty, and how it is written here.
-ELSEWHERE = {
-    "l2": "l1_ratio=0, which is the default",
-    "l1": "l1_ratio=1",
-    "elasticnet": "l1_ratio between 0 and 1",
-    "none": "C=inf or alpha=0",
-}
 
 
 def as_penalty_of(penalty: Any, alpha: float, l1_ratio: float) -> Any:
@@ -26,6 +19,8 @@ def as_penalty_of(penalty: Any, alpha: float, l1_ratio: float) -> Any:
     ValueError
         The name is unknown, or belongs to another library: the message says what to write here.
     """
+    if isinstance(penalty, str) and penalty in PENALTIES:
+        raise ValueError(f'penalty="{penalty}" is written as {PENALTIES[penalty]} here.')
     if l1_ratio != 0.0:
         raise ValueError(f"penalty goes without l1_ratio, got l1_ratio={l1_ratio!r}: leave one of them out.")
     if not isinstance(penalty, str):
@@ -33,8 +28,6 @@ def as_penalty_of(penalty: Any, alpha: float, l1_ratio: float) -> Any:
     known = {"mcp": MCP, "scad": SCAD}
     if penalty in known:
         return known[penalty](alpha)
-    if penalty in ELSEWHERE:
-        raise ValueError(f'penalty="{penalty}" is written as {ELSEWHERE[penalty]} here.')
     raise ValueError(f'penalty must be "mcp", "scad" or one of finitesum.problems.penalties, got {penalty!r}.')
 
 

@@ -1,13 +1,14 @@
 """Quantile regression: what a part q of the targets is below."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.regressors import LinearRegressor
 from finitesum.losses import Loss, Quantile, as_loss
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class QuantileRegressor(LinearRegressor):
     """Linear regression of a quantile, exact by interior points.
 

@@ -1,7 +1,7 @@
 """Regression along a path of penalties, and the penalty chosen by folds or by an information criterion."""
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -11,6 +11,7 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.choice import chosen, criteria_of, least, ratios_of
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.means import PoissonRegressor
 from finitesum.estimators.path import positive_numbers, solve_path, with_alpha
 from finitesum.estimators.regressors import LinearRegressor, best_constant
@@ -135,7 +136,7 @@ def solve_strengths(estimator: Any, problem: Problem, strengths: Vector) -> list
     return solve_path(estimator, first, strengths, null_point(problem))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class ChoiceMixin:
     """Chooses the strength of the penalty, and the l1 ratio, before it fits."""
 
@@ -251,7 +252,7 @@ class ChoiceMixin:
         return [getattr(self, "alpha_", 1.0) * self._factor(total_weight)] * n_targets
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearRegressorCV(ChoiceMixin, LinearRegressor):
     """`LinearRegressor` whose alpha and l1_ratio are chosen: by folds, AIC, BIC or EBIC.
 
@@ -305,7 +306,7 @@ standard_errors_
     _single: ClassVar[type[Any]] = LinearRegressor
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class RidgeCV(ChoiceMixin, Ridge):
     """`Ridge` whose alpha is chosen: by folds, AIC, BIC or EBIC.
 
@@ -327,7 +328,7 @@ objective_, trace_, solver_, cov_params_, standard_errors_
     _single: ClassVar[type[Any]] = Ridge
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PoissonRegressorCV(ChoiceMixin, PoissonRegressor):
     """`PoissonRegressor` whose alpha is chosen: by folds, AIC, BIC or EBIC.
 

@@ -1,7 +1,7 @@
 """Linear regression with any loss."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from finitesum.core.arrays import Data, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, checked_weights
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Loss, LossName, as_loss
@@ -21,7 +22,7 @@ from finitesum.problems.linear import Problem
 MOST_STEPS = 200
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearRegressorMixin(RegressorMixin, LinearEstimator):
     """A linear model u = x'w + b of numbers, or one for each column of several targets."""
 
@@ -61,7 +62,7 @@ def without_offset(y: Any, offset: Any) -> Vector:
     return numbers if offset is None else numbers - checked_numbers(offset, numbers.shape, "offset")
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LinearRegressor(LinearRegressorMixin, InferenceMixin):
     """Linear regression with any loss, penalty and constraint.
 

@@ -1,6 +1,6 @@
 """Ridge regression, exact by the normal equations, also from parts of the data one after the other."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -9,6 +9,7 @@ import scipy.sparse
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.covariance import Centred, centred_gram, inverse_and_rank, residual_variance, with_intercept
+from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.regressors import LinearRegressor, without_offset
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.penalties import elastic_net
@@ -57,7 +58,7 @@ def joined(one: Moments, other: Moments) -> Moments:
     return Moments(total, mean, target_mean, gram, pull, spread)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class Ridge(LinearRegressor):
     """Least squares with an l2 penalty: one step of Newton's method, which is the normal equations.
 

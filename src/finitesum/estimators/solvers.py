@@ -8,6 +8,7 @@ sqrt(t), are offered for nonsmooth losses alone; `ig`, which settles near it, is
 
 from typing import Any
 
+from finitesum.estimators.elsewhere import hint_for_solver
 from finitesum.methods import METHODS
 from finitesum.methods.auto import choose
 from finitesum.methods.base import Choice, Method, SumMethod, is_suited, require_suited
@@ -55,7 +56,7 @@ def _refusal(solver: str, problem: Problem) -> str:
     known = offered(problem)
     if not known:
         return f"no solver treats {what} with this penalty and constraint. Change one of them."
-    return f"solver must be one of auto, {', '.join(known)} for {what} here, got {solver!r}."
+    return f"solver must be one of auto, {', '.join(known)} for {what} here, got {solver!r}." + hint_for_solver(solver)
 
 
 def _is_offered(name: str, problem: Problem) -> bool:
