@@ -150,7 +150,7 @@ SAYS = {name: f"{name} needs the hinge" for name in OWN}
 SAYS |= {name: f"{name} needs a loss with corners" for name in ("dual-ascent", "semismooth-newton")}
 FITS = {
     "interior-point": lambda loss="logistic", **more: loss == "hinge",
-    "dual-ascent": lambda loss="logistic", alpha=0.05, **more: loss == "hinge" and alpha > 0.0,
+    "dual-ascent": lambda loss="logistic", alpha=0.05, **more: loss.endswith("hinge") and alpha > 0.0,
     "semismooth-newton": lambda loss="logistic", alpha=0.05, **more: loss == "hinge" and alpha > 0.0,
     "linear-program": lambda loss="logistic", alpha=0.05, constraint=None, **more: (
         loss == "hinge" and alpha == 0.0 and constraint in ("l1-ball", "box")

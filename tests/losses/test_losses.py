@@ -27,6 +27,7 @@ from finitesum.losses import (
     Probit,
     PseudoHuber,
     Quantile,
+    RoundedCorner,
     SmoothedHinge,
     Squared,
     SquaredHinge,
@@ -421,6 +422,20 @@ def test_a_loss_with_corners_is_the_sum_of_its_corners(loss):
             total = sum(max(low * (u - point), high * (u - point)) for low, high, point in parts)
             assert loss.value(u, y) == pytest.approx(total, rel=1e-14, abs=1e-14)
             assert -loss.largest_slope() <= loss.d1(u, y) <= loss.largest_slope()
+
+
+@pytest.mark.parametrize("loss", [loss for loss in EXAMPLES if isinstance(loss, RoundedCorner)], ids=repr)
+def test_a_rounded_corner_has_its_slopes_where_its_width_says(loss):
+    for y in targets_of(loss):
+        (low, high, point), other = loss.corners(y)
+        assert other == (0.0, 0.0, point)
+        for slope in (0.0, -0.3 * y, -y, -5.0 * y):
+            u = point + loss.corner_width() * slope
+            if low <= slope <= high:
+                assert loss.d1(u, y) == pytest.approx(slope, abs=1e-15)
+                assert loss.value(u, y) == pytest.approx(slope * (u - point) - 0.5 * loss.corner_width() * slope**2)
+            else:
+                assert loss.d1(u, y) == (low if slope < 0.0 else high)
 
 
 def test_what_is_no_loss_is_refused():

@@ -68,13 +68,13 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
     A, p, coefficients, ridge = F.Z, F.p, F.penalised, F.l2.max()
     hold = 3.0 * ridge / (p @ (A[:, coefficients] ** 2).sum(axis=1))
     D = np.where(coefficients, ridge, hold)  # in the metric of which w is the slopes' image
-    has_b, H, n, low, high = not coefficients.all(), (A / D) @ A.T, F.n, np.minimum(-F.y, 0.0), np.maximum(-F.y, 0.0)
+    has_b, H, n = not coefficients.all(), (A / D) @ A.T, F.n
+    width = {"squared-hinge": 0.5, "smoothed-hinge": 1.0}.get(F.name, 0.0)  # of the corner
+    largest = np.inf if F.name == "squared-hinge" else 1.0
+    low, high = np.minimum(-largest * F.y, 0.0), np.maximum(-largest * F.y, 0.0)
 
     def excesses(w):
-        return A @ w + F.offsets - F.y
-
-    def value(w):
-        return p @ np.maximum(-F.y * excesses(w), 0.0) + 0.5 * F.l2 @ w**2
+        return A @ w + F.offsets - F.y - width * s
 
     def bound(s):
         t = p * s
@@ -83,9 +83,11 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
             t = np.where(side, t * (1.0 - t.sum() / t[side].sum()), t)
         return t @ (F.offsets - F.y) - 0.5 / ridge * np.sum((A.T @ t)[coefficients] ** 2)
 
-    s = np.where(excesses(x) * F.y < 0.0, -F.y, 0.0) if x.any() else np.zeros(n)
+    s = np.zeros(n)
+    accuracy = p @ abs(excesses(x))
+    s = F.d1(F.predictions(x), F.y) if x.any() else s
     w = np.where(coefficients, -A.T @ (p * s) / D, x[-1])
-    best, best_bound, active, violation, accuracy = x, -np.inf, np.arange(n), np.inf, p @ abs(excesses(x))
+    best, best_bound, optimality, active, violation = x, -np.inf, np.inf, np.arange(n), np.inf
     n_sweeps, n_passes, n_rounds, length, face = 0, 0, 0, 0.0, None
     for order in orders:
         ends = False
@@ -107,7 +109,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                         found = max(excess if s[i] < high[i] else -np.inf, -excess if s[i] > low[i] else -np.inf)
                         kept[place] = -found <= resting
                         if found > 0.0:
-                            new = np.clip(s[i] + excess / (p[i] * q), low[i], high[i])
+                            new = np.clip(s[i] + excess / (p[i] * q + width), low[i], high[i])
                             w, s[i] = w - A[i] / D * p[i] * (new - s[i]), new
                         violation = max(violation, found)
                     n_visits, n_sweeps, active = n_visits + active.size, n_sweeps + 1, active[kept]
@@ -116,7 +118,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
             n_passes += max(n_visits // n, 1)
             if not ends and n_sweeps >= epochs:
                 face, n_sweeps = active[(low < s)[active] & (s < high)[active]], n_sweeps if active.size else 0
-                G, r, n_products = H[np.ix_(face, face)], excesses(w)[face], 0
+                G, r, n_products = H[np.ix_(face, face)] + np.diag(width / p[face]), excesses(w)[face], 0
                 step, q = np.zeros(face.size), r / np.diag(G)
                 start = r @ q
                 if not face.size:
@@ -128,7 +130,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 size = r @ (r / np.diag(G))
                 t, n_products = size / (q @ G @ q), n_products + 1
                 step, r = step + t * q, r - t * (G @ q)
-                over = n_products >= most or (abs(step) > p[face]).any()
+                over = n_products >= most or (abs(step) > (p * (high - low))[face]).any()
                 if not over:
                     q = r / np.diag(G) + q * (r @ (r / np.diag(G))) / size
                     over = not r @ (r / np.diag(G)) > 1e-4 * start
@@ -146,15 +148,19 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 ends, face, n_sweeps = length == 1.0, None, 0
         if ends:
             w = np.where(coefficients, -A.T @ (p * s) / D, w)
-            if has_b:
+            if has_b and width == 0.0:
                 wanted = -excesses(w)
                 by = np.argsort(wanted)
                 less, more = np.cumsum(p[by]), p[F.y > 0].sum()
                 middle = [wanted[by[less >= (1 - 1e-12) * more][0]], wanted[by[less > (1 + 1e-12) * more][0]]]
                 w = w + np.where(coefficients, 0.0, np.mean(middle))
-            best, best_bound = (w.copy() if value(w) < value(best) else best), max(best_bound, bound(s))
-            gap = max(value(best) - best_bound, 0.0)
-            accuracy *= min(max(0.8 * tol / gap, 0.02), 0.7) if gap > 0.0 else 1.0
+            if width == 0.0:
+                best_bound = max(best_bound, bound(s))
+                optimality = max(min(F.objective(w), F.objective(best)) - best_bound, 0.0)
+            elif F.objective(w) < F.objective(best):
+                optimality = np.linalg.norm(F.gradient(w))
+            best = w.copy() if F.objective(w) < F.objective(best) else best
+            accuracy *= min(max(0.8 * tol / optimality, 0.02), 0.7) if optimality > 0.0 else 1.0
             active, violation, n_sweeps, n_passes, n_rounds = np.arange(n), np.inf, 0, 0, n_rounds + 1
         yield best
 

@@ -53,7 +53,7 @@ class Sum:
         self.n, columns = X.shape
         self.Z = np.hstack([X, np.ones((self.n, 1))]) if intercept else X
         self.y = np.asarray(y, dtype=np.float64)
-        self.loss, self.d1, self.d2 = LOSSES[loss]
+        self.name, (self.loss, self.d1, self.d2) = loss, LOSSES[loss]
         self.penalised = np.arange(self.Z.shape[1]) < columns
         self.l1, self.l2 = l1 * self.penalised, l2 * self.penalised
         weights = np.ones(self.n) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -63,8 +63,8 @@ def _is_offered(name: str, problem: Problem) -> bool:
     if name not in METHODS or name == "ig":
         return False
     cls = METHODS[name]
-    approaches_slowly = "nonsmooth" in cls.handles and problem.loss.is_smooth()
-    return not approaches_slowly and is_suited(cls, problem)
+    takes_subgradients = "nonsmooth" in cls.handles and not hasattr(cls, "refusal")
+    return not (takes_subgradients and problem.loss.is_smooth()) and is_suited(cls, problem)
 
 
 def _class(name: str, problem: Problem) -> Any:

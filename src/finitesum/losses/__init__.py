@@ -17,7 +17,7 @@ Every loss of one prediction is a NamedTuple whose methods kernels call:
 ===================  ==================================================================================
 
 Losses that are linear but for one or two corners are `Cornered`: they name these, and methods with dual variables treat
-them.
+them. Those that are quadratic on one side of a corner, or between two, are a `RoundedCorner`.
 
 ``scale`` multiplies the loss. All formulas hold at margins of +-1000 without overflow, and NaN stays NaN in `value`,
 `d1` and the first of `d1_d2`, so that a divergence is seen.
@@ -28,7 +28,7 @@ from numbers import Real
 from typing import Any, Literal, cast
 
 from finitesum.core.jit import compilable
-from finitesum.losses.base import Cornered, Loss
+from finitesum.losses.base import Cornered, Loss, RoundedCorner
 from finitesum.losses.classes import Multinomial, SquaredTargets
 from finitesum.losses.corners import Absolute, EpsilonInsensitive, Quantile
 from finitesum.losses.exponential import LARGEST_EXPONENT
@@ -60,6 +60,7 @@ __all__ = [
     "Probit",
     "PseudoHuber",
     "Quantile",
+    "RoundedCorner",
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",

@@ -100,6 +100,21 @@ class OfResidual(Curved):
 Corner = tuple[Any, Any, Any]
 
 
+class RoundedCorner(OfMargin):
+    """Losses of a margin with a rounded corner: the largest s (u - k) - width/2 s^2 over low <= s <= high.
+
+    The dual variable of a row is its slope s, which the loss has at u = k + width s, or beyond for the bounds.
+    """
+
+    @abstractmethod
+    def corners(self, target: Any) -> tuple[Corner, Corner]:
+        """Return (low, high, k) and (0, 0, k)."""
+
+    @abstractmethod
+    def corner_width(self) -> float:
+        """Return by how much the prediction changes where the slope changes by 1."""
+
+
 class Cornered(Curved):
     """Losses of one or two corners, linear beside them: sum_j max(low_j (u - k_j), high_j (u - k_j)), low_j <= 0 <= high_j.
 
@@ -109,6 +124,10 @@ class Cornered(Curved):
     @abstractmethod
     def corners(self, target: Any) -> tuple[Corner, Corner]:
         """Return (low_1, high_1, k_1) and (low_2, high_2, k_2), with k_1 <= k_2; the second is (0, 0, k_1) for none."""
+
+    def corner_width(self) -> float:
+        """Return 0: corners are not rounded."""
+        return 0.0
 
     def value(self, prediction: Any, target: Any) -> Any:
         """Return the sum of both corners' losses."""

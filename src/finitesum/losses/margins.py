@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from finitesum.core.elementwise import maximum, minimum, where
 from finitesum.core.jit import compilable, kernel_part
-from finitesum.losses.base import Corner, Cornered, OfMargin, Scaled
+from finitesum.losses.base import Corner, Cornered, OfMargin, RoundedCorner, Scaled
 from finitesum.losses.exponential import exp, log1p
 
 
@@ -71,7 +71,7 @@ class Logistic(Scaled, OfMargin):
 
 
 @compilable
-class SquaredHinge(Scaled, OfMargin):
+class SquaredHinge(Scaled, RoundedCorner):
     """max(0, 1 - y u)^2 for targets -1 and +1; the second derivative jumps at margin 1."""
 
     def value(self, prediction: Any, target: Any) -> Any:
@@ -87,6 +87,14 @@ class SquaredHinge(Scaled, OfMargin):
     def curvature_bound(self) -> float:
         """Return 2."""
         return 2.0 * self.scale
+
+    def corners(self, target: Any) -> tuple[Corner, Corner]:
+        """Return the slopes beyond 0 on the side of -y, without an end, at margin 1."""
+        return (minimum(-math.inf * target, 0.0), maximum(-math.inf * target, 0.0), target), (0.0, 0.0, target)
+
+    def corner_width(self) -> float:
+        """Return 1/2."""
+        return 0.5 / self.scale
 
 
 @compilable
@@ -115,7 +123,7 @@ class _Rounded(NamedTuple):
 
 
 @compilable
-class SmoothedHinge(_Rounded, OfMargin):
+class SmoothedHinge(_Rounded, RoundedCorner):
     """The hinge, rounded at its corner over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
 
     def value(self, prediction: Any, target: Any) -> Any:
@@ -138,3 +146,11 @@ class SmoothedHinge(_Rounded, OfMargin):
     def curvature_bound(self) -> float:
         """Return 1 / width."""
         return 1.0 / self.width
+
+    def corners(self, target: Any) -> tuple[Corner, Corner]:
+        """Return the slopes between 0 and -y, at margin 1."""
+        return (minimum(-target, 0.0), maximum(-target, 0.0), target), (0.0, 0.0, target)
+
+    def corner_width(self) -> float:
+        """Return the width."""
+        return self.width

@@ -1,7 +1,8 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
 Least squares in few columns are one step of Newton's method. With any other smooth loss and an elastic net, Newton's
-method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets are compared by forecasts of their seconds
+method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets, for hinges that are rounded at their corner
+dual ascent where rows are few, are compared by forecasts of their seconds
 (`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first does worse than its forecast
 (`finitesum.running.handover`). On sets Newton's methods are taken where a Hessian fits, on working sets where many
 coefficients are likely to be 0. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have many
@@ -214,21 +215,23 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     seconds, features = {}, forecasts.features_of(problem, tol)
     for name in forecasts.known_methods(problem):
         is_small = 16.0 * problem.dim**2 <= MOST_BYTES or (name == "newton" and has_few_rows(problem))
-        if name in ("newton-cg", "working-set-newton") or is_small:
+        if name in ("newton-cg", "working-set-newton", "dual-ascent") or is_small:
             seconds[name] = forecasts.forecast(name, problem, tol, features)
-    others = sorted(seconds, key=lambda name: seconds[name])
+    if "dual-ascent" in seconds:  # on such rows it is the faster of the two, which the forecasts know less well
+        seconds["dual-ascent"] = min(seconds["dual-ascent"], seconds["newton-cg"])
+    others = sorted(seconds, key=lambda name: (seconds[name], name))
     first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]
     others.remove(first := begun if begun in seconds else first)
     likely = ", ".join(f"{name} {seconds[name]:.2g} s" for name in (first, *others))
     found = [Alternative(_going_on(name, problem, options), seconds[name]) for name in others]
-    method = as_method(first, options if first != "newton" else None)
+    method = as_method(first, options if first not in ("newton", "dual-ascent") else None)
     start = forecasts.traits_of(problem).optimality
     return Choice(method, f"{shape}: the fastest by its forecast ({likely})", seconds[first], start, tuple(found))
 
 
 def _going_on(name: str, problem: Problem, options: dict[str, Any]) -> Method:
     """Return a method that starts with all rows: from a point that samples would lead away from."""
-    if name == "newton":
+    if name in ("newton", "dual-ascent"):
         return as_method(name)
     return as_method(name, options if name == "working-set-newton" else options | {"first_rows": problem.n_rows})
 

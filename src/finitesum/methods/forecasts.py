@@ -22,10 +22,10 @@ import numpy as np
 
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import loss_sums
-from finitesum.losses import Huber, Poisson, SmoothedHinge, SquaredHinge
+from finitesum.losses import Huber, Poisson, RoundedCorner, SmoothedHinge, SquaredHinge
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
 from finitesum.problems.linear import Problem, remembered
-from finitesum.problems.partitioned import PartedRows
+from finitesum.problems.partitioned import PartedRows, is_parted
 from finitesum.problems.rows import n_entries, some_rows
 
 #: Numbers of the rows that are looked at, and those rows, at least.
@@ -33,6 +33,10 @@ MOST_NUMBERS, FEWEST_ROWS = 5e4, 128.0
 
 #: By how much the steps of Newton's method with few rows are fewer than the logarithm of their coupling, and the fewest.
 LESS_STEPS, FEWEST_STEPS = 2.0, 3.0
+
+#: Rows by columns up to which dual ascent treats rounded corners: beyond, a Hessian of columns is small. Gradients that its
+#: visits cost, and its passes: (least, by the root of the rows by columns and this power of the coupling).
+MOST_ROWS, DUAL_VISIT, DUAL_PASSES = 3.0, 2.0, (20.0, 30.0, 0.3)
 
 #: Columns of a first working set.
 FIRST_COLUMNS = 128.0
@@ -129,6 +133,8 @@ def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
 
 def price(name: str, problem: Problem, counts: Counts) -> float:
     """Return the seconds that a method's counts come to."""
+    if name == "dual-ascent":
+        return 1e-9 * counts.passes * problem.n_rows * DUAL_VISIT * costs_of(problem).gradient
     if name == "newton" and has_few_rows(problem):
         costs = costs_by_products(problem)
         return 1e-9 * (counts.hessians * costs.step + counts.passes * costs.reading)
@@ -142,6 +148,10 @@ def usual_counts(name: str, problem: Problem) -> Counts:
         n_steps = max(math.log1p(traits_of(problem).coupling) - LESS_STEPS, FEWEST_STEPS)
         n_steps = 1.0 if problem.loss.d2_lipschitz() == 0.0 else n_steps
         return Counts(2.0 + n_steps / costs_by_products(problem).steps_a_pass(), n_steps, n_steps)
+    if name == "dual-ascent":
+        least, by_coupling, power = DUAL_PASSES
+        tall = math.sqrt(problem.n_rows / problem.dim)
+        return Counts(least + by_coupling * tall * traits_of(problem).coupling ** power, 0.0, 0.0)
     counts = Counts(*_figures(name, problem)["counts"])
     if name == "lazy-newton" and problem.is_smooth:
         counts = counts._replace(hessians=counts.hessians * hessian_sample(problem) / problem.n_rows)
@@ -159,6 +169,8 @@ def forecast(name: str, problem: Problem, tol: float, features: dict[str, float]
     """
     if name == "newton" and has_few_rows(problem):
         return 1e-9 * costs_by_products(problem).once + price(name, problem, usual_counts(name, problem))
+    if name == "dual-ascent":
+        return price(name, problem, usual_counts(name, problem))
     exponent, features = 0.0, features_of(problem, tol) if features is None else features
     for feature, (effect, least, most) in _figures(name, problem)["effects"].items():
         exponent += effect * min(max(features[feature], least), most)
@@ -171,7 +183,10 @@ def known_methods(problem: Problem) -> list[str]:
     With an l1 penalty alone, on fewer rows than columns, F is flat along many directions: conjugate gradients stall there.
     """
     is_flat = problem.term.has_l1 and not problem.term.ridge > 0.0 and problem.n_rows < problem.dim
-    return [name for name in _table()[_kind(problem)] if not (is_flat and name == "newton-cg")]
+    found = [name for name in _table()[_kind(problem)] if not (is_flat and name == "newton-cg")]
+    has_corner = isinstance(problem.loss, RoundedCorner) and problem.term.ridge > 0.0 and problem.is_smooth
+    is_plain = not (problem.has_intercept or problem.term.has_weights or is_parted(problem))
+    return [*found, "dual-ascent"] if has_corner and is_plain and problem.n_rows <= MOST_ROWS * problem.dim else found
 
 
 def _figures(name: str, problem: Problem) -> dict[str, Any]:

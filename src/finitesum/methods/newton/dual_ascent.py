@@ -1,4 +1,4 @@
-"""Dual coordinate ascent for losses with corners and an l2 penalty, ended by conjugate gradients on the free variables.
+"""Dual coordinate ascent for losses with corners, sharp or rounded, and an l2 penalty, ended by conjugate gradients.
 
 A loss of two corners, sum_j max(low_j (u - k_j), high_j (u - k_j)) with low_j <= 0 <= high_j (the hinge: one corner, at y;
 the epsilon-insensitive loss: two), has slopes s_i between the sums of the low_j and of the high_j. With u_i = x_i'w + b +
@@ -23,6 +23,10 @@ s_i: a corner, or an interval between two. The parts of a round:
    suggest. All u_i are computed, and w from the slopes, so that errors do not add up, with the best intercept for it; the
    slopes bound the minimum from below. The iterate is the best w so far.
 
+A rounded corner (the squared and the smoothed hinge) costs p_i width/2 s_i^2 more: it has the slope s_i at k_i + width s_i,
+visits divide by q_i + width, and a face has width/p_i on its diagonal. Such losses are smooth: a round ends with the
+gradient's norm, and an intercept stays where it was held.
+
 A pass is the sweeps that make as many visits as there are rows, or products that read as many, or the end of a round; on
 small data all sweeps before a face, or all its products, for a pass costs calls.
 Memory: d and some 4n numbers, and 5 for each row of the face.
@@ -44,7 +48,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
-from finitesum.losses import Cornered
+from finitesum.losses import Cornered, RoundedCorner
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
 from finitesum.methods.newton.dual_sweeps import sweep
@@ -86,7 +90,8 @@ class DualAscentState(NamedTuple):
     violation: float  # the largest of the last sweep
     accuracy: float  # the violation that ends the round
     value: float  # F at x
-    bound: float  # of the minimum
+    bound: float  # of the minimum; minus infinity where the loss is smooth
+    optimality: float  # at x: the duality gap, or where the loss is smooth the gradient's norm
     tol: float
     n_sweeps: int  # since the round began, or the last face
     n_passes: int  # of this round
@@ -128,9 +133,9 @@ def _used(problem: Problem) -> Indices:
     return np.flatnonzero(problem.weights > 0.0)
 
 
-def refusal_without_corners(name: str, problem: Problem) -> str:
-    """Return what is missing where a problem has a loss without corners, or no l2 penalty; "" where nothing is."""
-    if isinstance(problem.loss, Cornered) and problem.term.ridge > 0.0 and problem.n_outputs == 1:
+def refusal_without_corners(name: str, problem: Problem, losses: Any = Cornered) -> str:
+    """Return what is missing where a problem has no such loss with corners, or no l2 penalty; "" where nothing is."""
+    if isinstance(problem.loss, losses) and problem.term.ridge > 0.0 and problem.n_outputs == 1:
         return ""
     got = f"{problem.loss!r} with {problem.penalty!r}"
     return f"{name} needs a loss with corners, such as the hinge, and alpha > 0, got {got}."
@@ -138,7 +143,7 @@ def refusal_without_corners(name: str, problem: Problem) -> str:
 
 @dataclass(frozen=True)
 class DualAscent(SumMethod):
-    """Dual coordinate ascent for losses with corners and an l2 penalty, with an exact end: for wide and for long data.
+    """Dual coordinate ascent for losses with corners, sharp or rounded, and an l2 penalty, with an exact end.
 
     s_i+ = sum_j clip((u_i + q_i s_i - k_ij) / q_i, low_ij, high_ij),  w = -(1/l2) sum_i p_i s_i x_i  [1]; then those at
     corners together [2]
@@ -172,7 +177,7 @@ class DualAscent(SumMethod):
     @staticmethod
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem has a loss without corners, or no l2 penalty."""
-        return refusal_without_corners(DualAscent.name, problem)
+        return refusal_without_corners(DualAscent.name, problem, (Cornered, RoundedCorner))
 
     def blas_threads(self, problem: Problem) -> int | None:
         return 1
@@ -187,8 +192,9 @@ class DualAscent(SumMethod):
         none, value = np.zeros(0, dtype=np.int64), _value(problem, x0, u)
         distance = float(problem.weights @ np.abs(u - _loss(problem).corners(problem.targets)[0][2]))
         first = FIRST * distance if 0.0 < distance < math.inf else FIRST
-        rest = (math.inf, first, value, -math.inf, tol, 0, 0, 0, 0.0, none, ConjugateGradients(), problem.n_components, 0)
-        return DualAscentState(x0.copy(), w, slopes, _used(problem), *rest)
+        known = math.inf, first, value, -math.inf, math.inf, tol
+        rest: Any = 0, 0, 0, 0.0, none, ConjugateGradients(), problem.n_components, 0
+        return DualAscentState(x0.copy(), w, slopes, _used(problem), *known, *rest)
 
     def template(self, problem: Problem, first: DualAscentState, state: DualAscentState) -> DualAscentState:
         for name in ("face", "active"):
@@ -210,8 +216,8 @@ class DualAscent(SumMethod):
         return _after_round(problem, state) if state.length == 1.0 else state
 
     def estimate(self, problem: Problem, state: DualAscentState) -> float:
-        """Return the duality gap at x, as it was at the end of the last round."""
-        return max(state.value - state.bound, 0.0)
+        """Return the duality gap or the gradient's norm at x, as it was at the end of the last round."""
+        return state.optimality
 
     def bound(self, problem: Problem, state: DualAscentState) -> float:
         """Return the bound of the minimum that the slopes have made so far."""
@@ -274,7 +280,8 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
     if size == 0:
         return state._replace(n_sweeps=0)
     face, right = face[:size].copy(), right[:size]
-    return state._replace(face=face, cg=begun(right, right / terms.couplings[face]))
+    metric = terms.couplings[face] + _loss(problem).corner_width() / problem.weights[face]
+    return state._replace(face=face, cg=begun(right, right / metric))
 
 
 def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscentState, bool]:
@@ -300,7 +307,7 @@ def _stepped(problem: Problem, state: DualAscentState) -> DualAscentState:
 
 def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
     """Return w with the intercept of the least loss, and its predictions: of an interval of intercepts the middle."""
-    if not problem.has_intercept:
+    if not problem.has_intercept or not isinstance(problem.loss, Cornered):
         return w, u
     corners = [(low, high, point) for low, high, point in corners_of(problem) if np.any(low < high)]
     wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
@@ -316,11 +323,16 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state at the end of a round: w made of the slopes, the gap there, and no row resting."""
     w = _primal(problem, state.slopes, float(state.w[-1]))
     w, u = _with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
-    value = _value(problem, w, u)
+    value, bound, optimality = _value(problem, w, u), -math.inf, state.optimality
     better = value < state.value
-    bound = max(state.bound, slopes_bound(problem, state.slopes, w))
-    gap = max(min(value, state.value) - bound, 0.0)
-    closer = min(max(OF_TOL * state.tol / gap, LEAST_OF_LAST), MOST_OF_LAST) if gap > 0.0 else 1.0
+    if isinstance(problem.loss, Cornered):
+        bound = max(state.bound, slopes_bound(problem, state.slopes, w))
+        optimality = max(min(value, state.value) - bound, 0.0)
+    elif better:
+        gradient = combination(problem, problem.weights * _loss(problem).d1(u, problem.targets))
+        problem.term.add_to(gradient, w)
+        optimality = problem.term.optimality(w, gradient)
+    closer = min(max(OF_TOL * state.tol / optimality, LEAST_OF_LAST), MOST_OF_LAST) if optimality > 0.0 else 1.0
     return state._replace(
         x=w.copy() if better else state.x,
         w=w,
@@ -329,6 +341,7 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
         accuracy=closer * state.accuracy,
         value=min(value, state.value),
         bound=bound,
+        optimality=optimality,
         n_sweeps=0,
         n_passes=0,
         n_rounds=state.n_rounds + 1,

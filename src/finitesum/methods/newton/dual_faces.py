@@ -20,12 +20,12 @@ def _interval(view: Any, i: int, slope: float) -> tuple[float, float, float]:
 
 @kernel
 def find_face(view: Any, active: Indices, w: Vector, slopes: Vector, face: Indices, excesses: Vector) -> int:
-    """Write the active rows at corners, and u_i less the corner of each; return how many there are."""
-    size = 0
+    """Write the active rows at corners, and u_i less where the loss has the slope s_i; return how many there are."""
+    size, width = 0, view.loss.corner_width()
     for i in active:
         low, high, point = _interval(view, i, slopes[i])
         if low < slopes[i] < high:
-            face[size], excesses[size] = i, view.rows.dot(i, w) + view.offsets[i] - point
+            face[size], excesses[size] = i, view.rows.dot(i, w) + view.offsets[i] - point - width * slopes[i]
             size += 1
     return size
 
@@ -56,14 +56,14 @@ def advance(
     now, the products, and whether it is over: solved, by products, by curvature or by a change beyond its interval.
     """
     (solution, residual, direction), (size, least), (most_products, most_read) = run, sizes, limits
-    couplings = terms[0]
-    product, moved = np.empty(face.size), np.empty(view.rows.n_columns + view.rows.intercept)
+    couplings, width = terms[0], view.loss.corner_width()
+    product, scaled, moved = np.empty(face.size), np.empty(face.size), np.empty(view.rows.n_columns + view.rows.intercept)
     n_products, is_over = 0, not size > least
     while not is_over and n_products * face.size < most_read:
         _pull_back(view, face, direction, terms, moved)
         curvature = 0.0
         for k in range(face.size):
-            product[k] = -view.rows.dot(face[k], moved)
+            product[k] = width * direction[k] / view.weights[face[k]] - view.rows.dot(face[k], moved)
             curvature += direction[k] * product[k]
         n_products += 1
         if not curvature > 0.0:
@@ -75,11 +75,12 @@ def advance(
             low, high, _ = _interval(view, i, slopes[i])
             solution[k] += step * direction[k]
             residual[k] -= step * product[k]
-            size += residual[k] * residual[k] / couplings[i]
+            scaled[k] = residual[k] / (couplings[i] + width / view.weights[i])
+            size += residual[k] * scaled[k]
             if abs(solution[k]) > view.weights[i] * (high - low):
                 is_over = True
         for k in range(face.size):
-            direction[k] = direction[k] * (size / before) + residual[k] / couplings[face[k]]
+            direction[k] = direction[k] * (size / before) + scaled[k]
         is_over = is_over or not size > least
     return size, n_products, is_over
 
@@ -91,21 +92,21 @@ def take_step(view: Any, face: Indices, solution: Vector, w: Vector, slopes: Vec
     It is 1, halved until the function rises; 0 where it would be below the shortest.
     """
     _, ridge, hold = terms
-    d, length = view.rows.n_columns, 1.0
-    changes, moved = np.empty(face.size), np.empty(w.size)
-    excesses = np.empty(face.size)
+    d, length, width = view.rows.n_columns, 1.0, view.loss.corner_width()
+    changes, excesses, moved = np.empty(face.size), np.empty(face.size), np.empty(w.size)
     for k in range(face.size):
-        excesses[k] = view.rows.dot(face[k], w) + view.offsets[face[k]] - _interval(view, face[k], slopes[face[k]])[2]
+        point = _interval(view, face[k], slopes[face[k]])[2] + width * slopes[face[k]]
+        excesses[k] = view.rows.dot(face[k], w) + view.offsets[face[k]] - point
     while length >= shortest:
-        gain = 0.0
+        gain, cost = 0.0, 0.0
         for k in range(face.size):
             i = face[k]
             low, high, _ = _interval(view, i, slopes[i])
             weight = view.weights[i]
             changes[k] = weight * (min(max(slopes[i] + length * solution[k] / weight, low), high) - slopes[i])
             gain += excesses[k] * changes[k]
+            cost += width * changes[k] * changes[k] / weight
         _pull_back(view, face, changes, terms, moved)
-        cost = 0.0
         for j in range(d):
             cost += ridge * moved[j] * moved[j]
         if view.rows.intercept:

@@ -13,7 +13,7 @@ from finitesum.methods.newton.sdca import shuffle
 def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: float) -> float:
     """Visit a row; return the violation met, or -1 where the row is to rest."""
     couplings, ridge, hold = terms
-    weight, slope = view.weights[i], slopes[i]
+    weight, slope, width = view.weights[i], slopes[i], view.loss.corner_width()
     prediction = view.rows.dot(i, w) + view.offsets[i]
     (low, high, point), (other_low, other_high, other_point) = view.loss.corners(view.targets[i])
     first, last = -np.inf, np.inf  # where the loss has this slope
@@ -26,12 +26,14 @@ def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: fl
             first = other_point
         if slope < other_high and other_point < last:
             last = other_point
-    violation: float = max(first - prediction, prediction - last)
+    unrounded = prediction - width * slope
+    violation: float = max(first - unrounded, unrounded - last)
     if violation <= 0.0:
         return -1.0 if -violation > resting else 0.0
     coupling = weight * couplings[i]
     goal = prediction + coupling * slope
-    new = min(max((goal - point) / coupling, low), high) + min(max((goal - other_point) / coupling, other_low), other_high)
+    total = coupling + width
+    new = min(max((goal - point) / total, low), high) + min(max((goal - other_point) / total, other_low), other_high)
     change = weight * (new - slope)
     if change != 0.0:
         slopes[i], last_one = new, w[-1]
