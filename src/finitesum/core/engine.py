@@ -194,17 +194,17 @@ class Threads:
         return called_here(function, handle, arguments)
 
     def _work(self, function: Callable[..., Any], handle: _Placed, arguments: tuple[Any, ...]) -> Any:
-        """Call a function for a part, while the next one is read ahead."""
+        """Call a function for a part, while a later one is read ahead."""
         following = self._forget(handle)
         if following is not None:
             self._ahead.submit(following.read_ahead)
         return _call(function, handle, arguments)
 
     def _forget(self, handle: _Placed) -> _Placed | None:
-        """Return the next part that waits, once this one does not."""
+        """Return the part that will be begun when each thread has ended its own, once this one does not wait any more."""
         with self._lock:
             self._waiting.remove(handle)
-            return self._waiting[0] if self._waiting else None
+            return self._waiting[min(self.n_workers, len(self._waiting)) - 1] if self._waiting else None
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:
         """Yield futures as they are done."""

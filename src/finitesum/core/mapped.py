@@ -9,6 +9,9 @@ import numpy as np
 
 from finitesum.core.arrays import Data
 
+#: Bytes that the system is asked for at a time: of more it reads no more than its own limit, a few megabytes, at its start.
+AHEAD = 1 << 20
+
 #: Bytes up to which an array stays in memory.
 LEAST_BYTES = 1 << 16
 
@@ -56,5 +59,5 @@ def read_ahead(value: Any) -> None:
     if mapping is None or not hasattr(mmap, "MADV_WILLNEED"):
         return
     start = value.ctypes.data - np.frombuffer(mapping, dtype=np.uint8).ctypes.data
-    first = start - start % mmap.PAGESIZE
-    mapping.madvise(mmap.MADV_WILLNEED, first, start - first + value.nbytes)
+    for first in range(start - start % mmap.PAGESIZE, start + value.nbytes, AHEAD):
+        mapping.madvise(mmap.MADV_WILLNEED, first, min(AHEAD, start + value.nbytes - first))
