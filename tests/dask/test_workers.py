@@ -25,8 +25,8 @@ def cluster():
     return client, workers
 
 
-def tell(client, seconds):
-    for worker, each in seconds.items():
+def tell(client, seconds, times=known.LEAST_CALLS):
+    for worker, each in [*seconds.items()] * times:
         client.report(worker=worker, part="part 0" if worker == "slow" else "part 1", call="", seconds=each)
 
 
@@ -63,10 +63,21 @@ def test_a_part_is_not_moved_where_that_takes_longer(cluster):
     client.report(worker="slow", part="large", call="large", n_bytes=1_000_000_000)
     tell(client, {"slow": 0.1, "fast": 0.01})  # a megabyte: the large part takes 100 s, or 10 s to move and 10 s
     assert workers.choice("large") == "fast"
-    tell(client, {"slow": 0.015} | {"fast": 0.01} | {"slow": 0.016})
-    tell(client, {"slow": 0.016} | {"fast": 0.01})
-    tell(client, {"slow": 0.016})
+    tell(client, {"slow": 0.016}, known.WINDOW)
     assert workers.choice("large") == "slow"
+
+
+def test_a_first_call_that_compiles_does_not_make_a_worker_slow_and_unknown_ones_are_tried(cluster):
+    client, workers = cluster
+    tell(client, {"slow": 5.0, "fast": 100.0}, 1)
+    assert workers.choice("part 0") is None
+    tell(client, {"slow": 5.0, "fast": 1.0})
+    assert workers.slowness == pytest.approx([5.0, 1.0])
+    workers.there({"new": 2})
+    assert workers.slowness == pytest.approx([5.0, 1.0, 1.0, 1.0])
+    given = pending(workers, "fast", 1)
+    assert workers.choice("part 0") == "new"
+    assert len(given) == 1
 
 
 def test_a_worker_that_gets_no_calls_is_tried_again(cluster):

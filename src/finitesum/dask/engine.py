@@ -122,6 +122,7 @@ class DaskEngine:
         self._calls: WeakKeyDictionary[Any, tuple[Call, int]] = WeakKeyDictionary()
         self._parts: WeakSet[Any] = WeakSet()
         self._workers = workers_of(self.client)
+        self._workers.there(self.client.nthreads())
 
     @property
     def slowness(self) -> list[float]:
@@ -131,7 +132,9 @@ class DaskEngine:
     @property
     def n_workers(self) -> int:
         """How many calls run at a time: the workers' threads."""
-        return max(int(sum(self.client.nthreads().values())), 1)
+        n_threads = self.client.nthreads()
+        self._workers.there(n_threads)
+        return max(int(sum(n_threads.values())), 1)
 
     def place(self, part: Any) -> Any:
         """Return a future of the part's data."""

@@ -6,7 +6,6 @@ is expected to end it first, the time for bringing the part there included, and 
 differences, would give it back. The results are the same wherever they are computed.
 """
 
-import statistics
 import threading
 import time
 from collections import deque
@@ -20,8 +19,8 @@ from distributed import get_worker
 #: What workers report under.
 TOPIC = "finitesum"
 
-#: Calls of a worker of which the median says how fast it is.
-WINDOW = 5
+#: Calls of a worker of which the shortest says how fast it is, and how many these are at least: the first one compiles.
+WINDOW, LEAST_CALLS = 5, 3
 
 #: The ratio of the slowest worker's seconds to the fastest one's from which calls are given to the one that ends first, and
 #: the seconds of a call that these differ by at least: less is a matter of messages.
@@ -58,6 +57,11 @@ class Workers:
         self._n_bytes: dict[str, int] = {}  # of parts
         client.subscribe_topic(TOPIC, self._noted)
 
+    def there(self, n_threads: dict[str, int]) -> None:
+        """Note which workers there are: one that is not known is expected to be as fast as the fastest."""
+        with self._lock:
+            self._n_threads.update(n_threads)
+
     def _noted(self, event: tuple[float, dict[str, Any]]) -> None:
         """Note what a worker reports."""
         of = event[1]
@@ -74,8 +78,11 @@ class Workers:
                 self._kept[worker] = 1.0
 
     def _expected(self) -> dict[str, float]:
-        """Return the seconds a byte that are expected of each worker."""
-        return {worker: self._kept[worker] * statistics.median(last) for worker, last in self._seconds.items()}
+        """Return the seconds a byte that are expected of each worker; none where nothing is known of any."""
+        many = {worker: min(last) for worker, last in self._seconds.items() if len(last) >= LEAST_CALLS}
+        least = min(many.values(), default=0.0)
+        every = self._n_threads if many else ()
+        return {worker: max(self._kept.get(worker, 1.0) * many.get(worker, least), least) for worker in every}
 
     @property
     def slowness(self) -> list[float]:
@@ -101,7 +108,7 @@ class Workers:
                 return n_rounds * n_bytes * expected[worker] + is_elsewhere * n_bytes / BANDWIDTH, is_elsewhere
 
             chosen = min(expected, key=end)
-            for worker in expected:
+            for worker in self._kept:
                 self._kept[worker] *= 1.0 if worker == chosen else FORGETTING
             return chosen
 
