@@ -85,25 +85,44 @@ def _sparse_in_arrays(rows: CSRRows, picked: Indices, scales: Vector, lower: Mat
         lower[d, d] += scales.sum()
 
 
+@kernel
+def _scale_rows(values: Any, picked: Indices, scales: Vector, centre: Vector, out: Any) -> None:
+    """Write s_k^(1/2) (x_i - c), i = picked[k], and in a last column, where there is one, s_k^(1/2); c may be empty."""
+    d = values.shape[1]
+    for k in range(np.uint64(picked.size)):
+        i, root = np.uint64(picked[k]), math.sqrt(scales[k])
+        if centre.size > 0:
+            for j in range(np.uint64(d)):
+                out[k, j] = root * (values[i, j] - centre[j])
+        else:
+            for j in range(np.uint64(d)):
+                out[k, j] = root * values[i, j]
+        for j in range(np.uint64(d), np.uint64(out.shape[1])):
+            out[k, j] = root
+
+
+@array_form(_scale_rows, lambda values, *_: float(values.size))
+def _scale_rows_in_arrays(values: Any, picked: Indices, scales: Vector, centre: Vector, out: Any) -> None:
+    d, roots = values.shape[1], np.sqrt(scales)[:, None]
+    stored = values[picked] - centre if centre.size else values[picked]
+    np.multiply(stored, roots, out=out[:, :d], casting="same_kind")
+    out[:, d:] = roots
+
+
 def _sum_dense(
     rows: DenseRows, picked: Indices, scales: Vector, centre: Vector | None, *, single_precision: bool
 ) -> Matrix:
     """Return sum_k s_k x_i x_i', i = picked[k]; those of s_k < 0 apart, because BLAS squares what it multiplies."""
-    values, dim = to_matrix(rows), rows.dim()
-    dtype = np.float32 if single_precision else np.float64
+    dim, dtype = rows.dim(), np.float32 if single_precision else np.float64
     total, product = np.zeros((dim, dim), dtype=dtype), np.empty((dim, dim), dtype=dtype)
-    n_together = min(max(1, BLOCK // dim, dim // 4), 4096)
+    n_together, less = min(max(1, BLOCK // dim, dim // 4), 4096), np.empty(0) if centre is None else centre
+    room = np.empty((min(n_together, picked.size), dim), dtype=dtype)
     for sign, add in ((1.0, np.add), (-1.0, np.subtract)):
         chosen = np.flatnonzero(~(sign * scales <= 0.0))  # NaN too: it must show
         for start in range(0, chosen.size, n_together):
             some = chosen[start : start + n_together]
-            roots, here = np.sqrt(sign * scales[some])[:, None], picked[some]
-            follow = here[-1] - here[0] == here.size - 1  # rows that follow each other are not copied
-            stored = values[here[0] : here[-1] + 1] if follow else values[here]
-            block = np.empty((here.size, dim), dtype=dtype)
-            stored = stored if centre is None else stored - centre
-            np.multiply(stored, roots, out=block[:, : values.shape[1]], casting="same_kind")
-            block[:, values.shape[1] :] = roots
+            block = room[: some.size]
+            _scale_rows(rows.values, picked[some], sign * scales[some], less, block)
             np.matmul(block.T, block, out=product)  # which sees that it is symmetric
             add(total, product, out=total)
     return total

@@ -26,6 +26,10 @@ N_IN_CACHE = 8192
 LEAST_DENSITY = 0.25
 
 
+#: Multiplications up to which BLAS multiplies two matrices sooner than one by its transpose, as measured.
+MOST_OF_SMALL = 1e6
+
+
 class Losses(NamedTuple):
     """What the losses of rows are at their predictions."""
 
@@ -77,8 +81,8 @@ class WholeArrays:
         #: The matrix as LAPACK sees it, for products without the checks of a general one.
         self.transposed = self.rows.values.T if isinstance(self.rows, DenseRows) and self.rows.values.size else None
         self.lacks = None if self.equal_weight > 0.0 or self.weights.all() else self.weights == 0.0
-        self.matrices: dict[str, Matrix] = {}  # the rows in a precision
-        self.room: dict[str, Matrix] = {}  # for them times the roots of their weights, where nobody uses it
+        self.columns: dict[str, Matrix] = {}  # X' in a precision
+        self.room: dict[str, Matrix] = {}  # for X' times weights of the rows, where nobody uses it
 
     def kept_sample(self, chosen: Indices) -> "WholeArrays | None":
         """Return the chosen rows as arrays where they are those that were chosen last."""
@@ -163,22 +167,32 @@ class WholeArrays:
         return found
 
     def gram(self, scales: Vector, dtype: Any = np.float64) -> Matrix:
-        """Return sum_i s_i x_i x_i', symmetric, s_i >= 0, by a product of matrices in float64 or float32."""
-        d, key = self.rows.n_columns, np.dtype(dtype).char
-        if key not in self.matrices:
-            matrix = to_matrix(self.rows)
-            matrix = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
-            self.matrices[key] = matrix.astype(dtype, copy=False)
-        weighted = self.room.pop(key, None)  # which other threads do not find then
-        if weighted is None:
-            weighted = np.empty((self.rows.n_rows, d + self.rows.intercept), dtype=dtype)
-        roots = np.sqrt(scales).astype(dtype, copy=False)
-        np.multiply(self.matrices[key], roots[:, None], out=weighted[:, :d])
-        if self.rows.intercept:
-            weighted[:, d] = roots
-        found = weighted.T @ weighted  # which sees that it is symmetric
-        self.room[key] = weighted
+        """Return sum_i s_i x_i x_i', symmetric, s_i >= 0, by a product of matrices in float64 or float32.
+
+        Columns lie in memory one by one, so that they are scaled by long loops.
+        """
+        key = np.dtype(dtype).char
+        if (columns := self.columns.get(key)) is None:
+            columns = self.columns[key] = self._columns(dtype)
+        scaled = self.room.pop(key, None)  # which other threads do not find then
+        if scaled is None:
+            scaled = np.empty_like(columns)
+        if len(columns) * columns.size <= MOST_OF_SMALL:
+            np.multiply(columns, scales.astype(dtype, copy=False), out=scaled)
+            found = scaled @ columns.T
+            found = 0.5 * (found + found.T)
+        else:
+            np.multiply(columns, np.sqrt(scales).astype(dtype, copy=False), out=scaled)
+            found = scaled @ scaled.T  # which sees that it is symmetric
+        self.room[key] = scaled
         return np.asarray(found)
+
+    def _columns(self, dtype: Any) -> Matrix:
+        """Return X' with the intercept's ones, with the zeros of sparse rows."""
+        matrix, d = to_matrix(self.rows), self.rows.n_columns
+        columns = np.ones((d + self.rows.intercept, self.rows.n_rows), dtype=dtype)
+        columns[:d] = matrix.T if isinstance(matrix, np.ndarray) else matrix.T.toarray()
+        return columns
 
 
 def whole_arrays(problem: Problem) -> WholeArrays | None:

@@ -60,6 +60,9 @@ ACCURACY, SHORTEST = 0.01, 1e-3
 #: The fraction of F that the rounding errors of a step back onto the set may cost, and from which a fall is one.
 HIDDEN, VISIBLE = 1e-13, 1e-16
 
+#: The part of F from which on a predicted fall is seen for certain: rounding errors are looked at further on.
+SEEN = 1e-6
+
 #: Points next to an iterate that are tried, at most, and variables up to which they are: each takes a lattice basis.
 MOST_GRIDS, MOST_ON_GRID = 8, 300
 
@@ -178,7 +181,7 @@ def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonSt
 
 def _is_hidden(problem: AnySum, state: NewtonState, predicted: float) -> bool:
     """Return whether rounding errors of the gradient matter, which extended precision takes away."""
-    if not isinstance(problem, Problem) or not problem.convex:
+    if not isinstance(problem, Problem) or not problem.convex or -predicted > SEEN * abs(state.snapshot.objective):
         return False
     is_hidden = is_rounded_by_norms if problem.n_outputs > 1 else is_rounded
     return predicted >= 0.0 or is_hidden(problem, state.x, _measures(problem, state))
