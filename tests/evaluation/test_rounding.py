@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, L1Ball
-from finitesum.evaluation import rounding
+from finitesum.core.jit import Kernel
+from finitesum.evaluation import double_double, rounding
 from finitesum.evaluation.optimality import evaluate
 from finitesum.losses import Multinomial
 
@@ -82,7 +83,38 @@ def test_predictions_of_dense_rows_are_exact_where_they_cancel(dtype):
     gradient, bounds = rounding.extended_gradient(problem, w)
     errors = [abs(Fraction(float(g)) + Fraction(float(g - float(g))) - e) for g, e in zip(gradient, exact, strict=True)]
     assert all(float(e) <= b for e, b in zip(errors, bounds, strict=True))
-    assert (bounds <= 1e-15 * np.abs(X[0]) * abs(float(sum(exact)) / float(X[0].sum()))).all()
+    slope, size = abs(float(sum(exact)) / float(X[0].sum())), float(np.abs(X[0] * w).sum())
+    assert (bounds <= np.abs(X[0]) * (1e-15 * slope + 1e-29 * size)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [3, 16, 37])
+@pytest.mark.parametrize("intercept", [0, 1])
+@pytest.mark.parametrize("form", ["kernel", "arrays"])
+def test_double_double_sums_have_twice_the_digits(form, intercept, d, dtype, monkeypatch):
+    rng = np.random.default_rng(d)
+    X = (rng.standard_normal((9, d)) * 10.0 ** rng.uniform(-6, 6, d)).astype(dtype)
+    w, offsets, errors = rng.standard_normal(d + intercept), rng.standard_normal(9), rng.random(9)
+    rows = [[Fraction(float(x)) for x in row] + [Fraction(1)] * intercept for row in X]
+
+    def off(high, low, exact):
+        return float(abs(Fraction(high) + Fraction(low) - exact))
+
+    dot, add = (getattr(double_double, name + "_in_arrays" * (form == "arrays")) for name in ("_dot_rows", "_add_rows"))
+    high, low, sizes = np.empty(9), np.empty(9), np.empty(9)
+    monkeypatch.setattr(Kernel, "as_compiled", True)
+    dot(X, w, offsets, high, low, sizes)
+    np.testing.assert_allclose(sizes, np.abs(X * w[:d]).sum(axis=1), rtol=1e-13)
+    for row, offset, *found, size in zip(rows, offsets, high, low, sizes, strict=True):
+        exact = sum((x * Fraction(v) for x, v in zip(row, w, strict=True)), Fraction(offset))
+        assert off(*found, exact) <= 1e-30 * (size + 1.0)
+    totals, rests, of_errors = np.zeros(d + intercept), np.zeros(d + intercept), np.zeros(d + intercept)
+    add(X, high, low, errors, totals, rests, of_errors)
+    columns = list(zip(*rows, strict=True))
+    for column, *found, of_error in zip(columns, totals, rests, of_errors, strict=True):
+        exact = sum(x * (Fraction(a) + Fraction(b)) for x, a, b in zip(column, high, low, strict=True))
+        assert off(*found, exact) <= 1e-29 * float(sum(abs(x * Fraction(a)) for x, a in zip(column, high, strict=True)))
+        assert of_error == pytest.approx(float(sum(abs(x) * Fraction(e) for x, e in zip(column, errors, strict=True))))
 
 
 @pytest.mark.parametrize("seed", range(8))

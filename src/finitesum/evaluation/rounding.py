@@ -9,12 +9,11 @@ unit of rounding and gamma_k = u min(k, 6 sqrt(k)), which sums of k numbers exce
 and the prox-gradient mapping changes by no more than the gradient. `confirmed` bounds this first by norms of the data,
 which costs next to nothing and is enough where columns are of similar size, then by a pass over the rows; where the bound
 is still not small beside tol the optimality itself is computed in extended precision (`numpy.longdouble`: 64 binary digits
-in place of 53 on x86-64), predictions from dense rows as if in twice of that.
+in place of 53 on x86-64), with sums over dense rows as if in 106 digits (`finitesum.evaluation.double_double`).
 
 References
 ----------
 .. [1] N. J. Higham, T. Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41 (2019).
-.. [2] T. Ogita, S. M. Rump, S. Oishi, "Accurate sum and dot product", SIAM J. Sci. Comput. 26 (2005).
 """
 
 import math
@@ -26,8 +25,9 @@ import numpy as np
 
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import array_form, kernel
+from finitesum.core.jit import MOST_NUMBERS, array_form, kernel
 from finitesum.core.vectors import norm
+from finitesum.evaluation.double_double import dot_rows, sum_of_rows
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_blocks import Block, sum_over_blocks, sum_over_problems
 from finitesum.evaluation.row_products import sum_of_squares
@@ -55,8 +55,8 @@ NEAR = 100.0
 #: The fraction of an optimality from which its rounding errors matter.
 NOISE = 0.1
 
-#: Numbers of the rows that are held in extended precision at a time.
-BLOCK_SIZE = 1 << 18
+#: Numbers of rows that are held in extended precision at a time, and of dense rows whose sums kernels compute.
+BLOCK_SIZE, IN_KERNELS = 1 << 18, 1 << 21
 
 
 def _of_sum(n: int, unit: float = UNIT) -> float:
@@ -205,49 +205,28 @@ def _slopes(problem: Problem, predictions: Any, targets: Any) -> tuple[Any, floa
     return in_arrays(loss).d1(predictions, targets), of_slope * (EXTENDED_UNIT if is_ours else UNIT)
 
 
-def _dot(stored: Matrix, matrix: Any, w: Any, *more: Any) -> Any:
-    """Return matrix w + more as if it were summed in twice the extended precision [2]; w holds float64 numbers."""
-    products = matrix * w
-    (high, low), (w_high, w_low) = _split(stored), _split(w)
-    rest = (((high * w_high - products) + high * w_low + low * w_high) + low * w_low).sum(axis=1)
-    terms = np.vstack([products.T, *more, np.zeros_like(rest)])
-    while len(terms) > 1:
-        first, second = terms[: len(terms) // 2], terms[len(terms) // 2 : len(terms) // 2 * 2]
-        total = first + second
-        change = total - first
-        rest = rest + ((first - (total - change)) + (second - change)).sum(axis=0)
-        terms = np.vstack([total, terms[len(terms) // 2 * 2 :]])
-    return terms[0] + rest
-
-
-def _split(numbers: Any) -> tuple[Any, Any]:
-    """Return float64 numbers as sums of two with 26 digits each, in extended precision."""
-    numbers = np.asarray(numbers, dtype=np.float64)
-    shifted = (2.0**27 + 1.0) * numbers
-    high = shifted - (shifted - numbers)
-    return high.astype(np.longdouble), (numbers - high).astype(np.longdouble)
-
-
 def _predictions(problem: Problem, stored: Any, most: int, w: Vector, offsets: Any) -> tuple[Any, Any]:
     """Return offsets + the predictions of some rows at w, shape (rows, outputs), and bounds of their errors.
 
     They have at most this many entries, an intercept and an offset counted.
     """
-    table, matrix, d = w.reshape(problem.n_outputs, -1), stored.astype(np.longdouble), problem.rows.n_columns
-    gamma = _of_sum(most, EXTENDED_UNIT)
-    extended, sizes = table.astype(np.longdouble), abs(stored).astype(np.float64) @ np.abs(table[:, :d]).T
-    if not isinstance(stored, np.ndarray):
-        found = matrix @ extended[:, :d].T + (extended[:, d] if problem.has_intercept else 0.0) + offsets
-        return found, gamma * (sizes + np.abs(found))
-    rows = zip(extended, offsets.T, strict=True)
-    ones = np.ones(len(matrix), dtype=np.longdouble)
-    found = np.column_stack([_dot(stored, matrix, row[:d], first, *(b * ones for b in row[d:])) for row, first in rows])
-    return found, 2.0 * EXTENDED_UNIT * np.abs(found) + 4.0 * gamma**2 * (sizes + np.abs(found) + np.abs(offsets))
+    table, d = w.reshape(problem.n_outputs, -1), problem.rows.n_columns
+    if isinstance(stored, np.ndarray):
+        found, sizes = zip(*(dot_rows(stored, *of) for of in zip(table, offsets.T, strict=True)), strict=True)
+        predictions = np.column_stack(found)
+        of_sums = np.column_stack(sizes) + np.abs(offsets) + np.abs(table[:, d:]).sum(axis=1)
+        return predictions, 2.0 * EXTENDED_UNIT * np.abs(predictions) + 4.0 * _of_sum(most) ** 2 * of_sums
+    extended, of_rows = table.astype(np.longdouble), abs(stored).astype(np.float64) @ np.abs(table[:, :d]).T
+    predictions = stored.astype(np.longdouble) @ extended[:, :d].T + offsets
+    if problem.has_intercept:
+        predictions += extended[:, d]
+    return predictions, _of_sum(most, EXTENDED_UNIT) * (of_rows + np.abs(predictions))
 
 
 def _blocks(problem: Problem, most: int) -> Iterator[tuple[slice, Any, Any]]:
     """Yield the places of some rows of a problem in memory, their matrix and their offsets in extended precision."""
-    size = max(1, BLOCK_SIZE // most)
+    is_dense = not problem.rows.is_sparse()
+    size = max(1, (IN_KERNELS if is_dense and problem.n_rows * most > MOST_NUMBERS else BLOCK_SIZE) // most)
     for first in range(0, problem.n_rows, size):
         here = slice(first, min(first + size, problem.n_rows))
         offsets = np.asarray(problem.offsets)[here].reshape(here.stop - here.start, -1)
@@ -290,29 +269,27 @@ def _extended_sums(problem: Problem, w: Vector, most: int, of_sum: float) -> tup
         np.zeros((n_outputs, problem.rows.dim())),
     )
     for here, stored, offsets in _blocks(problem, most):
-        matrix, sizes = stored.astype(np.longdouble), abs(stored).astype(np.float64)
         predictions, off = _predictions(problem, stored, most, w, offsets)
         if n_outputs == 1:
             predictions, off = predictions[:, 0], off[:, 0]
-        targets = problem.targets[here]
+        targets, is_dense = problem.targets[here], isinstance(stored, np.ndarray)
         slopes, of_slope = _slopes(problem, predictions, targets)
         if n_outputs == 1:  # a convex loss's slope is monotone
             below, above = (_slopes(problem, predictions + sign * off, targets)[0] for sign in (-1, 1))
             error = np.maximum(above - slopes, slopes - below)
         else:
             error = _most_change(problem, slopes, off)
-        is_dense = isinstance(stored, np.ndarray)
         error = error + ((2.0 * EXTENDED_UNIT if is_dense else of_sum) + of_slope) * np.abs(slopes)
         weights = problem.weights[here]
         slopes, error = (weighted(np.array(v), weights).reshape(-1, n_outputs) for v in (slopes, error))
         error = error.astype(np.float64)
         if is_dense:
-            leading = slopes.astype(np.float64).astype(np.longdouble)
-            parts = [_dot(stored.T, matrix.T, column) for column in leading.T]
-            gradient[:, :d] += np.array(parts) + (matrix.T @ (slopes - leading)).T
-        else:
-            gradient[:, :d] += (matrix.T @ slopes).T
-        errors[:, :d] += (sizes.T @ error).T
+            parts = [sum_of_rows(stored, *of, problem.rows.dim()) for of in zip(slopes.T, error.T, strict=True)]
+            gradient += np.array([part for part, _ in parts])
+            errors += np.array([part for _, part in parts])
+            continue
+        gradient[:, :d] += (stored.astype(np.longdouble).T @ slopes).T
+        errors[:, :d] += (abs(stored).astype(np.float64).T @ error).T
         if problem.has_intercept:
             gradient[:, d] += slopes.sum(axis=0)
             errors[:, d] += error.sum(axis=0)
