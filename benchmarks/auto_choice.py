@@ -41,7 +41,10 @@ FIELDS = ("half", "draw", "method", "seconds", "converged", "passes", "hessian_p
 
 FAMILIES = {"fit": ("dense", "filled", "sparse", "counts"), "check": ("embeddings", "signals", "categories", "text")}
 SMOOTH_LOSSES = ("logistic", "logistic", "logistic", "squared-hinge", "smoothed-hinge", "poisson", "huber")
-OF_NEWTON = ("newton", "lazy-newton", "newton-cg", "working-set-newton")
+OF_NEWTON = ("newton", "lazy-newton", "newton-cg", "working-set-newton", "coordinate-descent")
+
+#: Those that are for l1 penalties.
+OF_L1 = ("working-set-newton", "coordinate-descent")
 CANDIDATES = (*OF_NEWTON, "interior-point", "dual-ascent")
 
 #: How strongly effects of standardised features are held at 0, in runs.
@@ -182,7 +185,7 @@ def _fits(problem: Problem, name: str) -> bool:
         return True
     if not is_suited(as_method(name), problem):
         return False
-    if name == "working-set-newton" and not problem.term.has_l1:
+    if name in OF_L1 and not problem.term.has_l1:
         return False
     n, d = problem.n_rows, problem.dim
     order = min(n, d) if name == "interior-point" and not problem.term.has_l1 else d
@@ -323,7 +326,7 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
             continue
         features, best = forecasts.features_of(problem, tol), fastest(lines)
         for name in OF_NEWTON:
-            if name not in lines or (name == "working-set-newton" and problem.is_smooth):
+            if name not in lines or (name in OF_L1 and problem.is_smooth):
                 continue
             line = lines[name]
             units = [forecasts.Counts(*row) for row in np.eye(3)]

@@ -14,7 +14,8 @@ QUESTIONS = [
     ("A loss with corners, and up to some thousand columns?", "interior-point, linear-program"),
     ("A loss with corners, and larger?", "adahb, hb"),
     ("A penalty known by its prox (groups, MCP, SCAD)?", "afg; not convex: fg"),
-    ("An l1 penalty or l1 ball, and many columns?", "working-set-newton"),
+    ("An l1 penalty, or coefficients >= 0?", "coordinate-descent"),
+    ("An l1 ball or simplex, and many columns?", "working-set-newton"),
     ("Does a matrix of all columns fit into memory?", "lazy-newton; small: newton"),
     ("", "newton-cg"),
 ]

@@ -105,7 +105,7 @@ def test_nothing_is_left_to_compile(run, csv_file):
 @pytest.mark.compiled
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 def test_nothing_is_left_to_compile_for_newton_s_methods_on_sparse_rows(monkeypatch):
-    names = ("lazy-newton", "newton-cg", "working-set-newton")
+    names = ("lazy-newton", "newton-cg", "working-set-newton", "coordinate-descent")
     monkeypatch.setattr("finitesum.methods.METHODS", {name: METHODS[name] for name in names})
     warmup_module.compile_all(warmup_module.Signature("logistic", "float64", "csr-int32"))
     before = n_signatures()

@@ -74,6 +74,7 @@ ORACLES = {
         {"first_columns": 1000},  # all columns
         lambda F, x, orders: islice(lazy_newton.working_set_newton(F, F.loss_name, x, F.costs, 1e-14), len(orders)),
     ),
+    "coordinate-descent": ({"first_columns": 1000}, newton_type.newton_to_the_end),  # in one pass, where rows are few
     "interior-point": ({}, hinge.interior_points),
     "dual-ascent": ({"epochs": 2}, lambda F, x, orders: hinge.dual_ascent(F, x, orders, 2)),
     "semismooth-newton": ({}, hinge.semismooth_newton),
@@ -137,7 +138,7 @@ CLOSE = dict.fromkeys(sorted(name for name, cls in METHODS.items() if "nonsmooth
 
 #: Methods whose oracle has smooth problems alone, and single-precision curvatures that rounding errors may decide about.
 SMOOTH = ("lazy-newton", "newton-cg", "working-set-newton")
-CLOSE |= dict.fromkeys(SMOOTH, 1e-7)
+CLOSE |= dict.fromkeys((*SMOOTH, "coordinate-descent"), 1e-7)
 
 #: Methods for one kind of problem alone: a problem of this kind, what they say of others, and what they go on to treat.
 OWN = {
@@ -157,8 +158,14 @@ FITS = {
     ),
 }
 
+SAYS["coordinate-descent"] = "coordinate-descent needs an elastic net"
+FITS["coordinate-descent"] = lambda constraint=None, **more: constraint in (None, "box")
+
+#: Methods that read all rows, in any order.
+WITHOUT_VISITS = {*SMOOTH, "coordinate-descent"}
+
 #: Projected methods, which end far from the minimum.
-PROJECTED = sorted(set(CLOSE) - set(OWN) - set(SMOOTH))
+PROJECTED = sorted(set(CLOSE) - set(OWN) - WITHOUT_VISITS)
 
 #: Component gradients and Hessians that k passes over m components cost.
 COUNTS = {
@@ -188,6 +195,12 @@ LOOSE = {"ig": 2e-2, "iag": 1e-5, **dict.fromkeys(PROJECTED, 4e-2)}
 #: All that treat one output: the others have their rows in the table of several outputs.
 ALL = sorted(set(METHODS) - {"multinomial-newton", "multinomial-lbfgs", "multinomial-working-set"})
 WITH_ORACLE = sorted(ORACLES)
+
+
+@pytest.fixture(autouse=True)
+def _oracles_of_whole_runs(monkeypatch):
+    """Let the first pass of coordinate descent reach the minimum, where its oracle is: that says nothing of its models."""
+    monkeypatch.setattr("finitesum.methods.newton.coordinate_descent.SOME_PASSES", 1000)
 
 
 def run(method, problem, x0, orders):
@@ -404,7 +417,7 @@ def test_counts_component_gradients_and_hessians_exactly(name):
         assert (state.n_gradients, state.n_hessians) == COUNTS[name](k, problem.n_components)
 
 
-@pytest.mark.parametrize("name", [n for n in WITH_ORACLE if n not in ("fg", "afg", "newton", *OWN, *SMOOTH)])
+@pytest.mark.parametrize("name", [n for n in WITH_ORACLE if n not in ("fg", "afg", "newton", *OWN, *WITHOUT_VISITS)])
 def test_visits_in_the_given_order(name):
     problem, oracle = make_pair("csr32")
     options, recursion = ORACLES[name]
@@ -435,7 +448,13 @@ def test_stops_once_the_exact_optimality_is_at_most_tol(name, form):
 @pytest.mark.parametrize(
     ("name", "setting"),
     [(name, "l1") for name in ALL if "l1" in METHODS[name].handles]
-    + [(name, q) for name in ALL if "constraint" in METHODS[name].handles for q in ("l1-ball", "box", "l2-ball")],
+    + [
+        (name, q)
+        for name in ALL
+        if "constraint" in METHODS[name].handles
+        for q in ("l1-ball", "box", "l2-ball")
+        if name in OWN or name not in FITS or FITS[name](constraint=q)
+    ],
 )
 def test_solves_what_it_says_it_handles(name, setting):
     special = {"l1_ratio": 0.8} if setting == "l1" else {"constraint": setting}

@@ -208,7 +208,9 @@ def test_groups_are_zero_together():
     assert all(bool((w[group] != 0.0).all()) for group, is_zero in zip(MEMBERS, zero, strict=True) if not is_zero)
 
 
-@pytest.mark.parametrize("method", ["fg", "saga", "newton", "lazy-newton", "newton-cg", "working-set-newton"])
+@pytest.mark.parametrize(
+    "method", ["fg", "saga", "newton", "lazy-newton", "newton-cg", "working-set-newton", "coordinate-descent"]
+)
 def test_weights_of_one_are_the_elastic_net(method):
     plain = {"loss": "squared", "alpha": 0.2, "l1_ratio": 0.4, "fit_intercept": True}
     one, other = (

@@ -16,7 +16,7 @@ from finitesum.methods.base import is_suited
 from finitesum.methods.subproblems.positive_definite import solve_spd
 
 #: Methods that claim that no pass raises F.
-DESCENDING = ("lazy-newton", "newton", "newton-cg", "working-set-newton", "fg", "auto")
+DESCENDING = ("lazy-newton", "newton", "newton-cg", "working-set-newton", "coordinate-descent", "fg", "auto")
 
 
 def wild(seed, **options):

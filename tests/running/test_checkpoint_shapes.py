@@ -23,6 +23,7 @@ OPTIONS = {
     "lazy-newton": ({"first_rows": 12}, 6),
     "newton-cg": ({}, 4),
     "working-set-newton": ({"first_columns": 2}, 3),
+    "coordinate-descent": ({"first_columns": 2}, 3),
     "multinomial-newton": ({"solver": "cg"}, 3),
     "saga": ({}, 3),
     "svrg2": ({"hessian": "CM"}, 3),
@@ -36,8 +37,9 @@ def run_of(name):
     return problem, {"method": name, "options": options, "tol": 0.0, "max_iter": passes}
 
 
-#: What a run may as well have written: a Hessian of fewer rows, no preconditioner before a step, other rows that rest.
+#: What a run may as well have written: a Hessian of fewer rows, no preconditioner before a step, a smaller working set.
 OTHER_STATES = {("lazy-newton", "state.hessian.members", (29,)), ("newton-cg", "state.diagonal", (0,))}
+OTHER_STATES |= {("coordinate-descent", "state.columns", (n_columns,)) for n_columns in (0, 1)}
 OTHER_STATES |= {("dual-ascent", "state.active", (n_active,)) for n_active in (0, 29)}
 
 CHANGES = {

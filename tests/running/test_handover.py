@@ -14,7 +14,7 @@ from finitesum.running.handover import LATE, fraction_done, is_changed
 from finitesum.running.results import StopReason
 from finitesum.running.run_memory import Loop
 
-NAMES = ("newton", "lazy-newton", "newton-cg", "working-set-newton")
+NAMES = ("newton", "lazy-newton", "newton-cg", "working-set-newton", "coordinate-descent")
 
 
 def the_problem(l1_ratio=0.0):
@@ -23,7 +23,10 @@ def the_problem(l1_ratio=0.0):
 
 def choice_of(first, *others, seconds=1e-9, of_others=1e-9):
     """A choice whose forecast is far too low, as that of the others is, unless they are given."""
-    made = [as_method(name, {} if name in ("newton", "working-set-newton") else {"first_rows": 80}) for name in others]
+    made = [
+        as_method(name, {} if name in ("newton", "working-set-newton", "coordinate-descent") else {"first_rows": 80})
+        for name in others
+    ]
     return Choice(as_method(first), "a guess", seconds, 1.0, tuple(Alternative(method, of_others) for method in made))
 
 

@@ -27,7 +27,16 @@ LAYOUTS = ("dense", "csr-int32", "csr-int64")
 USUAL_DTYPES, USUAL_LAYOUTS = DTYPES[:1], LAYOUTS[:2]
 
 #: The methods that `auto` takes for smooth losses and the hinge loss with an elastic net.
-OF_AUTO = ("newton", "lazy-newton", "newton-cg", "working-set-newton", "interior-point", "dual-ascent", "semismooth-newton")
+OF_AUTO = (
+    "newton",
+    "lazy-newton",
+    "newton-cg",
+    "working-set-newton",
+    "coordinate-descent",
+    "interior-point",
+    "dual-ascent",
+    "semismooth-newton",
+)
 
 #: Compiled kernels of other versions that nothing was written to for so long are removed.
 STALE_SECONDS = 86_400.0

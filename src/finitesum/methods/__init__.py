@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from finitesum.methods.first_order.incremental_gradient import IG as IG
     from finitesum.methods.first_order.sarah import SARAH as SARAH
     from finitesum.methods.first_order.svrg import SVRG as SVRG, AccSVRG as AccSVRG
+    from finitesum.methods.newton.coordinate_descent import CoordinateDescent as CoordinateDescent
     from finitesum.methods.newton.dual_ascent import DualAscent as DualAscent
     from finitesum.methods.newton.interior_point import InteriorPoint as InteriorPoint
     from finitesum.methods.newton.lazy_newton import LazyNewton as LazyNewton
@@ -65,6 +66,7 @@ MethodName = Literal[
     "lazy-newton",
     "newton-cg",
     "working-set-newton",
+    "coordinate-descent",
     "interior-point",
     "dual-ascent",
     "semismooth-newton",

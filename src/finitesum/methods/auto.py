@@ -30,6 +30,7 @@ from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanosec
 from finitesum.methods.newton.interior_systems import MOST_WORK
 from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap
+from finitesum.methods.subproblems.quadratic_models import FEW_COORDINATES
 from finitesum.problems.batches import Batches
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
@@ -41,6 +42,10 @@ MOST_BYTES = 4e9
 
 #: A forecast by the fastest one, and the seconds, within which Newton's method is preferred: it reaches the last digits.
 NEAR, SOON = 1.15, 0.02
+
+#: Methods that are compared by forecasts and have no matrix of all columns, and those that share no threads.
+NO_MATRIX = "newton-cg", "working-set-newton", "coordinate-descent", "dual-ascent"
+WITHOUT_THREADS = "newton", "coordinate-descent", "dual-ascent"
 
 #: Columns (of nonsmooth losses: or rows) up to which a matrix of that size is factored whatever it costs, and the numbers
 #: that such a matrix may hold.
@@ -196,8 +201,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: s
         return Choice(known, f"{shape}: {type(problem.loss).__name__} is not convex, and no step of {known.name} raises F")
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
-    seconds = _of_newton(problem)
-    if seconds <= (NO_TIME if problem.is_constrained else FEW_CALLS):
+    needs_no_kernel = not problem.term.has_l1 or dim <= FEW_COORDINATES
+    if needs_no_kernel and _of_newton(problem) <= (NO_TIME if problem.is_constrained else FEW_CALLS):
         return Choice(as_method("newton"), f"{shape}: few numbers are fitted to the last digits by Newton's method")
     if problem.is_constrained:
         return _for_set(problem, shape, options)
@@ -215,7 +220,7 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     seconds, features = {}, forecasts.features_of(problem, tol)
     for name in forecasts.known_methods(problem):
         is_small = 16.0 * problem.dim**2 <= MOST_BYTES or (name == "newton" and has_few_rows(problem))
-        if name in ("newton-cg", "working-set-newton", "dual-ascent") or is_small:
+        if name in NO_MATRIX or is_small:
             seconds[name] = forecasts.forecast(name, problem, tol, features)
     if "dual-ascent" in seconds:  # on such rows it is the faster of the two, which the forecasts know less well
         seconds["dual-ascent"] = min(seconds["dual-ascent"], seconds["newton-cg"])
@@ -224,14 +229,14 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     others.remove(first := begun if begun in seconds else first)
     likely = ", ".join(f"{name} {seconds[name]:.2g} s" for name in (first, *others))
     found = [Alternative(_going_on(name, problem, options), seconds[name]) for name in others]
-    method = as_method(first, options if first not in ("newton", "dual-ascent") else None)
+    method = as_method(first, options if first not in WITHOUT_THREADS else None)
     start = forecasts.traits_of(problem).optimality
     return Choice(method, f"{shape}: the fastest by its forecast ({likely})", seconds[first], start, tuple(found))
 
 
 def _going_on(name: str, problem: Problem, options: dict[str, Any]) -> Method:
     """Return a method that starts with all rows: from a point that samples would lead away from."""
-    if name in ("newton", "dual-ascent"):
+    if name in WITHOUT_THREADS:
         return as_method(name)
     return as_method(name, options if name == "working-set-newton" else options | {"first_rows": problem.n_rows})
 
@@ -240,6 +245,8 @@ def _for_set(problem: Problem, shape: str, options: dict[str, Any]) -> Choice:
     """Return the method for a smooth loss on a set."""
     dim = problem.dim
     if problem.term.constraint.makes_zeros and dim > ALL_COLUMNS:
+        if is_suited(by_columns := as_method("coordinate-descent"), problem):
+            return Choice(by_columns, f"{shape}, of which a sparse solution needs few")
         return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
     if 16.0 * dim**2 <= MOST_BYTES:
         return Choice(

@@ -125,6 +125,8 @@ def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
     overhead = [1e-3 * counts.steps, 1e-9 * counts.passes * n * costs.gradient]
     if name == "newton-cg":
         return overhead
+    if name == "coordinate-descent":  # a Hessian is a model, over which it passes
+        return [*overhead, 1e-9 * counts.hessians * n * costs.gradient]
     order = min(dim, FIRST_COLUMNS) if name == "working-set-newton" else dim
     hessians = 1e-9 * counts.hessians * n * costs.hessian * order / dim
     factors = [1e-11 * counts.steps * order**3, 1e-9 * counts.steps * order**2]
@@ -181,12 +183,15 @@ def known_methods(problem: Problem) -> list[str]:
     """Return the names of the methods that are compared by their forecasts.
 
     With an l1 penalty alone, on fewer rows than columns, F is flat along many directions: conjugate gradients stall there.
+    Columns of rows in parts are not copied.
     """
     is_flat = problem.term.has_l1 and not problem.term.ridge > 0.0 and problem.n_rows < problem.dim
-    found = [name for name in _table()[_kind(problem)] if not (is_flat and name == "newton-cg")]
     has_corner = isinstance(problem.loss, RoundedCorner) and problem.term.ridge > 0.0 and problem.is_smooth
     is_plain = not (problem.has_intercept or problem.term.has_weights or is_parted(problem))
-    return [*found, "dual-ascent"] if has_corner and is_plain and problem.n_rows <= MOST_ROWS * problem.dim else found
+    has_duals = has_corner and is_plain and problem.n_rows <= MOST_ROWS * problem.dim
+    unsuited = {"newton-cg"} if is_flat else set()
+    unsuited |= {"coordinate-descent"} if is_parted(problem) else set()
+    return [name for name in (*_table()[_kind(problem)], *["dual-ascent"] * has_duals) if name not in unsuited]
 
 
 def _figures(name: str, problem: Problem) -> dict[str, Any]:

@@ -334,6 +334,39 @@ def columns_of(rows: DenseRows | CSRRows, columns: Indices) -> DenseRows | CSRRo
     return CSRRows(values[:-1], kept[:-1], starts, rows.n_rows, columns.size, rows.intercept)
 
 
+#: Numbers of rows that are turned at a time: they stay in the cache.
+N_TURNED = 1 << 15
+
+
+def turned(rows: CSRRows) -> CSRRows:
+    """Return the columns as rows, without an intercept's; a copy."""
+    matrix = to_matrix(rows).tocsc()
+    return CSRRows(matrix.data, matrix.indices, matrix.indptr, rows.n_columns, rows.n_rows, 0)
+
+
+def copy_columns(rows: DenseRows, columns: Indices, out: Matrix) -> None:
+    """Write columns as the rows of a matrix."""
+    n_together = max(N_TURNED // max(columns.size, 1), 8)
+    for first in range(0, rows.n_rows, n_together):
+        some = slice(first, first + n_together)
+        out[:, some] = rows.values[some].take(columns, axis=1).T
+
+
+def squares_of(rows: DenseRows | CSRRows) -> Vector:
+    """Return ||x_i||^2 of all rows of float64, without an intercept's 1."""
+    if isinstance(rows, DenseRows):
+        return np.asarray(np.einsum("ij,ij->i", rows.values, rows.values))
+    return products(rows._replace(values=np.square(rows.values), intercept=0), np.ones(rows.n_columns))
+
+
+def joined_rows(first: CSRRows, second: CSRRows) -> CSRRows:
+    """Return the rows of both; a copy."""
+    columns = np.concatenate([first.columns, second.columns])
+    starts = np.concatenate([first.starts, first.starts[-1] + second.starts[1:]])
+    values = np.concatenate([first.values, second.values])
+    return CSRRows(values, columns, starts, first.n_rows + second.n_rows, first.n_columns, first.intercept)
+
+
 def n_entries(rows: DenseRows | CSRRows) -> int:
     """Return the number of stored entries."""
     return int(rows.values.size)

@@ -18,10 +18,10 @@ def problem_of(kind):
         y = (X @ rng.standard_normal((4, 3)) + 0.5 * rng.standard_normal((90, 3))).argmax(axis=1)
         l1_ratio = 0.5 if kind == "multinomial-working-set" else 0.0
         return Problem.linear(X, y, loss="multinomial", alpha=1e-4, l1_ratio=l1_ratio, fit_intercept=True, batch_size=4)
-    d = {"lazy-newton": 6, "newton-cg": 40, "epochs": 300, "working-set-newton": 60}[kind]
+    d = {"lazy-newton": 6, "newton-cg": 40, "epochs": 300, "working-set-newton": 60, "coordinate-descent": 60}[kind]
     X = sp.random_array((2_000, d), density=0.2, rng=rng, format="csr")
     y = np.where(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(2_000) > 0.0, 1.0, -1.0)
-    more = {"l1_ratio": 1.0} if kind == "working-set-newton" else {}
+    more = {"l1_ratio": 1.0} if kind in ("working-set-newton", "coordinate-descent") else {}
     return Problem.linear(X, y, alpha=5e-3 if kind == "epochs" else 1e-3, fit_intercept=True, batch_size=4, **more)
 
 
@@ -30,6 +30,7 @@ OPTIONS = {
     "newton-cg": {"first_rows": 60},
     "epochs": {},
     "working-set-newton": {"first_columns": 3},
+    "coordinate-descent": {"first_columns": 3},
     "multinomial-newton": {"solver": "cg"},
     "multinomial-working-set": {},
 }
@@ -38,6 +39,7 @@ OPTIONS = {
 @pytest.fixture(autouse=True)
 def _in_orthants(monkeypatch):
     monkeypatch.setattr("finitesum.methods.newton.multinomial_working_set.MOST_EXACT", 0)
+    monkeypatch.setattr("finitesum.methods.newton.coordinate_descent.SOME_PASSES", 0.01)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

@@ -1,0 +1,288 @@
+"""Quadratic models of many rows in some columns, minimised by coordinate descent on the columns themselves.
+
+At w, with slopes p_i phi'_i and curvatures h_i = p_i phi''_i of rows, the model of F in some columns and an intercept b is
+
+    q(v, b) = sum_i (p_i phi'_i z_i + 1/2 h_i z_i^2) + 1/2 sum_j q_j v_j^2 + sum_j t_j |v_j|,   z = X (v - w) + b,
+
+between bounds. The columns are kept as rows, times the roots of h, so that a step along a coordinate reads one of them
+twice: for its slope x_j'r, and to add to r = h^1/2 X (v - w). After each step the intercept is where q is least, which is a
+number: with m_j = sum_i h_i x_ij and H = sum_i h_i it is -(sum_i p_i phi'_i + m'(v - w)) / H, and a coordinate's curvature
+is x_j'x_j - m_j^2 / H. So an intercept costs no passes, and columns need not be centred.
+
+A pass over all coordinates is followed by passes over those that are not 0. After each round the last iterates are
+extrapolated [1]: their combination with weights of sum 1 whose differences nearly cancel, taken if q is lower there. Once
+rounds took as long as a Gram matrix of the coordinates that are not 0 and a factor would, these take their place.
+
+References
+----------
+.. [1] Q. Bertrand, M. Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.jit import kernel
+from finitesum.methods.subproblems.positive_definite import solve_spd
+from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
+from finitesum.problems.term import ConvexTerm
+
+#: Passes of a round, the first of them over all coordinates, and how many of its last iterates are extrapolated.
+PASSES, MEMORY = 10, 5
+
+#: Rounds for a model, at most.
+MOST_ROUNDS = 30
+
+#: Passes over coordinates that are not 0 end where slopes change by this part of the tolerance.
+NEARER = 0.3
+
+#: Rounding errors of slopes, relative to what they are sums of.
+ROUNDING = 1e-15
+
+#: Parts of the step to the minimiser on a face that are tried.
+PARTS = 0.5 ** np.arange(8)
+
+#: Faces on which the minimiser by a Gram matrix is looked for, at most.
+MOST_FACES = 10
+
+#: A curvature less than this part of the column's square is rounding errors of what the intercept leaves.
+HIDDEN = 1e-13
+
+
+class ColumnModel(NamedTuple):
+    """A model in some columns."""
+
+    columns: DenseRows | CSRRows  # columns as rows, times the roots of the rows' curvatures
+    figures: Matrix  # (7, k): slope, curvature, q_j, threshold, bounds and m_j of each coordinate
+    intercept_slope: float  # sum_i p_i phi'_i
+    total: float  # H, or 0 without an intercept
+    unit: float  # that the model was divided by
+
+
+#: A point, its r and its intercept.
+_Point = tuple[Vector, Vector, float]
+
+
+class Minimiser(NamedTuple):
+    """Where a model is least, as far as it was minimised."""
+
+    w: Vector
+    intercept: float  # its change
+    n_passes: int
+
+
+@kernel
+def _descend(
+    columns: DenseRows | CSRRows,
+    figures: Matrix,
+    total: float,
+    w: Vector,
+    r: Vector,
+    shift: Vector,
+    history: Matrix,
+    tolerance: float,
+) -> int:
+    """Make a round of passes, and write the last iterates; end after a pass over all that changed slopes by the tolerance.
+
+    Return the passes, and 1 there; a negative number of them where the last one changed slopes by much less.
+    """
+    slopes, curvatures, quadratic, thresholds = figures[0], figures[1], figures[2], figures[3]
+    lower, upper, means = figures[4], figures[5], figures[6]
+    n_kept = history.shape[0]
+    for k in range(PASSES):
+        square = 0.0
+        for j in range(w.size):
+            before, curvature = w[j], curvatures[j]
+            if before == 0.0 and (k > 0 or not curvature > 0.0):
+                continue
+            slope = slopes[j] + columns.dot(j, r) + shift[0] * means[j] + quadratic[j] * before
+            if curvature > 0.0:
+                target, threshold = before - slope / curvature, thresholds[j] / curvature
+                target = max(target - threshold, 0.0) + min(target + threshold, 0.0)
+            else:  # linear on both sides of 0
+                target = 0.0 if abs(slope) < thresholds[j] else before
+            target = min(max(target, lower[j]), upper[j])
+            step = target - before
+            if step != 0.0:
+                w[j] = target
+                columns.add_to(j, step, r)
+                if total > 0.0:
+                    shift[0] -= step * means[j] / total
+                square += (curvature * step) ** 2
+        if k + n_kept >= PASSES:
+            history[k + n_kept - PASSES] = w
+        if k == 0 and square <= tolerance**2:
+            return 1
+        if square <= (NEARER * tolerance) ** 2:
+            return -k - 1
+    return PASSES
+
+
+def scaled(columns: DenseRows | CSRRows, roots: Vector) -> DenseRows | CSRRows:
+    """Return columns as rows, times a number for each entry's row."""
+    if isinstance(columns, DenseRows):
+        return columns._replace(values=columns.values * roots)
+    return columns._replace(values=columns.values * roots[columns.columns])
+
+
+def column_model(
+    columns: DenseRows | CSRRows,
+    squares: Vector,
+    roots: Vector | None,
+    unit: float,
+    gradient: Vector,
+    w: Vector,
+    term: ConvexTerm,
+) -> ColumnModel:
+    """Return the model at w, divided by a unit, of columns as rows times the roots of h / unit; None are ones.
+
+    squares are the columns' squared norms then, and the gradient is that of F's smooth part. It, w and the term have the
+    intercept's number at their end where there is one.
+    """
+    k, intervals = columns.n_rows, term.intervals
+    if intervals is None:
+        raise ValueError("term must have intervals")
+    total, means, curvatures = 0.0, np.zeros(k), squares
+    if gradient.size > k:
+        roots = np.ones(columns.n_columns) if roots is None else roots
+        total, means = float(roots @ roots), products(columns, roots)
+        rest = squares - means * means / total
+        curvatures = np.where(rest > HIDDEN * squares, rest, 0.0)
+    gradient, quadratic = gradient / unit, term.quadratic[:k] / unit
+    figures = np.empty((7, k))
+    figures[0] = gradient[:k] - quadratic * w[:k]
+    figures[1] = curvatures + quadratic
+    figures[2] = quadratic
+    figures[3] = intervals.thresholds[:k] / unit
+    figures[4], figures[5], figures[6] = intervals.lower[:k], intervals.upper[:k], means
+    return ColumnModel(columns, figures, float(gradient[k]) if total > 0.0 else 0.0, total, unit)
+
+
+def _value(model: ColumnModel, w: Vector, r: Vector, intercept: float) -> float:
+    slopes, _, quadratic, thresholds, *_ = model.figures
+    of_term = slopes @ w + 0.5 * (quadratic @ (w * w)) + thresholds @ np.abs(w)
+    return float(of_term + 0.5 * (r @ r) - 0.5 * intercept * intercept * model.total)
+
+
+def _extrapolated(model: ColumnModel, start: Vector, history: Matrix) -> _Point | None:
+    """Return the combination of iterates whose differences nearly cancel, with its r and intercept."""
+    differences = np.diff(history, axis=0)
+    products_of = differences @ differences.T
+    size = float(np.trace(products_of))
+    if not 0.0 < size < math.inf:
+        return None
+    products_of.flat[:: len(products_of) + 1] += 1e-12 * size
+    weights = np.linalg.solve(products_of, np.ones(len(products_of)))
+    if not abs(total := float(weights.sum())) > 0.0:
+        return None
+    w = np.clip((weights / total) @ history[1:], model.figures[4], model.figures[5])
+    r = np.zeros(model.columns.n_columns)
+    add_combination(model.columns, w - start, r)
+    return w, r, _intercept(model, w - start)
+
+
+def _intercept(model: ColumnModel, step: Vector) -> float:
+    return -(model.intercept_slope + float(model.figures[6] @ step)) / model.total if model.total > 0.0 else 0.0
+
+
+def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
+    """Return the model's minimiser, with an optimality of at most the tolerance but for the intercept's."""
+    w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
+    history, n_passes, spent = np.empty((MEMORY + 1, start.size)), 0, 0.0
+    sizes = np.abs(model.figures[0]) + model.figures[3] * (start != 0.0)
+    tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(sizes @ sizes)))
+    change = tolerance  # of slopes, at which a round ends
+    for _ in range(MOST_ROUNDS):
+        found = _descend(model.columns, model.figures, model.total, w, r, shift, history, change)
+        n_passes += abs(found)
+        if found == 1:
+            n_passes, left = n_passes + 1, _optimality(model, w, r, float(shift[0]))
+            if not left > tolerance:
+                break
+            change *= max(0.5 * tolerance / left, 0.01)
+        n_free = int(np.count_nonzero(w))
+        spent += abs(found) * _nanoseconds_of_pass(model, n_free)
+        if spent > _nanoseconds_of_face(model, n_free):
+            spent, (w, r, shift[0]) = 0.0, _on_face(model, start, w, r, float(shift[0]))
+        elif found == PASSES and (far := _extrapolated(model, start, history)) is not None:
+            n_passes += 1
+            if _value(model, *far) < _value(model, w, r, shift[0]):
+                w, r, shift[0] = far
+    return Minimiser(w, float(shift[0]), n_passes)
+
+
+def _optimality(model: ColumnModel, w: Vector, r: Vector, shift: float) -> float:
+    """Return the norm of the prox-gradient mapping, divided by the unit as the model is."""
+    slopes, _, quadratic, thresholds, lower, upper, means = model.figures
+    slope = slopes + products(model.columns, r) + shift * means + quadratic * w
+    at = w / model.unit
+    mapping = np.clip(at, slope - thresholds, slope + thresholds)
+    mapping = np.clip(mapping, at - upper / model.unit, at - lower / model.unit)
+    return math.sqrt(mapping @ mapping)
+
+
+def _nanoseconds_of_pass(model: ColumnModel, n_free: int) -> float:
+    if isinstance(model.columns, DenseRows):
+        return n_free * (20.0 + 0.5 * model.columns.n_columns)
+    return n_free * (20.0 + 2.0 * model.columns.values.size / model.columns.n_rows)
+
+
+def _nanoseconds_of_face(model: ColumnModel, n_free: int) -> float:
+    """Return about what the minimiser over free coordinates takes: their Gram matrix and its factor."""
+    rows = model.columns.n_columns * n_free if isinstance(model.columns, DenseRows) else 8.0 * model.columns.values.size
+    return 1e5 + n_free * (0.05 * rows + 2.0 * n_free + 0.02 * n_free**2)
+
+
+def _on_face(model: ColumnModel, start: Vector, w: Vector, r: Vector, shift: float) -> _Point:
+    """Return nearly the minimiser in the coordinates that are not 0, the others as they are, by their Gram matrix."""
+    some = np.flatnonzero(w)
+    columns, figures = some_rows(model.columns, some), model.figures[:, some]
+    quadratic, means = figures[2], figures[6]
+    values = to_matrix(columns)
+    matrix = values @ values.T
+    matrix = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+    if model.total > 0.0:
+        matrix -= np.outer(means, means / model.total)
+    matrix.flat[:: some.size + 1] += quadratic
+    slope = figures[0] + products(columns, r) + shift * means + quadratic * w[some]
+    end, change = w.copy(), np.zeros(model.columns.n_columns)
+    end[some] = _over_faces(matrix, slope, w[some], figures[3:6])
+    add_combination(columns, end[some] - w[some], change)
+    return end, r + change, _intercept(model, end - start)
+
+
+def _over_faces(matrix: Matrix, slope: Vector, start: Vector, limits: Matrix) -> Vector:
+    """Return a point with a lower value of slope'(w - start) + 1/2 (w - start)'M (w - start), thresholds and bounds.
+
+    A step goes to the minimiser in the coordinates that move, as far as they keep their signs and bounds, or a part of the
+    way: a half, a quarter ..., or to where the first of them, the second, the fourth ... comes to a bound.
+    """
+    (thresholds, lower, upper), w, before = limits, start.copy(), np.zeros(0, dtype=np.int64)
+    for _ in range(MOST_FACES):
+        signs = np.where(w != 0.0, np.sign(w), -np.sign(slope))
+        pull = slope + thresholds * signs
+        moves = (w != 0.0) | (np.abs(slope) > thresholds)
+        moves &= ~((w <= lower) & (pull > 0.0)) & ~((w >= upper) & (pull < 0.0))
+        free = np.flatnonzero(moves)
+        face, right, at, is_held = matrix[np.ix_(free, free)], pull[free], w[free], thresholds[free] > 0.0
+        low = np.where(is_held & (signs[free] > 0.0), np.maximum(lower[free], 0.0), lower[free])
+        high = np.where(is_held & (signs[free] < 0.0), np.minimum(upper[free], 0.0), upper[free])
+        step = -solve_spd(face, right) if free.size else np.zeros(0)
+        ahead = np.where(step < 0.0, low, high) - at
+        lengths = np.divide(ahead, step, out=np.ones(free.size), where=(step != 0.0) & np.isfinite(ahead))
+        ends = np.sort(lengths[(lengths > 0.0) & (lengths < 1.0)])
+        parts = np.concatenate([PARTS, ends[2 ** np.arange(ends.size.bit_length()) - 1]])
+        steps = np.clip(at + parts[:, None] * step, low, high) - at
+        rises = steps @ right + 0.5 * ((steps @ face) * steps).sum(axis=1)
+        best = int(np.argmin(rises))
+        if not rises[best] < 0.0:
+            break
+        w[free] += steps[best]
+        is_whole = best == 0 and not (lengths < 1.0).any()
+        if is_whole and np.array_equal(free, before):
+            break
+        slope = slope + matrix[:, free] @ steps[best]
+        before = free if is_whole else before[:0]
+    return w
