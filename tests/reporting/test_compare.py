@@ -10,6 +10,7 @@ from finitesum import Problem, compare
 from finitesum.evaluation.optimality import evaluate
 from finitesum.methods import METHODS
 from finitesum.methods.first_order.full_gradient import FG
+from finitesum.reporting import report
 
 
 def problem(loss="logistic", **more):
@@ -40,6 +41,19 @@ def test_names_classes_instances_places_and_functions():
     assert own.trace.column("optimality")[-1] == own.optimality <= 1e-7
     assert (np.diff(own.trace.column("seconds")) >= 0.0).all()
     assert math.isnan(own.n_passes)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e3])
+def test_kernels_are_loaded_off_the_clock_for_the_columns_that_a_run_has(monkeypatch, spread):
+    """In scaled columns a run takes kernels of its own: the tiny run before it takes them, too."""
+    seen, minimize = [], report.minimize
+    monkeypatch.setattr(report, "minimize", lambda one, **named: seen.append((one, named)) or minimize(one, **named))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3)) * [1.0, spread, 1.0]
+    wide = Problem.linear(X, rng.choice([-1, 1], 60), loss="logistic", alpha=0.1)
+    compare(wide, ["saga", "newton"])
+    tiny = [named["scale_columns"] for one, named in seen if one.n_rows == 4]
+    assert tiny == [spread > 1.0, False]  # Newton's steps do not depend on the columns' sizes
 
 
 @pytest.mark.parametrize(

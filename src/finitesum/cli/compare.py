@@ -115,12 +115,13 @@ def run_comparison(data: Dataset, problem: Problem, asked: Settings, names: list
 
 
 def _outcome_line(outcome: Outcome) -> str:
-    """Return how a method ended, as a line of a table."""
+    """Return how a method ended, as a line of a table; below it what to do where it did not converge."""
     if not len(outcome.trace):
         return f"  {outcome.name:<10} {outcome.message}"
+    advice = "" if outcome.success else outcome.message.partition(". ")[2]  # behind the figures
     return (
         f"  {outcome.name:<10} {'converged' if outcome.success else 'stopped':<10} optimality {outcome.optimality:.1e}"
-        f"  {outcome.n_passes:6.4g} passes  {outcome.seconds:7.3f} s"
+        f"  {outcome.n_passes:6.4g} passes  {outcome.seconds:7.3f} s" + (f"\n{'':13}{advice}" if advice else "")
     )
 
 

@@ -24,6 +24,7 @@ from finitesum.reporting.files import show, write_bytes, write_csv, write_text
 from finitesum.reporting.plots import Horizontal, optimality_figure, to_png, to_svg
 from finitesum.running.driver import minimize
 from finitesum.running.observers import Trace, TraceRow
+from finitesum.running.scaled_columns import scales_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -162,6 +163,8 @@ def _run(
         chosen: Any = as_method(method, options) if method != "auto" else "auto"
         loaded = {**settings, "max_iter": 2, "verbose": 0, "callback": None}
         first = chosen if chosen != "auto" else choose(problem, float(settings["tol"])).method
+        scales = scales_for(first, problem, settings.get("scale_columns", "auto"))
+        loaded["scale_columns"] = scales is not None  # which takes kernels of its own
         minimize(small_like(problem), method=first, **loaded)  # kernels are loaded off the clock
         if time_limit is not None:
             settings = {**settings, "callback": _until(time.perf_counter() + time_limit, settings.get("callback"))}

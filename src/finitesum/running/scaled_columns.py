@@ -70,7 +70,13 @@ class ScaledColumns:
 
 
 def in_scaled_columns(method: Method, problem: Any, scale_columns: ScaleColumns, earlier: Any) -> Any:
-    """Return the method to run, with columns scaled where that is asked for, or "auto" and of use.
+    """Return the method to run, with columns scaled where that is asked for, or "auto" and of use."""
+    columns = scales_for(method, problem, scale_columns, earlier)
+    return method if columns is None else ScaledColumns(method, scaled_problem(problem, columns))
+
+
+def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlier: Any = None) -> Vector | None:
+    """Return the scales of the columns that a run has, shape (d,), or None.
 
     "auto" scales for methods with `wants_scaled_columns` that choose their steps, where the scales differ by at least
     `LEAST_SPREAD` and X has at most `MOST_BYTES`. A run that goes on from an earlier one is in the columns of that one.
@@ -79,16 +85,16 @@ def in_scaled_columns(method: Method, problem: Any, scale_columns: ScaleColumns,
         raise ValueError(sentence)
     goes_on_scaled = earlier is not None and type(earlier.state).__name__ == "ScaledState"
     if scale_columns is False or (earlier is not None and not goes_on_scaled) or _refusal(method, problem):
-        return method
+        return None
     has_step = getattr(method, "step_size", "auto") != "auto"
     if scale_columns == "auto" and (has_step or problem.rows.values.nbytes > MOST_BYTES):
-        return method
+        return None
     columns = scale_of(problem)
     least = min(columns.min(initial=1.0), 1.0) if problem.has_intercept else columns.min(initial=1.0)
     most = max(columns.max(initial=1.0), 1.0) if problem.has_intercept else columns.max(initial=least)
     if not np.isfinite(most / least) or (scale_columns == "auto" and most < LEAST_SPREAD * least):
-        return method
-    return ScaledColumns(method, scaled_problem(problem, columns))
+        return None
+    return columns
 
 
 def _refusal(method: Method, problem: Any) -> str:
