@@ -499,7 +499,7 @@ def test_the_trace_is_in_order(problem, name):
     assert math.isnan(columns["estimate"][0])
 
 
-@pytest.mark.parametrize(("verbose", "lines"), [(0, 0), (1, 0), (2, 5), (9, 5)])
+@pytest.mark.parametrize(("verbose", "lines"), [(0, 0), (1, 1), (2, 5), (9, 5)])
 def test_verbose(problem, capsys, verbose, lines):
     minimize(problem, **GIVEN, tol=0.0, max_iter=5, verbose=verbose)
     captured = capsys.readouterr()

@@ -136,7 +136,8 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, stream, environmen
     with progress("saga", 1) as observer:
         assert isinstance(observer, Lines) is not bar
         observer.after_pass(report())
-    assert observers.sys.stderr.getvalue() == ""  # too short to show anything
+    # too short for a bar to appear; elsewhere there is a line at least
+    assert observers.sys.stderr.getvalue() == ("" if bar else "pass 3  optimality 1.00e-03  (asked 1e-06)\n")
     assert threading.active_count() < 50
 
 

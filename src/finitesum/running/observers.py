@@ -132,18 +132,28 @@ class Display:
 
 
 class Lines(Display):
-    """Writes a line once in a number of seconds at most: for logs, and for terminals where nothing is to be drawn."""
+    """Writes a line once in a number of seconds at most, and one at least: for logs, and where nothing is to be drawn."""
 
     def __init__(self, stream: IO[str], every_seconds: float = LINE_SECONDS, prefix: str = "") -> None:
         self._stream = stream
         self._every = every_seconds
         self._prefix = prefix
         self._next = time.monotonic() + every_seconds
+        self._last = ""
+        self._has_written = False
 
     def show(self, text: str, fraction: float | None) -> None:
+        self._last = text
         if time.monotonic() >= self._next:
-            self._next = time.monotonic() + self._every
-            print(f"{self._prefix}{text}", file=self._stream, flush=True)
+            self._write()
+
+    def _write(self) -> None:
+        self._next, self._has_written = time.monotonic() + self._every, True
+        print(f"{self._prefix}{self._last}", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        if self._last and not self._has_written:
+            self._write()
 
 
 class Bar(Display):
