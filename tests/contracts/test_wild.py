@@ -10,6 +10,7 @@ from finitesum import METHODS, FiniteSum, Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.core.jit import compilable
 from finitesum.evaluation.optimality import evaluate
+from finitesum.losses import Binomial, Gamma, LogCosh, NegativeBinomial, Poisson, PseudoHuber, Tweedie
 from finitesum.losses.base import OfMargin, Scaled
 from finitesum.methods import as_method
 from finitesum.methods.base import is_suited
@@ -44,6 +45,53 @@ TERMS = {
     "orthant": {"constraint": NonNegative()},
     "simplex": {"constraint": Simplex(1.0)},
 }
+
+
+#: Losses of families, with slopes by their definitions, and targets made of normal variables.
+FAMILIES = {
+    "poisson": (Poisson(), lambda u, y: np.exp(u) - y, lambda z: np.floor(np.exp(z))),
+    "gamma": (Gamma(), lambda u, y: 1.0 - y * np.exp(-u), np.exp),
+    "tweedie": (Tweedie(1.5), lambda u, y: np.exp(u / 2) - y * np.exp(-u / 2), lambda z: np.where(z > 0.0, np.exp(z), 0.0)),
+    "negative binomial": (
+        NegativeBinomial(1.0),
+        lambda u, y: (y + 1) / (1 + np.exp(-u)) - y,
+        lambda z: np.floor(np.exp(z)),
+    ),
+    "shares": (Binomial(), lambda u, y: 1 / (1 + np.exp(-u)) - y, lambda z: 1 / (1 + np.exp(-3 * z))),
+    "log-cosh": (LogCosh(), lambda u, y: np.tanh(u - y), lambda z: 10.0 * z),
+    "pseudo-Huber": (PseudoHuber(1.0), lambda u, y: (u - y) / np.sqrt(1 + (u - y) ** 2), lambda z: 10.0 * z),
+}
+
+
+@pytest.mark.parametrize("term", ["l2", "l1", "box", "orthant"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_claims_about_families_hold_in_more_digits(family, term):
+    """The prox-gradient mapping, from the definition in extended precision, is at most tol wherever success is claimed."""
+    loss, slope, targets = FAMILIES[family]
+    for seed in range(4):
+        known = wild(seed, alpha=0.0)
+        X, rng = known.rows.values, np.random.default_rng(seed)
+        problem = Problem.linear(
+            *(X, targets(rng.standard_normal(len(X)))),
+            loss=loss,
+            sample_weight=known.weights,
+            fit_intercept=bool(seed % 2),
+            **TERMS[term],
+        )
+        result = minimize(problem, tol=1e-8)
+        assert result.success, result.message
+        d = X.shape[1]
+        x, rows, y, p = (values.astype(np.longdouble) for values in (result.x, X, problem.targets, problem.weights))
+        slopes = p * slope(rows @ x[:d] + x[d:].sum(), y)
+        w = x[:d] - rows.T @ slopes - problem.term.ridge * x[:d]
+        if term == "l1":
+            w = np.sign(w) * np.maximum(np.abs(w) - problem.penalty.lasso(), 0.0)
+        elif term == "box":
+            w = np.clip(w, -1.0, 1.0)
+        elif term == "orthant":
+            w = np.maximum(w, 0.0)
+        mapping = np.append(x[:d] - w, slopes.sum() if x.size > d else 0.0)
+        assert np.sqrt((mapping**2).sum()) <= 1.001e-8
 
 
 @pytest.mark.parametrize("seed", range(3))

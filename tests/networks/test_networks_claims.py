@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-pytest.importorskip("torch.optim")
+pytest.importorskip("torch")
 
 from finitesum.papers.networks.claims import Claim, Results, Row, band, best_rows, claims, find, interval, verdicts
 from finitesum.papers.networks.settings import Grid, Training

@@ -5,7 +5,7 @@ import tarfile
 import numpy as np
 import pytest
 
-pytest.importorskip("torch.optim")
+pytest.importorskip("torch")
 
 from finitesum.datasets import DataError
 from finitesum.papers.networks.data import CIFAR10_PARTS, CIFAR100_PARTS, load_images, read_idx

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch.optim")
+pytest.importorskip("torch")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_mnist.py"
 

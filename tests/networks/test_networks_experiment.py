@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("torch.optim")
+pytest.importorskip("torch")
 
 from click.testing import CliRunner
 

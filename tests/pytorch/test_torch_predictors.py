@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
-from finitesum import FiniteSum, minimize
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from finitesum import FiniteSum, minimize  # noqa: E402
 
 softplus = torch.nn.functional.softplus
 N, D = 30, 4

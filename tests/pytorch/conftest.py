@@ -1,19 +1,9 @@
 """One thread, so that torch leaves the other cores alone; the oracle by its path."""
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector):
-    """Where torch is not installed, forget the folder that passes for it: this one, seen from the folder above."""
-    report = yield
-    if "torch" in sys.modules and getattr(sys.modules["torch"], "__file__", None) is None:
-        del sys.modules["torch"]
-    return report
 
 
 @pytest.fixture(autouse=True)
