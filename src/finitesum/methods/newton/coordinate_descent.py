@@ -37,7 +37,7 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.subsampling import LEAST_TOL, require_members
 from finitesum.methods.parameters import CountOrAuto
-from finitesum.methods.subproblems.column_models import ColumnModel, column_model, minimised, scaled
+from finitesum.methods.subproblems.column_models import ColumnModel, ScaledColumns, column_model, minimised, scaled
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.rows import (
@@ -91,10 +91,14 @@ class _WorkingSet(NamedTuple):
     """The columns of a working set."""
 
     columns: Indices
-    rows: DenseRows | CSRRows  # the columns as rows
-    squares: Vector  # their squared norms
+    unscaled: ScaledColumns  # the columns as rows
     inside: Indices  # their coordinates, and the intercept's
     term: ConvexTerm
+
+    @property
+    def rows(self) -> DenseRows | CSRRows:
+        """The columns as rows."""
+        return self.unscaled.columns
 
 
 @dataclass(frozen=True)
@@ -165,11 +169,11 @@ class CoordinateDescent(SumMethod):
             while state.n_gradients < most:
                 if state.is_read:
                     columns = self._working_set(problem, state)
-                    if state.optimality <= state.tol or (
-                        columns.size == state.columns.size and state.n_steps == MOST_STEPS
-                    ):
+                    is_same = columns.size == state.columns.size
+                    if state.optimality <= state.tol or (is_same and state.n_steps == MOST_STEPS):
                         break
-                    state = state._replace(columns=columns, is_read=False, n_steps=0, before=math.inf)
+                    before = state.before if is_same else math.inf
+                    state = state._replace(columns=columns, is_read=False, n_steps=0, before=before)
                 known = known or _losses(problem, state.predictions, state.majorize)
                 state, known = _stepped(problem, state, known)
             return state
@@ -263,8 +267,13 @@ def _of_columns(problem: Problem, columns: Indices) -> _WorkingSet:
     rows = copied(problem, source, columns, known)  # type: ignore[arg-type]
     inside = np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
     term = problem.term.on_columns(columns)
-    problem.derived["working_set_columns"] = known = _WorkingSet(columns, rows, squares_of(rows), inside, term)
+    problem.derived["working_set_columns"] = known = _WorkingSet(columns, _unscaled(rows, problem), inside, term)
     return known
+
+
+def _unscaled(rows: DenseRows | CSRRows, problem: Problem) -> ScaledColumns:
+    means = products(rows, np.ones(rows.n_columns)) if problem.has_intercept else np.zeros(rows.n_rows)
+    return ScaledColumns(rows, squares_of(rows), means)
 
 
 def _sparse_columns(_problem: Problem, source: CSRRows, columns: Indices, known: _WorkingSet | None) -> CSRRows:
@@ -288,62 +297,83 @@ def _dense_columns(problem: Problem, source: DenseRows, columns: Indices, known:
     return DenseRows(memory[: columns.size], columns.size, n, 0)
 
 
-def _model(problem: Problem, here: _WorkingSet, curvatures: Vector, gradient: Vector, w: Vector) -> ColumnModel:
+def _model(here: _WorkingSet, curvatures: Vector, gradient: Vector, w: Vector) -> ColumnModel:
     """Return the model at w in the columns of a working set; equal curvatures need no copy of the columns."""
-    if (curvatures == curvatures[0]).all():
-        return column_model(here.rows, here.squares, None, curvatures[0], gradient, w, here.term)
-    roots = np.sqrt(curvatures)
-    rows = scaled(here.rows, roots)
-    return column_model(rows, squares_of(rows), roots, 1.0, gradient, w, here.term)
+    if (curvatures == curvatures[0]).all() and curvatures[0] > 0.0:
+        return column_model(here.unscaled, float(curvatures.size), curvatures[0], gradient, w, here.term)
+    return column_model(scaled(here.rows, np.sqrt(curvatures)), float(curvatures.sum()), 1.0, gradient, w, here.term)
 
 
 def _stepped(
     problem: Problem, state: CoordinateDescentState, known: Losses
 ) -> tuple[CoordinateDescentState, Losses | None]:
     """Return the state after a step on the working set, or where it is minimised after a pass over all columns."""
-    here = _of_columns(problem, state.columns)
-    w, m = state.x[here.inside], problem.n_components
-    gradient = np.append(products(here.rows, known.slopes), np.full(w.size - state.columns.size, known.slopes.sum()))
-    gradient += here.term.quadratic * w
+    here, m, is_quadratic = _of_columns(problem, state.columns), problem.n_components, problem.loss.d2_lipschitz() == 0.0
+    w = state.x[here.inside]
+    if state.n_steps == 0:  # all columns have just been read
+        gradient = state.gradient[here.inside]
+    else:
+        gradient = np.append(products(here.rows, known.slopes), np.full(w.size - state.columns.size, known.slopes.sum()))
+        gradient += here.term.quadratic * w
     optimality, tol = here.term.optimality(w, gradient), max(state.tol, LEAST_TOL)
     enough = LEFT * state.optimality
     if state.optimality > tol:
         enough = max(enough, 0.5 * tol)
-    fraction = n_entries(here.rows) / max(n_entries(problem.rows), 1)
-    if optimality <= enough or state.n_steps == MOST_STEPS:
-        exact = np.zeros(problem.n_rows)  # changes have added up to rounding errors
-        add_combination(here.rows, w[: state.columns.size], exact)
-        exact += w[state.columns.size :].sum()
-        return _read(problem, state._replace(predictions=exact + problem.offsets, majorize=Majorize.NONE))
-    is_quadratic = problem.loss.d2_lipschitz() == 0.0
+    if optimality <= enough or state.n_steps == MOST_STEPS:  # changes have added up to rounding errors
+        return _read(problem, state._replace(predictions=_predictions_on(problem, here, w), majorize=Majorize.NONE))
     accuracy = max(0.5 * enough if is_quadratic else OF_MODEL * optimality, 0.2 * enough)
-    model = _model(problem, here, known.curvatures, gradient, w)
-    end = minimised(model, w[: state.columns.size], accuracy)
+    end = minimised(_model(here, known.curvatures, gradient, w), w[: state.columns.size], accuracy)
     step = np.append(end.w, w[state.columns.size :] + end.intercept) - w
-    change = np.zeros(problem.n_rows)
-    add_combination(here.rows, step[: state.columns.size], change)
-    change += step[state.columns.size :].sum()
-    predicted = float(gradient @ step) + here.term.rise(w, w + step)
     before = float(known.values.sum()) + here.term.value(w)
+    predicted = float(gradient @ step) + here.term.rise(w, w + step)
+    is_stuck = abs(predicted) <= HIDDEN * abs(before) and optimality > 0.5 * state.before
+    x, fraction = state.x.copy(), n_entries(here.rows) / max(n_entries(problem.rows), 1)
+    x[here.inside] = w + step
+    state = state._replace(
+        x=x,
+        n_steps=MOST_STEPS if is_stuck else state.n_steps + 1,
+        before=optimality,
+        n_gradients=state.n_gradients + math.ceil(2 * fraction * m),
+        n_hessians=state.n_hessians + fraction * m,
+    )
+    if is_quadratic:  # the model is F
+        return _read(problem, state._replace(predictions=_predictions_on(problem, here, w + step)))
+    return _searched(problem, here, state, (w, step), (before, min(predicted, 0.0)))
 
-    there: Losses | None = None
+
+def _searched(
+    problem: Problem,
+    here: _WorkingSet,
+    state: CoordinateDescentState,
+    along: tuple[Vector, Vector],
+    values: tuple[float, float],
+) -> tuple[CoordinateDescentState, Losses | None]:
+    """Return the state at the end of a step from w, or of as much of it as lets F fall, and the losses there.
+
+    The state has n_steps and counts after the step, and the values are F at w and its predicted change.
+    """
+    (w, step), there = along, None
+    change = _predictions_on(problem, here, step) - problem.offsets
 
     def value(t: float) -> float:
         nonlocal there
         there = _losses(problem, state.predictions + t * change, Majorize.NONE)
         return float(there.values.sum()) + here.term.value(w + t * step)
 
-    t, n_halved = (1.0, 0) if is_quadratic else halved(value, before, min(predicted, 0.0), problem.n_rows)
-    x = state.x.copy()
-    x[here.inside] = w + t * step
-    is_hidden = abs(predicted) <= HIDDEN * abs(before) and optimality > 0.5 * state.before
-    is_stuck = is_hidden or (t == 0.0 and state.majorize == Majorize.ALL)
-    return state._replace(
-        x=x,
+    t, n_halved = halved(value, *values, problem.n_rows)
+    is_stuck, is_short = t == 0.0 and state.majorize == Majorize.ALL, n_halved > 1
+    state.x[here.inside] = w + t * step
+    state = state._replace(
         predictions=state.predictions + t * change,
-        n_steps=MOST_STEPS if is_stuck else state.n_steps + 1,
-        before=optimality,
-        majorize=Majorize.ALL if n_halved > 1 else Majorize.NONE,
-        n_gradients=state.n_gradients + math.ceil(2 * fraction * m),
-        n_hessians=state.n_hessians + fraction * m,
-    ), there if n_halved <= 1 and t > 0.0 else None
+        n_steps=MOST_STEPS if is_stuck else state.n_steps,
+        majorize=Majorize.ALL if is_short else Majorize.NONE,
+    )
+    return state, None if is_short else there
+
+
+def _predictions_on(problem: Problem, here: _WorkingSet, w: Vector) -> Vector:
+    """Return predictions with their offsets at a point that is 0 outside of a working set."""
+    k, found = here.columns.size, np.array(problem.offsets)
+    add_combination(here.rows, w[:k], found)
+    found += w[k:].sum()
+    return found

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import kernel
+from finitesum.core.arrays import Data, Matrix, Vector
+from finitesum.core.jit import kernel, reassociated_part
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
 from finitesum.problems.term import ConvexTerm
@@ -120,36 +120,69 @@ def _descend(
     return PASSES
 
 
-def scaled(columns: DenseRows | CSRRows, roots: Vector) -> DenseRows | CSRRows:
-    """Return columns as rows, times a number for each entry's row."""
+@reassociated_part
+def _scale_dense(values: Data, roots: Vector, out: Matrix, j: int) -> tuple[float, float]:
+    square = total = 0.0
+    for i in range(np.uint64(roots.size)):
+        entry = values[j, i] * roots[i]
+        out[j, i] = entry
+        square += entry * entry
+        total += entry * roots[i]
+    return square, total
+
+
+@kernel
+def _scale_dense_columns(values: Data, roots: Vector, out: Matrix, sums: Matrix) -> None:
+    for j in range(values.shape[0]):
+        sums[0, j], sums[1, j] = _scale_dense(values, roots, out, j)
+
+
+@kernel
+def _scale_sparse_columns(columns: CSRRows, roots: Vector, out: Vector, sums: Matrix) -> None:
+    for j in range(columns.n_rows):
+        square = total = 0.0
+        for k in range(np.uint64(columns.starts[j]), np.uint64(columns.starts[j + 1])):
+            root = roots[np.uint64(columns.columns[k])]
+            entry = columns.values[k] * root
+            out[k] = entry
+            square += entry * entry
+            total += entry * root
+        sums[0, j], sums[1, j] = square, total
+
+
+class ScaledColumns(NamedTuple):
+    """Columns as rows, times the roots of the rows' curvatures."""
+
+    columns: DenseRows | CSRRows
+    squares: Vector  # their squared norms
+    means: Vector  # their products with the roots
+
+
+def scaled(columns: DenseRows | CSRRows, roots: Vector) -> ScaledColumns:
+    """Return columns as rows, times a number for each entry's row: by one read of them."""
+    out, sums = np.empty_like(columns.values), np.empty((2, columns.n_rows))
     if isinstance(columns, DenseRows):
-        return columns._replace(values=columns.values * roots)
-    return columns._replace(values=columns.values * roots[columns.columns])
+        _scale_dense_columns(columns.values, roots, out, sums)
+    else:
+        _scale_sparse_columns(columns, roots, out, sums)
+    return ScaledColumns(columns._replace(values=out), *sums)
 
 
 def column_model(
-    columns: DenseRows | CSRRows,
-    squares: Vector,
-    roots: Vector | None,
-    unit: float,
-    gradient: Vector,
-    w: Vector,
-    term: ConvexTerm,
+    scaled: ScaledColumns, total: float, unit: float, gradient: Vector, w: Vector, term: ConvexTerm
 ) -> ColumnModel:
-    """Return the model at w, divided by a unit, of columns as rows times the roots of h / unit; None are ones.
+    """Return the model at w, divided by a unit, of columns scaled with the roots of h / unit; total is the sum of h / unit.
 
-    squares are the columns' squared norms then, and the gradient is that of F's smooth part. It, w and the term have the
-    intercept's number at their end where there is one.
+    The gradient is that of F's smooth part. It, w and the term have the intercept's number at their end where there is one.
     """
-    k, intervals = columns.n_rows, term.intervals
+    intervals, curvatures = term.intervals, scaled.squares
     if intervals is None:
         raise ValueError("term must have intervals")
-    total, means, curvatures = 0.0, np.zeros(k), squares
-    if gradient.size > k:
-        roots = np.ones(columns.n_columns) if roots is None else roots
-        total, means = float(roots @ roots), products(columns, roots)
-        rest = squares - means * means / total
-        curvatures = np.where(rest > HIDDEN * squares, rest, 0.0)
+    k, has_intercept = curvatures.size, gradient.size > curvatures.size
+    means = scaled.means if has_intercept else np.zeros(k)
+    if has_intercept and total > 0.0:
+        rest = curvatures - means * means / total
+        curvatures = np.where(rest > HIDDEN * curvatures, rest, 0.0)
     gradient, quadratic = gradient / unit, term.quadratic[:k] / unit
     figures = np.empty((7, k))
     figures[0] = gradient[:k] - quadratic * w[:k]
@@ -157,7 +190,8 @@ def column_model(
     figures[2] = quadratic
     figures[3] = intervals.thresholds[:k] / unit
     figures[4], figures[5], figures[6] = intervals.lower[:k], intervals.upper[:k], means
-    return ColumnModel(columns, figures, float(gradient[k]) if total > 0.0 else 0.0, total, unit)
+    of_intercept = (float(gradient[k]), total) if has_intercept else (0.0, 0.0)
+    return ColumnModel(scaled.columns, figures, *of_intercept, unit)
 
 
 def _value(model: ColumnModel, w: Vector, r: Vector, intercept: float) -> float:
