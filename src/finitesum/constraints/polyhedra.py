@@ -208,8 +208,10 @@ class Polyhedron(Constraint):
         from scipy.optimize import linprog  # which takes a while to load
 
         size, (matrix, limits) = float(np.abs(slope).max(initial=0.0)), self._scaled
-        if not 0.0 < size < math.inf:
-            return 0.0 if size == 0.0 else -math.inf
+        if size == 0.0:
+            return 0.0
+        if not (size < math.inf and np.isfinite(reach).all()):
+            return -math.inf
         bounds = np.column_stack([-reach, reach])
         found = linprog(slope / size, matrix, limits, bounds=bounds, method="highs-ds", options=ACCURATE)
         values = np.zeros(limits.size) if found.status != 0 else size * np.maximum(-found.ineqlin.marginals, 0.0)

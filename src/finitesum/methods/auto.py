@@ -115,7 +115,7 @@ def _for_nonsmooth(problem: Problem) -> Choice:
             only = "an l2 penalty alone, of rows in parts"
         raise ValueError(
             f"{name} has exact methods with {only}: leave the rest out, or name a method that approaches the minimum "
-            "slowly, such as adahb."
+            "slowly, such as hb."
         )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
