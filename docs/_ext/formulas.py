@@ -99,12 +99,23 @@ def typeset(lines):
         is_alone = end > k and (k == 0 or not lines[k - 1].strip())
         tex = as_tex(" ".join(line.strip() for line in lines[k:end])) if is_alone else None
         if tex is not None:
+            indent = _without_literal_block(out, indent)
             out += [f"{indent}.. math::", "", f"{indent}   {tex}", ""]
             k = end
         else:
             out += lines[k : max(end, k + 1)]
             k = max(end, k + 1)
     return out
+
+
+def _without_literal_block(lines, indent):
+    """Let the last paragraph, where it ends with ::, begin no literal block; return its indent then, else the given one."""
+    last = next((k for k in reversed(range(len(lines))) if lines[k].strip()), None)
+    if last is None or not lines[last].endswith("::"):
+        return indent
+    before = lines[last][:-2]
+    lines[last] = before.rstrip() if before.endswith(" ") else f"{before}:"
+    return before[: len(before) - len(before.lstrip())]
 
 
 def _on_docstring(app, what, name, obj, options, lines):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import itertools
 import re
 import runpy
 import sys
@@ -14,6 +15,7 @@ import pytest
 import finitesum
 from finitesum import METHODS, estimators
 from finitesum.cli import main
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, Polyhedron, Simplex
 from finitesum.papers.experiment import names
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -107,6 +109,11 @@ def test_formulas_of_docstrings_are_mathematics():
         found = [lines[k + 2].strip() for k, line in enumerate(lines) if line.startswith(".. math::")]
         assert found, documented
         assert all("<msub>" in math.tex2mathml(tex, as_block=True) or "<mo>=" in math.tex2mathml(tex) for tex in found)
+    behind = ["The projection in a metric s is ::", "", "    y = x - S^-1 A'v", "", "exactly."]  # no literal block
+    assert formulas.typeset(behind)[:3] == ["The projection in a metric s is", "", ".. math::"]
+    for documented in (Box, HalfSpace, L1Ball, L2Ball, Polyhedron, Simplex):
+        lines = [line for line in formulas.typeset(inspect.getdoc(documented).splitlines()) if line.strip()]
+        assert not any(one.endswith("::") and "math::" in two for one, two in itertools.pairwise(lines))
 
 
 def test_code_that_is_gone_is_missed():

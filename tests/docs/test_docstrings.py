@@ -12,7 +12,7 @@ import finitesum
 #: Modules below these need a package that is not always installed.
 NEEDS = {"finitesum.torch": "torch", "finitesum.papers.networks": "torch", "finitesum.optax": "optax"}
 NEEDS |= {"finitesum.torch.lightning": "lightning", "finitesum.torch.transformers": "transformers"}
-NEEDS |= {"finitesum.estimators.base": "formulaic", "finitesum.jax.functions": "jax"}
+NEEDS |= {"finitesum.estimators.base": "formulaic", "finitesum.jax.functions": "jax", "finitesum.dask": "distributed"}
 
 #: What only runs as a program.
 PROGRAMS = {"finitesum.__main__", "finitesum.papers.networks.__main__"}
