@@ -78,15 +78,16 @@ NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, NO_TIME = 10.0, 3.0, 8.0, 0.005
 FEW_CALLS = 0.002
 
 #: Numbers, and nanoseconds of methods without kernels, up to which these are preferred to dual ascent: a process without
-#: other kernels loads that of its visits in more, and other processes wait for little.
-FEW_NUMBERS, LOADING = 5e4, 2e7
+#: other kernels loads those of its visits and faces in more, and other processes wait for little.
+FEW_NUMBERS, LOADING = 3e4, 2e7
 
 #: Losses with corners, as measured on generated rows: steps of interior points, nanoseconds of a row in one beside its
-#: Hessian, and of a row and two columns where the rows are brought to a triangle; gradients that a visit of dual ascent
-#: costs, and its passes: (least, by the coupling of rows, to this power); gradients of semismooth Newton's whole run,
-#: factors, rows' Hessians, and nanoseconds of a row beside.
-INTERIOR_STEPS, INTERIOR_ROW, TRIANGLE, DUAL_VISIT, DUAL_PASSES = 14.0, 800.0, 0.5, 3.2, (20.0, 25.0, 0.6)
-SEMISMOOTH_GRADIENTS, SEMISMOOTH_FACTORS, SEMISMOOTH_HESSIANS, SEMISMOOTH_ROW = 80.0, 50.0, 2.0, 2000.0
+#: Hessian, and of a row and two columns where the rows are brought to a triangle; passes of dual ascent: (least, by the
+#: coupling of rows, to this power); gradients of semismooth Newton's whole run, factors, rows' Hessians, nanoseconds of a
+#: row beside, those of its calls, and of each of the first rows, for steps on samples see no more.
+INTERIOR_STEPS, INTERIOR_ROW, TRIANGLE, DUAL_PASSES = 14.0, 800.0, 0.5, (15.0, 25.0, 0.4)
+SEMISMOOTH_GRADIENTS, SEMISMOOTH_FACTORS, SEMISMOOTH_HESSIANS, SEMISMOOTH_ROW = 60.0, 50.0, 2.0, 1000.0
+SEMISMOOTH_CALLS, SEMISMOOTH_FIRST, FIRST_ROWS = 8e6, 2000.0, 20_000
 
 
 def _for_nonsmooth(problem: Problem) -> Choice:
@@ -139,7 +140,7 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
     n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
     is_small = n_numbers(problem.view) <= FEW_NUMBERS  # where all but dual ascent need no kernel
     coupling = (sum_of_squares(problem) - n * problem.has_intercept) / (n * n * problem.term.ridge)
-    ascent = DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power)
+    ascent = forecasts.DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power)
     found = [("dual-ascent", ascent)]
     if fits and isinstance(problem.loss, Hinge):  # others have two rows for each there
         factor, work = costs.factor * (order / dim) ** 3, n * float(order) ** 2
@@ -147,7 +148,8 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
         found.append(("interior-point", INTERIOR_STEPS * (n * INTERIOR_ROW + rows + factor)))
     if fits and dim <= (MATRIX_UP_TO if is_parted(problem) else min(n, MATRIX_UP_TO)):
         of_row = SEMISMOOTH_GRADIENTS * costs.gradient + SEMISMOOTH_HESSIANS * costs.hessian + SEMISMOOTH_ROW
-        found.append(("semismooth-newton", n * of_row + SEMISMOOTH_FACTORS * costs.factor))
+        calls = SEMISMOOTH_CALLS + SEMISMOOTH_FIRST * min(n, FIRST_ROWS)
+        found.append(("semismooth-newton", n * of_row + SEMISMOOTH_FACTORS * costs.factor + calls))
     is_first = [is_small and name != "dual-ascent" and cost <= LOADING for name, cost in found]
     return [(cost - LOADING * first, name, cost) for (name, cost), first in zip(found, is_first, strict=True)]
 

@@ -34,9 +34,10 @@ MOST_NUMBERS, FEWEST_ROWS = 5e4, 128.0
 #: By how much the steps of Newton's method with few rows are fewer than the logarithm of their coupling, and the fewest.
 LESS_STEPS, FEWEST_STEPS = 2.0, 3.0
 
-#: Rows by columns up to which dual ascent treats rounded corners: beyond, a Hessian of columns is small. Gradients that its
-#: visits cost, and its passes: (least, by the root of the rows by columns and this power of the coupling).
-MOST_ROWS, DUAL_VISIT, DUAL_PASSES = 3.0, 2.0, (20.0, 30.0, 0.3)
+#: Rows by columns up to which dual ascent treats rounded corners: beyond, a Hessian of columns is small; and q_i phi'' of
+#: sparse rows from which it does: before, the epochs that newton-cg begins with need no faces. Gradients that its visits
+#: cost, and its passes: (least, by the root of the rows by columns and this power of q_i phi'').
+MOST_ROWS, LEAST_COUPLED, DUAL_VISIT, DUAL_PASSES = 3.0, 10.0, 2.3, (20.0, 30.0, 0.3)
 
 #: Columns of a first working set.
 FIRST_COLUMNS = 128.0
@@ -153,7 +154,7 @@ def usual_counts(name: str, problem: Problem) -> Counts:
     if name == "dual-ascent":
         least, by_coupling, power = DUAL_PASSES
         tall = math.sqrt(problem.n_rows / problem.dim)
-        return Counts(least + by_coupling * tall * traits_of(problem).coupling ** power, 0.0, 0.0)
+        return Counts(least + by_coupling * tall * _coupling_of_visits(problem) ** power, 0.0, 0.0)
     counts = Counts(*_figures(name, problem)["counts"])
     if name == "lazy-newton" and problem.is_smooth:
         counts = counts._replace(hessians=counts.hessians * hessian_sample(problem) / problem.n_rows)
@@ -187,12 +188,24 @@ def known_methods(problem: Problem) -> list[str]:
     columns of rows in parts are not copied.
     """
     is_flat = problem.term.has_l1 and not problem.term.ridge > 0.0 and problem.n_rows < problem.dim
-    has_corner = isinstance(problem.loss, RoundedCorner) and problem.term.ridge > 0.0 and problem.is_smooth
-    is_plain = not (problem.has_intercept or problem.term.has_weights or is_parted(problem))
-    has_duals = has_corner and is_plain and problem.n_rows <= MOST_ROWS * problem.dim
     unsuited = {"newton-cg"} if is_flat else set()
     unsuited |= {"coordinate-descent" if is_parted(problem) else "working-set-newton"}
-    return [name for name in (*_table()[_kind(problem)], *["dual-ascent"] * has_duals) if name not in unsuited]
+    by_visits = ["dual-ascent"] if _has_corners_of_few_rows(problem) else []
+    return [name for name in (*_table()[_kind(problem)], *by_visits) if name not in unsuited]
+
+
+def _has_corners_of_few_rows(problem: Problem) -> bool:
+    """Return whether dual ascent is compared with Newton's methods for rounded corners."""
+    has_corner = isinstance(problem.loss, RoundedCorner) and problem.term.ridge > 0.0 and problem.is_smooth
+    is_plain = not (problem.has_intercept or problem.term.has_weights or is_parted(problem))
+    if not (has_corner and is_plain and problem.n_rows <= MOST_ROWS * problem.dim):
+        return False
+    return not problem.rows.is_sparse() or _coupling_of_visits(problem) >= LEAST_COUPLED
+
+
+def _coupling_of_visits(problem: Problem) -> float:
+    """Return the mean q_i phi'', q_i = p_i ||x_i||^2 / l2: by how much a visit sees its own change."""
+    return traits_of(problem).coupling / problem.n_rows
 
 
 def _figures(name: str, problem: Problem) -> dict[str, Any]:

@@ -75,6 +75,7 @@ def test_the_free_loads_of_text_are_solved_for_in_few_rounds():
     ("n", "d", "more", "is_taken"),
     [
         (600, 2000, {}, True),
+        (600, 2000, {"alpha": 0.1}, False),
         (600, 2000, {"fit_intercept": True}, False),
         (600, 2000, {"l1_ratio": 0.5}, False),
         (6000, 500, {}, False),
