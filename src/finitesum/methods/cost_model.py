@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_products
+from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import CSRRows, n_entries
@@ -34,6 +35,9 @@ ROWS_SEEN, ROWS_TOGETHER = 2048, 128
 #: are taken, unless they cost this many times as much.
 ENTRIES_WANTED, MOST_RARE, WORTH_A_RISK = 100.0, 0.08, 1.5
 
+
+#: The order up to which matrices are not worth several threads of the linear algebra library.
+SMALL = 500
 
 #: Columns up to which Newton's method takes Hessians of all columns however few rows there are.
 FEW_COLUMNS = 300
@@ -120,6 +124,12 @@ class ProductCosts(NamedTuple):
     def steps_a_pass(self) -> int:
         """Return how many steps are taken in a pass: as long as reading the rows costs more, or they take no time."""
         return max(int(max(self.reading, NO_TIME) / self.step), 1)
+
+
+def threads_for_factors(problem: Problem | FiniteSum) -> int | None:
+    """Return how many threads suffice for matrices of the order of the rows or columns, whichever are fewer; None: any."""
+    order = min(problem.n_rows, problem.dim) if isinstance(problem, Problem) else problem.dim
+    return 1 if order <= SMALL else None
 
 
 def has_few_rows(problem: Problem) -> bool:

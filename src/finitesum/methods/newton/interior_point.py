@@ -32,6 +32,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound
 from finitesum.losses import Cornered, Hinge
 from finitesum.methods.base import SumMethod
+from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.hinge_rows import hinge_form
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import System, margins_at, pulled_back, span, system_at
@@ -115,6 +116,9 @@ class InteriorPoint(SumMethod):
             "set of the library but a polyhedron without interior points, got "
             f"{problem.loss!r} with {problem.penalty!r} on {problem.constraint!r}. Choose another method."
         )
+
+    def blas_threads(self, problem: Problem) -> int | None:
+        return threads_for_factors(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
         """Return the state before the first step: slacks so that nothing is tight, multipliers 1/2."""

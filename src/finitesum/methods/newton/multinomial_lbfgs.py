@@ -37,6 +37,7 @@ from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_confirmed
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.methods.base import SumMethod
+from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
 from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, order_of_factor, rows_wanted, with_size
 from finitesum.methods.newton.kronecker_factors import (
@@ -123,6 +124,9 @@ class MultinomialLBFGS(SumMethod):
         if problem.n_outputs > 1:
             return ""
         return 'multinomial-lbfgs needs several outputs, got one. Use method="newton-cg".'
+
+    def blas_threads(self, problem: Problem) -> int | None:
+        return threads_for_factors(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> State:
         """Return the state before the first step: scores and gradient at the start."""

@@ -39,6 +39,7 @@ from finitesum.evaluation.class_hessians import rows_that_count
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
 from finitesum.methods.base import SumMethod
+from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided, nanoseconds_of_factor
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.methods.subproblems.line_search import halved, rounding_of
@@ -108,6 +109,9 @@ class MultinomialNewton(SumMethod):
         if problem.n_outputs > 1:
             return ""
         return 'multinomial-newton needs several outputs, got one. Use method="newton".'
+
+    def blas_threads(self, problem: Problem) -> int | None:
+        return threads_for_factors(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> MultinomialState:
         """Return the state before the first step: scores and gradient at the start."""

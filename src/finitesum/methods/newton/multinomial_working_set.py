@@ -40,6 +40,7 @@ from finitesum.evaluation import outputs as several
 from finitesum.evaluation.optimality import Measures
 from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
+from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.multinomial_newton import kept_mean
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.newton.working_set_newton import part_on
@@ -106,6 +107,9 @@ class MultinomialWorkingSet(SumMethod):
         if problem.n_outputs > 1:
             return ""
         return 'multinomial-working-set needs several outputs, got one. Use method="working-set-newton".'
+
+    def blas_threads(self, problem: Problem) -> int | None:
+        return threads_for_factors(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> State:
         """Return the state before the first step: scores and gradient at the start."""

@@ -38,7 +38,7 @@ from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_pr
 from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
-from finitesum.methods.cost_model import has_few_rows
+from finitesum.methods.cost_model import has_few_rows, threads_for_factors
 from finitesum.methods.newton.few_rows import end_of_steps, step_from_gradient
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
@@ -71,9 +71,6 @@ MOST_STUCK = 3
 
 #: theta at first, by what factor full steps lower and short ones raise it, and the least that these leave.
 FIRST_THETA, LOWER, RAISE, LEAST_RAISED = 0.1, 0.1, 10.0, 0.1
-
-#: Columns up to which factors are not worth several threads of the linear algebra library.
-SMALL = 500
 
 
 class NewtonState(NamedTuple):
@@ -301,7 +298,7 @@ class Newton(SumMethod):
     needs_hessians = True
 
     def blas_threads(self, problem: AnySum) -> int | None:
-        return 1 if problem.dim <= SMALL else None
+        return threads_for_factors(problem)
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""

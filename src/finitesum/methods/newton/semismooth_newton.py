@@ -40,6 +40,7 @@ from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.row_products import combination, predictions
 from finitesum.methods.base import SumMethod
+from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.dual_ascent import in_metric, refusal_without_corners
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.problems.chosen_rows import view_without_entries, with_rows
@@ -180,6 +181,9 @@ class SemismoothNewton(SumMethod):
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem has a loss without corners, or no l2 penalty."""
         return refusal_without_corners(SemismoothNewton.name, problem)
+
+    def blas_threads(self, problem: Problem) -> int | None:
+        return threads_for_factors(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> SemismoothState:
         """Return the state before the first step: slopes 0 as the centre, or from another start than 0 its subgradient."""
