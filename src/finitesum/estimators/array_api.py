@@ -30,8 +30,10 @@ def as_numpy(values: Any) -> Any:
         return values
     for step in ("detach", "cpu"):  # of PyTorch
         values = getattr(values, step)() if hasattr(values, step) else values
-    if type(values).__module__.partition(".")[0] == "cupy":
-        return values.get()
+    if hasattr(values, "__array_namespace__"):
+        from sklearn.utils._array_api import _convert_to_numpy  # which knows devices
+
+        return _convert_to_numpy(values, values.__array_namespace__())
     return np.asarray(values)
 
 
@@ -49,6 +51,8 @@ def in_kind(method: Method) -> Method:
             return method(self, X, *arguments, **named)
         from sklearn import config_context, get_config  # which models in files do without
 
+        if has_foreign and not changes:
+            _require_kind_of_fit(self, X, method.__name__)
         to_kind = _to_kind(X) if is_foreign(X) and get_config()["array_api_dispatch"] else None
         model = self if changes else copy(self)
         if has_foreign:
@@ -74,6 +78,15 @@ def _of_formula(model: Any, X: Any, changes: bool) -> Any:
         del model.formula_
         return X
     return model.formula_.rows(X) if is_raw(X, model.feature_names_in_) else X
+
+
+def _require_kind_of_fit(model: Any, X: Any, method: str) -> None:
+    """Raise, with scikit-learn's dispatch, where X is of another library or on another device than the X of the fit."""
+    try:
+        from sklearn.utils._array_api import check_same_namespace
+    except ImportError:  # before scikit-learn 1.9
+        return
+    check_same_namespace(X, model, attribute="coef_", method=method)
 
 
 def _to_kind(X: Any) -> Callable[[Any], Any]:
