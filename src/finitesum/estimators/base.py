@@ -27,7 +27,7 @@ from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.losses import Loss, LossName
 from finitesum.methods import MethodName
 from finitesum.methods.base import Choice, Method, identity_of
-from finitesum.problems.input import checked_numbers, stored_well
+from finitesum.problems.input import as_rows, checked_numbers, stored_well
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 from finitesum.running.observers import Trace
@@ -180,7 +180,8 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
         self, X: Any, y: Any, weights: Vector | None, loss: LossName | Loss, alpha: float, offset: Any = None
     ) -> Problem:
         own: Any = {"fit_intercept": self.fit_intercept, **self._term(alpha)}
-        return Problem.linear(X, y, loss=loss, sample_weight=weights, offset=offset, **own)
+        rows = as_rows(X, is_finite=True)  # as checked data are
+        return Problem.linear(rows, y, loss=loss, sample_weight=weights, offset=offset, **own)
 
     def _term(self, alpha: float) -> dict[str, Any]:
         """Return what `Problem.linear` takes as penalty and set, for a strength of the penalty."""

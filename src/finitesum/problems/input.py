@@ -51,7 +51,7 @@ def _refuse_entry(value: float, i: int, j: int) -> None:
     raise ValueError(f"X must be finite, got {value} in row {i}, column {j} (from 0). Impute or drop such entries first.")
 
 
-def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
+def _csr_rows(matrix: Any, intercept: int, *, is_finite: bool) -> CSRRows:
     increase = require_indices(matrix)
     if matrix.format != "csr":
         matrix = matrix.tocsr()
@@ -68,17 +68,18 @@ def _csr_rows(matrix: Any, intercept: int) -> CSRRows:
     width = np.int32 if fits else np.int64
     columns = np.ascontiguousarray(columns.astype(width, copy=False))
     starts = np.ascontiguousarray(starts.astype(width, copy=False))
-    if (k := _first_not_finite(values)) is not None:
+    if not is_finite and (k := _first_not_finite(values)) is not None:
         _refuse_entry(values[k], int(np.searchsorted(starts, k, side="right")) - 1, int(columns[k]))
     values, columns, starts = map(as_writable, (values, columns, starts))
     return CSRRows(values, columns, starts, int(n_rows), int(n_columns), intercept)
 
 
-def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
+def as_rows(X: Any, *, intercept: bool = False, is_finite: bool = False) -> DenseRows | CSRRows:
     """Return the rows of a matrix as kernels see them, without a copy where the memory fits, or raise what is wrong.
 
     float32 and float64 are kept; other numbers become float64. Sparse input becomes CSR with indices narrowed to int32
     where they fit; duplicates are summed. An intercept is a column of ones behind the last one, which is not stored.
+    What is known to be finite is not looked at again.
     """
     ones = int(bool(intercept))
     if isinstance(X, DenseRows | CSRRows):
@@ -92,9 +93,9 @@ def as_rows(X: Any, *, intercept: bool = False) -> DenseRows | CSRRows:
     if shape[0] == 0 or shape[1] + ones == 0:
         raise ValueError(f"X must have at least one row and one column, got shape {shape}.")
     if scipy.sparse.issparse(table):
-        return _csr_rows(table, ones)
+        return _csr_rows(table, ones, is_finite=is_finite)
     values = np.ascontiguousarray(_floating(table))
-    if (k := _first_not_finite(values)) is not None:
+    if not is_finite and (k := _first_not_finite(values)) is not None:
         i, j = divmod(k, shape[1])
         _refuse_entry(values[i, j], i, j)
     return DenseRows(as_writable(values), int(shape[0]), int(shape[1]), ones)
