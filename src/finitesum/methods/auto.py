@@ -246,7 +246,7 @@ def _going_on(name: str, problem: Problem, options: dict[str, Any]) -> Method:
 def _for_set(problem: Problem, shape: str, options: dict[str, Any]) -> Choice:
     """Return the method for a smooth loss on a set."""
     dim = problem.dim
-    if problem.term.constraint.makes_zeros and dim > ALL_COLUMNS:
+    if (problem.term.constraint.makes_zeros or problem.term.constraint.boundary == "signs") and dim > ALL_COLUMNS:
         if is_suited(by_columns := as_method("coordinate-descent"), problem):
             return Choice(by_columns, f"{shape}, of which a sparse solution needs few")
         return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")

@@ -13,8 +13,8 @@ Columns of W are copied once. Predictions are kept, so that a step on W reads it
 optimality is left on W, all columns are read again. Where W has all columns that violate the optimality conditions, and F
 is minimised on it, w is optimal. F never rises.
 
-1. *Curvature.* Rows on a linear piece of their loss have that of its majorant; all rows have after a step that was halved
-   twice.
+1. *Curvature.* Rows on a linear piece of their loss have theta times that of its majorant, as in
+   `finitesum.methods.newton.newton`; all rows have the majorant's after a step that was halved twice.
 2. *Passes.* Each read of all columns is a pass of gradients. A step on W is charged as two and as one of Hessians, by the
    fraction of the entries that W's columns have; coordinate descent sees the model alone. A pass of this method goes on
    until some passes are charged.
@@ -64,6 +64,9 @@ LEFT, OF_MODEL = 0.1, 0.1
 #: A change of F is rounding errors, relative to F: then steps end that do not halve the optimality.
 HIDDEN = 1e-15
 
+#: theta at first, by what factor full steps lower and short ones raise it, and the least one.
+FIRST_THETA, LOWER, RAISE, LEAST_THETA = 0.1, 0.1, 10.0, 1e-9
+
 #: Newton's steps on a working set, at most.
 MOST_STEPS = 50
 
@@ -83,6 +86,7 @@ class CoordinateDescentState(NamedTuple):
     n_steps: int = 0  # on the working set
     before: float = math.inf  # the optimality on it before the last one
     majorize: int = Majorize.NONE  # whose curvatures are the majorant's
+    theta: float = FIRST_THETA  # what rows on a linear piece of their loss have of the majorant's curvature
     n_gradients: int = 0
     n_hessians: float = 0.0
 
@@ -174,7 +178,7 @@ class CoordinateDescent(SumMethod):
                         break
                     before = state.before if is_same else math.inf
                     state = state._replace(columns=columns, is_read=False, n_steps=0, before=before)
-                known = known or _losses(problem, state.predictions, state.majorize)
+                known = known or _losses(problem, state.predictions, state.majorize, state.theta)
                 state, known = _stepped(problem, state, known)
             return state
 
@@ -208,14 +212,15 @@ def _predictions(problem: Problem, w: Vector) -> Vector:
     return found + problem.offsets if problem.has_offsets else found
 
 
-def _losses(problem: Problem, at: Vector, majorize: int) -> Losses:
+def _losses(problem: Problem, at: Vector, majorize: int, theta: float) -> Losses:
     """Return slopes, curvatures and values of the rows at their predictions, times their weights."""
     loss, weights = in_arrays(problem.loss), problem.weights
     found = losses_at(loss, problem.targets, at, 0)
     curvatures = found.curvatures
     if majorize == Majorize.ALL or not curvatures.all():
-        is_bent = majorize != Majorize.ALL and (curvatures != 0.0) | (found.slopes == 0.0)
-        curvatures = np.where(is_bent, curvatures, losses_at(loss, problem.targets, at, Majorize.ALL).curvatures)
+        majorants = losses_at(loss, problem.targets, at, Majorize.ALL).curvatures
+        is_bent = (curvatures != 0.0) | (found.slopes == 0.0)
+        curvatures = majorants if majorize == Majorize.ALL else np.where(is_bent, curvatures, theta * majorants)
     parts = found.slopes, curvatures, found.values
     if not weights.all():  # what overflows must not show
         return Losses(*(np.where(weights > 0.0, weights * part, 0.0) for part in parts))
@@ -224,7 +229,7 @@ def _losses(problem: Problem, at: Vector, majorize: int) -> Losses:
 
 def _read(problem: Problem, state: CoordinateDescentState) -> tuple[CoordinateDescentState, Losses]:
     """Return the state with what a pass over all columns finds at x."""
-    known = _losses(problem, state.predictions, state.majorize)
+    known = _losses(problem, state.predictions, state.majorize, state.theta)
     gradient = _combined(problem, known.slopes)
     gradient += problem.term.quadratic * state.x
     found = state._replace(
@@ -352,23 +357,24 @@ def _searched(
 
     The state has n_steps and counts after the step, and the values are F at w and its predicted change.
     """
-    (w, step), there = along, None
+    (w, step), there, theta = along, None, max(LOWER * state.theta, LEAST_THETA)
     change = _predictions_on(problem, here, step) - problem.offsets
 
     def value(t: float) -> float:
         nonlocal there
-        there = _losses(problem, state.predictions + t * change, Majorize.NONE)
+        there = _losses(problem, state.predictions + t * change, Majorize.NONE, theta)
         return float(there.values.sum()) + here.term.value(w + t * step)
 
     t, n_halved = halved(value, *values, problem.n_rows)
-    is_stuck, is_short = t == 0.0 and state.majorize == Majorize.ALL, n_halved > 1
+    is_stuck = t == 0.0 and state.majorize == Majorize.ALL
     state.x[here.inside] = w + t * step
     state = state._replace(
         predictions=state.predictions + t * change,
         n_steps=MOST_STEPS if is_stuck else state.n_steps,
-        majorize=Majorize.ALL if is_short else Majorize.NONE,
+        majorize=Majorize.ALL if n_halved > 1 else Majorize.NONE,
+        theta=theta if n_halved == 0 else min(RAISE * state.theta, 1.0),
     )
-    return state, None if is_short else there
+    return state, there if n_halved == 0 else None
 
 
 def _predictions_on(problem: Problem, here: _WorkingSet, w: Vector) -> Vector:
