@@ -238,8 +238,44 @@ def test_workers_need_no_memory_of_ours(method, monkeypatch):
         minimize(both(loss, term, weighted=True, engine=engine)[1], method=method, tol=1e-8, max_iter=20, measure_every=0)
         for engine in (Threads(2), elsewhere)
     ]
-    assert np.array_equal(runs[0].x, runs[1].x)
+    if method == "lazy-newton":  # which asks one part first where they are elsewhere
+        assert runs[0].x == pytest.approx(runs[1].x, abs=1e-7)
+    else:
+        assert np.array_equal(runs[0].x, runs[1].x)
     assert max(elsewhere.sent) < 20_000  # bytes: no part is among them
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+@pytest.mark.parametrize("term", [{"fit_intercept": True}, {"l1_ratio": 0.5}, {"constraint": Box(-0.2, 0.3)}])
+def test_lazy_newton_asks_one_part_first_where_parts_are_elsewhere(term, is_sorted):
+    X, y, *_ = data("logistic", n=12_000)
+    cuts = (0, 3000, 3001, 8000, 12_000)
+    order = np.arange(len(y)) if is_sorted else np.random.default_rng(0).permutation(len(y))  # one label a part, or both
+    X, y, term = X[order], y[order], {"alpha": 0.01, **term}
+    known = minimize(Problem.linear(X, y, **term), method="newton", tol=1e-10)
+    problem = Problem.partitioned(in_parts(X, y, cuts=cuts), engine=(engine := Elsewhere()), **term)
+    n_before, steps = len(engine.sent), []
+    result = minimize(problem, method="lazy-newton", tol=1e-10, measure_every=0, callback=lambda report: steps.append(0))
+    assert result.success
+    assert result.x == pytest.approx(known.x, abs=1e-7)
+    if not is_sorted:  # rounds of sums over four parts, and Hessians of some
+        assert len(engine.sent) - n_before < 9 * len(steps)
+        assert len(steps) < 12
+
+
+def test_a_run_on_parts_elsewhere_is_resumed_to_the_same_bits(tmp_path):
+    X, y, *_ = data("logistic", n=12_000)
+    runs = []
+    for cut in (None, 1, 3):
+        problem = Problem.partitioned(in_parts(X, y, cuts=range(0, 12_001, 3000)), alpha=0.01, engine=Elsewhere())
+        settings = {"method": "lazy-newton", "tol": 1e-10, "measure_every": 0}
+        if cut is not None:
+            file = tmp_path / f"{cut}.ckpt"
+            minimize(problem, max_iter=cut, checkpoint=file, **settings)
+            settings |= {"checkpoint": file, "resume": True}
+        runs.append(minimize(problem, **settings))
+    assert runs[0].success
+    assert runs[1].x.tobytes() == runs[0].x.tobytes() == runs[2].x.tobytes()
 
 
 @pytest.mark.parametrize("method", ["afg", "newton", "newton-cg"])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation.part_components import PartSum
 from finitesum.problems.batches import Batches
 from finitesum.problems.finite_sum import FiniteSum
 
@@ -22,11 +23,15 @@ def worthwhile(problem: FiniteSum, n_components: int) -> int:
 
 def rows_per_component(problem: FiniteSum) -> int:
     """Return how many rows of data a component has, at most; one that is an object counts for one."""
-    return problem.components.batch_size if isinstance(problem.components, Batches) else 1
+    if isinstance(problem.components, Batches):
+        return problem.components.batch_size
+    return int(problem.sizes.max()) if isinstance(problem, PartSum) else 1
 
 
 def values_and_gradients_on(problem: FiniteSum, components: Indices, w: Vector) -> tuple[Vector, Matrix]:
     """Return the values and the gradients of some components at w, shapes (k,) and (k, d)."""
+    if components.size == problem.n_components:
+        return problem.values_and_gradients(w)
     found = [problem.value_and_gradient(w, int(j)) for j in components]
     return np.array([value for value, _ in found]), np.stack([gradient for _, gradient in found])
 
@@ -44,10 +49,13 @@ def hessian_on(problem: FiniteSum, components: Indices, w: Vector) -> Matrix:
     if _is_whole(problem, components):
         whole: Matrix = problem.components.mean_hessian(w)
         return whole
-    total = np.zeros((problem.dim, problem.dim))
+    total, n = np.zeros((problem.dim, problem.dim)), float(components.size)
+    if isinstance(problem, PartSum):
+        problem.ask_hessians(components, w)
+        n = float(problem.sizes[components].sum() / problem.sizes.mean())  # larger parts are larger summands
     for j in components:
         total += problem.component_hessian(w, int(j))
-    return total / components.size
+    return total / n
 
 
 def hessian_product_on(problem: FiniteSum, components: Indices, w: Vector, v: Vector) -> Vector:

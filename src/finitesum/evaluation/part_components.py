@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.constraints import Unconstrained
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.engine import Engine, fetched
 from finitesum.core.threads import limited_blas
 from finitesum.evaluation.hessian import hessian_of
@@ -122,15 +123,35 @@ class PartComponent:
         return np.array(self._remembered("sums", w, _sums)[1])
 
     def hessian(self, w: Vector) -> Matrix:
-        """Return the Hessian at w."""
-        curvatures, problem = self._remembered("curvatures", w, _curvatures), self._problem
-        return full_hessian(problem, curvatures) if problem.n_outputs > 1 else hessian_of(problem, curvatures)
+        """Return the Hessian at w, for which no number by row leaves the part."""
+        return np.array(self._remembered("hessian", w, lambda _, w: self._rise(self.ask_change(w, None))))
+
+    def take_hessian(self, w: Vector, future: Any) -> None:
+        """Remember the Hessian at w, given a future of the change by a first visit there."""
+        self._remembered("hessian", w, lambda *_: self._rise(future))
+
+    def _rise(self, future: Any) -> Matrix:
+        change: Change = fetched(self.engine, future)[0]
+        assert change.rise is not None  # of a first visit
+        return change.rise
 
     def hessian_product(self, w: Vector, v: Vector) -> Vector:
         """Return the Hessian at w times v."""
         curvatures, problem = self._remembered("curvatures", w, _curvatures), self._problem
         product = hessian_product if problem.n_outputs > 1 else gram_product
         return product(problem, curvatures, v)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return int(self._problem.n_rows)
+
+    def ask_with(self, times: float, term: dict[str, Any], function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return a future of function(part, *arguments) with its weights so many times as large, a penalty and a set."""
+        rows, weights = copy(self._problem.rows), self._problem.weights
+        rows.total /= times
+        own = {"rows": rows, "weights": weights if isinstance(weights, RowNumbers) else times * weights}
+        return ask(function, bind(replace(self._problem, **own, **term)), *arguments)
 
 
 def _sums(problem: Problem, w: Vector) -> tuple[float, Vector]:
@@ -174,6 +195,25 @@ class PartSum(FiniteSum):
                 if future is not None:
                     part.take_sums(w, future)
         return super().values_and_gradients(w)
+
+    def ask_hessians(self, components: Indices, w: Vector) -> None:
+        """Have the Hessians of some components at w computed beside each other, and remembered."""
+        with limited_blas(1):
+            parts = [self.components[j] for j in components]
+            for part, future in [(part, part.ask_change(w, None)) for part in parts]:
+                part.take_hessian(w, future)
+
+    @cached_property
+    def sizes(self) -> Indices:
+        """The number of rows of each component, shape (m,)."""
+        return np.array([part.n_rows for part in self.components])
+
+    def found_on(self, j: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return function(F on the rows of component j, a problem in memory, *arguments)."""
+        part, term = self.components[j], {"penalty": self.whole.penalty, "constraint": self.whole.constraint}
+        times = float(self.sizes.mean() / self.sizes[j])
+        with limited_blas(1):
+            return fetched(part.engine, part.ask_with(times, term, function, *arguments))[0]
 
 
 def parts_as_components(problem: Problem) -> PartSum:

@@ -228,8 +228,11 @@ def minimize(
     require_suited(chosen, problem)
     if earlier is not None:
         _check_earlier(earlier, chosen, problem, x0, checkpoint)
-    if isinstance(problem, Problem) and is_parted(problem) and "parts" not in chosen.handles:
-        problem = parts_as_components(problem)
+    if isinstance(problem, Problem) and is_parted(problem):
+        is_elsewhere = getattr(problem.rows.engine, "is_elsewhere", False)
+        if "parts" not in chosen.handles or (is_elsewhere and getattr(chosen, "prefers_components", False)):
+            problem = parts_as_components(problem)
+            choice = Choice(chosen, choice.reason)
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
         problem = problem.batched(batch_size_for(chosen, problem))

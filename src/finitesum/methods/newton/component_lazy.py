@@ -20,6 +20,11 @@ quarter of what the sample itself puts into it, by the gradients g_j of its comp
     1 / (n_A (n_A - 1)) sum_j (g_j - g)' H^-1 (g_j - g).
 
 A pass is one step, or one larger sample; component Hessians are charged as such.
+
+*Parts of the data elsewhere.* A step on a sample would be a message, and most workers would wait. So the first pass is
+lazy Newton's on the largest part: its worker finds the minimiser of F on its rows to the accuracy that these have, and from
+there on the sample is all parts. Where F is higher there than on the part's rows at the start, the parts are unlike, and
+the run goes on from the start.
 """
 
 import math
@@ -27,16 +32,22 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.core.arrays import Indices
+from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.component_sums import hessian_on, rows_per_component, values_and_gradients_on
+from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.part_components import PartSum
 from finitesum.evaluation.samples import Sample, sample_of
-from finitesum.methods.newton import lazy_newton as lazy
+from finitesum.methods.newton import lazy_newton as lazy, stale_hessian as stale
 from finitesum.methods.newton.component_cg import first_sample, found_at, n_errors, next_sample, objective_of
 from finitesum.methods.newton.subsampling import FIRST_ROWS, GROWTH, permutation
 from finitesum.methods.subproblems.lbfgs import no_pairs, with_pair
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.methods.subproblems.positive_definite import apply_inverse, with_positive_eigenvalues
 from finitesum.problems.finite_sum import FiniteSum
+from finitesum.problems.linear import Problem
+
+#: Passes of lazy Newton on one part, at most.
+MOST_ON_PART = 50
 
 #: Rows of the first Hessian for each column, as many as leave a tenth of its size as the error of its sample.
 ROWS_PER_COLUMN = 100
@@ -46,12 +57,45 @@ def run_pass(method: Any, problem: FiniteSum, state: Any, order: Indices) -> Any
     """Return the state after one step on the sample; on the next larger sample, where this one is minimised."""
     m = problem.n_components
     if state.order.size == 0:
-        state = state._replace(order=permutation(order, m))
+        largest = np.argsort(-problem.sizes, kind="stable") if isinstance(problem, PartSum) else order
+        state = state._replace(order=permutation(largest, m))
     is_complete = state.n_sampled == m
     is_minimised = state.n_steps == lazy.MOST_STEPS or not _decrement(problem, state) > 0.25 * state.squared_slopes
+    if state.n_sampled == 0 and isinstance(problem, PartSum):
+        return _from_one_part(method, problem, state)
     if state.n_sampled == 0 or (is_minimised and not is_complete):
         return _on_larger_sample(method, problem, state)
     return _stepped(problem, state, method)
+
+
+def _minimised(part: Problem, w: Vector) -> tuple[Vector, float, float, float]:
+    """Return where F is minimal on a part's rows to their accuracy, F at w, and the passes of gradients and of Hessians."""
+    method = lazy.LazyNewton()
+    part = part.batched(method.default_batch_size(part))
+    m, state = part.n_components, method.init(part, w)
+    order, everything = np.random.default_rng(0).permutation(m), sample_of(part, np.arange(m))
+    for _ in range(MOST_ON_PART):
+        state = method.run_pass(part, state, order)
+        if state.n_sampled < m or state.factor.size == 0:
+            continue
+        noise = stale.noise(part, everything, state.curvatures, state.squared_slopes)
+        if not -(state.gradient @ lazy.direction_of(part, state, everything)) > 0.25 * noise:
+            break
+    return state.x, evaluate(part, w).objective, state.n_gradients / m + 1.0, state.n_hessians / m
+
+
+def _from_one_part(method: Any, problem: PartSum, state: Any) -> Any:
+    """Return the state on all parts at the minimiser of one of them, unless F is higher there than at the start."""
+    first, m = state.x, problem.n_components
+    if rows_per_component(problem) >= max(FIRST_ROWS, 8 * problem.dim):
+        w, highest, *n_passes = problem.found_on(int(state.order[0]), _minimised, first)
+        state = state._replace(n_gradients=state.n_gradients + n_passes[0], n_hessians=state.n_hessians + n_passes[1])
+        there = found_at(problem, state, w, m) if np.isfinite(w).all() else None
+        if there is not None and objective_of(problem, there) <= highest:
+            return _with_hessian(problem, there._replace(pairs=no_pairs(problem.dim)), _first_members(method, problem))
+        state = state._replace(n_gradients=state.n_gradients + m * (there is not None))
+    there = found_at(problem, state, first, m)
+    return _with_hessian(problem, there._replace(pairs=no_pairs(problem.dim)), _first_members(method, problem))
 
 
 def _all(problem: FiniteSum) -> Sample:

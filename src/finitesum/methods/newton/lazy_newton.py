@@ -137,6 +137,7 @@ class LazyNewton(SampledNewton):
     handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "parts", "components"})
 
     needs_hessians = True
+    prefers_components: ClassVar[bool] = True  # where parts of the data are elsewhere: no numbers by row are sent then
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> LazyNewtonState:
         state: LazyNewtonState = super().init(problem, x0, tol)
