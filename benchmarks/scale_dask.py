@@ -341,11 +341,11 @@ def slow_workers(n_workers: int, seconds: float) -> None:
     class Slowed(DaskEngine):
         times = 0.0  # as long as the others; 0: nothing is slowed down
 
-        def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
-            """Return a future of the function's result; what works on a part takes its time."""
-            if self.times == 0.0 or function.__name__ != "_run":
-                return super().submit(function, handle, *arguments)
-            return super().submit(functools.partial(slowed, function, seconds, self.times), handle, *arguments)
+        def _submit(self, call: Any, *tries: int, **how: bool) -> Any:
+            """Return a future of a call; what works on a part takes its time."""
+            if self.times > 0.0 and call.function.__name__ == "_run":
+                call = call._replace(function=functools.partial(slowed, call.function, seconds, self.times))
+            return super()._submit(call, *tries, **how)
 
     methods: dict[str, Any] = {
         "newton (a barrier in each round)": "newton",

@@ -222,7 +222,7 @@ def test_calls_that_were_given_to_a_worker_that_is_killed_go_to_others(client, m
     monkeypatch.setattr("finitesum.dask.engine.PATIENCE", 0.5)
     X, y, _, _ = data()
     parts = [(X[k : k + CHUNK], np.where(y[k : k + CHUNK] > 0.0, 1.0, -1.0)) for k in range(0, N, CHUNK)]
-    settings = {"method": "newton", "tol": 1e-10, "measure_every": 0}
+    settings = {"method": ACIAG(max_delay=2, asynchronous=False), "tol": 1e-10, "measure_every": 0}
     known = minimize(Problem.partitioned(parts, alpha=0.01), **settings)
     problem = Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(client))
     workers, processes = workers_of(client), client.run(os.getpid)

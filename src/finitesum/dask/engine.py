@@ -156,17 +156,21 @@ class DaskEngine:
             return called_here(function, handle, arguments)
         return self._submit(Call(function, handle, arguments))
 
-    def _submit(self, call: Call, n_tries: int = 0) -> Any:
-        future = self._sent(call)
+    def submit_in_turn(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
+        """Return what `submit` does, for one of few calls at a time: it goes to the worker that will end it first."""
+        return self._submit(Call(function, handle, arguments), in_turn=True)
+
+    def _submit(self, call: Call, n_tries: int = 0, *, in_turn: bool = False) -> Any:
+        future = self._sent(call, in_turn=in_turn)
         self._calls[future] = call, n_tries
         return future
 
-    def _sent(self, call: Call) -> Any:
-        """Return a future of a call; one for a part is measured, and goes to the worker that will end it first."""
+    def _sent(self, call: Call, *, in_turn: bool) -> Any:
+        """Return a future of a call; one for a part is measured."""
         if call.function is not _load and call.handle not in self._parts:
             return self.client.submit(_run, call.function, call.handle, *call.arguments, pure=False)
         part = "" if call.function is _load else call.handle.key
-        worker = self._workers.choice(part)
+        worker = self._workers.choice(part) if in_turn else None
         arguments = part, _run, call.function, call.handle, *call.arguments
         future = self.client.submit(reported, *arguments, pure=False, workers=worker and [worker])
         if worker is not None:

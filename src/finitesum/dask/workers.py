@@ -1,11 +1,12 @@
 """Which worker a call for a part goes to, where some are slower than others: by the seconds that their last calls took.
 
 Dask gives a call to the worker that has its data, and expects all to be equally fast; a worker that is slow would then hold
-up every sum over the parts. Each worker reports what its calls took. Where these differ, a call is given to the worker that
-is expected to end it first, the time for bringing the part there included, and to no other: Dask, which knows of no
-differences, would give it back. The results are the same wherever they are computed.
+up the others. Each worker reports what its calls took. Where these differ, calls that are made in turn, a few at a time, go
+to the worker that is expected to end them first, the time for bringing the part there included, and to no other. Of many
+calls at once Dask decides, which balances them while they wait. The results are the same wherever they are computed.
 """
 
+import statistics
 import threading
 import time
 from collections import deque
@@ -19,8 +20,11 @@ from distributed import get_worker
 #: What workers report under.
 TOPIC = "finitesum"
 
-#: Calls of a worker of which the shortest says how fast it is, and how many these are at least: the first one compiles.
-WINDOW, LEAST_CALLS = 5, 3
+#: Calls of a worker of which the median says how fast it is: the first one compiles.
+WINDOW = 3
+
+#: Calls a worker, of all workers together, that say what the fastest takes at present.
+RECENT = 2
 
 #: The ratio of the slowest worker's seconds to the fastest one's from which calls are given to the one that ends first, and
 #: the seconds of a call that these differ by at least: less is a matter of messages.
@@ -50,6 +54,7 @@ class Workers:
     def __init__(self, client: Any) -> None:
         self._lock = threading.Lock()
         self._seconds: dict[str, deque[float]] = {}  # a byte of a part, of the last calls of each worker
+        self._recent: deque[float] = deque()  # the same of the last calls of all
         self._kept: dict[str, float] = {}  # the fraction of them that is still expected
         self._n_threads: dict[str, int] = {}
         self._pending: dict[str, WeakSet[Any]] = {}  # futures of calls that were given to each
@@ -74,15 +79,19 @@ class Workers:
             if "n_bytes" in of:
                 self._n_bytes[part] = max(of["n_bytes"], 1)
             elif part in self._n_bytes:
-                self._seconds.setdefault(worker, deque(maxlen=WINDOW)).append(of["seconds"] / self._n_bytes[part])
+                seconds = of["seconds"] / self._n_bytes[part]
+                self._seconds.setdefault(worker, deque(maxlen=WINDOW)).append(seconds)
+                self._recent.append(seconds)
+                while len(self._recent) > RECENT * len(self._n_threads):
+                    self._recent.popleft()
                 self._kept[worker] = 1.0
 
     def _expected(self) -> dict[str, float]:
         """Return the seconds a byte that are expected of each worker; none where nothing is known of any."""
-        many = {worker: min(last) for worker, last in self._seconds.items() if len(last) >= LEAST_CALLS}
-        least = min(many.values(), default=0.0)
-        every = self._n_threads if many else ()
-        return {worker: max(self._kept.get(worker, 1.0) * many.get(worker, least), least) for worker in every}
+        known = {worker: statistics.median(last) for worker, last in self._seconds.items() if len(last) == WINDOW}
+        least = min(self._recent, default=0.0)  # what is known of a worker may be from before
+        every = self._n_threads if known else ()
+        return {worker: max(self._kept.get(worker, 1.0) * known.get(worker, least), least) for worker in every}
 
     @property
     def slowness(self) -> list[float]:

@@ -23,6 +23,9 @@ from finitesum.problems.partitioned import RowNumbers, ask
 from finitesum.problems.penalties import elastic_net
 from finitesum.problems.survey import bind
 
+#: Parts that are asked for each worker at a time: one that waits while another is worked on.
+ASKED_A_WORKER = 2
+
 #: The Hessian of a component stays what it is where it missed at most this fraction of the gradient's change.
 STALE = 0.1
 
@@ -87,7 +90,7 @@ class PartComponent:
 
     def ask_sums(self, w: Vector) -> Any:
         """Return a future of value and gradient at w, None where they are known; `take_sums` is given it."""
-        return None if self._asked == w.tobytes() and "sums" in self._known else ask(_sums, self._problem, w)
+        return None if self._asked == w.tobytes() and "sums" in self._known else ask(_sums, self._problem, w, in_turn=True)
 
     def take_sums(self, w: Vector, future: Any) -> None:
         """Remember value and gradient at w."""
@@ -96,11 +99,11 @@ class PartComponent:
 
     def ask_gradient(self, w: Vector) -> Any:
         """Return a future of the gradient at w as a change without a Hessian, in a pair with ()."""
-        return ask(gradient_at, self._problem, w)
+        return ask(gradient_at, self._problem, w, in_turn=True)
 
     def ask_change(self, w: Vector, known: Known | None) -> Any:
         """Return a future of the change by a visit at w, in a pair with ()."""
-        return ask(change_at, self._problem, w, known)
+        return ask(change_at, self._problem, w, known, in_turn=True)
 
     @property
     def engine(self) -> Engine:
@@ -178,7 +181,7 @@ def _curvatures(problem: Problem, w: Vector) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class PartSum(FiniteSum):
-    """A finite sum of parts: what is asked of all of them at a point is asked at once."""
+    """A finite sum of parts: what is asked of all of them at a point is asked a few parts a worker at a time."""
 
     whole: Any = None  # the problem in parts
 
@@ -189,11 +192,18 @@ class PartSum(FiniteSum):
 
     def values_and_gradients(self, w: Vector) -> tuple[Vector, Matrix]:
         """Return the values and the gradients of all components at w, shapes (n,) and (n, d)."""
+        engine, left = self.components[0].engine, list(self.components)
+        waiting: dict[Any, PartComponent] = {}
+        most = ASKED_A_WORKER * int(getattr(engine, "n_workers", len(left)))
         with limited_blas(1):
-            asked = [part.ask_sums(w) for part in self.components]
-            for part, future in zip(self.components, asked, strict=True):
-                if future is not None:
-                    part.take_sums(w, future)
+            while left or waiting:
+                while left and len(waiting) < most:
+                    if (future := left[0].ask_sums(w)) is not None:
+                        waiting[future] = left[0]
+                    del left[0]
+                if waiting:
+                    future = next(iter(engine.as_completed(list(waiting))))
+                    waiting.pop(future).take_sums(w, future)
         return super().values_and_gradients(w)
 
     def ask_hessians(self, components: Indices, w: Vector) -> None:

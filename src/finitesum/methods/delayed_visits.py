@@ -24,7 +24,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.engine import fetched
-from finitesum.evaluation.part_components import Change
+from finitesum.evaluation.part_components import ASKED_A_WORKER, Change
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.partitioned import is_parted
 
@@ -33,9 +33,6 @@ UNDECIDED, SYNCHRONOUS, ASYNCHRONOUS = -1, 0, 1
 
 #: Asynchronous visits must promise to save this fraction of the time, because they are not the same bits each time.
 LEAST_GAIN = 0.1
-
-#: Visits that are asked for each worker: one that waits while another is worked on.
-ASKED_A_WORKER = 2
 
 
 class Delay(NamedTuple):

@@ -303,10 +303,11 @@ def _shell(problem: "Problem") -> "Problem":
     return replace(problem, rows=None, targets=nothing, weights=nothing, offsets=nothing)
 
 
-def ask(function: Callable[..., Any], problem: "Problem", *arguments: Any) -> Any:
+def ask(function: Callable[..., Any], problem: "Problem", *arguments: Any, in_turn: bool = False) -> Any:
     """Return a future of function(part, *arguments) and (), of a problem whose rows lie in one part.
 
-    `fetched` has its result, computed again where it was lost.
+    `fetched` has its result, computed again where it was lost. Of calls that are made in turn, a few at a time, an engine
+    with `submit_in_turn` may choose the worker.
     """
 
     def of_part(part: "Problem", start: int, chosen: Indices | None, *given: Any) -> Any:
@@ -315,7 +316,9 @@ def ask(function: Callable[..., Any], problem: "Problem", *arguments: Any) -> An
     part = problem.rows.parts[0]
     frame = _frame(problem, part, _shell(problem))
     job = _Job(of_part, part.name, part.digest, frame, None, arguments, (), part.start)
-    return problem.rows.engine.submit(_run, part.handle, job)
+    engine = problem.rows.engine
+    submit = getattr(engine, "submit_in_turn", engine.submit) if in_turn else engine.submit
+    return submit(_run, part.handle, job)
 
 
 def sum_over_parts(
