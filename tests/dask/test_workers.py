@@ -73,7 +73,7 @@ def test_a_first_call_that_compiles_does_not_make_a_worker_slow_and_unknown_ones
     assert workers.choice("part 0") is None
     tell(client, {"slow": 5.0, "fast": 1.0})
     assert workers.slowness == pytest.approx([5.0, 1.0])
-    workers.there({"new": 2})
+    workers.there({"slow": 1, "fast": 1, "new": 2})
     assert workers.slowness == pytest.approx([5.0, 1.0, 1.0, 1.0])
     given = pending(workers, "fast", 1)
     assert workers.choice("part 0") == "new"
@@ -91,6 +91,6 @@ def test_calls_of_workers_that_are_gone_are_found_and_these_forgotten(cluster):
     tell(client, {"slow": 5.0, "fast": 1.0})
     given = pending(workers, "fast", 2)
     given[0].set_result(None)
-    assert workers.left(["slow", "fast"]) == []
-    assert workers.left(["slow"]) == given[1:]
+    assert workers.there({"slow": 1, "fast": 1}) == []
+    assert workers.there({"slow": 1}) == given[1:]
     assert workers.choice("part 0") is None

@@ -122,7 +122,7 @@ class DaskEngine:
         self._calls: WeakKeyDictionary[Any, tuple[Call, int]] = WeakKeyDictionary()
         self._parts: WeakSet[Any] = WeakSet()
         self._workers = workers_of(self.client)
-        self._workers.there(self.client.nthreads())
+        self._alive()
 
     @property
     def slowness(self) -> list[float]:
@@ -132,9 +132,7 @@ class DaskEngine:
     @property
     def n_workers(self) -> int:
         """How many calls run at a time: the workers' threads."""
-        n_threads = self.client.nthreads()
-        self._workers.there(n_threads)
-        return max(int(sum(n_threads.values())), 1)
+        return max(int(sum(self.client.nthreads().values())), 1)
 
     def place(self, part: Any) -> Any:
         """Return a future of the part's data."""
@@ -187,19 +185,19 @@ class DaskEngine:
                     waiting = waiting - {future}
                     yield future
             except TimeoutError:
-                alive = self._alive()
-                misses = 0 if alive else misses + 1
-                for future in self._workers.left(alive):
-                    future.cancel()  # Dask would wait for its worker; the call is submitted again
+                misses = 0 if self._alive() else misses + 1
                 if misses >= 2:  # Dask starts a worker again within seconds, where it starts it at all
                     raise PartError(LOST) from None
 
-    def _alive(self) -> list[str]:
-        """Return the workers' addresses."""
+    def _alive(self) -> bool:
+        """Return whether there are workers; calls that were given to one that is gone are cancelled, and so made again."""
         try:
-            return list(self.client.nthreads())
+            n_threads = self.client.nthreads()
         except Exception:  # the scheduler is gone, too
-            return []
+            return False
+        for future in self._workers.there(n_threads):
+            future.cancel()  # Dask would wait for that worker
+        return bool(n_threads)
 
     def recover(self, future: Any) -> Any:
         """Return a future of the same call where workers were lost; else raise its error."""

@@ -10,7 +10,7 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -62,10 +62,18 @@ class Workers:
         self._n_bytes: dict[str, int] = {}  # of parts
         client.subscribe_topic(TOPIC, self._noted)
 
-    def there(self, n_threads: dict[str, int]) -> None:
-        """Note which workers there are: one that is not known is expected to be as fast as the fastest."""
+    def there(self, n_threads: dict[str, int]) -> list[Any]:
+        """Note which workers there are: one of which nothing is known is expected to be as fast as the fastest.
+
+        Others are forgotten, and the futures of calls that were given to them returned.
+        """
         with self._lock:
-            self._n_threads.update(n_threads)
+            self._n_threads = dict(n_threads)
+            for known in (self._seconds, self._kept):
+                for worker in known.keys() - n_threads.keys():
+                    del known[worker]
+            gone = self._pending.keys() - n_threads.keys()
+            return [future for worker in gone for future in self._pending.pop(worker) if not future.done()]
 
     def _noted(self, event: tuple[float, dict[str, Any]]) -> None:
         """Note what a worker reports."""
@@ -120,15 +128,6 @@ class Workers:
             for worker in self._kept:
                 self._kept[worker] *= 1.0 if worker == chosen else FORGETTING
             return chosen
-
-    def left(self, alive: Collection[str]) -> list[Any]:
-        """Forget workers but those that are alive; return the futures of calls that were given to the others."""
-        with self._lock:
-            gone = self._pending.keys() - alive
-            for known in (self._seconds, self._kept, self._n_threads):
-                for worker in known.keys() - alive:
-                    del known[worker]
-            return [future for worker in gone for future in self._pending.pop(worker) if not future.done()]
 
     def given(self, worker: str, future: Any) -> None:
         """Note that a call was given to a worker."""
