@@ -37,9 +37,8 @@ def picture():
         parts.append(_box(x, y, width, methods, "room answer"))
     height = len(QUESTIONS) * STEP - STEP + HEIGHT
     label = "; ".join(f"{question or 'otherwise'} {methods}" for question, methods in QUESTIONS)
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" class="rooms" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
-    )
+    box = f"-1 -1 {WIDTH + 2} {height + 2}"  # with room for half of the frames' width
+    return f'<svg viewBox="{box}" class="rooms" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
 
 
 def _box(x, y, width, text, kind):
