@@ -93,10 +93,10 @@ def _scale_rows(values: Any, picked: Indices, scales: Vector, centre: Vector, ou
         i, root = np.uint64(picked[k]), math.sqrt(scales[k])
         if centre.size > 0:
             for j in range(np.uint64(d)):
-                out[k, j] = root * (values[i, j] - centre[j])
+                out[k, j] = root * (np.float64(values[i, j]) - centre[j])
         else:
             for j in range(np.uint64(d)):
-                out[k, j] = root * values[i, j]
+                out[k, j] = root * np.float64(values[i, j])
         for j in range(np.uint64(d), np.uint64(out.shape[1])):
             out[k, j] = root
 
