@@ -164,6 +164,7 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
     from finitesum.estimators.covariance import covariance_at
     from finitesum.evaluation.row_products import combination
     from finitesum.methods import METHODS
+    from finitesum.methods.subproblems.column_models import scaled
     from finitesum.running.driver import minimize
 
     variants: tuple[dict[str, float], ...] = ({}, {"step_size": 0.01}, {"first_rows": 2})
@@ -177,3 +178,5 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
     with contextlib.suppress(ValueError, TypeError), as_compiled():  # what a loss without errors cannot have
         covariance_at(problem, np.zeros(problem.dim), float(problem.n_rows))
         combination(problem, problem.weights)  # for that of an intercept
+        rows = problem.rows._replace(values=problem.rows.values.astype(np.float64))
+        scaled(rows, np.ones(problem.rows.n_columns))  # for curvatures that differ

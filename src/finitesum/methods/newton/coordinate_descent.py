@@ -64,6 +64,9 @@ LEFT, OF_MODEL = 0.1, 0.1
 #: A change of F is rounding errors, relative to F: then steps end that do not halve the optimality.
 HIDDEN = 1e-15
 
+#: Entries of sparse rows from which those without many zeros are copied as dense ones.
+LEAST_ENTRIES = 1e4
+
 #: theta at first, by what factor full steps lower and short ones raise it, and the least one.
 FIRST_THETA, LOWER, RAISE, LEAST_THETA = 0.1, 0.1, 10.0, 1e-9
 
@@ -246,7 +249,7 @@ def _read(problem: Problem, state: CoordinateDescentState) -> tuple[CoordinateDe
 def _source(problem: Problem) -> DenseRows | CSRRows:
     """Return what columns are copied from: dense rows, or the columns of sparse ones as rows."""
     rows = problem.rows
-    if isinstance(rows, CSRRows) and n_entries(rows) < LEAST_DENSITY * rows.n_rows * rows.n_columns:
+    if isinstance(rows, CSRRows) and n_entries(rows) < max(LEAST_DENSITY * rows.n_rows * rows.n_columns, LEAST_ENTRIES):
         return turned(rows)
     return rows if isinstance(rows, DenseRows) else DenseRows(to_matrix(rows).toarray(), *rows[3:])
 
