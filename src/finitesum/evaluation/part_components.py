@@ -153,8 +153,13 @@ class PartComponent:
         """Return a future of function(part, *arguments) with its weights so many times as large, a penalty and a set."""
         rows, weights = copy(self._problem.rows), self._problem.weights
         rows.total /= times
-        own = {"rows": rows, "weights": weights if isinstance(weights, RowNumbers) else times * weights}
+        own = {"rows": rows, "weights": weights if isinstance(weights, RowNumbers) else _times(times, weights)}
         return ask(function, bind(replace(self._problem, **own, **term)), *arguments)
+
+
+def _times(factor: float, numbers: Any) -> Any:
+    """Return numbers times a factor; one number that stands for all, which is sent as one, remains so."""
+    return np.broadcast_to(factor * numbers[:1], numbers.shape) if numbers.strides[0] == 0 else factor * numbers
 
 
 def _sums(problem: Problem, w: Vector) -> tuple[float, Vector]:
@@ -246,7 +251,7 @@ def parts_as_components(problem: Problem) -> PartSum:
             is_beside, shape = isinstance(given, RowNumbers), (own.stop - own.start, *given.shape[1:])
             numbers[name] = RowNumbers(name, shape) if is_beside else given[here]
         if not isinstance(problem.weights, RowNumbers):
-            numbers["weights"] = numbers["weights"] * len(inside)
+            numbers["weights"] = _times(len(inside), numbers["weights"])
         of_part: Any = {"rows": rows.only(k, own, len(inside)), "penalty": elastic_net(0.0, 0.0), **numbers}
         alone = replace(problem, constraint=Unconstrained(), batch_size=None, **of_part)
         components.append(PartComponent(bind(alone)))
