@@ -143,13 +143,15 @@ def _dense_arrays(problem: Problem) -> WholeArrays | None:
     return arrays if arrays is not None and (arrays.is_dense or _is_dense_product(problem)) else None
 
 
-def _in_arrays(problem: Problem, picked: Indices, scales: Vector, *, single_precision: bool = False) -> Matrix | None:
-    """Return sum_k s_k x_i x_i', i = picked[k], over all rows of small data or those of the last sample.
+def _in_arrays(
+    problem: Problem, picked: Indices | None, scales: Vector, *, single_precision: bool = False
+) -> Matrix | None:
+    """Return sum_k s_k x_i x_i', i = picked[k], over all rows of small data (picked is None) or those of the last sample.
 
     None for other data and rows, and for negative s_k.
     """
     arrays = _dense_arrays(problem)
-    if arrays is not None and picked.size < problem.n_rows:
+    if arrays is not None and picked is not None and picked.size < problem.n_rows:
         arrays = arrays.kept_sample(picked)
     if arrays is None or not scales.min(initial=0.0) >= 0.0:
         return None
@@ -215,7 +217,7 @@ def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
 
 def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:
     """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; rows with s_i = 0 are not read."""
-    if centre is None and (found := _in_arrays(problem, np.arange(problem.n_rows), scales)) is not None:
+    if centre is None and (found := _in_arrays(problem, None, scales)) is not None:
         return found
     sums = np.zeros((problem.dim, problem.dim))
     picked = np.flatnonzero(scales)

@@ -78,8 +78,11 @@ class WholeArrays:
         self._prepare()
 
     def _prepare(self) -> None:
+        has_numbers = isinstance(self.rows, DenseRows) and self.rows.values.size > 0
+        #: Whether products are with columns in memory one by one, which takes half the time of short rows.
+        self.is_tall = has_numbers and self.rows.n_rows >= self.rows.n_columns
         #: The matrix as LAPACK sees it, for products without the checks of a general one.
-        self.transposed = self.rows.values.T if isinstance(self.rows, DenseRows) and self.rows.values.size else None
+        self.transposed = self.rows.values.T if has_numbers else None
         self.lacks = None if self.equal_weight > 0.0 or self.weights.all() else self.weights == 0.0
         self.columns: dict[str, Matrix] = {}  # X' in a precision
         self.room: dict[str, Matrix] = {}  # for X' times weights of the rows, where nobody uses it
@@ -107,6 +110,8 @@ class WholeArrays:
 
     def products(self, w: Vector) -> Vector:
         """Return x_i'w."""
+        if self.is_tall:
+            return np.asarray(dgemv(1.0, self.columns_in(np.float64).T, w))
         if self.transposed is None:
             return products(self.rows, w)
         found: Vector = dgemv(1.0, self.transposed, w[: self.rows.n_columns], trans=1)
@@ -116,6 +121,8 @@ class WholeArrays:
 
     def combination(self, scales: Vector) -> Vector:
         """Return sum_i s_i x_i."""
+        if self.is_tall:
+            return np.asarray(dgemv(1.0, self.columns_in(np.float64).T, scales, trans=1))
         out = np.zeros(self.rows.n_columns + self.rows.intercept)
         if self.transposed is None:
             add_combination(self.rows, scales, out)
@@ -171,9 +178,7 @@ class WholeArrays:
 
         Columns lie in memory one by one, so that they are scaled by long loops.
         """
-        key = np.dtype(dtype).char
-        if (columns := self.columns.get(key)) is None:
-            columns = self.columns[key] = self._columns(dtype)
+        key, columns = np.dtype(dtype).char, self.columns_in(dtype)
         scaled = self.room.pop(key, None)  # which other threads do not find then
         if scaled is None:
             scaled = np.empty_like(columns)
@@ -187,11 +192,14 @@ class WholeArrays:
         self.room[key] = scaled
         return np.asarray(found)
 
-    def _columns(self, dtype: Any) -> Matrix:
+    def columns_in(self, dtype: Any) -> Matrix:
         """Return X' with the intercept's ones, with the zeros of sparse rows."""
-        matrix, d = to_matrix(self.rows), self.rows.n_columns
-        columns = np.ones((d + self.rows.intercept, self.rows.n_rows), dtype=dtype)
-        columns[:d] = matrix.T if isinstance(matrix, np.ndarray) else matrix.T.toarray()
+        key = np.dtype(dtype).char
+        if (columns := self.columns.get(key)) is None:
+            matrix, d = to_matrix(self.rows), self.rows.n_columns
+            columns = np.ones((d + self.rows.intercept, self.rows.n_rows), dtype=dtype)
+            columns[:d] = matrix.T if isinstance(matrix, np.ndarray) else matrix.T.toarray()
+            self.columns[key] = columns
         return columns
 
 
