@@ -34,7 +34,7 @@ def as_solver(
         if step_size != "auto":
             raise ValueError(f'step_size goes with a solver: name one, or leave step_size at "auto", got {step_size!r}.')
         usual = "newton", "interior-point"  # asked first: to ask all imports all
-        if not any(_is_offered(known, problem) for known in (*usual, *METHODS)):
+        if not problem.is_smooth and not any(_is_offered(known, problem) for known in (*usual, *METHODS)):
             raise ValueError(_refusal(solver, problem))
         return choose(problem, tol, n_threads or 1)
     if not _is_offered(name, problem):

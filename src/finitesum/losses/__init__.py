@@ -159,7 +159,8 @@ def as_loss(loss: str | Loss) -> Loss:
         if key not in known_losses:
             raise ValueError(f"loss must be one of {', '.join(sorted(known_losses))}, got {loss!r}.")
         return known_losses[key]()
-    if not isinstance(loss, Loss) or not isinstance(loss, tuple):
+    is_ours = type(loss) in (*LOSSES.values(), *CLASS_LOSSES.values())
+    if not is_ours and not (isinstance(loss, Loss) and isinstance(loss, tuple)):
         raise TypeError(f"loss must be a name or a loss (a NamedTuple with value, d1, d2, ...), got {loss!r}.")
     if not isinstance(loss, Multinomial | SquaredTargets):
         compilable(type(loss))
