@@ -200,9 +200,12 @@ def count_rounds() -> list[int]:
 
     distributed.Client.gather = counting(distributed.Client.gather)
     if "finitesum" in sys.modules:
+        from finitesum.evaluation.part_components import PartSum
         from finitesum.problems import partitioned
 
         partitioned.sum_of_parts = counting(partitioned.sum_of_parts)
+        for name in ("values_and_gradients", "ask_hessians", "found_on"):
+            setattr(PartSum, name, counting(getattr(PartSum, name)))
         distributed.Client.gather = distributed.Client.gather.__wrapped__
     return rounds
 
@@ -369,11 +372,11 @@ def slow_workers(n_workers: int, seconds: float) -> None:
                 minimize(problem, method="newton", tol=1e-2)  # which imports and compiles on the workers
                 engine.times, started = slowness, time.perf_counter()
                 result = minimize(problem, method=method, tol=1e-8, measure_every=0)
-                seconds = time.perf_counter() - started
+                spent = time.perf_counter() - started
                 assert result.success
             how = "as they come" if "(asynchronous)" in result.message else "in order"
             row |= {f"taken, {kind}": "all" if method == "newton" else how}
-            row |= {f"passes, {kind}": f"{result.n_passes:.1f}", f"s, {kind}": f"{seconds:.1f}"}
+            row |= {f"passes, {kind}": f"{result.n_passes:.1f}", f"s, {kind}": f"{spent:.1f}"}
         rows.append(row | {"times": f"{float(row['s, one slow']) / float(row['s, undisturbed']):.2f}"})
         print(rows[-1], flush=True)
     write_rows("scale_slow", rows)

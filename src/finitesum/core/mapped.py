@@ -1,6 +1,7 @@
 """Arrays in mapped files: they count as no memory of the process, and are read as they are used."""
 
 import mmap
+import os
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,13 +31,20 @@ def as_writable(array: Data) -> Data:
     return array if array.flags.writeable and type(array) is np.ndarray else np.asarray(_Alias(array))
 
 
-def mapping_of(array: Any) -> Any:
-    """Return the mapped file that an array lies in, None where it lies in memory."""
+def mapped_array_of(array: Any) -> Any:
+    """Return the mapped array whose memory an array lies in, None where it lies in memory."""
+    found = None
     while array is not None:
         if isinstance(array, np.memmap):
-            return array._mmap  # type: ignore[attr-defined]
+            found = array  # the last one is whole
         array = array.keeps_alive if isinstance(array, _Alias) else getattr(array, "base", None)
-    return None
+    return found
+
+
+def mapping_of(array: Any) -> Any:
+    """Return the mapped file that an array lies in, None where it lies in memory."""
+    mapped = mapped_array_of(array)
+    return None if mapped is None else mapped._mmap
 
 
 def on_disk(value: Any, folder: Path) -> Any:
@@ -55,9 +63,17 @@ def read_ahead(value: Any) -> None:
     """Ask the system to read the mapped arrays of a tuple into its cache; it returns before they are there."""
     for member in value if isinstance(value, tuple) else ():
         read_ahead(member)
-    mapping = mapping_of(value) if isinstance(value, np.ndarray) else None
-    if mapping is None or not hasattr(mmap, "MADV_WILLNEED"):
+    mapped = mapped_array_of(value) if isinstance(value, np.ndarray) else None
+    if mapped is None or mapped.filename is None or not hasattr(os, "posix_fadvise"):
         return
-    start = value.ctypes.data - np.frombuffer(mapping, dtype=np.uint8).ctypes.data
-    for first in range(start - start % mmap.PAGESIZE, start + value.nbytes, AHEAD):
-        mapping.madvise(mmap.MADV_WILLNEED, first, min(AHEAD, start + value.nbytes - first))
+    start = value.ctypes.data - np.frombuffer(mapped._mmap, dtype=np.uint8).ctypes.data
+    start += mapped.offset - mapped.offset % mmap.ALLOCATIONGRANULARITY  # where the mapping begins in the file
+    try:
+        file = os.open(mapped.filename, os.O_RDONLY)
+    except OSError:  # it is gone, but for the mapping
+        return
+    try:
+        for first in range(start, start + value.nbytes, AHEAD):  # unlike madvise, this lets other threads run
+            os.posix_fadvise(file, first, min(AHEAD, start + value.nbytes - first), os.POSIX_FADV_WILLNEED)
+    finally:
+        os.close(file)
