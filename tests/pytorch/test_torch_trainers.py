@@ -21,7 +21,8 @@ def data():
 
 def said(length, *, accumulate=1, stop=N_BATCHES, validate=False, workers=0):
     """What is said of three epochs that were given a length."""
-    loader = DataLoader(data(), batch_size=4, num_workers=workers, persistent_workers=workers > 0)
+    own = {"num_workers": workers, "persistent_workers": True, "multiprocessing_context": "spawn"} if workers else {}
+    loader = DataLoader(data(), batch_size=4, **own)
     others = DataLoader(data(), batch_size=8)
     model = torch.nn.Linear(1, 1)
     optimizer = AdaHB(model.parameters(), lr=1e-2, steps_per_epoch=length)

@@ -56,6 +56,7 @@ from finitesum.methods.newton.sdca import rows_together
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.parameters import Count
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, begun
+from finitesum.methods.subproblems.line_search import is_enough, rounding_of
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.rows import n_entries
 
@@ -328,10 +329,12 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     if isinstance(problem.loss, Cornered):
         bound = max(state.bound, slopes_bound(problem, state.slopes, w))
         optimality = max(min(value, state.value) - bound, 0.0)
-    elif better:
+    elif is_enough(state.value, value, 0.0, problem.n_rows):  # F loses its digits before its gradient does
         gradient = combination(problem, problem.weights * _loss(problem).d1(u, problem.targets))
         problem.term.add_to(gradient, w)
-        optimality = problem.term.optimality(w, gradient)
+        found = problem.term.optimality(w, gradient)
+        better = found < optimality or value < state.value - rounding_of(state.value, problem.n_rows)
+        optimality = found if better else optimality
     closer = min(max(OF_TOL * state.tol / optimality, LEAST_OF_LAST), MOST_OF_LAST) if optimality > 0.0 else 1.0
     return state._replace(
         x=w.copy() if better else state.x,
