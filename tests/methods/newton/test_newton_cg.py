@@ -94,7 +94,7 @@ def test_with_an_l1_penalty_f_never_rises():
 @pytest.mark.parametrize(
     ("more", "name"),
     [
-        ({"l1_ratio": 0.5, "alpha": 1e-3}, "newton-cg"),
+        ({"l1_ratio": 0.5, "alpha": 1e-3}, "coordinate-descent"),
         ({"constraint": L1Ball(1.0)}, "working-set-newton"),
         ({"constraint": L2Ball(1.0)}, "acc-svrg"),
     ],
