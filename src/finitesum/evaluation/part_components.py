@@ -150,7 +150,7 @@ class PartComponent:
         return int(self._problem.n_rows)
 
     def ask_with(self, times: float, term: dict[str, Any], function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return a future of function(part, *arguments) with its weights so many times as large, a penalty and a set."""
+        """Return a future of function(part, *arguments) with weights this many times as large, a penalty and a set."""
         rows, weights = copy(self._problem.rows), self._problem.weights
         rows.total /= times
         own = {"rows": rows, "weights": weights if isinstance(weights, RowNumbers) else _times(times, weights)}

@@ -16,16 +16,15 @@ References
 .. [1] P. McCullagh, J. A. Nelder, "Generalized linear models", 2nd edition, 1989.
 """
 
-import math
 from typing import Any
 
 from scipy.special import expit, logit, xlogy
 
 from finitesum.core.elementwise import maximum, minimum, where
 from finitesum.core.jit import compilable, kernel_part
-from finitesum.losses.base import Curved, OfMargin, Scaled
+from finitesum.losses.base import OfMargin, Scaled
 from finitesum.losses.exponential import exp, expm1, exponential, log, log1p, minus_log_of_rest, share
-from finitesum.losses.margins import logistic_majorant
+from finitesum.losses.margins import LogisticCurvature
 from finitesum.losses.normal import minus_log_tail, tail_ratio
 
 #: u from which the complementary log-log loss of an event is 0, and the least exp(u) that is divided by.
@@ -39,7 +38,7 @@ OF_SERIES, FAR_BELOW = 0.03, -30.0
 
 
 @compilable
-class Binomial(Scaled, Curved):
+class Binomial(Scaled, LogisticCurvature):
     """log(1 + exp(u)) - y u for shares 0 <= y <= 1 of trials that succeeded; the number of trials is the row's weight.
 
     Examples
@@ -57,18 +56,6 @@ class Binomial(Scaled, Curved):
 
     def d2(self, prediction: Any, target: Any) -> Any:
         return self.scale * share(prediction) * share(-prediction)
-
-    def majorant(self, prediction: Any, target: Any) -> Any:
-        """Return tanh(u/2) / (2u), as for the logistic loss."""
-        return self.scale * logistic_majorant(prediction)
-
-    def curvature_bound(self) -> float:
-        """Return 1/4."""
-        return 0.25 * self.scale
-
-    def d2_lipschitz(self) -> float:
-        """Return 1 / (6 sqrt 3)."""
-        return self.scale / (6.0 * math.sqrt(3.0))
 
     def target_kind(self) -> str:
         """Return "share"."""

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from finitesum.core.elementwise import maximum, minimum, where
 from finitesum.core.jit import compilable, kernel_part
-from finitesum.losses.base import Corner, Cornered, OfMargin, RoundedCorner, Scaled
+from finitesum.losses.base import Corner, Cornered, Curved, OfMargin, RoundedCorner, Scaled
 from finitesum.losses.exponential import exp, log1p
 
 
@@ -18,8 +18,26 @@ def logistic_majorant(t: Any) -> Any:
     return 0.5 * where(size > 2e-4, ratio, 0.5 - size * size / 24.0)
 
 
+class LogisticCurvature(Curved):
+    """The bounds on the curvature of -log of a logistic function, which depends on the size of the prediction alone."""
+
+    scale: float
+
+    def majorant(self, prediction: Any, target: Any) -> Any:
+        """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic bound (Stat. Comput. 10, 2000)."""
+        return self.scale * logistic_majorant(prediction)
+
+    def curvature_bound(self) -> float:
+        """Return 1/4."""
+        return 0.25 * self.scale
+
+    def d2_lipschitz(self) -> float:
+        """Return 1 / (6 sqrt 3)."""
+        return self.scale / (6.0 * math.sqrt(3.0))
+
+
 @compilable
-class Logistic(Scaled, OfMargin):
+class Logistic(Scaled, LogisticCurvature, OfMargin):
     """log(1 + exp(-y u)) for targets -1 and +1.
 
     Examples
@@ -56,18 +74,6 @@ class Logistic(Scaled, OfMargin):
         slope = maximum(decay, 1.0 * (margin <= 0.0)) * fraction
         value = self.scale * (maximum(-margin, 0.0) + log1p(decay))
         return value, (-self.scale * target) * slope, (self.scale * decay) * (fraction * fraction)
-
-    def majorant(self, prediction: Any, target: Any) -> Any:
-        """Return tanh(u/2) / (2u), the curvature of Jaakkola and Jordan's quadratic bound (Stat. Comput. 10, 2000)."""
-        return self.scale * logistic_majorant(prediction)
-
-    def curvature_bound(self) -> float:
-        """Return 1/4."""
-        return 0.25 * self.scale
-
-    def d2_lipschitz(self) -> float:
-        """Return 1 / (6 sqrt 3)."""
-        return self.scale / (6.0 * math.sqrt(3.0))
 
 
 @compilable

@@ -224,16 +224,18 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
         is_small = 16.0 * problem.dim**2 <= MOST_BYTES or (name == "newton" and has_few_rows(problem))
         if name in NO_MATRIX or is_small:
             seconds[name] = forecasts.forecast(name, problem, tol, features)
+    rank = dict(seconds)
     if "dual-ascent" in seconds:  # on such rows it is the faster of the two, which the forecasts know less well
-        seconds["dual-ascent"] = min(seconds["dual-ascent"], seconds["newton-cg"])
-    others = sorted(seconds, key=lambda name: (seconds[name], name))
+        rank["dual-ascent"] = min(seconds["dual-ascent"], seconds["newton-cg"])
+    others = sorted(seconds, key=lambda name: (rank[name], name))
     first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]
     others.remove(first := begun if begun in seconds else first)
     likely = ", ".join(f"{name} {seconds[name]:.2g} s" for name in (first, *others))
     found = [Alternative(_going_on(name, problem, options), seconds[name]) for name in others]
     method = as_method(first, options if first not in WITHOUT_THREADS else None)
     start = forecasts.traits_of(problem).optimality
-    return Choice(method, f"{shape}: the fastest by its forecast ({likely})", seconds[first], start, tuple(found))
+    why = "the fastest by its forecast" if rank[first] == seconds[first] else "faster on such rows than its forecast"
+    return Choice(method, f"{shape}: {why} ({likely})", seconds[first], start, tuple(found))
 
 
 def _going_on(name: str, problem: Problem, options: dict[str, Any]) -> Method:

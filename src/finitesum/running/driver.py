@@ -137,7 +137,8 @@ def minimize(
     x0 : array_like, shape (problem.dim,), optional
         The start; zeros when left out, or where F overflows there a point with finite F, if one is found. It is not
         written to. With a constraint it is moved to the nearest point of the set. A start that is given is checked first,
-        for one pass: one that fulfils tol is returned as it is.
+        for one pass: one that fulfils tol is returned as it is. The first pass stands for that check where all
+        coefficients are 0 and F is smooth.
     method : str or Method
         A name from `finitesum.methods.METHODS`, an instance, or "auto": what suits the problem best
         (`finitesum.methods.auto`); the result's ``choice`` says why.

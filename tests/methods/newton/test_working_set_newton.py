@@ -1,4 +1,4 @@
-"""Newton's method on working sets: optimality, the sets it chooses, what it charges, when it is chosen."""
+"""Methods on working sets of columns: optimality, the sets it chooses, what it charges, when it is chosen."""
 
 import math
 
@@ -34,14 +34,19 @@ def test_wide_problems_are_solved_to_the_optimum_of_another_method(form, interce
     np.testing.assert_allclose(result.x, reference.x, atol=1e-6)
 
 
+METHODS_ON_COLUMNS = "working-set-newton", "coordinate-descent"
+
+
 @pytest.mark.usefixtures("kernels_as_python")
-@pytest.mark.parametrize("loss", ["logistic", "squared", "squared-hinge", "poisson", "huber"])
+@pytest.mark.parametrize("loss", ["logistic", "squared", "squared-hinge", "smoothed-hinge", "poisson", "huber"])
 @pytest.mark.parametrize(
-    "more", [{"l1_ratio": 1.0}, {"constraint": "l1-ball"}, {"constraint": "box"}, {"constraint": "l2-ball"}]
+    ("method", "more"),
+    [(name, more) for name in METHODS_ON_COLUMNS for more in ({"l1_ratio": 1.0}, {"l1_ratio": 0.4}, {"constraint": "box"})]
+    + [("working-set-newton", {"constraint": name}) for name in ("l1-ball", "l2-ball")],
 )
-def test_all_losses_and_sets_meet_their_optimality_conditions(loss, more):
+def test_all_losses_and_terms_meet_their_optimality_conditions(loss, method, more):
     problem, F = make_pair(loss=loss, n=50, d=12, alpha=0.05, weighted=True, intercept=True, **more)
-    result = minimize(problem, method="working-set-newton", options={"first_columns": 2}, tol=1e-10, max_iter=500)
+    result = minimize(problem, method=method, options={"first_columns": 2}, tol=1e-10, max_iter=500)
     assert result.success
     assert F.optimality(result.x) <= 2e-10
 
@@ -55,9 +60,10 @@ def test_the_l1_ball_s_optimum_is_that_of_the_penalty_with_its_multiplier():
     np.testing.assert_allclose(ball.x, penalised.x, atol=1e-6)
 
 
-def test_the_nonnegative_orthant_is_solved_on_the_columns_that_it_leaves():
+@pytest.mark.parametrize("method", METHODS_ON_COLUMNS)
+def test_the_nonnegative_orthant_is_solved_on_the_columns_that_it_leaves(method):
     problem = wide(constraint=NonNegative(), alpha=0.01)
-    result = minimize(problem, method="working-set-newton", tol=1e-10)
+    result = minimize(problem, method=method, tol=1e-10)
     assert result.success
     slope = evaluate(problem, result.x).gradient
     assert result.x.min() >= 0.0

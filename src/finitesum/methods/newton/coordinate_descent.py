@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import combination, predictions
 from finitesum.evaluation.row_sums import Majorize
@@ -101,6 +101,7 @@ class _WorkingSet(NamedTuple):
     unscaled: ScaledColumns  # the columns as rows
     inside: Indices  # their coordinates, and the intercept's
     term: ConvexTerm
+    memory: Matrix  # of copied columns, with room for more; none of sparse ones
 
     @property
     def rows(self) -> DenseRows | CSRRows:
@@ -263,19 +264,24 @@ def _combined(problem: Problem, slopes: Vector) -> Vector:
     return np.append(found, slopes.sum()) if problem.has_intercept else found
 
 
-def _of_columns(problem: Problem, columns: Indices) -> _WorkingSet:
-    """Return the columns of a working set, which are copied once."""
-    known: _WorkingSet | None = problem.derived.get("working_set_columns")
-    if known is not None and np.array_equal(known.columns, columns):
-        return known
-    if known is not None and not np.array_equal(known.columns, columns[: known.columns.size]):
-        known = None
-    source = _source(problem)
-    copied = _dense_columns if isinstance(source, DenseRows) else _sparse_columns
-    rows = copied(problem, source, columns, known)  # type: ignore[arg-type]
-    inside = np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
-    term = problem.term.on_columns(columns)
-    problem.derived["working_set_columns"] = known = _WorkingSet(columns, _unscaled(rows, problem), inside, term)
+def of_columns(problem: Problem, columns: Indices) -> _WorkingSet:
+    """Return the columns of a working set, which are copied once.
+
+    What is known is taken away and put back, so that of two runs on one problem, in two threads, one has it.
+    """
+    known: _WorkingSet | None = problem.derived.pop("working_set_columns", None)
+    if known is None or not np.array_equal(known.columns, columns):
+        if known is not None and not np.array_equal(known.columns, columns[: known.columns.size]):
+            known = None
+        source, memory = _source(problem), np.zeros((0, 0))
+        rows: DenseRows | CSRRows
+        if isinstance(source, DenseRows):
+            rows, memory = _dense_columns(source, columns, known)
+        else:
+            rows = _sparse_columns(source, columns, known)
+        inside = np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
+        known = _WorkingSet(columns, _unscaled(rows, problem), inside, problem.term.on_columns(columns), memory)
+    problem.derived["working_set_columns"] = known
     return known
 
 
@@ -284,25 +290,21 @@ def _unscaled(rows: DenseRows | CSRRows, problem: Problem) -> ScaledColumns:
     return ScaledColumns(rows, squares_of(rows), means)
 
 
-def _sparse_columns(_problem: Problem, source: CSRRows, columns: Indices, known: _WorkingSet | None) -> CSRRows:
-    n_before = 0 if known is None else known.columns.size
-    new: Any = some_rows(source, columns[n_before:])
+def _sparse_columns(source: CSRRows, columns: Indices, known: _WorkingSet | None) -> CSRRows:
+    new: Any = some_rows(source, columns[0 if known is None else known.columns.size :])
     new = new._replace(values=new.values.astype(np.float64, copy=False))
     return new if known is None else joined_rows(known.rows, new)  # type: ignore[arg-type]
 
 
-def _dense_columns(problem: Problem, source: DenseRows, columns: Indices, known: _WorkingSet | None) -> DenseRows:
-    """Return the columns in a memory with room for as many more."""
-    n, n_before, memory = problem.n_rows, 0, problem.derived.get("working_set_memory", np.zeros((0, 0)))
-    if known is None or len(memory) < columns.size:
-        larger = np.empty((min(2 * columns.size, source.n_columns), n))
+def _dense_columns(source: DenseRows, columns: Indices, known: _WorkingSet | None) -> tuple[DenseRows, Matrix]:
+    """Return the columns, and the memory that they are in, with room for as many more."""
+    n_before = 0 if known is None else known.columns.size
+    if known is None or len(memory := known.memory) < columns.size:
+        memory = np.empty((min(2 * columns.size, source.n_columns), source.n_rows))
         if known is not None:
-            larger[: known.columns.size] = known.rows.values
-        problem.derived["working_set_memory"] = memory = larger
-    if known is not None:
-        n_before = known.columns.size
+            memory[:n_before] = known.rows.values
     copy_columns(source, columns[n_before:], memory[n_before : columns.size])
-    return DenseRows(memory[: columns.size], columns.size, n, 0)
+    return DenseRows(memory[: columns.size], columns.size, source.n_rows, 0), memory
 
 
 def _model(here: _WorkingSet, curvatures: Vector, gradient: Vector, w: Vector) -> ColumnModel:
@@ -316,7 +318,7 @@ def _stepped(
     problem: Problem, state: CoordinateDescentState, known: Losses
 ) -> tuple[CoordinateDescentState, Losses | None]:
     """Return the state after a step on the working set, or where it is minimised after a pass over all columns."""
-    here, m, is_quadratic = _of_columns(problem, state.columns), problem.n_components, problem.loss.d2_lipschitz() == 0.0
+    here, m, is_quadratic = of_columns(problem, state.columns), problem.n_components, problem.loss.d2_lipschitz() == 0.0
     w = state.x[here.inside]
     if state.n_steps == 0:  # all columns have just been read
         gradient = state.gradient[here.inside]

@@ -81,9 +81,8 @@ def end_of_steps(problem: Problem, here: Snapshot, *, is_one: bool) -> tuple[Vec
 def step_from_gradient(problem: Problem, curvatures: Vector, gradient: Vector) -> Vector:
     """Return the step to the minimiser of the model with these phi''_i whose gradient is a given one."""
     ridge, columns = problem.term.ridge, problem.rows.n_columns
-    step = np.full(gradient.size, np.nan)
     if not (np.isfinite(curvatures).all() and np.isfinite(gradient).all()):
-        return step
+        return np.full(gradient.size, np.nan)
     curved, roots, factor = _curved(problem, problem.weights * curvatures)
     changes = np.concatenate([gradient[:columns], np.zeros(gradient.size - columns)])
     of_rows, t, q = -predictions(problem, changes)[curved], np.zeros(problem.n_rows), 0.0
@@ -93,7 +92,7 @@ def step_from_gradient(problem: Problem, curvatures: Vector, gradient: Vector) -
         q = -float(gradient[-1] + roots @ of_gradient) / float(roots @ of_ones)
         of_gradient += q * of_ones
     t[curved] = roots * of_gradient
-    step[:] = (gradient + combination(problem, t)) / -ridge
+    step = (gradient + combination(problem, t)) / -ridge
     if problem.has_intercept:
         step[-1] = q / ridge
     return step
