@@ -6,6 +6,8 @@ form are a matrix where its zeros cost less than its indices. The rows of a samp
 """
 
 import copy
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,28 +66,39 @@ def _losses_of_some(loss: Any, targets: Vector, predictions: Vector, majorize: i
 
 
 class WholeArrays:
-    """All rows of a problem with one output, as arrays."""
+    """All rows of a problem with one output, or a sample of them, as arrays."""
 
     def __init__(self, problem: Problem) -> None:
-        rows, view = problem.rows, problem.view_of_rows
-        if isinstance(rows, CSRRows) and rows.values.size >= LEAST_DENSITY * rows.n_rows * rows.n_columns:
-            rows = DenseRows(to_matrix(rows).toarray(), rows.n_rows, rows.n_columns, rows.intercept)
-        self.rows = rows._replace(values=rows.values.astype(np.float64, copy=False))
+        rows = problem.rows._replace(values=problem.rows.values.astype(np.float64, copy=False))
+        #: Whether the rows are a matrix here.
+        self.is_dense = isinstance(rows, DenseRows) or rows.values.size >= LEAST_DENSITY * rows.n_rows * rows.n_columns
+        self.n_columns, self.intercept = rows.n_columns, rows.intercept
         self.loss, self.targets = in_arrays(problem.loss), problem.targets
         self.offsets = problem.offsets if problem.has_offsets else None
-        self.weights, self.equal_weight = problem.weights, view.equal_weight
+        self.weights, self.equal_weight = problem.weights, problem.view_of_rows.equal_weight
         self.sample: tuple[Indices, WholeArrays] | None = None  # the rows that were chosen last, and they as arrays
-        self._prepare()
+        self.room: dict[str, Vector] = {}  # for X' times weights of the rows, where nobody uses it; samples have the same
+        self._prepare(lambda: rows)
 
-    def _prepare(self) -> None:
-        has_numbers = isinstance(self.rows, DenseRows) and self.rows.values.size > 0
+    def _prepare(self, rows: Callable[[], DenseRows | CSRRows]) -> None:
         #: Whether products are with columns in memory one by one, which takes half the time of short rows.
-        self.is_tall = has_numbers and self.rows.n_rows >= self.rows.n_columns
-        #: The matrix as LAPACK sees it, for products without the checks of a general one.
-        self.transposed = self.rows.values.T if has_numbers else None
+        self.is_tall = self.is_dense and self.weights.size >= self.n_columns > 0
         self.lacks = None if self.equal_weight > 0.0 or self.weights.all() else self.weights == 0.0
         self.columns: dict[str, Matrix] = {}  # X' in a precision
-        self.room: dict[str, Matrix] = {}  # for X' times weights of the rows, where nobody uses it
+        self._given = rows
+
+    @functools.cached_property
+    def rows(self) -> DenseRows | CSRRows:
+        """The rows: where products are with them, not with their columns, those of a matrix with its zeros."""
+        rows = self._given()
+        if isinstance(rows, CSRRows) and self.is_dense and not self.is_tall:
+            return DenseRows(to_matrix(rows).toarray(), *rows[3:])
+        return rows
+
+    @functools.cached_property
+    def transposed(self) -> Matrix | None:
+        """The rows' matrix as LAPACK sees it, for products without the checks of a general one."""
+        return self.rows.values.T if isinstance(self.rows, DenseRows) and self.rows.values.size else None
 
     def kept_sample(self, chosen: Indices) -> "WholeArrays | None":
         """Return the chosen rows as arrays where they are those that were chosen last."""
@@ -97,16 +110,15 @@ class WholeArrays:
         if (kept := self.kept_sample(chosen)) is not None:
             return kept
         found = copy.copy(self)
-        found.rows, found.targets, found.weights = some_rows(self.rows, chosen), self.targets[chosen], self.weights[chosen]
+        for name in ("rows", "transposed"):
+            found.__dict__.pop(name, None)
+        found.targets, found.weights = self.targets[chosen], self.weights[chosen]
         found.offsets, found.sample = None if self.offsets is None else self.offsets[chosen], None
-        found._prepare()
+        found._prepare(lambda: some_rows(self.rows, chosen))
+        if found.is_tall:
+            found.columns = {"d": self.columns_in(np.float64).take(chosen, axis=1)}
         self.sample = chosen, found
         return found
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether the rows are a matrix here."""
-        return isinstance(self.rows, DenseRows)
 
     def products(self, w: Vector) -> Vector:
         """Return x_i'w."""
@@ -114,21 +126,21 @@ class WholeArrays:
             return np.asarray(dgemv(1.0, self.columns_in(np.float64).T, w))
         if self.transposed is None:
             return products(self.rows, w)
-        found: Vector = dgemv(1.0, self.transposed, w[: self.rows.n_columns], trans=1)
-        if self.rows.intercept:
-            found += w[self.rows.n_columns]
+        found: Vector = dgemv(1.0, self.transposed, w[: self.n_columns], trans=1)
+        if self.intercept:
+            found += w[self.n_columns]
         return found
 
     def combination(self, scales: Vector) -> Vector:
         """Return sum_i s_i x_i."""
         if self.is_tall:
             return np.asarray(dgemv(1.0, self.columns_in(np.float64).T, scales, trans=1))
-        out = np.zeros(self.rows.n_columns + self.rows.intercept)
+        out = np.zeros(self.n_columns + self.intercept)
         if self.transposed is None:
             add_combination(self.rows, scales, out)
         else:
-            out[: self.rows.n_columns] = dgemv(1.0, self.transposed, scales)
-            if self.rows.intercept:
+            out[: self.n_columns] = dgemv(1.0, self.transposed, scales)
+            if self.intercept:
                 out[-1] = scales.sum()
         return out
 
@@ -179,9 +191,10 @@ class WholeArrays:
         Columns lie in memory one by one, so that they are scaled by long loops.
         """
         key, columns = np.dtype(dtype).char, self.columns_in(dtype)
-        scaled = self.room.pop(key, None)  # which other threads do not find then
-        if scaled is None:
-            scaled = np.empty_like(columns)
+        memory = self.room.pop(key, None)  # which other threads do not find then
+        if memory is None or memory.size < columns.size:
+            memory = np.empty(columns.size, dtype=dtype)
+        scaled = memory[: columns.size].reshape(columns.shape)
         if len(columns) * columns.size <= MOST_OF_SMALL:
             np.multiply(columns, scales.astype(dtype, copy=False), out=scaled)
             found = scaled @ columns.T
@@ -189,16 +202,20 @@ class WholeArrays:
         else:
             np.multiply(columns, np.sqrt(scales).astype(dtype, copy=False), out=scaled)
             found = scaled @ scaled.T  # which sees that it is symmetric
-        self.room[key] = scaled
+        self.room[key] = memory
         return np.asarray(found)
 
     def columns_in(self, dtype: Any) -> Matrix:
         """Return X' with the intercept's ones, with the zeros of sparse rows."""
         key = np.dtype(dtype).char
         if (columns := self.columns.get(key)) is None:
-            matrix, d = to_matrix(self.rows), self.rows.n_columns
-            columns = np.ones((d + self.rows.intercept, self.rows.n_rows), dtype=dtype)
-            columns[:d] = matrix.T if isinstance(matrix, np.ndarray) else matrix.T.toarray()
+            if (known := self.columns.get("d")) is not None:
+                columns = known.astype(dtype)
+            else:
+                matrix, d = to_matrix(self.rows), self.n_columns
+                columns = np.empty((d + self.intercept, self.weights.size), dtype=dtype)
+                columns[:d] = matrix.T if isinstance(matrix, np.ndarray) else matrix.T.toarray()
+                columns[d:] = 1.0
             self.columns[key] = columns
         return columns
 
