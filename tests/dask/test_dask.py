@@ -23,6 +23,7 @@ from distributed import Client, LocalCluster
 import finitesum.dask as on_dask
 from finitesum import Problem, minimize
 from finitesum.core.engine import Engine, PartError
+from finitesum.dask import brought
 from finitesum.dask.workers import WINDOW, workers_of
 from finitesum.methods import ACIAG
 
@@ -32,6 +33,15 @@ pytestmark = [
 ]
 
 N, D, CHUNK = 600, 4, 100
+
+#: Passes that a fit is expected to take.
+PASSES = brought.PASSES
+
+
+@pytest.fixture(autouse=True)
+def _rows_stay(monkeypatch):
+    """Leave rows where they are, however few: what is tested here is the work on the cluster."""
+    monkeypatch.setattr("finitesum.dask.brought.PASSES", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +142,33 @@ def test_outliers_of_huber_are_those_in_memory(scale, client):
     model = on_dask.HuberRegressor(client=client, scale=scale, epsilon=1.1).fit(*chunked(X, y, weights))
     np.testing.assert_array_equal(model.outliers_, local.outliers_)
     assert 0 < local.outliers_.sum() < N
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_that_are_few_bytes_are_fitted_here(case, client, monkeypatch):
+    monkeypatch.setattr("finitesum.dask.brought.PASSES", PASSES)
+    name, parameters, targets = CASES[case]
+    X, y, weights, _ = data()
+    y = targets(y)
+    X[np.abs(X) < 0.5] = 0.0
+    local = getattr(finitesum, name)(**parameters).fit(scipy.sparse.csr_array(X), y, sample_weight=weights)
+    dX, dy, dw = chunked(X, y, weights)
+    model = getattr(on_dask, name)(client=client, **parameters)
+    model.fit(dX.map_blocks(scipy.sparse.csr_matrix), dy, sample_weight=dw)
+    assert model.solver_ == local.solver_
+    assert model.coef_ == pytest.approx(local.coef_, rel=1e-9, abs=1e-12)
+    assert model.intercept_ == pytest.approx(local.intercept_, rel=1e-9, abs=1e-12)
+
+
+def test_rows_come_here_where_a_point_is_as_large_as_they_are(client, monkeypatch):
+    monkeypatch.setattr("finitesum.dask.brought.PASSES", PASSES)
+    rng, settings = np.random.default_rng(0), {"loss": "multinomial", "alpha": 0.1, "engine": on_dask.DaskEngine(client)}
+    y, wide = rng.integers(0, 5, 400), scipy.sparse.random_array((400, 100_000), density=1e-4, rng=rng, format="csr")
+    tall = rng.standard_normal((400_000, 5))
+    for X, labels, is_worth in ((wide, y, True), (tall, np.tile(y, 1000), False)):
+        half = len(labels) // 2
+        problem = Problem.partitioned([(X[:half], labels[:half]), (X[half:], labels[half:])], **settings)
+        assert brought.is_worth_bringing(problem) is is_worth
 
 
 def test_a_class_without_weight_counts_as_absent(client):

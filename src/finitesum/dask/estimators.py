@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from finitesum import estimators as local
+from finitesum.dask.brought import brought_here, is_worth_bringing
 from finitesum.dask.collections import (
     as_parts,
     is_collection,
@@ -65,17 +66,16 @@ class OnCollections:
         self._note_columns(X)
         if getattr(y, "ndim", 1) != 1:
             raise ValueError(f"y must have one dimension, got {y.ndim}: fit one target at a time, or the class in memory.")
-        problem = self._problem_of_fit(DaskEngine(self.client), X, y, sample_weight, offset)
+        problem, total = self._problem_of_fit(DaskEngine(self.client), X, y, sample_weight, offset)
         if problem.classes is not None:
             own.classes_ = np.asarray(problem.classes)
         start = own._packed(problem.rows.n_columns, 1) if own.warm_start and hasattr(own, "coef_") else None
-        self._fit_problem(problem, None if start is None else start[0])
+        self._fit_problem(problem, total, None if start is None else start[0])
         return self
 
-    def _fit_problem(self, problem: Problem, start: Any) -> None:
-        """Set what is known of the solution of a problem with a penalty of strength 1."""
+    def _fit_problem(self, problem: Problem, total: float, start: Any) -> None:
+        """Set what is known of the solution of a problem with a penalty of strength 1, given the sum of the weights."""
         own: Any = self
-        total = float(problem.rows.total)
         problem = with_alpha(own, problem, self._strength(total))
         result = self._solved(problem, start, own.tol)
         own._note([result], problem.rows.values.dtype)
@@ -88,8 +88,10 @@ class OnCollections:
         kept = {} if self.checkpoint is None else {"checkpoint": self.checkpoint, "resume": True}
         return own._solve(problem, start, method, tol=tol, callback=own.callback, **{**kept, **changes})
 
-    def _problem_of_fit(self, engine: DaskEngine, *given: Any) -> Problem:
+    def _problem_of_fit(self, engine: DaskEngine, *given: Any) -> tuple[Problem, float]:
         """Return the problem with a penalty of strength 1, which it takes a pass to find the right one for.
+
+        Beside it stands the sum of the weights. Where the rows are few bytes the problem is in memory.
 
         The collections are computed together, so that what blocks of X and y are both made from is computed once.
         """
@@ -102,8 +104,10 @@ class OnCollections:
             raise ValueError(
                 "standard_errors of a robust loss are not known for collections: fit the class in memory to a sample."
             )
-        settings = {"loss": loss, "fit_intercept": own.fit_intercept, "engine": engine}
-        return Problem.partitioned(parts, **settings, **own._term(1.0))
+        settings = {"loss": loss, "fit_intercept": own.fit_intercept, **own._term(1.0)}
+        problem = Problem.partitioned(parts, engine=engine, **settings)
+        total = float(problem.rows.total)
+        return (brought_here(problem, **settings) if is_worth_bringing(problem) else problem), total
 
     def _posed_by(self, parts: Any) -> tuple[Any, Any]:
         """Return the parts with the labels and weights that the model gives them, and the loss."""
@@ -314,12 +318,12 @@ class HuberRegressor(OnCollections, local.HuberRegressor):
     def _strength(self, total: float) -> float:
         return float(self.alpha)
 
-    def _fit_problem(self, problem: Problem, start: Any) -> None:
+    def _fit_problem(self, problem: Problem, total: float, start: Any) -> None:
         if self._is_joint:
             self._fit_scale(problem, start)
         else:
             self.scale_ = float(self.scale)
-            super()._fit_problem(problem, start)
+            super()._fit_problem(problem, total, start)
         w, most = np.append(self.coef_, [self.intercept_] * self.fit_intercept), self.epsilon * self.scale_
 
         def beyond(part: Problem) -> Any:
