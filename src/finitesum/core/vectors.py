@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import ddot
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import REASSOCIATE, compiled_form, kernel_part, reassociated_part
@@ -24,6 +25,11 @@ def _dot(a: Vector, b: Vector) -> float:
     for j in range(a.size):
         total += a[j] * b[j]
     return total
+
+
+def sum_of_squares(a: Vector) -> float:
+    """Return a'a; it overflows, after a divergence, without a warning."""
+    return float(ddot(a, a)) if a.size else 0.0
 
 
 @reassociated_part

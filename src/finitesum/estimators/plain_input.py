@@ -30,6 +30,7 @@ def is_plain_target(y: Any, n_rows: int) -> bool:
 
 
 def _is_finite(values: Any) -> bool:
+    """Return whether all numbers are finite, where their sum does not overflow."""
     with np.errstate(all="ignore"):
         return bool(np.isfinite(values.sum(dtype=np.float64)))
 

@@ -186,13 +186,14 @@ def best_constant(loss: Any, targets: Vector, weights: Vector, offsets: Vector) 
 
     Without offsets its mean is that of the targets; with them Newton's steps are cut to 1, and halved while the sum rises.
     """
-    total, known = float(weights.sum()), in_arrays(loss)
-    centre = float(weights @ offsets) / total
+    total, known, has_offsets = float(weights.sum()), in_arrays(loss), bool(offsets.any())
     with np.errstate(divide="ignore"):
-        b = float(loss.link_of(float(weights @ targets) / total)) - centre
+        b = float(loss.link_of(float(weights @ targets) / total))
+    if has_offsets:
+        b -= float(weights @ offsets) / total
     if not math.isfinite(b):
         return 0.0
-    if not np.ptp(offsets):
+    if not (has_offsets and np.ptp(offsets)):
         return b
 
     def value(b: float) -> float:

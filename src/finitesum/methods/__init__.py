@@ -139,8 +139,7 @@ def as_method(method: str | Method, options: dict[str, Any] | None = None) -> Me
     if key not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
     cls = METHODS[key]
-    known = options_of(cls)
-    if unknown := sorted(set(options or {}) - set(known)):
+    if options and (unknown := sorted(set(options) - set(known := options_of(cls)))):
         raise TypeError(f"{key} has no option {', '.join(unknown)}; it has: {', '.join(known)}.")
     made: Method = cls(**(options or {}))
     return made

@@ -20,6 +20,7 @@ from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import COORDINATE_NUMBERS, Projection
 from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.core.jit import array_form, compiled_form, kernel
+from finitesum.core.vectors import sum_of_squares
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet
 
@@ -277,8 +278,7 @@ class ConvexTerm:
             total = self.lasso * float(np.abs(coefficients).sum())
         if self.ridge == 0.0:
             return total
-        with np.errstate(over="ignore"):  # after a divergence
-            return total + 0.5 * self.ridge * float(coefficients @ coefficients)
+        return total + 0.5 * self.ridge * sum_of_squares(coefficients)
 
     def add_to(self, gradient: Vector, w: Vector) -> float:
         """Add the quadratic part's gradient at w to that of the mean loss, in place, and return the whole penalty."""
@@ -328,8 +328,7 @@ class ConvexTerm:
     def optimality(self, w: Vector, gradient: Vector) -> float:
         """Return the norm of `mapping`, given the gradient of the smooth part at w: 0 at stationary points alone."""
         mapping = self.mapping(w, gradient)
-        with np.errstate(over="ignore"):
-            return math.sqrt(mapping @ mapping)
+        return math.sqrt(sum_of_squares(mapping))
 
     @cached_property
     def intervals(self) -> Intervals | None:

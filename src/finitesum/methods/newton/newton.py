@@ -18,6 +18,9 @@ is used as t and nothing is searched.
    the least (`finitesum.methods.subproblems.lattice`), which need not be the nearest to the solution.
 3. *Few rows.* With fewer rows than columns and an l2 penalty no Hessian of all columns is formed: steps come from the
    products of rows (`finitesum.methods.newton.few_rows`), several in a pass where reading the rows costs more.
+4. *The last step* needs no Hessian of its own. A full step d leaves about M ||d||^2 / 2 of the gradient, with H's Lipschitz
+   constant M, and the next step e by the same H leaves M ||d|| ||e||: if the first one left a fraction r of the
+   optimality, the next one leaves 2 r. Where that meets tol it is taken in the same pass, which then has 2 m gradients.
 
 A sum of functions need not be convex, nor a loss: where its H is not positive definite, its eigenvalues are replaced by
 their sizes, so that F falls along the direction. The references are those of `Newton`.
@@ -63,6 +66,9 @@ HIDDEN, VISIBLE = 1e-13, 1e-16
 #: The part of F from which on a predicted fall is seen for certain: rounding errors are looked at further on.
 SEEN = 1e-6
 
+#: The part of tol that a step with the Hessian of the one before must be likely to meet.
+LIKELY = 0.5
+
 #: Points next to an iterate that are tried, at most, and variables up to which they are: each takes a lattice basis.
 MOST_GRIDS, MOST_ON_GRID = 8, 300
 
@@ -75,6 +81,7 @@ FIRST_THETA, LOWER, RAISE, LEAST_RAISED = 0.1, 0.1, 10.0, 0.1
 
 class NewtonState(NamedTuple):
     x: Vector  # iterate
+    tol: float  # the optimality asked for: the last step has the Hessian of the one before
     snapshot: Snapshot  # at x
     gradient: Vector  # of the smooth part of F at x
     theta: float  # what rows on a linear piece of their loss have of the majorant's curvature
@@ -265,6 +272,20 @@ def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bo
     return rise <= HIDDEN * size and there.snapshot.optimality < state.snapshot.optimality
 
 
+def _with_last_step(problem: AnySum, hessian: Matrix, state: NewtonState, there: NewtonState) -> NewtonState:
+    """Return the state after one more step with the Hessian of the last, a full one, where that is likely to meet tol."""
+    found, tol = there.snapshot.optimality, state.tol
+    if found <= tol or there.is_precise or not 2.0 * found * found <= LIKELY * tol * state.snapshot.optimality:
+        return there
+    direction, predicted = _step(problem, hessian, None, there)
+    if _is_hidden(problem, there, predicted):
+        return there
+    end = _moved(problem, there, there.x + direction, 1.0)
+    if _falls(problem, there, end) and _halves(there, end):
+        return end
+    return there._replace(n_gradients=end.n_gradients)
+
+
 def _theta_after(theta: float, t: float) -> float:
     if t < 0.5:
         return min(max(RAISE * theta, LEAST_RAISED), 1.0)
@@ -304,7 +325,7 @@ class Newton(SumMethod):
         """Return the state before the first step: the gradient at the start."""
         here = take_snapshot(problem, x0)
         gradient = smooth_gradient(problem, here)
-        return NewtonState(x0.copy(), here, gradient, FIRST_THETA, False, float("nan"), 0, 0, problem.n_components, 0)
+        return NewtonState(x0.copy(), tol, here, gradient, FIRST_THETA, False, float("nan"), 0, 0, problem.n_components, 0)
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""
@@ -343,7 +364,8 @@ class Newton(SumMethod):
                 return state._replace(step_size=0.0, n_stuck=state.n_stuck + 1)
             t *= 0.25
             there = _moved(problem, state._replace(n_gradients=there.n_gradients), w + t * direction, t)
-        return there._replace(theta=_theta_after(state.theta, t))
+        there = there._replace(theta=_theta_after(state.theta, t))
+        return _with_last_step(problem, hessian, state, there) if t == 1.0 and known is None else there
 
     def exact_measures(self, problem: AnySum, state: NewtonState) -> Measures:
         """Return what the last pass found at the iterate."""

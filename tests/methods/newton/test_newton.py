@@ -1,0 +1,43 @@
+"""Newton's method: how many Hessians it takes."""
+
+import numpy as np
+import pytest
+from contracts.problems import make_pair
+
+from finitesum import minimize
+from finitesum.methods.newton import newton
+
+pytestmark = pytest.mark.usefixtures("kernels_as_python")
+
+#: Losses without kinks: the Hessian is Lipschitz continuous.
+MODELS = [
+    {"loss": "logistic"},
+    {"loss": "poisson", "intercept": True},
+    {"loss": "logistic", "l1_ratio": 0.5, "weighted": True},
+    {"loss": "poisson", "constraint": "box"},
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_last_step_has_the_hessian_of_the_one_before_where_that_is_likely_to_meet_tol(model, monkeypatch):
+    problem, F = make_pair(n=60, d=5, alpha=0.05, **model)
+    saved = 0
+    for tol in 10.0 ** -np.arange(3.0, 11.0):
+        found = minimize(problem, method="newton", tol=tol)
+        with monkeypatch.context() as without:
+            without.setattr(newton, "LIKELY", 0.0)
+            usual = minimize(problem, method="newton", tol=tol)
+        assert found.success
+        assert F.optimality(found.x) <= tol * (1.0 + 1e-6)
+        assert found.n_hessian_passes <= usual.n_hessian_passes
+        assert found.n_passes <= usual.n_passes + 1.0
+        saved += usual.n_hessian_passes - found.n_hessian_passes
+    assert saved >= 2.0
+
+
+def test_steps_of_a_given_size_have_hessians_of_their_own():
+    problem, _ = make_pair(loss="logistic", n=60, d=5, alpha=0.05)
+    for tol in (1e-3, 1e-5, 1e-7):
+        result = minimize(problem, method="newton", options={"step_size": 1.0}, tol=tol)
+        assert result.n_hessian_passes == result.nit
+        assert result.n_passes == result.nit + 1.0
