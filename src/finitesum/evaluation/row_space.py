@@ -19,7 +19,7 @@ from finitesum.evaluation.outputs import score_changes, sum_of_rows
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
-from finitesum.problems.rows import CSRRows, DenseRows, to_matrix
+from finitesum.problems.rows import CSRRows, DenseRows, some_rows, to_matrix
 
 #: The most rows by columns for which the span is worth it, and the most rows.
 MOST_HIGH, MOST_ROWS = 0.7, 4000
@@ -30,6 +30,9 @@ LEAST_PIVOT = 1e-13
 #: Nanoseconds of a multiplication in X X' and of one of stored entries, of an entry that is stored by columns, and of one
 #: of the n^3 of a factor with pivots and its inverse.
 PRODUCT, SPARSE_PRODUCT, CONVERTED, FACTOR = 0.016, 5.0, 20.0, 0.03
+
+#: Stored numbers among which pairs in a column are counted, and rows, at least.
+MOST_SEEN, FEWEST_SEEN = 5e4, 128
 
 #: Numbers of sparse rows with their zeros that are multiplied at a time.
 NUMBERS_AT_A_TIME = 2**19
@@ -66,8 +69,13 @@ def _times_of_products(problem: Problem) -> tuple[float, float]:
     by_matrix = PRODUCT * n * n * rows.n_columns
     if not isinstance(rows, CSRRows):
         return by_matrix, math.inf
-    met = np.bincount(rows.columns, minlength=rows.n_columns).astype(np.float64)
-    return by_matrix + CONVERTED * rows.values.size, SPARSE_PRODUCT * float(met @ met)
+    n_seen = min(problem.n_rows, max(FEWEST_SEEN, int(MOST_SEEN * n / max(rows.values.size, 1))))
+    seen: Any = (
+        rows if n_seen == n else some_rows(rows, np.linspace(0, problem.n_rows, n_seen, endpoint=False, dtype=np.int64))
+    )
+    met, n_stored = np.bincount(seen.columns, minlength=rows.n_columns).astype(np.float64), float(seen.values.size)
+    n_pairs = (n / n_seen) ** 2 * (float(met @ met) - n_stored) + n / n_seen * n_stored  # each of a row with itself, too
+    return by_matrix + CONVERTED * rows.values.size, SPARSE_PRODUCT * n_pairs
 
 
 @remembered

@@ -23,10 +23,11 @@ import numpy as np
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.losses import Huber, Poisson, RoundedCorner, SmoothedHinge, SquaredHinge
+from finitesum.losses.arrays import in_arrays
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import PartedRows, is_parted
-from finitesum.problems.rows import n_entries, some_rows
+from finitesum.problems.rows import add_combination, n_entries, some_rows
 
 #: Numbers of the rows that are looked at, and those rows, at least.
 MOST_NUMBERS, FEWEST_ROWS = 5e4, 128.0
@@ -75,21 +76,24 @@ def traits_of(problem: Problem) -> Traits:
     n, term = problem.n_rows, problem.term
     entries = n_entries(problem.rows) / n
     wanted = int(max(FEWEST_ROWS, MOST_NUMBERS / max(entries, 1.0)))
-    seen: Any = problem
-    if wanted < n and not isinstance(problem.rows, PartedRows):
-        chosen = np.linspace(0, n, wanted, endpoint=False, dtype=np.int64)
-        weights = problem.weights[chosen]
-        data = problem.targets[chosen], problem.offsets[chosen], weights / (float(weights.sum()) or 1.0)
-        seen = Problem(some_rows(problem.rows, chosen), *data, problem.loss, problem.penalty, problem.constraint)
-    w = np.zeros(problem.dim)
+    rows, weights, targets, offsets = problem.rows, problem.weights, problem.targets, problem.offsets
     with np.errstate(all="ignore"):
-        gradient = loss_sums(seen, w).gradient
+        if isinstance(rows, PartedRows):
+            gradient, square = loss_sums(problem, np.zeros(problem.dim)).gradient, sum_of_squares(problem) / n
+        else:
+            if wanted < n:
+                chosen = np.linspace(0, n, wanted, endpoint=False, dtype=np.int64)
+                rows, targets, offsets, weights = some_rows(rows, chosen), targets[chosen], offsets[chosen], weights[chosen]
+                weights = weights / (float(weights.sum()) or 1.0)
+            slopes, gradient = in_arrays(problem.loss).d1(offsets, targets), np.zeros(problem.dim)
+            add_combination(rows, np.where(weights > 0.0, weights * slopes, 0.0), gradient)
+            square = float(np.linalg.norm(rows.values.astype(np.float64, copy=False)) ** 2) / rows.n_rows + rows.intercept
         curvature = problem.loss.curvature_bound()
-        square = sum_of_squares(seen) / seen.n_rows * (curvature if math.isfinite(curvature) else 1.0)
+        square *= curvature if math.isfinite(curvature) else 1.0
         coupling = square / max(term.ridge, 1e-12 * square, 1e-300) if math.isfinite(square) else MOST_COUPLED
         steepest = float(np.nan_to_num(np.abs(gradient[: problem.rows.n_columns])).max(initial=0.0))
         sparsity = math.log(max(steepest, 1e-300) / term.lasso) if term.has_l1 else 0.0
-        return Traits(float(term.optimality(w, gradient)), coupling, sparsity, entries)
+        return Traits(float(term.optimality(np.zeros(problem.dim), gradient)), coupling, sparsity, entries)
 
 
 def features_of(problem: Problem, tol: float) -> dict[str, float]:

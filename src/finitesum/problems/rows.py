@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
-from scipy.sparse._sparsetools import csc_matvec, csr_matvec
+from scipy.sparse._sparsetools import csc_matvec, csr_matvec, csr_row_index
 
 from finitesum.core.arrays import Data, Indices, Matrix, Vector
 from finitesum.core.jit import array_form, compilable, kernel, kernel_part, reassociated_part
@@ -237,8 +237,15 @@ def some_rows(rows: DenseRows | CSRRows, chosen: Indices | slice) -> DenseRows |
     if isinstance(rows, DenseRows):
         values = rows.values[chosen]
         return rows._replace(values=values, n_rows=len(values))
-    matrix = to_matrix(rows)[chosen]
-    return CSRRows(matrix.data, matrix.indices, matrix.indptr, matrix.shape[0], rows.n_columns, rows.intercept)
+    if isinstance(chosen, slice):
+        chosen = np.arange(rows.n_rows)[chosen]
+    places = chosen.astype(rows.starts.dtype, copy=False)
+    starts = np.zeros(places.size + 1, dtype=rows.starts.dtype)
+    np.cumsum(rows.starts[places + 1] - rows.starts[places], out=starts[1:])
+    values, columns = np.empty(starts[-1], dtype=rows.values.dtype), np.empty(starts[-1], dtype=rows.columns.dtype)
+    # what an index of SciPy's array comes to, without the checks of a new one
+    csr_row_index(places.size, places, rows.starts, rows.columns, rows.values, columns, values)
+    return CSRRows(values, columns, starts, places.size, rows.n_columns, rows.intercept)
 
 
 def products(rows: DenseRows | CSRRows, w: Vector) -> Vector:

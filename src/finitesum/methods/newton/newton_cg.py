@@ -20,7 +20,7 @@ outnumber columns. Newton's steps go on from there; where F is not below its sta
 makes as many visits as there are rows and is charged as a pass, but takes the time of two; 26 bytes a row while they last.
 Epochs run on one thread.
 
-A pass is an epoch, a larger sample, a product, or the end of a step.
+A pass is an epoch (on small data several: a pass costs calls), a larger sample, a product, or the end of a step.
 
 With an l1 penalty the step is taken in the orthant into which F falls first [3]: coefficients keep their sign s_j,
 those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
@@ -47,12 +47,16 @@ from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
+from finitesum.problems.rows import n_entries
 
 #: Products with H for one step, at most.
 MOST_PRODUCTS = 500
 
 #: Steps on one sample but the last, and the fraction of its first gradient to which they are taken.
 MOST_STEPS, ENOUGH = 10, 0.1
+
+#: Stored numbers that epochs read in no time, about a millisecond: a pass goes on until they have read as many.
+NO_TIME = 1e6
 
 
 class NewtonCGState(NamedTuple):
@@ -158,10 +162,14 @@ class NewtonCG(SampledNewton):
     def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
         m, tol = problem.n_components, max(state.tol, subsampling.LEAST_TOL)
-        w, dual = next_epoch(problem, state.x, state.dual, int(state.order[0]))
-        is_slow = are_slow(problem, dual, tol)
-        state = state._replace(x=w, dual=dual, n_gradients=state.n_gradients + m)
-        if dual.after_change * dual.change > tol and not is_slow:
+        w, dual, n_read, is_over = state.x, state.dual, 0.0, False
+        while not is_over and (n_read == 0.0 or n_read < NO_TIME):
+            w, dual = next_epoch(problem, w, dual, int(state.order[0]))
+            is_slow, n_read = are_slow(problem, dual, tol), n_read + n_entries(problem.rows)
+            is_over = is_slow or dual.after_change * dual.change <= tol
+            state = state._replace(n_gradients=state.n_gradients + m)
+        state = state._replace(x=w, dual=dual)
+        if not is_over:
             return state
         found = evaluate_on(problem, sample_of(problem, state.order), w, state.curvatures, n_threads=self.n_threads)
         optimality = problem.term.optimality(w, found.gradient)

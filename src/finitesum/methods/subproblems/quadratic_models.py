@@ -13,6 +13,7 @@ A matrix H that is not positive definite to working accuracy (no l2 penalty and 
 has its diagonal raised until it is, or until the minimiser is found.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -74,14 +75,19 @@ def _descend(
 ) -> None:
     """Minimise model + sum_j thresholds_j |w_j| between the bounds along one coordinate after the other.
 
-    gradient = g + H (w - y) is updated along with w. The ends are the most passes, those without a change of signs, and the
-    change of a coordinate's slope up to which it does not count.
+    gradient = g + H (w - y) is updated along with w. Coordinates that are 0 and stay so when a pass begins are not visited
+    in it. The ends are the most passes, those without a change of signs, and the change of a coordinate's slope up to which
+    it does not count.
     """
     n_passes, most_settled, tolerance = ends
-    n_settled = 0
+    n_settled, moves = 0, np.empty(w.size, dtype=np.bool_)
     for _ in range(n_passes):
         changes, largest = False, 0.0
         for j in range(w.size):
+            moves[j] = w[j] != 0.0 or not abs(gradient[j]) <= thresholds[j]
+        for j in range(w.size):
+            if not moves[j]:
+                continue
             curvature = hessian[j, j]
             if curvature > 0.0:
                 target = w[j] - gradient[j] / curvature
@@ -106,7 +112,8 @@ def _descend_in_arrays(
     coordinates = list(zip(range(len(at)), hessian, *limits, strict=True))
     for _ in range(n_passes):
         changes, largest = False, 0.0
-        for j, row, curvature, threshold, least, most in coordinates:
+        moves = (np.array(at) != 0.0) | ~(np.abs(gradient) <= thresholds)
+        for j, row, curvature, threshold, least, most in itertools.compress(coordinates, moves.tolist()):
             before, slope = at[j], gradient.item(j)
             if curvature > 0.0:
                 target, part = before - slope / curvature, threshold / curvature
