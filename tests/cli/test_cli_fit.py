@@ -216,14 +216,17 @@ def test_files_in_parts_have_the_model_of_one_file(run, csv_file, tmp_path):
     run("fit", csv_file, *asked, "--out", tmp_path / "one")
     expected = load_model(tmp_path / "one")
     for name, data in (("pattern", folder / "*.csv"), ("folder", folder), ("file", csv_file)):
-        done = run("fit", data, *asked, "--memory", "50MB", "--out", tmp_path / name, "--json")
+        done = run("fit", data, *asked, "--memory", "400MB", "--out", tmp_path / name, "--json")
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["data"]["parts"] == (1 if name == "file" else 3)
         found = load_model(tmp_path / name)
         np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-8)
         assert (found.classes, found.feature_names) == (expected.classes, expected.feature_names)
+    several = run("fit", *sorted(folder.glob("*.csv")), *asked, "--out", tmp_path / "by shell")  # as it expands a pattern
+    assert several.exit_code == 0, several.output
+    np.testing.assert_array_equal(load_model(tmp_path / "by shell").coef, load_model(tmp_path / "pattern").coef)
     shipped = run("fit", "breast_cancer", "--memory", "1GB")
-    assert (shipped.exit_code, "Leave --memory out" in shipped.stderr) == (2, True)
+    assert (shipped.exit_code, "Leave --memory and other DATA out" in shipped.stderr) == (2, True)
     again = run("fit", "--resume", tmp_path / "pattern", "--json")
     assert again.exit_code == 0
 
@@ -232,7 +235,8 @@ def test_files_in_parts_have_the_model_of_one_file(run, csv_file, tmp_path):
     ("options", "says"),
     [
         (["--memory", "much"], "a size must be a number of bytes such as 2GB"),
-        (["--memory", "1KB"], "Give --memory"),
+        (["--memory", "100MB"], "a fit takes some 300 MB for itself. Give --memory 300MB or more"),
+        (["--memory", "300MB"], "300 MB for itself, and 32 bytes for each of"),
         (["--memory", "1GB", "--memmap"], "--memmap is for one file"),
     ],
 )

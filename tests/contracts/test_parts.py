@@ -184,6 +184,21 @@ def test_bits_do_not_depend_on_the_number_of_workers(method):
     assert len({run.n_passes for run in runs}) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ALL)
+def test_bits_of_each_loss_and_penalty_do_not_depend_on_the_number_of_workers(loss):
+    for term in PENALTIES.values() if loss not in CORNERED else (PENALTIES["l2"],):
+        found = []
+        for n in (1, 2, 7):
+            problem = both(loss, term, weighted=True, engine=Threads(n))[1]
+            try:
+                with np.errstate(all="ignore"):
+                    found.append(minimize(problem, tol=1e-8, max_iter=500, measure_every=0).x.tobytes())
+            except ValueError as error:
+                found.append(str(error))
+        assert len(set(found)) == 1
+
+
 @pytest.mark.parametrize("method", sorted(set(METHODS) - set(SUITED)))
 def test_other_methods_say_that_they_cannot(method):
     _, parted = both("logistic", TERMS["l2"])

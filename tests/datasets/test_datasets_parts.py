@@ -83,3 +83,9 @@ def test_errors_name_the_file(data, tmp_path):
     (tmp_path / "1.csv").write_text(text + "1,2,3\n")
     with pytest.raises(DataError, match=r"1\.csv"):
         load([tmp_path])
+
+
+def test_one_file_of_labels_does_not_stand_for_several(data, tmp_path):
+    written(tmp_path, "npy", *data)
+    with pytest.raises(DataError, match=r"names 1 files, and there are 3 of rows"):
+        load([tmp_path / "X*.npy"], target=str(tmp_path / "y0.npy"))

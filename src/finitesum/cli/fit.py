@@ -134,7 +134,7 @@ class Plan(NamedTuple):
 
 
 @click.command(short_help="Fit a linear model to DATA and write it to a folder.")
-@data_options(required=False)
+@data_options(several=True)
 @table_options
 @problem_options
 @solver_option
@@ -151,8 +151,8 @@ def fit(ctx: click.Context, /, *, console: Console, threads: int | None, strict:
     """Fit a linear model to DATA.
 
     DATA is a file in svmlight format (also .xz, .gz, .bz2), CSV, .npz, .npy or Parquet, or the name of a data set
-    ('finitesum data list'); or a folder of such files or a pattern in quotes, which are read in parts: they may be larger
-    than the memory. The folder --out gets model.npz, trace.csv and result.json; until the fit has converged it
+    ('finitesum data list'); or several such files, a folder or a pattern, which are read in parts: they may be larger than
+    the memory. The folder --out gets model.npz, trace.csv and result.json; until the fit has converged it
     holds checkpoint.npz, from which --resume continues to the same bits as an uninterrupted fit.
 
     One CSV or Parquet file may have text, which becomes columns of 0 and 1, and missing values (--missing). What is done to
@@ -162,7 +162,7 @@ def fit(ctx: click.Context, /, *, console: Console, threads: int | None, strict:
     finitesum fit data.svm --loss logistic --alpha 1e-4 --tol 1e-10 --out run1
     finitesum fit --resume run1
     finitesum fit people.csv --target churn --drop id,since --missing indicator --out run2
-    finitesum fit 'data/*.parquet' --target y --memory 2GB --out run3
+    finitesum fit data/*.parquet --target y --memory 2GB --out run3
     """
     from finitesum.core.threads import limited_blas
 
@@ -245,8 +245,11 @@ def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> 
 
 
 def _absolute(data: str) -> str:
-    """Return the whole path of a file; a name stays."""
-    return str(Path(data).absolute()) if Path(data).exists() or any(sign in data for sign in "*?[") else data
+    """Return the whole paths of files, one a line; a name stays."""
+    return "\n".join(
+        str(Path(one).absolute()) if Path(one).exists() or any(sign in one for sign in "*?[") else one
+        for one in data.split("\n")
+    )
 
 
 def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Result:

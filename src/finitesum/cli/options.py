@@ -159,10 +159,15 @@ solver_option = shown(
 )
 
 
-def data_options(*, required: bool = True) -> Callable[[F], F]:
-    """Add the argument DATA and the options that say how it is read."""
+def _lines(_context: click.Context, _argument: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """Return several paths, as a shell makes them of a pattern, one a line."""
+    return "\n".join(given) or None
+
+
+def data_options(*, several: bool = False) -> Callable[[F], F]:
+    """Add the argument DATA, one or, as it may then be left out, several, and the options that say how it is read."""
     return group_of(
-        click.argument("data", required=required),
+        click.argument("data", nargs=-1, callback=_lines) if several else click.argument("data"),
         click.option("--format", help="svmlight, csv, npz, npy or parquet; detected when left out."),
         click.option("--target", help="The column of labels: a name, or a number from 0; -1 is the last."),
         click.option("--n-features", type=click.IntRange(min=1), help="Number of columns of a sparse file."),

@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 #: Parts of the memory's size that may be worked on at once leave room for what they are turned into, and bytes of a part.
 ROOM, LEAST_BYTES, MOST_BYTES = 8, 1 << 20, 1 << 26
 
-#: Bytes that a fit keeps in memory for each row, about: curvatures as they are and were, steps along a line.
-BYTES_A_ROW = 32
+#: Bytes that a fit keeps in memory for each row, about (curvatures as they are and were, steps along a line), and those of
+#: the program with its kernels and of what a block of a file is while it is parsed.
+BYTES_A_ROW, OF_ITSELF = 32, 300_000_000
 
 
 def wants_parts(settings: Settings) -> bool:
     """Return whether the data are read in parts."""
     from finitesum.datasets.parts import has_pattern
 
-    path = Path(settings.data).expanduser()
-    return settings.memory is not None or path.is_dir() or (has_pattern(settings.data) and not path.exists())
+    path, is_several = Path(settings.data).expanduser(), "\n" in settings.data
+    if settings.memory is not None or is_several:
+        return True
+    return path.is_dir() or (has_pattern(settings.data) and not path.exists())
 
 
 def read_parts(settings: Settings, console: Console, *, task: str | None, n_workers: int | None) -> FileParts:
@@ -39,23 +42,35 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     require_no_table(settings, "data in parts are numbers")
     if settings.memmap:
         raise InputError("--memmap is for one file: data in parts stay on disk anyway. Leave it out.")
-    found = settings.data if has_pattern(settings.data) else find_file(settings.data)
-    if found is None:
-        raise InputError(f"{settings.data} is shipped with scikit-learn, and read into memory. Leave --memory out.")
+    first, *others = given = settings.data.split("\n")
+    what = f"{first} and {len(others)} others" if others else first
+    found = [one if has_pattern(one) else find_file(one) for one in given]
+    if None in found:
+        name = given[found.index(None)]
+        raise InputError(f"{name} is shipped with scikit-learn, and read into memory. Leave --memory and other DATA out.")
     part_bytes = MOST_BYTES
     if settings.memory is not None:
-        n = Threads(n_workers).n_workers
-        part_bytes = max(LEAST_BYTES, min(MOST_BYTES, bytes_of(settings.memory) // (ROOM * n)))
+        _require_room(settings, what, 0)
+        n, room = Threads(n_workers).n_workers, bytes_of(settings.memory) - OF_ITSELF
+        part_bytes = max(LEAST_BYTES, min(MOST_BYTES, room // (ROOM * n)))
     names = ("format", "n_features", "zero_based")
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
-    with console.busy(f"reading {settings.data}"):
-        data = load([found], target=column_of(settings.target), task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
-    if settings.memory is not None and BYTES_A_ROW * data.n_rows > bytes_of(settings.memory):
-        raise InputError(
-            f"{data.name}: a fit of {data.n_rows:,} rows keeps some {BYTES_A_ROW} bytes for each of them. "
-            f"Give --memory {-(-BYTES_A_ROW * data.n_rows // 10**6)}MB or more."
-        )
+    with console.busy(f"reading {what}"):
+        data = load(found, target=column_of(settings.target), task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
+    if settings.memory is not None:
+        _require_room(settings, data.name, data.n_rows)
     return data
+
+
+def _require_room(settings: Settings, name: str, n_rows: int) -> None:
+    """Raise where the memory that was asked for has no room for a fit of so many rows."""
+    needed = OF_ITSELF + BYTES_A_ROW * n_rows
+    if needed > bytes_of(settings.memory or ""):
+        beside = f", and {BYTES_A_ROW} bytes for each of {n_rows:,} rows" if n_rows else ""
+        raise InputError(
+            f"{name}: a fit takes some {OF_ITSELF // 10**6} MB for itself{beside}. "
+            f"Give --memory {-(-needed // 10**6)}MB or more, or leave it out."
+        )
 
 
 def problem_of_parts(settings: Settings, data: FileParts, *, n_workers: int | None) -> tuple[Problem, Any]:

@@ -163,7 +163,9 @@ class FileParts(Sequence[FilePart]):
     def _targets(self, asked: _Options) -> list[Any]:
         """Return where the labels of each file are: of .npy files a list or a pattern names files of their own."""
         target = asked.target
-        is_several = isinstance(target, list | tuple) or (isinstance(target, str) and has_pattern(target))
+        is_path = isinstance(target, str | os.PathLike)
+        has_own_file = is_path and len(self.files) > 1 and find_format(self.files[0], asked.format) == "npy"
+        is_several = isinstance(target, list | tuple) or has_own_file or (isinstance(target, str) and has_pattern(target))
         if not is_several:
             return [target] * len(self.files)
         found = [str(file) for file in find_files(target)]

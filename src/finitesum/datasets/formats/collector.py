@@ -65,7 +65,7 @@ class _Growing:
                 header = {"descr": descr, "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(file, header)
                 for part in self._parts:
-                    np.ascontiguousarray(np.load(part), dtype=wanted).tofile(file)
+                    np.ascontiguousarray(np.load(part, mmap_mode="r"), dtype=wanted).tofile(file)
                     part.unlink()
             return np.load(self._path, mmap_mode="r")  # type: ignore[no-any-return]
 

@@ -16,6 +16,9 @@ from finitesum.datasets.labels import Labels
 #: How many rows are read at a time.
 N_ROWS = 1 << 16
 
+#: Bytes of each column that are read ahead.
+BUFFER_BYTES = 1 << 20
+
 
 def read_parquet(path: Path, collector: RowCollector, *, target: Target = None) -> Contents:
     """Return the rows of a Parquet file, gathered by a collector.
@@ -31,13 +34,15 @@ def read_parquet(path: Path, collector: RowCollector, *, target: Target = None) 
             f"{path}: reading Parquet needs pyarrow, which is not installed. Run: pip install 'finitesum[data]'"
         ) from None
     try:
-        with pq.ParquetFile(path) as table:
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES) as table:  # a whole row group else
             known = table.metadata
             groups = [known.row_group(i) for i in range(known.num_row_groups)]
             require_expansion(path, 8 * sum(g.column(j).num_values for g in groups for j in range(known.num_columns)))
             return read_table(table, path, collector, target)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {preview(str(error), 120)}.") from error
+    finally:
+        pa.default_memory_pool().release_unused()  # it keeps what a row group took
 
 
 def read_table(table: Any, path: Path, collector: RowCollector, target: Target) -> Contents:
