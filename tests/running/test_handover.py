@@ -113,7 +113,28 @@ def test_the_fraction_that_is_done_delays_a_change():
     assert is_changed(choice, early, counts, problem, 1e-9, None)
     assert not is_changed(choice, late, counts, problem, 1e-9, None)
     assert not is_changed(choice, early, Counts(10.0, 0.0, 10.0), problem, 1e-9, None)
-    assert 0.0 < fraction_done(1.0, math.inf, 1e-9) < 1.0
+    assert 0.0 < fraction_done(1.0, math.inf, 1e-9) == fraction_done(1.0, 2.0, 1e-9) < 1.0
+
+
+def test_a_second_method_is_judged_by_what_it_has_spent_itself():
+    problem, counts = the_problem(), Counts(100.0, 0.0, 100.0)
+    spent = price("newton-cg", problem, counts)
+    others = tuple(Alternative(as_method(name), 0.2 * spent) for name in ("newton-cg", "newton"))
+    choice = Choice(as_method("lazy-newton"), "", spent, 1.0, others)
+    later = Loop(k=100, best_estimate=1e-2, n_changes=1)
+    assert is_changed(choice, later, counts, problem, 1e-9, None)
+    later.changed_passes, later.changed_k = 95.0, 95
+    assert not is_changed(choice, later, counts, problem, 1e-9, None)
+
+
+@pytest.mark.parametrize(
+    ("passes", "estimate", "changes"), [(400.0, 1e-1, True), (400.0, 1e-6, False), (50.0, 1e-1, False)]
+)
+def test_a_run_that_needs_too_many_passes_changes_before_they_are_over(passes, estimate, changes):
+    problem, counts = the_problem(), Counts(passes, 0.0, passes)
+    spent = price("newton-cg", problem, counts)
+    choice = choice_of("newton-cg", "newton", seconds=spent, of_others=20.0 * spent)
+    assert is_changed(choice, Loop(best_estimate=estimate), counts, problem, 1e-9, None) == changes
 
 
 def test_estimators_give_the_whole_choice_to_the_run(monkeypatch):

@@ -7,9 +7,10 @@ With the optimality e_0 at 0, the least one so far e and the fraction of the way
     f = log(e_0 / e) / log(e_0 / tol),
 
 the run is expected to take another (1 - f) / f of what it has spent. It changes to the other method with the least forecast
-once it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0; and
-where it stalls or diverges, if the other one is not much more expensive. The new method goes on from the last point, over
-all rows, and counts go on. `Loop` remembers which method runs, and with it a checkpoint.
+once it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0;
+where it is expected to need more passes than estimators allow, if the other one is not very much more expensive; and where
+it stalls or diverges, if that is not much more expensive. The new method goes on from the last point, over all rows, is
+judged by what it has spent itself, and counts go on. `Loop` remembers which method runs, and with it a checkpoint.
 """
 
 import math
@@ -30,33 +31,42 @@ UNKNOWN, LEAST = 0.5, 0.05
 #: What another method may take, by what was spent, after a run that stalled; and seconds that it may take in any case.
 AFTER_STALL, NO_MATTER = 3.0, 0.1
 
+#: Passes after which it is seen that a run is likely to need too many, and these, which estimators allow as they come; what
+#: another method may take then, by what was spent.
+MANY_SEEN, MOST_PASSES, AFTER_MANY = 100.0, 1000.0, 30.0
+
 
 def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: float, reason: StopReason | None) -> bool:
     """Return whether the method is changed after a pass that ended the run for this reason, if for any."""
     if loop.n_changes >= len(choice.others) or reason not in (None, StopReason.STALLED, StopReason.DIVERGED):
         return False
     other = choice.others[loop.n_changes]
-    if reason is not None:
-        spent = price(choice.method.name, problem, counts) if loop.n_changes == 0 else choice.seconds
-        return other.seconds <= max(AFTER_STALL * spent, NO_MATTER)
+    running = choice if loop.n_changes == 0 else choice.others[loop.n_changes - 1]
+    before = counts.passes
     if loop.n_changes > 0:
-        return False
-    spent = price(choice.method.name, problem, counts)
-    if spent <= LATE * choice.seconds:
-        return False
-    done = fraction_done(choice.optimality, loop.best_estimate, tol)
-    return spent * (1.0 - done) / done > SLOWER * other.seconds
+        passes, hessians = counts.passes - loop.changed_passes, counts.hessians - loop.changed_hessians
+        counts = Counts(passes, hessians, loop.k - loop.changed_k)
+    spent = price(running.method.name, problem, counts)
+    if reason is not None:
+        return other.seconds <= max(AFTER_STALL * (spent if loop.n_changes == 0 else choice.seconds), NO_MATTER)
+    falls = getattr(running.method, "falls_steadily", True)
+    done = fraction_done(choice.optimality, loop.best_estimate, tol) if falls else UNKNOWN
+    to_go = (1.0 - done) / done
+    if spent > LATE * running.seconds and spent * to_go > SLOWER * other.seconds:
+        return True
+    is_long = counts.passes >= MANY_SEEN and before + counts.passes * to_go > MOST_PASSES
+    return is_long and other.seconds <= AFTER_MANY * spent
 
 
 def fraction_done(first: float, now: float, tol: float) -> float:
-    """Return which fraction of the digits from the first optimality to tol is reached.
+    """Return which fraction of the digits from the first optimality to tol is reached; a larger one says nothing.
 
     Examples
     --------
     >>> fraction_done(1.0, 1e-2, 1e-8)
     0.25
     """
-    if not (0.0 < first < math.inf and 0.0 < now < math.inf):
+    if not (0.0 < first < math.inf and 0.0 < now < first):
         return UNKNOWN
     wanted = math.log(max(first / max(tol, LEAST_TOL), math.e))
     return min(max(math.log(first / now) / wanted, LEAST), 1.0)

@@ -220,7 +220,7 @@ class Run:
             self.state = self.state._replace(x=self.best.after)
         self.method = self.choice.others[self.loop.n_changes].method
         self.state = handed_over(self.method, self.problem, self.state, self.tol)
-        self.loop.change()
+        self.loop.change(self.n_passes, self.n_hessian_passes)
 
     def _after_pass(self, observer: Display | None, before: Vector, estimate: float) -> StopReason | None:
         loop = self.loop

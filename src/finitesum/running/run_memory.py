@@ -34,6 +34,8 @@ class Loop:
     next_check: int = 1  # for methods without an estimate
     n_changes: int = 0  # of the method
     changed_k: int = 0  # the pass after which the last of them was
+    changed_passes: float = 0.0  # effective passes, and those of Hessians, until then
+    changed_hessians: float = 0.0
 
     def improves(self, optimality: float) -> bool:
         """Return whether an optimality is the lowest so far, and remember it."""
@@ -47,9 +49,10 @@ class Loop:
         if objective < self.best_objective - 1e-9 * abs(objective):
             self.best_objective, self.best_step = objective, self.k - self.n_unfinished
 
-    def change(self) -> None:
-        """Count a change of the method, whose progress begins again."""
+    def change(self, passes: float, hessian_passes: float) -> None:
+        """Count a change of the method after so many effective passes; its progress begins again."""
         self.n_changes, self.changed_k = self.n_changes + 1, self.k
+        self.changed_passes, self.changed_hessians = passes, hessian_passes
         self.best_estimate = self.best_objective = math.inf
         self.best_k, self.best_step = self.k, self.k - self.n_unfinished
 
