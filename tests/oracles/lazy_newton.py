@@ -1,6 +1,7 @@
 """Lazy Newton in plain NumPy, from its equations: all rows at once, BFGS inverses as whole matrices."""
 
 import numpy as np
+from oracles.line_search import gentle_slope
 
 MAJORANTS = {
     "logistic": lambda u, y: np.where(np.abs(u) < 2e-4, 0.25, np.tanh(u / 2) / (2 * np.where(u == 0, 1.0, u))),
@@ -93,14 +94,7 @@ def lazy_newton(F, loss, x, n_passes, costs, target=1e-10, first_majorize=1, no_
 
 
 def search(F, x, direction, first):
-    low, high, t = 0.0, np.inf, 1.0
-    for _ in range(40):
-        slope = gradient(F, x + t * direction) @ direction
-        if 0.5 * first <= slope <= 0:
-            return t
-        low, high = (t, high) if slope < 0 else (low, t)
-        t = 4 * t if high == np.inf else (np.sqrt(low * high) if low > 0 else 0.25 * high)
-    return low or t
+    return gentle_slope(lambda t: gradient(F, x + t * direction) @ direction, first, 0.5)
 
 
 def conjugate_gradients(H, right, accuracy, diagonal):

@@ -4,6 +4,7 @@ Each function yields the iterate after every pass. Models are summed again from 
 """
 
 import numpy as np
+from oracles.line_search import gentle_slope
 from oracles.outputs import squared as squared_loss
 
 
@@ -291,19 +292,16 @@ def searched(F, x, gradient, direction):
     """1 where that halves the optimality or the slope is no more than nearly 0; else where it is so."""
     first = gradient @ direction + F.l1 @ (np.abs(x + direction) - np.abs(x))
     rounding = F.n * np.finfo(float).eps * abs(F.objective(x))
-    end, t, low, high = x + direction, 1.0, 0.0, np.inf
+    end, t = x + direction, 1.0
     rise = F.gradient(end) @ direction + F.l1 @ (np.abs(end) - np.abs(x))
     rises = F.objective(end) > F.objective(x) + rounding
     if rises or (rise > -0.01 * first and F.optimality(end) > 0.5 * F.optimality(x)):
-        for _ in range(40):
+
+        def slope(t):
             w = x + t * direction
-            slope = F.gradient(w) @ direction + F.l1 @ np.where(w == 0, np.abs(direction), np.sign(w) * direction)
-            if 0.01 * first <= slope <= 0.0:
-                break
-            low, high = (t, high) if slope < 0 else (low, t)
-            t = 4 * t if high == np.inf else (np.sqrt(low * high) if low > 0 else 0.25 * high)
-        else:
-            t = low or t
+            return F.gradient(w) @ direction + F.l1 @ np.where(w == 0, np.abs(direction), np.sign(w) * direction)
+
+        t = gentle_slope(slope, first, 0.01)
     while F.objective(x + t * direction) > F.objective(x) + rounding:
         t /= 4
     return t

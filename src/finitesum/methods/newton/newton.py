@@ -105,9 +105,11 @@ def _losses_along(problem: AnySum, w: Vector, direction: Vector) -> Callable[[fl
 
 
 def _searched(
-    problem: AnySum, w: Vector, direction: Vector, first: float, *, is_precise: bool = False
+    problem: AnySum, w: Vector, direction: Vector, slopes: tuple[float, float | None], *, is_precise: bool = False
 ) -> tuple[float, int]:
     """Return t where the slope of F along the step is nearly 0, and how many slopes that took.
+
+    Those at its ends are given, at its last one where it is known.
 
     Predictions of a linear model are linear in t, and no slope reads the rows.
     """
@@ -126,7 +128,7 @@ def _searched(
         of_sizes = term.thresholds @ np.where(end == 0.0, np.abs(direction), np.sign(end) * direction)
         return of_losses(t) + linear + t * square + float(of_sizes)
 
-    return with_gentler_slope(slope, first, ACCURACY), n_slopes
+    return with_gentler_slope(slope, slopes[0], ACCURACY, slopes[1]), n_slopes
 
 
 def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
@@ -355,7 +357,9 @@ class Newton(SumMethod):
         if _falls(problem, state, there) and _halves(state, there):
             is_long = False  # a slope near 0 has rounding errors
         if predicted < 0.0 and (is_long or not comes_closer(problem, state, there)):
-            t, n_slopes = _searched(problem, w, direction, predicted, is_precise=state.is_precise)
+            is_known = problem.term.is_smooth and not state.is_precise
+            slopes = predicted, _slope_at_end(problem, state, there) if is_known else None
+            t, n_slopes = _searched(problem, w, direction, slopes, is_precise=state.is_precise)
             n_gradients = there.n_gradients + (m * n_slopes if isinstance(problem, FiniteSum) else 0)
             there = _moved(problem, state._replace(n_gradients=n_gradients), w + t * direction, t)
         while not comes_closer(problem, state, there):

@@ -3,12 +3,14 @@
 References
 ----------
 .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
+.. [2] R. P. Brent, "Algorithms for minimization without derivatives", 1973, chapter 4.
 """
 
 import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy.optimize import brentq
 
 #: The fraction of the predicted decrease that a step must bring, and the halvings tried for it.
 DECREASE, MOST_HALVINGS = 1e-4, 60
@@ -16,8 +18,11 @@ DECREASE, MOST_HALVINGS = 1e-4, 60
 #: The distance of 1 to the next number.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: Slopes evaluated in a search, at most.
-MOST_SLOPES = 40
+#: Slopes evaluated in a search, at most, and the part of the steepest one allowed that is aimed at.
+MOST_SLOPES, AIM = 40, 0.3
+
+#: The error of a t that is found, which is a fraction of it.
+TINY = 1e-300
 
 
 def rounding_of(value: float, n_terms: int) -> float:
@@ -54,25 +59,36 @@ def halved(
     return 0.0, MOST_HALVINGS
 
 
-def with_gentler_slope(slope: Callable[[float], float], first: float, fraction: float = 0.5) -> float:
+def with_gentler_slope(
+    slope: Callable[[float], float], first: float, fraction: float = 0.5, at_one: float | None = None
+) -> float:
     """Return t > 0 where the slope is between a fraction of the first, which is < 0, and 0, as far as rounding allows.
+
+    What is known of the slope at t = 1 need not be asked for. t grows by factors of 4 up to a slope > 0, and falls by them
+    where that is not finite; between two slopes of different signs Brent's method [2] comes to one within the bounds.
 
     Examples
     --------
     >>> with_gentler_slope(lambda t: 8.0 * t - 16.0, -16.0)
     1.0
     """
-    low, high, t = 0.0, math.inf, 1.0
+    target, t = AIM * fraction * first, 1.0
+    known = {0.0: first} if at_one is None else {0.0: first, 1.0: at_one}
+
+    def distance(t: float) -> float:
+        if t not in known:
+            known[t] = slope(t)
+        return 0.0 if fraction * first <= known[t] <= 0.0 else known[t] - target
+
+    low = 0.0
     for _ in range(MOST_SLOPES):
-        here = slope(t)
-        if fraction * first <= here <= 0.0:
+        if (here := distance(t)) == 0.0:
             return t
-        if here < 0.0:
-            low = t
-        else:  # NaN, too
-            high = t
-        t = 4.0 * t if high == math.inf else (math.sqrt(low * high) if low > 0.0 else 0.25 * high)
-    return low if low > 0.0 else t
+        if 0.0 < here < math.inf:
+            brentq(distance, low, t, xtol=TINY, maxiter=MOST_SLOPES, disp=False)
+            break
+        low, t = (t, 4.0 * t) if here < 0.0 else (low, 0.25 * t if low == 0.0 else math.sqrt(low * t))
+    return max((t for t, value in known.items() if t > 0.0 and value <= 0.0), default=t)
 
 
 def wants_search(slope: float, first: float, ratio: float) -> bool:
