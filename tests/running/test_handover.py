@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.contracts.problems import make_pair
 
-from finitesum import LogisticRegression, minimize
+from finitesum import LogisticRegression, Problem, minimize
 from finitesum.methods import as_method
 from finitesum.methods.base import Alternative, Choice
 from finitesum.methods.forecasts import Counts, known_methods, price
@@ -125,6 +125,17 @@ def test_a_second_method_is_judged_by_what_it_has_spent_itself():
     assert is_changed(choice, later, counts, problem, 1e-9, None)
     later.changed_passes, later.changed_k = 95.0, 95
     assert not is_changed(choice, later, counts, problem, 1e-9, None)
+
+
+def test_dual_ascent_that_stands_still_is_ended_by_interior_points():
+    rng = np.random.default_rng(0)
+    X, weights = rng.standard_normal((400, 60)), rng.standard_normal(60)
+    problem = Problem.linear(X, np.sign(X @ weights + 3.0 * rng.standard_normal(400)), loss="hinge", alpha=1e-6)
+    choice = Choice(as_method("dual-ascent"), "a guess", 1e-9, others=(Alternative(as_method("interior-point"), 1e-9),))
+    late = minimize(problem, method=choice, tol=1e-9)
+    assert late.success
+    assert late.method.name == "interior-point"
+    assert late.fun == pytest.approx(minimize(problem, method="interior-point", tol=1e-10).fun, abs=1e-8)
 
 
 @pytest.mark.parametrize(

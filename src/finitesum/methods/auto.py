@@ -102,9 +102,11 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     has_ridge = is_suited(as_method("semismooth-newton"), problem)
     known = _costs_with_ridge(problem, order, fits=not is_large) if has_ridge else []
     if known := [one for one in known if is_suited(as_method(one[1]), problem)]:
-        _, best, cost = min(known)
+        (_, best, cost), *rest = sorted(known)
         if best != "interior-point":
-            return Choice(as_method(best), _why(problem, cost))
+            rest.sort(key=lambda one: one[1] != "interior-point")  # whose steps are few whatever the coupling of rows
+            others = [Alternative(as_method(name), 1e-9 * cost) for _, name, cost in rest if best == "dual-ascent"]
+            return Choice(as_method(best), _why(problem, cost), 1e-9 * cost, others=tuple(others[:1]))
     elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         if has_ridge:
             raise ValueError(
