@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
@@ -27,6 +28,9 @@ LEAST_COLUMNS = 32
 
 #: The least pivot of a Hessian summed in single precision, relative to its diagonal, and to what the diagonal was before.
 LEAST_PIVOT, MOST_FALLEN = 1e-2, 1e-4
+
+#: Rows by columns from which a sum that was not precise enough costs little beside the factor that shows it.
+MANY_ROWS = 8
 
 #: The largest diagonal entry is between this and its inverse, so that single precision has room.
 LEAST_SUM = 1e-30
@@ -215,13 +219,16 @@ def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
     return bool(is_scaled and (pivots > np.maximum(LEAST_PIVOT * diagonal, MOST_FALLEN * before)).all())
 
 
-def gram(problem: Problem, scales: Vector, centre: Vector | None = None) -> Matrix:
-    """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; rows with s_i = 0 are not read."""
-    if centre is None and (found := _in_arrays(problem, None, scales)) is not None:
-        return found
+def gram(problem: Problem, scales: Vector, centre: Vector | None = None, *, single_precision: bool = False) -> Matrix:
+    """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; rows with s_i = 0 are not read.
+
+    Those of dense rows may be summed in float32.
+    """
+    if centre is None and (found := _in_arrays(problem, None, scales, single_precision=single_precision)) is not None:
+        return found.astype(np.float64, copy=False)
     sums = np.zeros((problem.dim, problem.dim))
     picked = np.flatnonzero(scales)
-    add_gram(problem, picked, scales[picked], sums, centre=centre)
+    add_gram(problem, picked, scales[picked], sums, centre=centre, single_precision=single_precision)
     return mirrored(sums)
 
 
@@ -245,6 +252,21 @@ def hessian_of(problem: Problem, curvatures: Vector) -> Matrix:
     hessian = _gram_of_parts(problem, curvatures) if is_parted(problem) else gram(problem, problem.weights * curvatures)
     hessian.flat[:: problem.dim + 1] += problem.term.quadratic
     return hessian
+
+
+def is_single(problem: Problem) -> bool:
+    """Return whether many dense rows are worth a try of `hessian_in_single`."""
+    return may_be_single(problem) and not is_parted(problem) and problem.n_rows >= MANY_ROWS * problem.dim
+
+
+def hessian_in_single(problem: Problem, curvatures: Vector) -> Matrix | None:
+    """Return what `hessian_of` does, dense rows summed in single precision; None where its pivots show that to fail."""
+    hessian = gram(problem, problem.weights * curvatures, single_precision=True)
+    diagonal = np.diagonal(hessian).copy()
+    hessian.flat[:: problem.dim + 1] += problem.term.quadratic
+    factor, info = lapack.dpotrf(hessian.T, lower=0, clean=0)
+    is_enough = info == 0 and is_precise(diagonal, np.zeros(problem.dim), np.diagonal(factor) ** 2)
+    return hessian if is_enough else None
 
 
 def hessian_at(problem: Problem, w: Vector) -> Matrix:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from contracts.problems import make_pair
 
-from finitesum import minimize
+from finitesum import Problem, minimize
 from finitesum.methods.newton import newton
 
 pytestmark = pytest.mark.usefixtures("kernels_as_python")
@@ -41,3 +41,19 @@ def test_steps_of_a_given_size_have_hessians_of_their_own():
         result = minimize(problem, method="newton", options={"step_size": 1.0}, tol=tol)
         assert result.n_hessian_passes == result.nit
         assert result.n_passes == result.nit + 1.0
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_hessians_in_single_precision_end_at_the_same_point_or_are_summed_again(scale):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 40))
+    X[:, 1] = X[:, 0] + scale * X[:, 1]  # so that pivots are small
+    y = np.sign(X[:, 0] + rng.standard_normal(400))
+    problem = Problem.linear(X, y, alpha=1e-9)
+    first = newton.Newton().init(problem, np.zeros(40))
+    state = newton.Newton().run_pass(problem, first, np.arange(400))
+    assert (first.in_single, state.in_single) == (True, scale == 1.0)
+    result = minimize(problem, method="newton", tol=1e-9)
+    exact = minimize(problem, method="newton", options={"step_size": 1.0}, tol=1e-9)  # exact Hessians
+    assert result.success
+    assert result.fun == pytest.approx(exact.fun, rel=1e-12)

@@ -10,6 +10,9 @@ component Hessians, m component gradients (2 m when t < 1), O(n d^2 + d^3) work,
 losses each, on kept predictions; those of components given as functions are charged, a pass each. A number for `step_size`
 is used as t and nothing is searched.
 
+Hessians of many dense rows are summed in single precision where the pivots show that it is enough: steps are a little less
+exact, gradients not.
+
 1. *Linear pieces* (of the smoothed hinge, of Huber's loss) have no curvature: there rows take theta times that of the
    loss's majorant, so that a step always has a length. theta falls with each full step and rises with each short one.
 2. *The last digits.* From where rounding errors may be a tenth of the optimality, gradients of linear models are summed in
@@ -35,6 +38,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.evaluation.hessian import hessian_in_single, is_single
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.outputs import free_coordinates, full_hessian, loss_of, score_changes, scores_at, weighted_slopes
 from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_precision, is_rounded, is_rounded_by_norms
@@ -91,6 +95,7 @@ class NewtonState(NamedTuple):
     n_grids: int  # points next to an iterate that were tried
     n_gradients: int
     n_hessians: int
+    in_single: bool  # whether dense rows are summed to a Hessian in single precision, as long as that is enough
 
 
 def _losses_along(problem: AnySum, w: Vector, direction: Vector) -> Callable[[float], float]:
@@ -149,17 +154,22 @@ def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
     return here._replace(curvatures=np.where(is_straight, state.theta * majorants, here.curvatures))
 
 
-def _model(problem: AnySum, state: NewtonState, *, is_one_step: bool) -> tuple[Matrix, Vector | None, int]:
-    """Return the Hessian of the smooth part of F; with few rows the step in its place; how many Hessians that takes."""
+def _model(problem: AnySum, state: NewtonState, *, is_one_step: bool) -> tuple[Matrix, Vector | None, int, bool]:
+    """Return the Hessian of the smooth part of F; with few rows the step in its place; how many Hessians that takes.
+
+    And whether the next one is summed in single precision.
+    """
     here = _curvatures(problem, state)
     if isinstance(problem, FiniteSum) or not problem.convex:
-        return with_positive_eigenvalues(smooth_hessian(problem, here)), None, 1
+        return with_positive_eigenvalues(smooth_hessian(problem, here)), None, 1, False
     if has_few_rows(problem):
         if state.is_precise:
-            return np.empty((0, 0)), step_from_gradient(problem, here.curvatures, state.gradient), 1
+            return np.empty((0, 0)), step_from_gradient(problem, here.curvatures, state.gradient), 1, False
         end, n_steps = end_of_steps(problem, here, is_one=is_one_step)
-        return np.empty((0, 0)), end - state.x, n_steps
-    return smooth_hessian(problem, here), None, 1
+        return np.empty((0, 0)), end - state.x, n_steps, False
+    if state.in_single and not state.is_precise and (found := hessian_in_single(problem, here.curvatures)) is not None:
+        return found, None, 1, True
+    return smooth_hessian(problem, here), None, 1, False
 
 
 def _step(problem: AnySum, hessian: Matrix, known: Vector | None, state: NewtonState) -> tuple[Vector, float]:
@@ -327,15 +337,18 @@ class Newton(SumMethod):
         """Return the state before the first step: the gradient at the start."""
         here = take_snapshot(problem, x0)
         gradient = smooth_gradient(problem, here)
-        return NewtonState(x0.copy(), tol, here, gradient, FIRST_THETA, False, float("nan"), 0, 0, problem.n_components, 0)
+        in_single = isinstance(problem, Problem) and problem.n_outputs == 1 and is_single(problem)
+        in_single = in_single and self.step_size == "auto"
+        rest = problem.n_components, 0, in_single
+        return NewtonState(x0.copy(), tol, here, gradient, FIRST_THETA, False, float("nan"), 0, 0, *rest)
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""
         if state.n_stuck > MOST_STUCK:
             return state
         m, w = problem.n_components, state.x
-        hessian, known, n_spent = _model(problem, state, is_one_step=self.step_size != "auto")
-        state = state._replace(n_hessians=state.n_hessians + n_spent * m)
+        hessian, known, n_spent, in_single = _model(problem, state, is_one_step=self.step_size != "auto")
+        state = state._replace(n_hessians=state.n_hessians + n_spent * m, in_single=in_single)
         direction, predicted = _step(problem, hessian, known, state)
         if self.step_size != "auto":
             return _moved(problem, state, w + self.step_size * direction, self.step_size)
