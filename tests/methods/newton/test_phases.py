@@ -18,6 +18,10 @@ def problem_of(kind):
         y = (X @ rng.standard_normal((4, 3)) + 0.5 * rng.standard_normal((90, 3))).argmax(axis=1)
         l1_ratio = 0.5 if kind == "multinomial-working-set" else 0.0
         return Problem.linear(X, y, loss="multinomial", alpha=1e-4, l1_ratio=l1_ratio, fit_intercept=True, batch_size=4)
+    if kind == "newton-cg on dense rows":
+        X = rng.standard_normal((600, 50)) * np.arange(1, 51) ** -1.0
+        y = np.where(X @ rng.standard_normal(50) + 0.3 * rng.standard_normal(600) > 0.0, 1.0, -1.0)
+        return Problem.linear(X, y, alpha=1e-3, fit_intercept=True, batch_size=4)
     d = {"lazy-newton": 6, "newton-cg": 40, "epochs": 300, "working-set-newton": 60, "coordinate-descent": 60}[kind]
     X = sp.random_array((2_000, d), density=0.2, rng=rng, format="csr")
     y = np.where(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(2_000) > 0.0, 1.0, -1.0)
@@ -25,9 +29,14 @@ def problem_of(kind):
     return Problem.linear(X, y, alpha=5e-3 if kind == "epochs" else 1e-3, fit_intercept=True, batch_size=4, **more)
 
 
+def name_of(kind):
+    return "newton-cg" if kind in ("epochs", "newton-cg on dense rows") else kind
+
+
 OPTIONS = {
     "lazy-newton": {"first_rows": 60},
     "newton-cg": {"first_rows": 60},
+    "newton-cg on dense rows": {"first_rows": 300},
     "epochs": {},
     "working-set-newton": {"first_columns": 3},
     "coordinate-descent": {"first_columns": 3},
@@ -45,7 +54,7 @@ def _in_orthants(monkeypatch):
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_run_goes_on_from_any_pass_to_the_same_bits(kind):
     problem = problem_of(kind)
-    method = METHODS["newton-cg" if kind == "epochs" else kind](**OPTIONS[kind])
+    method = METHODS[name_of(kind)](**OPTIONS[kind])
     state, n_within = method.init(problem, np.zeros(problem.dim), 1e-9), 0
     for k in range(40):
         order = order_of_pass("shuffled-once", 3, k, problem.n_components)
@@ -66,7 +75,7 @@ def test_a_run_goes_on_from_any_pass_to_the_same_bits(kind):
 @pytest.mark.parametrize("after", [1, 2, 4, 7])
 def test_runs_stop_and_resume_within_their_phases(kind, after, tmp_path):
     problem, path = problem_of(kind), tmp_path / "run.npz"
-    name = "newton-cg" if kind == "epochs" else kind
+    name = name_of(kind)
     settings = {"method": name, "options": OPTIONS[kind], "tol": 1e-9}
     whole = minimize(problem, **settings)
     assert whole.success

@@ -1,17 +1,19 @@
 """Newton-CG on a growing sample: for data so wide that no d x d matrix fits into memory.
 
-At w the step is an approximate solution of H v = -g by conjugate gradients, preconditioned by H's diagonal,
+At w the step is an approximate solution of H v = -g by conjugate gradients with a preconditioner,
 
     H = sum_i p_i phi''_i x_i x_i' + l2 I,    ||H v + g|| <= e ||g||,
     e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 tol / ||g||))    [1, section 7.1]
 
-with residuals in the norm of the inverse of H's diagonal as it was at a sample's first step, and g_0 the gradient where
-Newton's steps begin: no step is solved more exactly than tol needs. (Accuracies by what the last step's quadratic
-model missed, as Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged
-as a pass of gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of
-how often they are used: those that most rows have lie close together, and stay in the cache. Acceptance of steps,
-majorants and the growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8
-bytes an entry, and O(d).
+with residuals in the norm of the inverse of H's diagonal as it was at a sample's first step, or of some rows' Hessian that
+is shrunk to it, on dense rows with an l2 penalty alone where some directions vary much more than others
+(`finitesum.methods.newton.row_metric`; its r rows are charged as Hessians), and g_0 the gradient where Newton's steps
+begin: no step is solved more exactly than tol needs. (Accuracies by what the last step's quadratic model missed, as
+Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged as a pass of
+gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of how often they
+are used: those that most rows have lie close together, and stay in the cache. Acceptance of steps, majorants and growing
+samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d), and on dense rows r (r + d)
+numbers in single precision.
 
 From 0, on sparse rows with an l2 penalty and no more rows than columns, or with enough of the penalty (q_i phi'' <= 3; with
 an intercept >= 0.02, too), and unless `first_rows` is given, a run begins with epochs of stochastic dual coordinate ascent
@@ -39,7 +41,8 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
-from finitesum.methods.newton import subsampling
+from finitesum.methods.newton import row_metric, subsampling
+from finitesum.methods.newton.row_metric import RowMetric
 from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, next_epoch
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
@@ -69,6 +72,7 @@ class NewtonCGState(NamedTuple):
     first_optimality: float = math.nan  # where Newton's steps began
     majorize: int = Majorize.MISCLASSIFIED  # whose curvatures are the majorant's
     diagonal: Vector = np.zeros(0)  # of H, at the sample's first step; empty before
+    metric: RowMetric = RowMetric()  # by some rows, until curvatures change; empty where the diagonal is as good
     dual: DualState = DualState()  # of the epochs; empty before and after them
     cg: ConjugateGradients = ConjugateGradients()  # for the step that is being solved; empty between steps
     order: Indices = np.zeros(0, dtype=np.int64)  # in which the components join the sample
@@ -119,9 +123,11 @@ class NewtonCG(SampledNewton):
     def template(self, problem: Problem, first: NewtonCGState, state: NewtonCGState) -> NewtonCGState:
         """Return a state of the shapes that one from a file must have: see `Method`."""
         point, rows, order = np.zeros(problem.dim), np.zeros(problem.n_rows), subsampling.order_like(problem, state)
+        r = min(state.metric.scale.size and state.metric.rows.shape[0], problem.n_rows)
         rests, on_rows = np.zeros(problem.n_rows, dtype=np.int8), not isinstance(problem, FiniteSum)
         return first._replace(
             diagonal=point if state.diagonal.size or (on_rows and state.cg.residual.size) else first.diagonal,
+            metric=row_metric.of_shape(r, problem.dim, state.metric.rows.dtype) if r else first.metric,
             dual=DualState(rows, rows, rows, rests, rests) if state.dual.slopes.size and order.size else first.dual,
             cg=ConjugateGradients(point, point, point) if state.cg.residual.size else first.cg,
             order=order,
@@ -199,7 +205,7 @@ class NewtonCG(SampledNewton):
         state, _ = self.on_larger_sample(problem, state, first if problem.is_smooth else problem.n_rows, state.majorize)
         if math.isnan(state.first_optimality):
             state = state._replace(first_optimality=state.optimality)
-        return state._replace(diagonal=np.zeros(0), enough=ENOUGH * state.optimality)
+        return state._replace(diagonal=np.zeros(0), metric=RowMetric(), enough=ENOUGH * state.optimality)
 
     def point_at(self, problem: Problem, state: NewtonCGState, direction: Vector, t: float) -> Vector:
         """Return the point to which a part t of a step leads, with 0 where coefficients lose their signs."""
@@ -255,15 +261,24 @@ def orthant_of(problem: AnySum, state: NewtonCGState) -> _Orthant:
 
 
 def _begun(problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGState:
-    """Return the state with conjugate gradients begun for the next step, preconditioned by H's diagonal."""
+    """Return the state with conjugate gradients begun for the next step."""
     if state.diagonal.size == 0:
         diagonal = gram_diagonal(problem, state.curvatures, sample.components) / sample.weight
         diagonal += sample.ridge * problem.term.weights
         diagonal[~(diagonal > 0.0)] = 1.0
         state = state._replace(diagonal=diagonal, n_gradients=state.n_gradients + sample.components.size)
-    order = _read(problem, state).order
-    right = orthant_of(problem, state).right[order]
-    return state._replace(cg=begun(right, right / state.diagonal[order]))
+    if row_metric.has_changed(state.metric, problem, state.curvatures, sample):
+        metric = row_metric.metric_at(problem, state.curvatures, sample, state.order, state.diagonal)
+        state = state._replace(metric=metric, n_hessians=state.n_hessians + metric.rows.shape[0])
+    right = orthant_of(problem, state).right[_read(problem, state).order]
+    return state._replace(cg=begun(right, _preconditioned(problem, state, right)))
+
+
+def _preconditioned(problem: Problem, state: NewtonCGState, residual: Vector) -> Vector:
+    """Return P^-1 times a residual, in the coordinates of the copy that is read: by some rows, or by H's diagonal."""
+    if state.metric.scale.size:
+        return row_metric.solved(state.metric, residual)
+    return residual / state.diagonal[_read(problem, state).order]
 
 
 def is_solved(cg: ConjugateGradients, accuracy: float) -> bool:
@@ -281,5 +296,5 @@ def _multiplied(problem: Problem, state: NewtonCGState, sample: Sample, n_thread
         product[~orthant_of(problem, state).free[order]] = 0.0
     cg = advanced(state.cg, product)
     if not cg.is_over:
-        cg = redirected(cg, cg.residual / state.diagonal[order])
+        cg = redirected(cg, _preconditioned(problem, state, cg.residual))
     return state._replace(cg=cg, n_gradients=state.n_gradients + sample.components.size)
