@@ -29,6 +29,10 @@ from finitesum.problems.rows import (
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9
 
+#: Entries whose columns are counted for it: in parts, spread evenly, of so many; the columns whose coefficients stay in the
+#: first cache, and the part of the entries that these have from which columns are brought in another order.
+N_PARTS, N_OF_PART, N_IN_CACHE, MOSTLY = 64, 4096, 4096, 0.5
+
 
 @kernel
 def _predict(view: View, components: Indices, w: Vector, out: Vector) -> None:
@@ -192,7 +196,7 @@ class Copy(NamedTuple):
 
 
 def copy_for_products(problem: Problem) -> Copy:
-    """Return the problem with entries in float32 and often used columns of sparse rows first.
+    """Return the problem with entries in float32, and often used columns of sparse rows first where that is a few of them.
 
     Itself where it is too large for a copy, or so small that products are NumPy's, which widen entries each time.
     """
@@ -210,8 +214,13 @@ def _copied(problem: Problem) -> Copy:
     values = rows.values.astype(np.float32, copy=False)
     if not isinstance(rows, CSRRows):
         return Copy(replace(problem, rows=rows._replace(values=values)), order)
-    used = np.bincount(rows.columns, minlength=rows.n_columns)
-    by_use = np.concatenate([np.argsort(-used, kind="stable"), np.arange(rows.n_columns, rows.dim())])
+    firsts = np.linspace(0, max(rows.columns.size - N_OF_PART, 0), N_PARTS, dtype=np.int64)
+    seen = np.concatenate([rows.columns[first : first + N_OF_PART] for first in firsts])
+    used = np.bincount(seen, minlength=rows.n_columns)
+    by_use = np.argsort(-used, kind="stable")
+    if used[by_use[:N_IN_CACHE]].sum() < MOSTLY * seen.size:
+        return Copy(replace(problem, rows=rows._replace(values=values)), order)
+    by_use = np.concatenate([by_use, np.arange(rows.n_columns, rows.dim())])
     places = np.empty(rows.dim(), dtype=rows.columns.dtype)
     places[by_use] = np.arange(rows.dim())
     return Copy(replace(problem, rows=rows._replace(values=values, columns=places[rows.columns])), by_use)

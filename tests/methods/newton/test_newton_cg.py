@@ -11,7 +11,9 @@ from oracles import lazy_newton as oracle
 
 from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball, L2Ball
+from finitesum.evaluation import row_products
 from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.row_products import copy_for_products, gram_product
 from finitesum.methods.auto import choose
 from finitesum.methods.base import require_suited
 from finitesum.methods.newton.newton_cg import NewtonCG
@@ -133,3 +135,20 @@ def test_max_iter_ends_a_run_within_a_step(max_iter):
 def test_impossible_options_are_refused():
     with pytest.raises(ValueError, match="first_rows must be a whole number >= 1"):
         NewtonCG(first_rows=0)
+
+
+@pytest.mark.parametrize("is_even", [True, False])
+def test_copies_bring_columns_in_another_order_where_few_have_most_entries(is_even, monkeypatch):
+    monkeypatch.setattr(row_products, "MOST_NUMBERS", 1000.0)
+    monkeypatch.setattr(row_products, "N_IN_CACHE", 50)
+    rng = np.random.default_rng(0)
+    places = rng.random((200, 20)) if is_even else rng.random((200, 20)) ** 4
+    columns = 399 - (400 * places).astype(np.int64)
+    X = sp.csr_array((rng.standard_normal(4000), columns.ravel(), np.arange(0, 4001, 20)), shape=(200, 400))
+    problem = Problem.linear(X, rng.choice([-1.0, 1.0], 200), alpha=0.1)
+    copied, order = copy_for_products(problem)
+    assert isinstance(order, slice) == is_even
+    w, curvatures = rng.standard_normal(400), rng.random(200)
+    product = np.empty(400)
+    product[order] = gram_product(copied, curvatures, w[order])
+    np.testing.assert_allclose(product, gram_product(problem, curvatures, w), rtol=1e-4, atol=1e-6)
