@@ -3,6 +3,7 @@
     python -m venv PEER && PEER/bin/pip install dask-ml                   the peer, in an environment of its own
     python benchmarks/scale_dask.py compare --data FOLDER --peer PEER/bin/python [--only "a9a;rcv1"]
     python benchmarks/scale_dask.py slow                                  a worker that is five times slower
+    python benchmarks/scale_dask.py overhead --rows 30000000              two processes beside two threads
     python benchmarks/scale.py page                                       results/scale.md
 
 F is the mean of the losses and alpha/2 ||w||^2 with alpha = 1/n (C = 1), without an intercept, which dask-ml would
@@ -382,10 +383,67 @@ def slow_workers(n_workers: int, seconds: float) -> None:
     write_rows("scale_slow", rows)
 
 
+# -- messages beside passes that take a second
+
+
+def mapped_block(folder: Path, k: int) -> Any:
+    """Return rows and labels of a file; the rows are mapped."""
+    return np.load(folder / f"X{k:05}.npy", mmap_mode="r"), np.load(folder / f"y{k:05}.npy")
+
+
+def sums_and_fits(folder: Path, engine: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield sums over all rows, which are rounds, and fits, each by its name; the rows are read before."""
+    from finitesum import Problem, minimize
+    from finitesum.evaluation.hessian import hessian_of
+    from finitesum.evaluation.row_products import gram_product
+    from finitesum.evaluation.row_sums import loss_sums
+
+    parts: Any = [functools.partial(mapped_block, folder, k) for k in range(len(list(folder.glob("X*"))))]
+    problem = Problem.partitioned(parts, alpha=1e-7, engine=engine)
+    w, curvatures = np.full(problem.dim, 0.1), np.empty(problem.n_rows)
+    yield "gradient", lambda: loss_sums(problem, w)
+    yield "gradient and curvatures of the rows", lambda: loss_sums(problem, w, curvatures=curvatures)
+    yield "Hessian times a vector", lambda: gram_product(problem, curvatures, w)
+    yield "Hessian", lambda: hessian_of(problem, curvatures)
+    for method in ("lazy-newton", "newton-cg"):
+        yield (
+            f"a fit by {method}, tol 1e-8",
+            lambda method=method: minimize(problem, method=method, tol=1e-8, measure_every=0),
+        )
+
+
+def overhead(root: Path | None, n_rows: int) -> None:
+    """Measure sums and fits over the same mapped parts by two threads and by two processes, and write the table."""
+    from distributed import Client, LocalCluster
+    from scale import generate
+
+    from finitesum.core.engine import Threads
+    from finitesum.dask import DaskEngine
+
+    rows = []
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        generate("dense", Path(folder), n_rows)
+        cluster = LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=None)
+        with cluster, Client(cluster) as client:
+            engines = Threads(N_WORKERS), DaskEngine(client)
+            for (what, here), (_, there) in zip(*(sums_and_fits(Path(folder), one) for one in engines), strict=True):
+                seconds: Any = ([], [])
+                here(), there()  # which compile
+                for k in [0, 1] * 3:  # in turn, since other programs come and go
+                    started = time.perf_counter()
+                    (here, there)[k]()
+                    seconds[k].append(time.perf_counter() - started)
+                least = [min(tries) for tries in seconds]
+                row = {"rows": f"{n_rows:,}", "what": what, "threads, s": f"{least[0]:.2f}", "Dask, s": f"{least[1]:.2f}"}
+                rows.append(row | {"ratio": f"{least[1] / least[0]:.2f}", "load": f"{os.getloadavg()[0]:.1f}"})
+                print(rows[-1], flush=True)
+    write_rows("scale_overhead", rows)
+
+
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["compare", "slow", "run"])
+    parser.add_argument("what", choices=["compare", "slow", "overhead", "run"])
     parser.add_argument("--only", default=";".join(SETS), help="sets, with ; between")
     parser.add_argument("--data", type=Path, help="folder of LIBSVM files, which compare needs")
     parser.add_argument("--peer", default="", help="the Python that has dask-ml")
@@ -400,6 +458,8 @@ def main() -> None:
         run(contender, solver, Path(folder), asked.limit, Path(out))
     elif asked.what == "slow":
         slow_workers(4, 0.3)
+    elif asked.what == "overhead":
+        overhead(asked.folder, asked.rows)
     elif asked.data is None:
         parser.error("compare needs --data FOLDER")
     else:

@@ -255,6 +255,23 @@ def test_a_killed_worker_costs_its_parts_and_no_bit(client):
         client.wait_for_workers(2, timeout=60)
 
 
+@pytest.mark.parametrize("n_killed", [0, 2])
+def test_points_that_are_sent_to_each_worker_once_change_no_bit(n_killed, client, monkeypatch):
+    monkeypatch.setattr("finitesum.problems.partitioned.MANY_COLUMNS", 0)
+    monkeypatch.setattr("finitesum.problems.partitioned.MOST_BROUGHT", 0)  # results are added up where they are
+    X, y, _, _ = data()
+    parts = [(X[k : k + CHUNK], np.where(y[k : k + CHUNK] > 0.0, 1.0, -1.0)) for k in range(0, N, CHUNK)]
+    known = minimize(Problem.partitioned(parts, alpha=0.01), method="newton", tol=1e-9)
+
+    def kills(report):
+        for pid in list(client.run(os.getpid).values())[: n_killed if report.nit == 2 else 0]:
+            os.kill(pid, signal.SIGKILL)
+
+    problem = Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(client))
+    np.testing.assert_array_equal(minimize(problem, method="newton", tol=1e-9, callback=kills).x, known.x)
+    client.wait_for_workers(2, timeout=60)
+
+
 def test_calls_that_were_given_to_a_worker_that_is_killed_go_to_others(client, monkeypatch):
     monkeypatch.setattr("finitesum.dask.engine.PATIENCE", 0.5)
     X, y, _, _ = data()

@@ -70,6 +70,10 @@ def _load(part: Any, *blocks: Any) -> Any:
     return (replace(part, source=of_blocks(*blocks)) if blocks else part).load()
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def aligned(argument: Any) -> Any:
     """Return arrays, and tuples of arrays, at memory addresses that are multiples of 64.
 
@@ -157,6 +161,10 @@ class DaskEngine:
     def submit_in_turn(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
         """Return what `submit` does, for one of few calls at a time: it goes to the worker that will end it first."""
         return self._submit(Call(function, handle, arguments), in_turn=True)
+
+    def share(self, value: Any) -> Any:
+        """Return a future of a value, which the scheduler is sent once, and each worker that needs it."""
+        return self.client.submit(_same, value, pure=False)
 
     def _submit(self, call: Call, n_tries: int = 0, *, in_turn: bool = False) -> Any:
         future = self._sent(call, in_turn=in_turn)

@@ -36,6 +36,9 @@ MOST_IN_MEMORY = 1 << 22
 #: Bytes of the parts' matrices of all columns up to which results are added up here: each sum elsewhere is a message.
 MOST_BROUGHT = 1 << 23
 
+#: Columns from which a point is sent to each worker once, where an engine elsewhere can: else it goes with each part.
+MANY_COLUMNS = 1 << 17
+
 
 class Entries(NamedTuple):
     """What is asked of all entries together, in the place of their array."""
@@ -242,7 +245,6 @@ def as_problem(data: PartData, frame: Frame) -> "Problem":
 class _Job(NamedTuple):
     """What is done with a part."""
 
-    function: Callable[..., Any]
     name: str
     digest: str
     frame: Frame
@@ -252,7 +254,7 @@ class _Job(NamedTuple):
     start: int
 
 
-def _run(data: PartData, job: _Job, *kept: Any) -> tuple[Any, tuple[Any, ...]]:
+def _run(data: PartData, job: _Job, function: Callable[..., Any], *kept: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the function's result, and what it wrote, given results that hold what was not sent."""
     if data.digest != job.digest:
         raise PartError(
@@ -261,7 +263,7 @@ def _run(data: PartData, job: _Job, *kept: Any) -> tuple[Any, tuple[Any, ...]]:
     try:
         given, written = in_place(job.arguments, kept), in_place(job.written, kept)
         arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else np.empty(*like) for like in written)
-        return job.function(as_problem(data, job.frame), job.start, job.chosen, *given, *arrays), arrays
+        return function(as_problem(data, job.frame), job.start, job.chosen, *given, *arrays), arrays
     except PartError:
         raise
     except Exception as error:
@@ -270,6 +272,10 @@ def _run(data: PartData, job: _Job, *kept: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def _result(found: tuple[Any, Any]) -> Any:
     return found[0]
+
+
+def _written(found: tuple[Any, Any]) -> Any:
+    return None, found[1]
 
 
 # -- sums over parts
@@ -315,10 +321,10 @@ def ask(function: Callable[..., Any], problem: "Problem", *arguments: Any, in_tu
 
     part = problem.rows.parts[0]
     frame = _frame(problem, part, _shell(problem))
-    job = _Job(of_part, part.name, part.digest, frame, None, arguments, (), part.start)
+    job = _Job(part.name, part.digest, frame, None, arguments, (), part.start)
     engine = problem.rows.engine
     submit = getattr(engine, "submit_in_turn", engine.submit) if in_turn else engine.submit
-    return submit(_run, part.handle, job)
+    return submit(_run, part.handle, job, of_part)
 
 
 def sum_over_parts(
@@ -342,6 +348,8 @@ def sum_over_parts(
     outs = (*updates, *writes)
     shell, size = _shell(problem), problem.batch_size or 1
     calls: list[Call] = []
+    is_shared = problem.dim >= MANY_COLUMNS and len(rows.parts) > 1
+    sent = rows.engine.share(function) if is_shared and hasattr(rows.engine, "share") else function
     is_all = components is None or components.size == problem.n_components
     for part in rows.parts:
         here, chosen = slice(part.start, part.stop), None if is_all else _rows_of(part, components, size)  # type: ignore[arg-type]
@@ -356,22 +364,25 @@ def sum_over_parts(
         futures: list[Any] = []
         if rows.kept is not None:
             arguments, old = (rows.kept.placed(part.name, arrays, futures) for arrays in (arguments, old))
-        job = _Job(function, part.name, part.digest, _frame(problem, part, shell), chosen, arguments, old, part.start)
-        calls.append(Call(_run, part.handle, (job, *futures)))
+        job = _Job(part.name, part.digest, _frame(problem, part, shell), chosen, arguments, old, part.start)
+        calls.append(Call(_run, part.handle, (job, sent, *futures)))
 
-    is_small = 8 * problem.dim**2 * len(calls) <= MOST_BROUGHT
+    is_brought = (bool(outs) and rows.kept is None) or 8 * problem.dim ** (1 if outs else 2) * len(calls) <= MOST_BROUGHT
 
     def take(k: int, future: Any) -> Any:
         """Put what was written in its place; bring a small result here, and leave a large one."""
-        if not (outs or is_small):
-            return rows.engine.submit(_result, future)
+        term = future if is_brought else rows.engine.submit(_result, future)
+        if not (outs or is_brought):
+            return term
+        if not is_brought:
+            future = rows.engine.submit(_written, future)
         result, written = fetched(rows.engine, future)
         job = calls[k].arguments[0]
         for out, array in zip(outs, written, strict=True):
             out[job.start : job.start + len(array)] = array
         if rows.kept is not None:
             rows.kept.note(job.name, future, written)
-        return done(result)
+        return done(result) if is_brought else term
 
     return sum_of_parts(rows.engine, calls, add, take)
 
