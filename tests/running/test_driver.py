@@ -170,6 +170,18 @@ def test_a_tol_below_rounding_stalls(problem, name):
         assert result.optimality < 1e-14
 
 
+def test_a_method_in_single_precision_has_not_stalled_while_the_objective_falls(monkeypatch):
+    rng, method = np.random.default_rng(0), METHODS["multinomial-lbfgs"]
+    problem = Problem.linear(rng.standard_normal((60, 5)), rng.integers(0, 3, 60), loss="multinomial", alpha=1e-3)
+    sizes = method.estimate
+    monkeypatch.setattr(method, "patience", 2)
+    monkeypatch.setattr(method, "exact_measures", lambda *_: None)
+    monkeypatch.setattr(method, "estimate", lambda *given: size if (size := sizes(*given)) <= 1e-8 else 1.0)
+    result = minimize(problem, method=method(preconditioner="none"), tol=1e-8, measure_every=0)
+    assert result.success, result.message
+    assert result.nit > 8
+
+
 @pytest.mark.parametrize("name", ["fg", "iag"])
 def test_slow_progress_is_no_stall(name):
     result = minimize(slow_problem(), method=name, tol=1e-9, max_iter=1500, measure_every=0, scale_columns=False)

@@ -262,8 +262,13 @@ class Run:
         return reason
 
     def _still_falls(self) -> bool:
-        """Return whether F, which the gradient says little of where it is not convex, is lower than when last looked at."""
-        if getattr(self.problem, "convex", True):
+        """Return whether F is lower than when last looked at, where that is not known and the gradient does not say it.
+
+        That is where F is not convex, or a method that measures its iterates has not measured this one: one in single
+        precision, whose gradient may grow for long while F falls.
+        """
+        measures = hasattr(self.method, "exact_measures") and self.known_to_method() is None
+        if getattr(self.problem, "convex", True) and not measures:
             return False
         before = self.loop.best_objective
         if self.exact_here() is None:
