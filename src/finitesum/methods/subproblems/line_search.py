@@ -24,6 +24,9 @@ MOST_SLOPES, AIM = 40, 0.3
 #: The error of a t that is found, which is a fraction of it.
 TINY = 1e-300
 
+#: Slopes that Brent's method asks for before t is of another size, and the ratio of two t from which it ends the search.
+FEW_SLOPES, NEAR = 8, 16.0
+
 
 def rounding_of(value: float, n_terms: int) -> float:
     """Return what rounding errors put into a sum of n_terms, at most: changes of F that are less than it are hidden."""
@@ -64,30 +67,43 @@ def with_gentler_slope(
 ) -> float:
     """Return t > 0 where the slope is between a fraction of the first, which is < 0, and 0, as far as rounding allows.
 
-    What is known of the slope at t = 1 need not be asked for. t grows by factors of 4 up to a slope > 0, and falls by them
-    where that is not finite; between two slopes of different signs Brent's method [2] comes to one within the bounds.
+    What is known of the slope at t = 1 need not be asked for. t grows by factors of 4 up to a slope > 0. Then Brent's
+    method [2] comes to a slope within the bounds. Where it needs many, t is of another size: it falls by 4, by 16, by 256,
+    ... from there to a slope < 0, and goes to geometric means before Brent's method ends the search.
 
     Examples
     --------
     >>> with_gentler_slope(lambda t: 8.0 * t - 16.0, -16.0)
     1.0
     """
-    target, t = AIM * fraction * first, 1.0
-    known = {0.0: first} if at_one is None else {0.0: first, 1.0: at_one}
+    target, known = AIM * fraction * first, {0.0: first}
+    if at_one is not None:
+        known[1.0] = at_one
 
     def distance(t: float) -> float:
         if t not in known:
             known[t] = slope(t)
         return 0.0 if fraction * first <= known[t] <= 0.0 else known[t] - target
 
-    low = 0.0
+    low, high, t, fall, n_within = 0.0, math.inf, 1.0, 0.25, FEW_SLOPES
     for _ in range(MOST_SLOPES):
         if (here := distance(t)) == 0.0:
             return t
-        if 0.0 < here < math.inf:
-            brentq(distance, low, t, xtol=TINY, maxiter=MOST_SLOPES, disp=False)
-            break
-        low, t = (t, 4.0 * t) if here < 0.0 else (low, 0.25 * t if low == 0.0 else math.sqrt(low * t))
+        low, high = (t, high) if here < 0.0 else (low, t)  # NaN, too
+        if high == math.inf:
+            t *= 4.0
+            continue
+        if math.isfinite(known[high]) and n_within > 0:
+            end, *_ = brentq(distance, low, high, xtol=TINY, maxiter=n_within, disp=False, full_output=True)
+            if distance(end) == 0.0 or n_within == MOST_SLOPES:
+                break
+            low = max(t for t, value in known.items() if value < 0.0)
+            high, n_within = min(t for t, value in known.items() if value > 0.0), 0
+        if low > 0.0:
+            n_within = MOST_SLOPES if high < NEAR * low else 0
+            t = math.sqrt(low * high)
+        else:
+            t, fall = fall * high, fall * fall
     return max((t for t, value in known.items() if t > 0.0 and value <= 0.0), default=t)
 
 
