@@ -16,6 +16,7 @@ import finitesum
 
 pytest.importorskip("distributed", reason="dask and distributed are not installed")
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 from distributed import Client, LocalCluster
@@ -350,6 +351,18 @@ def test_an_estimator_goes_on_from_its_checkpoint_on_a_cluster_of_another_size(c
         resumed.fit(*chunked(X, y > 0.0))
     np.testing.assert_array_equal(resumed.coef_, known.coef_)
     assert seen[0] > 1
+
+
+def test_parts_of_all_kinds(client, tmp_path):
+    X, y, _, _ = data()
+    signs = np.where(y > 0.0, 1.0, -1.0)
+    blocks = [(X[k : k + CHUNK], signs[k : k + CHUNK]) for k in range(0, N, CHUNK)]
+    np.savez(tmp_path / "part.npz", X=blocks[0][0], y=blocks[0][1])
+    loaded = [dask.delayed(one) for one in blocks[2:]]
+    parts = [tmp_path / "part.npz", functools.partial(tuple, blocks[1]), *loaded]
+    known = minimize(Problem.partitioned(blocks, alpha=0.01), tol=1e-10).x
+    for engine in (None, on_dask.DaskEngine(client)):
+        assert minimize(Problem.partitioned(parts, alpha=0.01, engine=engine), tol=1e-10).x == pytest.approx(known, abs=1e-8)
 
 
 def test_without_a_barrier_on_a_cluster(client):

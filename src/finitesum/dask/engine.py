@@ -17,6 +17,7 @@ from finitesum.core.threads import limited_blas
 
 try:
     import distributed
+    from dask.delayed import Delayed
 except ImportError as error:  # pragma: no cover - where the extra is not installed
     raise ImportError("finitesum.dask needs dask and distributed: pip install 'finitesum[dask]'.") from error
 
@@ -66,8 +67,10 @@ def of_blocks(X: Any, y: Any, weight: Any = None, offset: Any = None) -> tuple[A
 
 
 def _load(part: Any, *blocks: Any) -> Any:
-    """Return a part's data, from its blocks where there are some."""
-    return (replace(part, source=of_blocks(*blocks)) if blocks else part).load()
+    """Return a part's data, from its blocks, or the tuple that was delayed, where there are some."""
+    if blocks:
+        part = replace(part, source=of_blocks(*blocks) if len(blocks) > 1 else blocks[0])
+    return part.load()
 
 
 def _same(value: Any) -> Any:
@@ -144,6 +147,8 @@ class DaskEngine:
         if isinstance(source, Blocks):
             blocks = [None if one is None else self._future(one) for one in source]
             placed = self._submit(Call(_load, replace(part, source=None), tuple(blocks)))
+        elif isinstance(delayed := getattr(source, "__self__", None), Delayed):
+            placed = self._submit(Call(_load, replace(part, source=None), (self._future(delayed),)))
         else:
             placed = self._submit(Call(_load, part, ()))
         self._parts.add(placed)

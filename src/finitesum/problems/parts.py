@@ -69,7 +69,7 @@ def _in_words(error: Exception) -> str:
 def expanded(given: Any) -> Iterator[Any]:
     """Yield the parts that were given, those of files and of fragments in their place."""
     for one in [given] if isinstance(given, str | os.PathLike) else given:
-        if isinstance(one, str | os.PathLike) or hasattr(one, "to_table"):
+        if isinstance(one, str | os.PathLike) or hasattr(type(one), "to_table"):  # an object that is delayed has any name
             yield from import_module("finitesum.datasets.parts").as_parts(one)  # a room above, for those who have files
         else:
             yield one
@@ -78,14 +78,15 @@ def expanded(given: Any) -> Iterator[Any]:
 def as_part(number: int, given: Any, loss: Loss, *, intercept: bool) -> Part:
     """Return one of the parts that a caller gave."""
     name = f"part {number}"
-    if not isinstance(given, tuple) and not callable(given) and hasattr(given, "compute"):  # dask.delayed
-        given = given.compute
+    described = getattr(given, "part_name", "") if callable(given) else ""
+    if hasattr(type(given), "compute"):  # dask.delayed, which can be called, too
+        given, described = given.compute, ""
     elif not isinstance(given, tuple | list) and not callable(given):
         raise TypeError(
             f"{name} must be a tuple (X, y[, weight, offset]), a path, or a function or delayed that returns a tuple, "
             f"got a {type(given).__name__}."
         )
-    if callable(given) and (described := getattr(given, "part_name", "")):
+    if described:
         name += f" ({described})"
     return Part(number, name, given, loss, intercept)
 
