@@ -362,7 +362,8 @@ def test_parts_of_all_kinds(client, tmp_path):
     parts = [tmp_path / "part.npz", functools.partial(tuple, blocks[1]), *loaded]
     known = minimize(Problem.partitioned(blocks, alpha=0.01), tol=1e-10).x
     for engine in (None, on_dask.DaskEngine(client)):
-        assert minimize(Problem.partitioned(parts, alpha=0.01, engine=engine), tol=1e-10).x == pytest.approx(known, abs=1e-8)
+        found = minimize(Problem.partitioned(parts, alpha=0.01, engine=engine), tol=1e-10).x
+        assert found == pytest.approx(known, abs=1e-8)
 
 
 def test_without_a_barrier_on_a_cluster(client):
