@@ -82,10 +82,11 @@ FEW_CALLS = 0.002
 FEW_NUMBERS, LOADING = 3e4, 2e7
 
 #: Losses with corners, as measured on generated rows: steps of interior points, nanoseconds of a row in one beside its
-#: Hessian, and of a row and two columns where the rows are brought to a triangle; passes of dual ascent: (least, by the
-#: coupling of rows, to this power); gradients of semismooth Newton's whole run, factors, rows' Hessians, nanoseconds of a
-#: row beside, those of its calls, and of each of the first rows, for steps on samples see no more.
-INTERIOR_STEPS, INTERIOR_ROW, TRIANGLE, DUAL_PASSES = 14.0, 800.0, 0.5, (15.0, 25.0, 0.4)
+#: Hessian, of a row and two columns where the rows are brought to a triangle, and of a column and two rows in a basis of
+#: few rows' span; passes of dual ascent: (least, by the coupling of rows, to this power), the latter by the root of rows by
+#: columns where they are fewer; gradients of semismooth Newton's whole run, factors, rows' Hessians, nanoseconds of a row
+#: beside, those of its calls, and of each of the first rows, for steps on samples see no more.
+INTERIOR_STEPS, INTERIOR_ROW, TRIANGLE, SPAN, DUAL_PASSES = 14.0, 800.0, 0.5, 0.1, (15.0, 25.0, 0.4)
 SEMISMOOTH_GRADIENTS, SEMISMOOTH_FACTORS, SEMISMOOTH_HESSIANS, SEMISMOOTH_ROW = 60.0, 50.0, 2.0, 1000.0
 SEMISMOOTH_CALLS, SEMISMOOTH_FIRST, FIRST_ROWS = 8e6, 2000.0, 20_000
 
@@ -142,12 +143,14 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
     n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
     is_small = n_numbers(problem.view) <= FEW_NUMBERS  # where all but dual ascent need no kernel
     coupling = (sum_of_squares(problem) - n * problem.has_intercept) / (n * n * problem.term.ridge)
-    ascent = forecasts.DUAL_VISIT * n * costs.gradient * (least + by_coupling * coupling**power)
+    n_passes = least + by_coupling * min(math.sqrt(n / dim), 1.0) * coupling**power
+    ascent = forecasts.DUAL_VISIT * n * costs.gradient * n_passes
     found = [("dual-ascent", ascent)]
     if fits and isinstance(problem.loss, Hinge):  # others have two rows for each there
         factor, work = costs.factor * (order / dim) ** 3, n * float(order) ** 2
         rows = TRIANGLE * work if work <= MOST_WORK else n * costs.hessian
-        found.append(("interior-point", INTERIOR_STEPS * (n * INTERIOR_ROW + rows + factor)))
+        basis = SPAN * dim * n**2 if n < problem.rows.n_columns else 0.0
+        found.append(("interior-point", basis + INTERIOR_STEPS * (n * INTERIOR_ROW + rows + factor)))
     if fits and dim <= (MATRIX_UP_TO if is_parted(problem) else min(n, MATRIX_UP_TO)):
         of_row = SEMISMOOTH_GRADIENTS * costs.gradient + SEMISMOOTH_HESSIANS * costs.hessian + SEMISMOOTH_ROW
         calls = SEMISMOOTH_CALLS + SEMISMOOTH_FIRST * min(n, FIRST_ROWS)

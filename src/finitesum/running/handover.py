@@ -32,8 +32,8 @@ UNKNOWN, LEAST = 0.5, 0.05
 AFTER_STALL, NO_MATTER = 3.0, 0.1
 
 #: Passes after which it is seen that a run is likely to need too many, and these, which estimators allow as they come; what
-#: another method may take then, by what was spent.
-MANY_SEEN, MOST_PASSES, AFTER_MANY = 100.0, 1000.0, 30.0
+#: another method may take then, by what was spent: where the way that is done is known, and elsewhere.
+MANY_SEEN, MOST_PASSES, AFTER_MANY, AFTER_UNKNOWN = 100.0, 1000.0, 30.0, 10.0
 
 
 def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: float, reason: StopReason | None) -> bool:
@@ -49,13 +49,13 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
     spent = price(running.method.name, problem, counts)
     if reason is not None:
         return other.seconds <= max(AFTER_STALL * (spent if loop.n_changes == 0 else choice.seconds), NO_MATTER)
-    falls = getattr(running.method, "falls_steadily", True)
-    done = fraction_done(choice.optimality, loop.best_estimate, tol) if falls else UNKNOWN
+    is_steady = getattr(running.method, "falls_steadily", True)
+    done = fraction_done(choice.optimality, loop.best_estimate, tol) if is_steady else UNKNOWN
     to_go = (1.0 - done) / done
     if spent > LATE * running.seconds and spent * to_go > SLOWER * other.seconds:
         return True
     is_long = counts.passes >= MANY_SEEN and before + counts.passes * to_go > MOST_PASSES
-    return is_long and other.seconds <= AFTER_MANY * spent
+    return is_long and other.seconds <= (AFTER_MANY if is_steady else AFTER_UNKNOWN) * spent
 
 
 def fraction_done(first: float, now: float, tol: float) -> float:

@@ -173,6 +173,7 @@ class DualAscent(SumMethod):
     epochs: Count = 5
 
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth"})
+    patience: ClassVar[None] = None
     falls_steadily: ClassVar[bool] = False  # the optimality, which the last faces bring down at once
     default_sampling: ClassVar[str] = "cyclic"  # whose first component seeds the sweeps' own orders
 
