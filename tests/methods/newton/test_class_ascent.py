@@ -10,6 +10,7 @@ from oracles.outputs import SumOfOutputs
 from scipy.special import wrightomega
 
 from finitesum import Problem, minimize
+from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.newton import class_ascent
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 
@@ -63,7 +64,7 @@ def test_epochs_equal_their_oracle(setting):
             table[:, -1] += F.p @ (np.eye(3)[F.y] - P) / hold
         order = np.random.default_rng(k).permutation(problem.n_rows)
         table, P, total = oracle.epoch(F, table, P, order, hold)
-        w, memory = class_ascent.next_epoch(problem, w, memory)
+        w, memory = class_ascent.next_epoch(problem, w, memory, 0.0)
         np.testing.assert_allclose(w.reshape(3, -1), table, atol=1e-8)
         np.testing.assert_allclose(memory.chances, P, atol=1e-8)
         assert memory.gaps[-1] == pytest.approx(total, rel=1e-6)
@@ -85,6 +86,17 @@ def test_a_run_begins_with_epochs_and_ends_at_the_minimum(setting, monkeypatch):
     assert result.success
     assert without.success
     assert np.abs(result.x - without.x).max() < 1e-6 * np.abs(result.x).max()
+
+
+def test_epochs_end_where_the_gradient_is_at_tol():
+    problem, _ = make(intercept=False, alpha=1.0, d=40)
+    for tol in (1e-2, 1e-4, 1e-6):
+        w, memory = np.zeros(problem.dim), class_ascent.first_ascent(problem, np.zeros(problem.dim))
+        while memory.chances.size:
+            before = w
+            w, memory = class_ascent.next_epoch(problem, w, memory, tol)
+        sizes = [evaluate(problem, point).optimality for point in (before, w)]
+        assert sizes[1] <= tol < 30.0 * sizes[0]  # neither too early nor much too late
 
 
 def test_runs_go_on_within_the_epochs_to_the_same_bits(tmp_path):

@@ -158,7 +158,7 @@ class MultinomialLBFGS(SumMethod):
     def run_pass(self, problem: Problem, state: State, order: Indices) -> State:
         """Return the state after a step, or an epoch; the last epoch takes a pass more."""
         if state.ascent.chances.size:
-            x, ascent = next_epoch(problem, state.x, state.ascent)
+            x, ascent = next_epoch(problem, state.x, state.ascent, state.tol)
             state = state._replace(x=x, ascent=ascent, n_gradients=state.n_gradients + problem.n_components)
             return state if ascent.chances.size else _state_at(problem, state)
         rank = self._rank_wanted(problem, state)

@@ -263,7 +263,9 @@ def orthant_of(problem: AnySum, state: NewtonCGState) -> _Orthant:
 def _begun(problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGState:
     """Return the state with conjugate gradients begun for the next step."""
     if state.diagonal.size == 0:
-        diagonal = gram_diagonal(problem, state.curvatures, sample.components) / sample.weight
+        read, order = copy_for_products(problem)
+        diagonal = np.empty(problem.dim)
+        diagonal[order] = gram_diagonal(read, state.curvatures, sample.components) / sample.weight
         diagonal += sample.ridge * problem.term.weights
         diagonal[~(diagonal > 0.0)] = 1.0
         state = state._replace(diagonal=diagonal, n_gradients=state.n_gradients + sample.components.size)
