@@ -117,14 +117,23 @@ def test_the_fraction_that_is_done_delays_a_change():
 
 
 def test_a_second_method_is_judged_by_what_it_has_spent_itself():
-    problem, counts = the_problem(), Counts(100.0, 0.0, 100.0)
+    problem, counts = the_problem(), Counts(200.0, 0.0, 200.0)
     spent = price("newton-cg", problem, counts)
     others = tuple(Alternative(as_method(name), 0.2 * spent) for name in ("newton-cg", "newton"))
-    choice = Choice(as_method("lazy-newton"), "", spent, 1.0, others)
-    later = Loop(k=100, best_estimate=1e-2, n_changes=1)
+    choice = Choice(as_method("lazy-newton"), "", 0.01 * spent, 1.0, others)
+    later = Loop(k=200, best_estimate=1e-1, n_changes=1)
     assert is_changed(choice, later, counts, problem, 1e-9, None)
-    later.changed_passes, later.changed_k = 95.0, 95
+    later.changed_passes, later.changed_k = 195.0, 195
     assert not is_changed(choice, later, counts, problem, 1e-9, None)
+
+
+def test_a_second_method_is_not_changed_for_being_late():
+    problem, counts = the_problem(), Counts(90.0, 0.0, 90.0)
+    others = tuple(Alternative(as_method(name), 1e-6) for name in ("newton-cg", "newton"))
+    choice = Choice(as_method("lazy-newton"), "", 1e-6, 1.0, others)
+    for n_changes in (0, 1):
+        loop = Loop(k=90, best_estimate=1e-2, n_changes=n_changes)
+        assert is_changed(choice, loop, counts, problem, 1e-9, None) == (n_changes == 0)
 
 
 def test_dual_ascent_that_stands_still_is_ended_by_interior_points():

@@ -9,8 +9,9 @@ With the optimality e_0 at 0, the least one so far e and the fraction of the way
 the run is expected to take another (1 - f) / f of what it has spent. It changes to the other method with the least forecast
 once it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0;
 where it is expected to need more passes than estimators allow, if the other one is not very much more expensive; and where
-it stalls or diverges, if that is not much more expensive. The new method goes on from the last point, over all rows, is
-judged by what it has spent itself, and counts go on. `Loop` remembers which method runs, and with it a checkpoint.
+it stalls or diverges, if that is not much more expensive. The new method goes on from the last point, over all rows, and is
+judged by what it has spent itself: it is not changed for being late, which the data are then likely to be the reason of.
+Counts go on. `Loop` remembers which method runs, and with it a checkpoint.
 """
 
 import math
@@ -52,7 +53,8 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
     is_steady = getattr(running.method, "falls_steadily", True)
     done = fraction_done(choice.optimality, loop.best_estimate, tol) if is_steady else UNKNOWN
     to_go = (1.0 - done) / done
-    if spent > LATE * running.seconds and spent * to_go > SLOWER * other.seconds:
+    is_late = loop.n_changes == 0 and spent > LATE * running.seconds  # two that are late say that others will be, too
+    if is_late and spent * to_go > SLOWER * other.seconds:
         return True
     is_long = counts.passes >= MANY_SEEN and before + counts.passes * to_go > MOST_PASSES
     return is_long and other.seconds <= (AFTER_MANY if is_steady else AFTER_UNKNOWN) * spent
