@@ -8,8 +8,9 @@ r_i = c_i ||x_i||^2 / l2, the new one solves
     P = softmax(u_i + r_i (P_i - P))
 
 which is P_k = omega(a_k - v + log r_i) / r_i with a = u_i + r_i P_i, Wright's omega function, and the v at which the P_k
-sum to one, by Newton's method. The intercepts b are held by mu/2 ||b - b_0||^2, and b_0 becomes b after each epoch. Rows
-are visited in an order that is drawn for each epoch.
+sum to one, by Newton's method from v = 0, at which P is the old P_i where the row's equation holds already. The
+intercepts b are held by mu/2 ||b - b_0||^2, and b_0 becomes b after each epoch. Rows are visited in an order that is
+drawn for each epoch.
 
 The sum of c_i KL(P_i, softmax(u_i)) as rows are met is about the duality gap. Epochs end where it falls slowly, or is at
 most tol^2 / (2 L), with L >= ||H|| a Lipschitz constant of the gradient: ||grad F||^2 <= 2 L (F - min F).
@@ -44,7 +45,7 @@ COMPARED, LEFT = 5, 0.93
 
 #: Nanoseconds of an entry for each class, and of a class in a row, in an epoch and in a pass; epochs that take this many
 #: times as long as a pass are none.
-EPOCH, PASS, MOST_PASSES = (1.6, 250.0), (2.0, 20.0), 3.0
+EPOCH, PASS, MOST_PASSES = (1.6, 130.0), (2.0, 20.0), 3.0
 
 #: Newton steps for a row, at most, and how far its probabilities' sum may be from 1.
 MOST_TRIES, MISSING = 50, 1e-10
@@ -98,7 +99,8 @@ def _solve(scores: Vector, coupling: float, old: Vector, new: Vector) -> float:
     for k in range(n):
         scores[k] += coupling * old[k]
         shift = max(shift, scores[k])
-    shift -= coupling  # where the largest P_k is 1: the sum is larger, and falls to 1 step by step
+    least = shift - coupling  # where the largest P_k is 1, and the sum is larger
+    shift = max(least, 0.0)  # where the P_k are the old ones, near the end
     for _ in range(MOST_TRIES):
         total, slope = 0.0, 0.0
         for k in range(n):
@@ -106,7 +108,7 @@ def _solve(scores: Vector, coupling: float, old: Vector, new: Vector) -> float:
             new[k] = w / coupling
             total += new[k]
             slope += new[k] / (1.0 + w)
-        shift += (total - 1.0) / slope
+        shift = max(shift + (total - 1.0) / slope, least)  # the sum is convex: after a step it is at least 1, and falls
         if abs(total - 1.0) <= MISSING:
             break
     for k in range(n):
