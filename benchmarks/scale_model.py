@@ -42,6 +42,10 @@ COLUMNS: tuple[tuple[float, float | None], ...] = (
 #: Of the workers that are assumed: memory and what a disk reads. The network is assumed, too: a local cluster has none.
 MEMORY, DISK, NETWORK = 64e9, 1e9, 1e9
 
+#: Bytes of each row that come to the client in a pass, by way of Dask's scheduler, as the loopback interface counted them
+#: for 800,000 rows x 6 in eight parts: curvatures and slopes of the rows, which these methods keep there.
+BY_ROW = {"newton": 32.0, "newton-cg": 7.0}
+
 #: Parts a worker without a barrier, by the name of the variant.
 PARTS_A_WORKER = {"a-ciag, 8 parts a worker": 8, "a-ciag, 1 part a worker": 1}
 
@@ -157,6 +161,7 @@ def seconds_of(name: str, taken: Passes, case: Case, here: Measured) -> tuple[fl
         return gradients + hessians, math.inf
     if name not in PARTS_A_WORKER:
         trees = taken.gradients * seconds_of_tree(case, 8.0 * d, here)
+        trees += taken.gradients * BY_ROW.get(name, 0.0) * case.rows / NETWORK
         if taken.hessians:
             trees += taken.hessians * seconds_of_tree(case, 8.0 * d * d, here)
             trees += taken.steps * (d**3 / 3.0 / here.solving)
@@ -175,13 +180,14 @@ def limits_in_words(name: str, taken: Passes, here: Measured) -> str:
     for columns, stored in COLUMNS:
         cells = []
         for workers in (100, 1000):
-            least = math.inf
+            least, whole = math.inf, 0.0
             for rows in np.logspace(9.0, 0.0, 37):
                 own, whole = seconds_of(name, taken, Case(workers, rows * workers, columns, stored), here)
                 if own < 0.5 * whole:
                     break
                 least = rows
-            cells.append("no room" if math.isinf(least) else f"{least:.0e}".replace("e+0", "e"))
+            none = "no room" if math.isinf(whole) else "too many"
+            cells.append(none if math.isinf(least) else f"{least:.0e}".replace("e+0", "e"))
         words.append(cells[0] if cells[0] == cells[1] else " / ".join(cells))
     return f"| {name} | " + " | ".join(words) + " |"
 
@@ -304,6 +310,8 @@ def main() -> None:
         solving=here.solving / 1e9,
         stepping=here.stepping / 1e9,
         latency=here.latency * 1e3,
+        of_cg=BY_ROW["newton-cg"],
+        of_newton=BY_ROW["newton"],
         passes="\n".join(
             ["| method | passes | Hessian passes |", "|---|---|---|"]
             + [f"| {name} | {one.gradients:.1f} | {one.hessians:.1f} |" for name, one in taken.items()]
@@ -342,12 +350,16 @@ measured on one core of this machine, and from what is assumed of a network.
 ## Where a method stops scaling
 
 The rows that each of 100 / 1,000 workers must have for half of its time to go into the data; with fewer, more
-workers bring little. Sparse rows have 30 entries. "No room": the matrix of all columns takes more than 16 GB.
+workers bring little. Sparse rows have 30 entries. "No room": the matrix of all columns takes more than 16 GB. "Too
+many": so many workers bring little for any number of rows.
 
 {limits}
 
 - Methods of vectors (`afg`, `newton-cg`, of several classes `multinomial-lbfgs`) send 8 d bytes a worker up a tree:
-  up to some 10^5 columns a message costs its latency, beyond it its length. Nothing else grows with the workers.
+  up to some 10^5 columns a message costs its latency, beyond it its length. Of `afg` nothing else grows with the workers.
+- `newton-cg` and `newton` bring numbers by row to the client, which keeps them: {of_cg:.0f} and {of_newton:.0f} bytes a row
+  and pass, the multinomial methods some for each class. So the client's network limits them: `newton-cg` on sparse
+  rows, or 100 columns, to some 10 workers, on 1,000 columns to some 100. `lazy-newton` and `afg` bring none.
 - `newton` and `lazy-newton` send 8 d^2 bytes up the tree, and the client factorises, d^3 / 3. They stop where d^2
   bytes and d^3 flops are more than the rows of a worker: their columns are limited by the memory of one machine,
   not their workers.
@@ -359,9 +371,10 @@ workers bring little. Sparse rows have 30 entries. "No room": the matrix of all 
 {methods}
 
 What to take, the fastest of each line: `lazy-newton` up to some thousand columns, however many the rows and workers
-are, because it takes the fewest passes and hardly a Gram matrix; `newton-cg` beyond, and for sparse rows of many
-columns. `a-ciag` with `max_delay` computes several times as many Gram matrices. It pays where the barrier costs more
-than that: where workers are unequal and have a part or two each (next table), or come and go, up to a hundred columns.
+are, because it takes the fewest passes and hardly a Gram matrix, and brings nothing by row; `newton-cg` beyond, and for
+sparse rows of many columns, though from some tens of workers on it waits for the client's network. `a-ciag` with
+`max_delay` computes several times as many Gram matrices. It pays where the barrier costs more than that: where workers
+are unequal and have a part or two each (next table), or come and go, up to a hundred columns.
 
 ## A slow worker, by simulation
 
