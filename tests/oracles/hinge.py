@@ -113,7 +113,8 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                             w, s[i] = w - A[i] / D * p[i] * (new - s[i]), new
                         violation = max(violation, found)
                     n_visits, n_sweeps, active = n_visits + active.size, n_sweeps + 1, active[kept]
-                ends = (violation <= accuracy and abs(shift) <= accuracy) or not active.size
+                is_accurate = violation <= accuracy and abs(shift) <= accuracy
+                ends = is_accurate or not active.size
                 goes_on = not ends and n_sweeps < epochs
             n_passes += max(n_visits // n, 1)
             if not ends and n_sweeps >= epochs:
@@ -145,7 +146,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                     length *= 0.5
                 else:
                     length = 0.0
-                ends, face, n_sweeps = length == 1.0, None, 0
+                ends, is_accurate, face, n_sweeps = length == 1.0, False, None, 0
         if ends:
             w = np.where(coefficients, -A.T @ (p * s) / D, w)
             if has_b and width == 0.0:
@@ -162,6 +163,10 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
             best = w.copy() if F.objective(w) < F.objective(best) else best
             accuracy *= min(max(0.8 * tol / optimality, 0.02), 0.7) if optimality > 0.0 else 1.0
             active, violation, n_sweeps, n_passes, n_rounds = np.arange(n), np.inf, 0, 0, n_rounds + 1
+            if is_accurate:
+                found = np.maximum(np.where(s < high, excesses(w), -np.inf), np.where(s > low, -excesses(w), -np.inf))
+                violation = max(found.max(), 0.0)
+                active = np.flatnonzero(found >= -violation)
         yield best
 
 

@@ -21,7 +21,8 @@ s_i: a corner, or an interval between two. The parts of a round:
    change is larger than its interval. The step is taken as far as the dual function rises along it, slopes clipped [2].
 3. *The gap*, once no violation is larger than the round's accuracy, which falls from round to round as the gap and tol
    suggest. All u_i are computed, and w from the slopes, so that errors do not add up, with the best intercept for it; the
-   slopes bound the minimum from below. The iterate is the best w so far.
+   slopes bound the minimum from below. The iterate is the best w so far. After a round that ended so by sweeps, rows whose
+   slope is within an interval by more than any violates there rest in the next one from the start.
 
 A rounded corner (the squared and the smoothed hinge) costs p_i width/2 s_i^2 more: it has the slope s_i at k_i + width s_i,
 visits divide by q_i + width, and a face has width/p_i on its diagonal. Such losses are smooth: a round ends with the
@@ -51,7 +52,7 @@ from finitesum.evaluation.row_products import combination, predictions, squares_
 from finitesum.losses import Cornered, RoundedCorner
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
-from finitesum.methods.newton.dual_sweeps import sweep
+from finitesum.methods.newton.dual_sweeps import find_active, sweep
 from finitesum.methods.newton.sdca import rows_together
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.parameters import Count
@@ -216,7 +217,7 @@ class DualAscent(SumMethod):
         if not is_solved:
             return state
         state = _stepped(problem, state)._replace(n_sweeps=0, face=np.zeros(0, dtype=np.int64), cg=ConjugateGradients())
-        return _after_round(problem, state) if state.length == 1.0 else state
+        return _after_round(problem, state, is_accurate=False) if state.length == 1.0 else state
 
     def estimate(self, problem: Problem, state: DualAscentState) -> float:
         """Return the duality gap or the gradient's norm at x, as it was at the end of the last round."""
@@ -275,7 +276,7 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
         n_gradients=state.n_gradients + -(-n_visits // (problem.batch_size or 1)),
     )
     if is_accurate or n_active == 0 or state.n_passes >= MOST_PASSES:
-        return _after_round(problem, state)
+        return _after_round(problem, state, is_accurate=is_accurate)
     if state.n_sweeps < epochs:
         return state
     face, right = np.empty(n_active, dtype=np.int64), np.empty(n_active)
@@ -322,8 +323,8 @@ def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector
     return w, u + shift
 
 
-def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
-    """Return the state at the end of a round: w made of the slopes, the gap there, and no row resting."""
+def _after_round(problem: Problem, state: DualAscentState, *, is_accurate: bool) -> DualAscentState:
+    """Return the state at the end of a round: w made of the slopes, the gap there, and rows resting by what was found."""
     w = _primal(problem, state.slopes, float(state.w[-1]))
     w, u = _with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
     value, bound, optimality = _value(problem, w, u), -math.inf, state.optimality
@@ -337,12 +338,17 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
         found = problem.term.optimality(w, gradient)
         better = found < optimality or value < state.value - rounding_of(state.value, problem.n_rows)
         optimality = found if better else optimality
+    active, violation = _used(problem), math.inf
+    if is_accurate:
+        active = np.empty(problem.n_rows, dtype=np.int64)
+        n_active, violation = find_active(problem.view_of_rows, u, state.slopes, active)
+        active = active[:n_active].copy()
     closer = min(max(OF_TOL * state.tol / optimality, LEAST_OF_LAST), MOST_OF_LAST) if optimality > 0.0 else 1.0
     return state._replace(
         x=w.copy() if better else state.x,
         w=w,
-        active=_used(problem),
-        violation=math.inf,
+        active=active,
+        violation=violation,
         accuracy=closer * state.accuracy,
         value=min(value, state.value),
         bound=bound,

@@ -10,11 +10,8 @@ from finitesum.methods.newton.sdca import shuffle
 
 
 @kernel_part
-def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: float) -> float:
-    """Visit a row; return the violation met, or -1 where the row is to rest."""
-    couplings, ridge, hold = terms
-    weight, slope, width = view.weights[i], slopes[i], view.loss.corner_width()
-    prediction = view.rows.dot(i, w) + view.offsets[i]
+def _violation(view: Any, i: int, slope: float, prediction: float) -> float:
+    """Return the distance of a prediction from where the loss has this slope; below 0 how far within that it is."""
     (low, high, point), (other_low, other_high, other_point) = view.loss.corners(view.targets[i])
     first, last = -np.inf, np.inf  # where the loss has this slope
     if slope > low:
@@ -26,8 +23,19 @@ def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: fl
             first = other_point
         if slope < other_high and other_point < last:
             last = other_point
-    unrounded = prediction - width * slope
+    unrounded = prediction - view.loss.corner_width() * slope
     violation: float = max(first - unrounded, unrounded - last)
+    return violation
+
+
+@kernel_part
+def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: float) -> float:
+    """Visit a row; return the violation met, or -1 where the row is to rest."""
+    couplings, ridge, hold = terms
+    weight, slope, width = view.weights[i], slopes[i], view.loss.corner_width()
+    prediction = view.rows.dot(i, w) + view.offsets[i]
+    (low, high, point), (other_low, other_high, other_point) = view.loss.corners(view.targets[i])
+    violation = _violation(view, i, slope, prediction)
     if violation <= 0.0:
         return -1.0 if -violation > resting else 0.0
     coupling = weight * couplings[i]
@@ -41,6 +49,24 @@ def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: fl
         if view.rows.intercept:  # it is held by another strength
             w[-1] = last_one - change / hold
     return violation
+
+
+@kernel
+def find_active(view: Any, predictions: Vector, slopes: Vector, active: Indices) -> tuple[int, float]:
+    """Write the rows whose slopes are not within an interval by more than any violates, increasing.
+
+    Return how many there are and the largest violation, at the predictions with their offsets.
+    """
+    largest, size, violations = 0.0, 0, np.empty(predictions.size)
+    for i in range(predictions.size):
+        if view.weights[i] > 0.0:
+            violations[i] = _violation(view, i, slopes[i], predictions[i])
+            largest = max(largest, violations[i])
+    for i in range(predictions.size):
+        if view.weights[i] > 0.0 and violations[i] >= -largest:
+            active[size] = i
+            size += 1
+    return size, largest
 
 
 @kernel_part
