@@ -157,8 +157,8 @@ def test_rows_that_are_few_bytes_are_fitted_here(case, client, monkeypatch):
     model = getattr(on_dask, name)(client=client, **parameters)
     model.fit(dX.map_blocks(scipy.sparse.csr_matrix), dy, sample_weight=dw)
     assert model.solver_ == local.solver_
-    assert model.coef_ == pytest.approx(local.coef_, rel=1e-9, abs=1e-12)
-    assert model.intercept_ == pytest.approx(local.intercept_, rel=1e-9, abs=1e-12)
+    assert model.coef_ == pytest.approx(local.coef_, abs=1e-6)
+    assert model.intercept_ == pytest.approx(local.intercept_, abs=1e-6)
 
 
 def test_rows_come_here_where_a_point_is_as_large_as_they_are(client, monkeypatch):
