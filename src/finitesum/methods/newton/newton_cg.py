@@ -22,7 +22,7 @@ outnumber columns. Newton's steps go on from there; where F is not below its sta
 makes as many visits as there are rows and is charged as a pass, but takes the time of two; 26 bytes a row while they last.
 Epochs run on one thread.
 
-A pass is an epoch (on small data several: a pass costs calls), a larger sample, a product, or the end of a step.
+A pass is an epoch (on small data a few: a pass costs calls), a larger sample, a product, or the end of a step.
 
 With an l1 penalty the step is taken in the orthant into which F falls first [3]: coefficients keep their sign s_j,
 those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
@@ -58,8 +58,8 @@ MOST_PRODUCTS = 500
 #: Steps on one sample but the last, and the fraction of its first gradient to which they are taken.
 MOST_STEPS, ENOUGH = 10, 0.1
 
-#: Stored numbers that epochs read in no time, about a millisecond: a pass goes on until they have read as many.
-NO_TIME = 1e6
+#: Stored numbers that epochs read in about a millisecond: a pass goes on until they have read as many, or for a few.
+NO_TIME, FEW_EPOCHS = 1e6, 4
 
 
 class NewtonCGState(NamedTuple):
@@ -168,13 +168,12 @@ class NewtonCG(SampledNewton):
     def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
         m, tol = problem.n_components, max(state.tol, subsampling.LEAST_TOL)
-        w, dual, n_read, is_over = state.x, state.dual, 0.0, False
-        while not is_over and (n_read == 0.0 or n_read < NO_TIME):
+        w, dual, n_epochs, is_slow, is_over = state.x, state.dual, 0, False, False
+        while not is_over and (n_epochs == 0 or (n_epochs < FEW_EPOCHS and n_epochs * n_entries(problem.rows) < NO_TIME)):
             w, dual = next_epoch(problem, w, dual, int(state.order[0]))
-            is_slow, n_read = are_slow(problem, dual, tol), n_read + n_entries(problem.rows)
+            n_epochs, is_slow = n_epochs + 1, are_slow(problem, dual, tol)
             is_over = is_slow or dual.after_change * dual.change <= tol
-            state = state._replace(n_gradients=state.n_gradients + m)
-        state = state._replace(x=w, dual=dual)
+        state = state._replace(x=w, dual=dual, n_gradients=state.n_gradients + n_epochs * m)
         if not is_over:
             return state
         found = evaluate_on(problem, sample_of(problem, state.order), w, state.curvatures, n_threads=self.n_threads)
