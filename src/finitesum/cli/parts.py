@@ -63,7 +63,7 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
 
 
 def _require_room(settings: Settings, name: str, n_rows: int) -> None:
-    """Raise where the memory that was asked for has no room for a fit of so many rows."""
+    """Raise where the memory that was asked for has no room for a fit of this number of rows."""
     needed = OF_ITSELF + BYTES_A_ROW * n_rows
     if needed > bytes_of(settings.memory or ""):
         beside = f", and {BYTES_A_ROW} bytes for each of {n_rows:,} rows" if n_rows else ""

@@ -168,7 +168,10 @@ class DaskEngine:
         return self._submit(Call(function, handle, arguments), in_turn=True)
 
     def share(self, value: Any) -> Any:
-        """Return a future of a value, which the scheduler is sent once, and each worker that needs it."""
+        """Return a future of a value that is sent once to the scheduler, and to each worker that needs it.
+
+        It is the result of a call, which is made again where its worker is lost: a scattered value would be lost, too.
+        """
         return self.client.submit(_same, value, pure=False)
 
     def _submit(self, call: Call, n_tries: int = 0, *, in_turn: bool = False) -> Any:

@@ -29,8 +29,8 @@ from finitesum.problems.rows import (
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9
 
-#: Entries whose columns are counted for it: in parts, spread evenly, of so many; the columns whose coefficients stay in the
-#: first cache, and the part of the entries that these have from which columns are brought in another order.
+#: Entries whose columns are counted for it: parts, spread evenly, and the entries of each; the columns whose coefficients
+#: stay in the first cache, and the part of the entries that these have from which columns are brought in another order.
 N_PARTS, N_OF_PART, N_IN_CACHE, MOSTLY = 64, 4096, 4096, 0.5
 
 

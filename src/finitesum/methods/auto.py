@@ -105,9 +105,10 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     if known := [one for one in known if is_suited(as_method(one[1]), problem)]:
         (_, best, cost), *rest = sorted(known)
         if best != "interior-point":
-            rest.sort(key=lambda one: one[1] != "interior-point")  # whose steps are few whatever the coupling of rows
-            others = [Alternative(as_method(name), 1e-9 * cost) for _, name, cost in rest if best == "dual-ascent"]
-            return Choice(as_method(best), _why(problem, cost), 1e-9 * cost, others=tuple(others[:1]))
+            # interior points need few steps whatever the coupling of rows
+            others = sorted(rest, key=lambda one: one[1] != "interior-point")[: best == "dual-ascent"]
+            going_on = tuple(Alternative(as_method(name), 1e-9 * its) for _, name, its in others)
+            return Choice(as_method(best), _why(problem, cost), 1e-9 * cost, others=going_on)
     elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         if has_ridge:
             raise ValueError(

@@ -50,7 +50,7 @@ class Loop:
             self.best_objective, self.best_step = objective, self.k - self.n_unfinished
 
     def change(self, passes: float, hessian_passes: float) -> None:
-        """Count a change of the method after so many effective passes; its progress begins again."""
+        """Count a change of the method, and the effective passes before it; its progress begins again."""
         self.n_changes, self.changed_k = self.n_changes + 1, self.k
         self.changed_passes, self.changed_hessians = passes, hessian_passes
         self.best_estimate = self.best_objective = math.inf

@@ -17,6 +17,7 @@ SLOPES = {
     "very far off": lambda t: 1e40 * t - 1.0,
     "of another size": lambda t: -1.0 if t < 7e-29 else min(1e28 * (t - 7e-29), 3.0) - 0.5,
     "undefined": lambda t: math.nan if t > 0.5 else t - 0.4,
+    "undefined within": lambda t: math.nan if 0.45 < t < 0.9 else math.exp(4.0 * t) - 5.0,
     "pieces": lambda t: -1.0 + 0.2 * t + 3.0 * max(t - 0.3, 0.0) + 9.0 * max(t - 0.35, 0.0),
     "jump": lambda t: -1.0 if t < 0.2 else -1e-9,
     "far": lambda t: 1e-4 * t - 1.0,

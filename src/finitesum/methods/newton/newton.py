@@ -114,9 +114,8 @@ def _searched(
 ) -> tuple[float, int]:
     """Return t where the slope of F along the step is nearly 0, and how many slopes that took.
 
-    Those at its ends are given, at its last one where it is known.
-
-    Predictions of a linear model are linear in t, and no slope reads the rows.
+    `slopes` are those at t = 0 and, where it is known, at t = 1. Predictions of a linear model are linear in t, and no
+    slope reads the rows.
     """
     term, n_slopes = problem.term, 0
     if is_precise and isinstance(problem, Problem) and problem.n_outputs == 1:
@@ -337,10 +336,10 @@ class Newton(SumMethod):
         """Return the state before the first step: the gradient at the start."""
         here = take_snapshot(problem, x0)
         gradient = smooth_gradient(problem, here)
-        in_single = isinstance(problem, Problem) and problem.n_outputs == 1 and is_single(problem)
-        in_single = in_single and self.step_size == "auto"
-        rest = problem.n_components, 0, in_single
-        return NewtonState(x0.copy(), tol, here, gradient, FIRST_THETA, False, float("nan"), 0, 0, *rest)
+        has_one_output = isinstance(problem, Problem) and problem.n_outputs == 1
+        in_single = self.step_size == "auto" and has_one_output and is_single(problem)  # type: ignore[arg-type]
+        rest = 0, 0, problem.n_components, 0, in_single
+        return NewtonState(x0.copy(), tol, here, gradient, FIRST_THETA, False, math.nan, *rest)
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""

@@ -75,8 +75,6 @@ def metric_at(problem: Problem, curvatures: Any, sample: Sample, order: Indices,
     """Return P for a sample's rows of given curvatures, with the first components in an order, and the diagonal of H."""
     n_sampled = sample.n_rows(problem)
     r = rows_that_pay(problem, n_sampled)
-    if r == 0:
-        return RowMetric()
     chosen = np.sort(order[: -(-r // (problem.batch_size or 1))])
     rows = np.arange(problem.n_rows)[chosen_rows(problem.view, chosen)]
     rows = rows[np.linspace(0, rows.size, r, endpoint=False).astype(np.int64)]
@@ -101,7 +99,9 @@ def metric_at(problem: Problem, curvatures: Any, sample: Sample, order: Indices,
 
 
 def has_changed(metric: RowMetric, problem: Problem, curvatures: Any, sample: Sample) -> bool:
-    """Return whether P is to be made: for the first time, or of curvatures that have changed."""
+    """Return whether P is to be made where it pays: for the first time, or of curvatures that have changed."""
+    if rows_that_pay(problem, sample.n_rows(problem)) == 0:
+        return False
     now = _mean_curvature(problem, curvatures, sample)
     return not now / CHANGED <= metric.curvature <= CHANGED * now
 

@@ -77,19 +77,18 @@ def with_gentler_slope(
     1.0
     """
     target, known = AIM * fraction * first, {0.0: first}
-    if at_one is not None:
-        known[1.0] = at_one
 
     def distance(t: float) -> float:
         if t not in known:
-            known[t] = slope(t)
+            found = at_one if t == 1.0 and at_one is not None else slope(t)
+            known[t] = math.inf if math.isnan(found) else found  # F overflows there
         return 0.0 if fraction * first <= known[t] <= 0.0 else known[t] - target
 
     low, high, t, fall, n_within = 0.0, math.inf, 1.0, 0.25, FEW_SLOPES
     for _ in range(MOST_SLOPES):
         if (here := distance(t)) == 0.0:
             return t
-        low, high = (t, high) if here < 0.0 else (low, t)  # NaN, too
+        low, high = (t, high) if here < 0.0 else (low, t)
         if high == math.inf:
             t *= 4.0
             continue
