@@ -249,11 +249,11 @@ def _barrier(m: int, slowness: Any) -> float:
 
 
 class Slowed(Threads):
-    """Threads each of which takes some seconds for a part; the first takes some times as long."""
+    """Threads each of which takes some seconds for a part; the first takes longer, by a factor."""
 
-    def __init__(self, n_workers: int, seconds: float, slowness: float) -> None:
+    def __init__(self, n_workers: int, seconds: float, factor: float) -> None:
         super().__init__(n_workers)
-        self.seconds, self.slowness, self.begun, self.is_on = seconds, slowness, {}, False
+        self.seconds, self.factor, self.begun, self.is_on = seconds, factor, {}, False
 
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
         """Return a future of the function's result; what works on a part takes its time."""
@@ -263,7 +263,7 @@ class Slowed(Threads):
         def slowed(data: Any, *given: Any) -> Any:
             found = function(data, *given)
             worker = self.begun.setdefault(threading.get_ident(), len(self.begun))
-            time.sleep(self.seconds * (self.slowness if worker == 0 else 1.0))
+            time.sleep(self.seconds * (self.factor if worker == 0 else 1.0))
             return found
 
         return super().submit(slowed, handle, *arguments)
@@ -364,7 +364,7 @@ many": so many workers bring little for any number of rows.
   bytes and d^3 flops are more than the rows of a worker: their columns are limited by the memory of one machine,
   not their workers.
 - `a-ciag` without a barrier sends 8 d^2 bytes from *each part* to the client, one after another, which steps after
-  each: it stops first, because what the client does grows with the workers.
+  each: what the client does grows with the workers.
 
 ## Seconds to 1e-8
 
