@@ -48,7 +48,7 @@ def test_the_problems_of_the_theorems_have_their_minimum_where_they_say(name):
         for _ in range(100):
             w = problem.constraint.project(case.solution + size * rng.standard_normal(theorems.DIM))
             assert problem.value(w) >= -1e-13
-            assert np.linalg.norm(problem.subgradient(w)) <= case.M
+            assert np.linalg.norm(problem.subgradient(w)) <= case.M * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("name", theorems.THEOREMS)
