@@ -231,6 +231,33 @@ def test_files_in_parts_have_the_model_of_one_file(run, csv_file, tmp_path):
     assert again.exit_code == 0
 
 
+@pytest.mark.parametrize("n_files", [1, 2])
+def test_files_whose_names_have_line_breaks_are_found_again(n_files, run, csv_file, tmp_path):
+    header, *lines = csv_file.read_text().splitlines()
+    files = [tmp_path / f"two\nlines {k}.csv" for k in range(n_files)]
+    for k, file in enumerate(files):
+        file.write_text("\n".join([header, *lines[k::n_files]]) + "\n")
+    asked, out = ["--target", "answer", "--tol", "1e-10"], tmp_path / "run"
+    run("fit", *files, *asked, "--out", tmp_path / "whole")
+    run("fit", *files, *asked, "--max-iter", "1", "--out", out)
+    assert (out / "checkpoint.npz").exists()
+    assert json.loads((out / "settings.json").read_text())["settings"]["data"] == [str(file) for file in files]
+    resumed = run("fit", "--resume", out, "--max-iter", "1000")
+    assert resumed.exit_code == 0, resumed.output
+    np.testing.assert_array_equal(load_model(out).coef, load_model(tmp_path / "whole").coef)
+
+
+@pytest.mark.parametrize("data", ['"a.csv"', "[]", '["a.csv", 1]'])
+def test_settings_whose_files_are_no_list_are_damaged(data, run, svm, tmp_path):
+    run("fit", svm, "--max-iter", "1", "--out", tmp_path)
+    settings = tmp_path / "settings.json"
+    content = json.loads(settings.read_text())
+    content["settings"]["data"] = json.loads(data)
+    settings.write_text(json.dumps(content))
+    result = run("fit", "--resume", tmp_path)
+    assert (result.exit_code, "damaged (data is" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

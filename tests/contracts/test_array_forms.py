@@ -15,10 +15,11 @@ from contracts.problems import targets_for
 from finitesum import Problem, constraints, minimize
 from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
 from finitesum.evaluation import many_points, row_products
-from finitesum.evaluation.hessian import hessian_at
+from finitesum.evaluation.certificates import slopes_bound
+from finitesum.evaluation.hessian import gram, hessian_at
 from finitesum.evaluation.rounding import gradient_rounding
 from finitesum.evaluation.row_sums import Majorize, loss_sums
-from finitesum.losses import LOSSES, Logistic
+from finitesum.losses import LOSSES, Cornered, Logistic
 from finitesum.losses.arrays import takes_arrays
 from finitesum.methods.newton import stale_hessian
 from finitesum.problems.linear import n_numbers
@@ -138,12 +139,27 @@ def sums_over(problem, components):
         yield row_products.combination(problem, curvatures)
         yield row_products.squared_norms(problem, 1)
         yield from row_products.minorant_sums(problem, w)
-        yield from (hessian_at(problem, w), gradient_rounding(problem, w))
+        if isinstance(problem.loss, Cornered):
+            yield slopes_bound(problem, rng.uniform(-1.0, 1.0, N), w)
+        yield from (hessian_at(problem, w), gram(problem, np.abs(curvatures), every=2), gradient_rounding(problem, w))
 
 
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_sums_over_rows(loss, rows):
+    compare_sums(loss, rows)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("density", [0.1, 0.9])
+def test_sums_over_rows_that_no_cache_holds(rows, density, monkeypatch):
+    monkeypatch.setattr("finitesum.evaluation.whole_arrays.MOST_IN_COLUMNS", 0)
+    monkeypatch.setattr("finitesum.evaluation.whole_arrays.DENSITY_OF_LARGE", density)
+    monkeypatch.setattr("finitesum.evaluation.whole_arrays.AT_A_TIME", 4 * D)  # rows are weighted four at a time
+    compare_sums("logistic", rows)
+
+
+def compare_sums(loss, rows):
     rng = np.random.default_rng(1)
     settings = itertools.product((False, True), ("equal", "some 0"), (None, 3), (None, np.array([0, 1, 4, 5, 11])))
     for intercept, kind, batch_size, components in settings:

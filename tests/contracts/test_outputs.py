@@ -392,6 +392,18 @@ def test_other_methods_refuse_them_in_a_sentence(name):
         minimize(make_pair(loss="squared")[0], method=name)
 
 
+def test_auto_solves_classes_without_a_penalty_on_columns_far_from_0():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 90))
+    X = (X + 100.0 * np.abs(X).max(axis=0)) * 10.0 ** rng.uniform(-1, 1, 90)
+    signals = (X - X.mean(axis=0)) / X.std(axis=0) @ rng.standard_normal((90, 4))
+    y = (signals + 5.0 * rng.gumbel(size=(500, 4))).argmax(axis=1)
+    problem = Problem.linear(X, y, loss="multinomial", alpha=0.0, fit_intercept=True)
+    result = minimize(problem, tol=1e-8)
+    assert result.success, result.message
+    assert result.n_passes <= 50  # of L-BFGS a thousand
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_auto_takes_working_sets_for_sparse_tables_of_many_coefficients(form):
     X = np.random.default_rng(0).standard_normal((60, 300))

@@ -4,7 +4,7 @@ import functools
 import itertools
 import pickle
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,8 +16,10 @@ from finitesum.core.engine import PartError, Threads
 from finitesum.core.mapped import mapping_of
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.evaluation.row_products import predictions
-from finitesum.losses import LOSSES, as_loss
+from finitesum.losses import LOSSES, Cornered, as_loss
 from finitesum.methods import ACIAG
+from finitesum.methods.rounds import lateness
+from finitesum.problems.beside import Beside
 
 cloudpickle = pytest.importorskip("cloudpickle")  # which joblib needs, too
 
@@ -98,12 +100,8 @@ PENALTIES = {
 SETS = (None, Box(-0.2, 0.3), NonNegative(), L1Ball(0.7), L2Ball(0.6), Simplex(1.0), HalfSpace(np.ones(5), 0.5))
 
 
-#: Losses with corners that are hinge losses of more rows, which parts have not.
-CORNERED = ("epsilon-insensitive", "quantile", "absolute")
-
-
 def solutions(loss, term, tol, **settings):
-    """Return the results in memory and in parts, or the sentences that refuse them: the same, but for more corners."""
+    """Return the results in memory and in parts, or the sentences that refuse them, which are the same."""
     found = []
     for k in range(2):
         try:
@@ -111,9 +109,7 @@ def solutions(loss, term, tol, **settings):
                 found.append(minimize(both(loss, term, **settings)[k], tol=tol, max_iter=20_000, measure_every=0))
         except ValueError as error:
             found.append(str(error))
-    if isinstance(found[1], str) and loss in CORNERED:
-        assert "with an l2 penalty alone, of rows in parts" in found[1] or found[0] == found[1]
-    elif isinstance(found[0], str):
+    if isinstance(found[0], str):
         assert found[0] == found[1]
     else:
         assert found[0].success
@@ -131,7 +127,8 @@ def test_each_loss_penalty_and_set_has_one_optimum_or_one_refusal(loss, penalty)
         term = PENALTIES[penalty] if constraint is None else PENALTIES[penalty] | {"constraint": constraint}
         expected, _ = solutions(loss, term, tol)
         if constraint is None:
-            assert not isinstance(expected, str) or loss in (*CORNERED, "hinge", "inverse-gaussian")
+            has_corners = loss not in SEVERAL and isinstance(as_loss(loss), Cornered)
+            assert not isinstance(expected, str) or loss == "inverse-gaussian" or (has_corners and penalty == "groups")
 
 
 #: A problem that each method can treat, and passes that suffice.
@@ -187,7 +184,7 @@ def test_bits_do_not_depend_on_the_number_of_workers(method):
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ALL)
 def test_bits_of_each_loss_and_penalty_do_not_depend_on_the_number_of_workers(loss):
-    for term in PENALTIES.values() if loss not in CORNERED else (PENALTIES["l2"],):
+    for term in PENALTIES.values():
         found = []
         for n in (1, 2, 7):
             problem = both(loss, term, weighted=True, engine=Threads(n))[1]
@@ -293,18 +290,151 @@ def test_a_run_on_parts_elsewhere_is_resumed_to_the_same_bits(tmp_path):
     assert runs[1].x.tobytes() == runs[0].x.tobytes() == runs[2].x.tobytes()
 
 
-@pytest.mark.parametrize("method", ["afg", "newton", "newton-cg"])
-def test_what_workers_wrote_is_not_sent_to_them_again(method, monkeypatch):
-    monkeypatch.setattr("finitesum.problems.kept.LEAST_BYTES", 1 << 10)
-    X, y, *_ = data("logistic", n=8000)
-    runs, elsewhere = [], Elsewhere()
+#: Methods that have numbers by row, a loss, a penalty and options that let them need all rows.
+BESIDE = {
+    "afg": ("logistic", {"alpha": 0.05}, {}),
+    "newton": ("logistic", {"alpha": 0.05}, {}),
+    "newton, linear pieces": ("huber", {"alpha": 0.05}, {}),
+    "newton-cg": ("logistic", {"alpha": 0.05}, {"first_rows": 8000}),
+    "newton-cg, from a sample": ("logistic", {"alpha": 0.05}, {}),
+    "lazy-newton": ("logistic", {"alpha": 0.05}, {}),
+    "working-set-newton": ("logistic", {"alpha": 0.05, "l1_ratio": 0.5}, {}),
+    "multinomial-lbfgs": ("multinomial", {"alpha": 0.05}, {"preconditioner": "none"}),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_workers_wrote_stays_with_them(name, monkeypatch):
+    monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
+    monkeypatch.setattr("finitesum.methods.newton.stale_hessian.NO_THOUGHT", 0.0)
+    loss, term, options = BESIDE[name]
+    X, y, *_ = data(loss, n=8000)
+    runs, elsewhere, brought = [], Elsewhere(), []
+    each = Beside.numbers
+    monkeypatch.setattr(Beside, "numbers", property(lambda self: brought.append(1) or each.fget(self)))
+    settings = {"method": name.split(",")[0], "options": options, "tol": 1e-8, "max_iter": 60, "measure_every": 0}
     for engine in (Threads(2), elsewhere):
-        problem = Problem.partitioned(in_parts(X, y, cuts=range(0, 8001, 2000)), alpha=0.05, engine=engine)
-        options = {"first_rows": 8000} if method == "newton-cg" else {}
-        runs.append(minimize(problem, method=method, options=options, tol=1e-8, max_iter=60, measure_every=0))
+        problem = Problem.partitioned(in_parts(X, y, cuts=range(0, 8001, 2000)), loss=loss, engine=engine, **term)
+        runs.append(minimize(problem, **settings))
     assert runs[0].success
-    assert np.array_equal(runs[0].x, runs[1].x)
-    assert max(elsewhere.sent) < 8000  # bytes; the least array by row of a part has as many
+    assert runs[0].x == pytest.approx(runs[1].x, abs=1e-7)
+    if name != "lazy-newton":  # which asks one part first where they are elsewhere
+        assert np.array_equal(runs[0].x, runs[1].x)
+    if name not in ("lazy-newton", "working-set-newton"):  # which send rises of rows whose curvature moved
+        assert max(elsewhere.sent) < 8000  # bytes; the least array by row of a part has as many
+    assert not brought
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+@pytest.mark.parametrize("method", ["newton", "newton-cg", "lazy-newton"])
+def test_numbers_by_row_elsewhere_are_in_checkpoints(method, cut, tmp_path, monkeypatch):
+    monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
+    X, y, *_ = data("logistic", n=8000)
+    settings = {"method": method, "tol": 1e-10, "measure_every": 0}
+
+    def problem(engine):
+        return Problem.partitioned(in_parts(X, y, cuts=range(0, 8001, 2000)), alpha=0.05, engine=engine)
+
+    whole, leaves = minimize(problem(Elsewhere()), **settings), Elsewhere()
+
+    def leave(report):
+        if report.nit == cut:
+            leaves.submit = lost
+
+    def lost(*_call):
+        raise PartError("all workers are lost")
+
+    settings["checkpoint"] = tmp_path / "run.ckpt"
+    with pytest.raises(PartError, match="all workers are lost"):
+        minimize(problem(leaves), callback=leave, **settings)
+    assert minimize(problem(Elsewhere()), resume=True, **settings).x.tobytes() == whole.x.tobytes()
+
+
+class Uneven(Elsewhere):
+    """Four workers with parts of their own, of which the first takes many times as long as the others."""
+
+    def __init__(self):
+        super().__init__()
+        self.n_workers, self.pools, self.worker_of = 4, [ThreadPoolExecutor(1) for _ in range(4)], {}
+
+    def place(self, part):
+        self.worker_of[part.name] = len(self.worker_of) % 4
+        return part
+
+    def submit(self, function, handle, *arguments):
+        if not hasattr(handle, "load"):
+            return super().submit(function, handle, *arguments)
+        worker = self.worker_of[handle.name]
+        self._pool = self.pools[worker]
+        return super().submit(functools.partial(_late, function, 0.003 if worker else 0.05), handle, *arguments)
+
+
+#: Seconds in which 16 parts may come.
+EVEN = [0.1 * k for k in range(1, 17)]
+
+
+def _late(function, seconds, *arguments):
+    time.sleep(seconds)
+    return function(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("loss", "changed", "says"),
+    [
+        ("logistic", {}, "Rounds are asynchronous: when parts were first read, the last one came"),
+        ("logistic", {"arrivals": EVEN}, "Rounds are synchronous: when parts were first read, none came"),
+        ("logistic", {"MOST_COLUMNS": 4}, "a-ciag sends matrices of all columns, and takes up to 4."),
+        ("logistic", {"HESSIANS": 1e6}, "Hessians of all parts, which a-ciag takes, are likely to cost more time."),
+        ("squared", {}, "a quadratic is one round."),
+        ("multinomial", {}, "a-ciag takes smooth losses of one output"),
+    ],
+)
+def test_auto_decides_between_synchronous_and_asynchronous_rounds_by_measured_times(loss, changed, says, monkeypatch):
+    X, y, *_ = data(loss, n=800)
+    order = np.random.default_rng(0).permutation(len(y))
+    parts = in_parts(X[order], y[order], cuts=range(0, 801, 50))
+    problem = Problem.partitioned(parts, loss=loss, alpha=0.1, engine=Uneven())
+    for name, value in changed.items():
+        if name == "arrivals":
+            problem.rows.arrivals = value
+        else:
+            monkeypatch.setattr(f"finitesum.methods.rounds.{name}", value)
+    result = minimize(problem, tol=1e-7, measure_every=0)
+    assert says in result.message
+    assert result.success
+    is_asynchronous = "Rounds are asynchronous" in result.message
+    assert (result.method.name == "a-ciag") == ("(asynchronous)" in result.message) == is_asynchronous
+    expected = minimize(Problem.linear(X, y, loss=loss, alpha=0.1), tol=1e-9)
+    assert abs(result.fun - expected.fun) <= 1e-7
+
+
+def test_a_run_that_auto_began_without_a_barrier_goes_on_without(tmp_path):
+    X, y, *_ = data("logistic", n=800)
+
+    def problem():
+        return Problem.partitioned(in_parts(X, y, cuts=range(0, 801, 50)), alpha=0.1, engine=Uneven())
+
+    settings = {"tol": 1e-8, "measure_every": 0, "checkpoint": tmp_path / "run.ckpt"}
+    minimize(problem(), max_iter=2, **settings)
+    even = problem()
+    even.rows.arrivals = EVEN
+    result = minimize(even, resume=True, **settings)
+    assert result.success
+    assert result.method.name == "a-ciag"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "n_workers", "expected"),
+    [
+        ([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0], 2, 1.0),
+        ([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 8.0], 2, 2.0),
+        ([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 8.0], 1, 1.0),  # nobody else is kept waiting
+        ([1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 8.0], 5, 1.0),  # too few parts to see a rate
+        ([0.01, 0.01, 0.02, 0.02, 0.03, 0.03, 0.04, 0.08], 2, 1.0),  # of no matter
+    ],
+)
+def test_lateness_is_that_of_the_last_part_beside_the_rate_of_the_first(seconds, n_workers, expected):
+    assert lateness(seconds, n_workers) == pytest.approx(expected)
 
 
 class Forgetful(Reloading):
@@ -340,7 +470,7 @@ def _lost(*_arguments):
 
 
 def test_many_rows_keep_their_predictions_in_files(monkeypatch):
-    monkeypatch.setattr("finitesum.problems.partitioned.MOST_IN_MEMORY", 100)
+    monkeypatch.setattr("finitesum.problems.beside.MOST_IN_MEMORY", 100)
     whole, parted = both("logistic", TERMS["l2"], weighted=True)
     w = np.random.default_rng(1).standard_normal(whole.dim)
     found = predictions(parted, w)

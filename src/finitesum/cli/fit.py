@@ -87,7 +87,7 @@ class RunFolder:
             raise _damaged(self.settings, "it was written by another version")
         kinds = get_type_hints(Settings) | {"solver": str}
         for name, value in content["settings"].items():
-            if name in kinds and not isinstance(value, kinds[name] | int if kinds[name] is float else kinds[name]):
+            if name in kinds and not _is_of_kind(value, kinds[name]):
                 raise _damaged(self.settings, f"{name} is {value!r}")
         return dict(content["settings"])
 
@@ -97,6 +97,13 @@ class RunFolder:
         if not isinstance(content.get("message"), str):
             raise _damaged(self.result, "it has no message")
         return content
+
+
+def _is_of_kind(value: Any, kind: Any) -> bool:
+    """Return whether a value that was read from a file may be that of a setting."""
+    if kind == list[str]:
+        return isinstance(value, list) and value != [] and all(isinstance(one, str) for one in value)
+    return isinstance(value, kind | int if kind is float else kind)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -244,12 +251,9 @@ def _resumed(ctx: click.Context, options: dict[str, Any], folder: RunFolder) -> 
     return merged
 
 
-def _absolute(data: str) -> str:
-    """Return the whole paths of files, one a line; a name stays."""
-    return "\n".join(
-        str(Path(one).absolute()) if Path(one).exists() or any(sign in one for sign in "*?[") else one
-        for one in data.split("\n")
-    )
+def _absolute(data: list[str]) -> list[str]:
+    """Return the whole paths of files; a name stays."""
+    return [str(Path(one).absolute()) if Path(one).exists() or any(sign in one for sign in "*?[") else one for one in data]
 
 
 def _minimise(plan: Plan, problem: Problem, method: Any, console: Console) -> Result:

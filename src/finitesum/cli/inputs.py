@@ -28,11 +28,11 @@ def read_data(
     from finitesum.datasets.errors import NotNumbersError
     from finitesum.datasets.formats.tables import HeaderError
 
-    with console.busy(f"reading {settings.data}"):
-        file = find_file(settings.data)
+    with console.busy(f"reading {settings.file}"):
+        file = find_file(settings.file)
         if file is None:
-            require_no_table(settings, f"{settings.data} is shipped with scikit-learn")
-            return datasets.load_embedded(settings.data)  # type: ignore[arg-type]
+            require_no_table(settings, f"{settings.file} is shipped with scikit-learn")
+            return datasets.load_embedded(settings.file)  # type: ignore[arg-type]
         if prepares and wants_table(settings):
             return read_prepared(settings, file, console, task=task)
         target: Any = column_of(settings.target) if labels else False

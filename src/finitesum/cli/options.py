@@ -4,7 +4,7 @@ import importlib
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ USUAL_SOLVERS = ("a-ciag", "ciag", "saga", "sag", "iag", "afg", "fg", "ig")
 class Settings:
     """What a command was asked for: which rows are read, what is minimised, and how."""
 
-    data: str = ""
+    data: list[str] = field(default_factory=list)
     format: str | None = None
     target: str | None = None
     n_features: int | None = None
@@ -57,6 +57,11 @@ class Settings:
     batch_size: int | None = None
     sampling: str | None = None
     seed: int = 0
+
+    @property
+    def file(self) -> str:
+        """The file, or the name of a data set, where it is one."""
+        return self.data[0]
 
 
 def resolve_alpha(text: str, n_rows: float) -> float:
@@ -159,15 +164,15 @@ solver_option = shown(
 )
 
 
-def _lines(_context: click.Context, _argument: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """Return several paths, as a shell makes them of a pattern, one a line."""
-    return "\n".join(given) or None
+def _listed(_context: click.Context, _argument: click.Parameter, given: str | tuple[str, ...]) -> list[str] | None:
+    """Return a path, or several, as a shell makes them of a pattern, in a list; None where there is none."""
+    return ([given] if isinstance(given, str) else list(given)) or None
 
 
 def data_options(*, several: bool = False) -> Callable[[F], F]:
     """Add the argument DATA, one or, as it may then be left out, several, and the options that say how it is read."""
     return group_of(
-        click.argument("data", nargs=-1, callback=_lines) if several else click.argument("data"),
+        click.argument("data", nargs=-1 if several else 1, callback=_listed),
         click.option("--format", help="svmlight, csv, npz, npy or parquet; detected when left out."),
         click.option("--target", help="The column of labels: a name, or a number from 0; -1 is the last."),
         click.option("--n-features", type=click.IntRange(min=1), help="Number of columns of a sparse file."),

@@ -27,10 +27,10 @@ def wants_parts(settings: Settings) -> bool:
     """Return whether the data are read in parts."""
     from finitesum.datasets.parts import has_pattern
 
-    path, is_several = Path(settings.data).expanduser(), "\n" in settings.data
-    if settings.memory is not None or is_several:
+    path = Path(settings.file).expanduser()
+    if settings.memory is not None or len(settings.data) > 1:
         return True
-    return path.is_dir() or (has_pattern(settings.data) and not path.exists())
+    return path.is_dir() or (has_pattern(settings.file) and not path.exists())
 
 
 def read_parts(settings: Settings, console: Console, *, task: str | None, n_workers: int | None) -> FileParts:
@@ -42,7 +42,7 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     require_no_table(settings, "data in parts are numbers")
     if settings.memmap:
         raise InputError("--memmap is for one file: data in parts stay on disk anyway. Leave it out.")
-    first, *others = given = settings.data.split("\n")
+    first, *others = given = settings.data
     what = f"{first} and {len(others)} others" if others else first
     found = [one if has_pattern(one) else find_file(one) for one in given]
     if None in found:

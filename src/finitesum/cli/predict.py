@@ -64,7 +64,7 @@ def _read(settings: Settings, model: "LinearModel", console: Console, *, labels:
 
     from finitesum.datasets import DataError
 
-    file = find_file(settings.data)
+    file = find_file(settings.file)
     if model.preparation is not None and file is not None:
         return _prepared(settings, file, model.preparation, console, labels=labels)
     by_name = model.feature_names is not None and file is not None
@@ -100,7 +100,7 @@ def _prepared(
     from finitesum.datasets.formats.columns import target_column
     from finitesum.datasets.table_columns import is_missing
 
-    table = read(settings, Path(file or settings.data), text=how.text_names, known=how.input_names)
+    table = read(settings, Path(file or settings.file), text=how.text_names, known=how.input_names)
     target, names = how.target, list(table.columns)
     if labels and settings.target is not None:
         target = names[target_column(names, max(2, len(names)), column_of(settings.target), table.source or Path()) or 0]

@@ -365,14 +365,19 @@ def _next_round(
     return following
 
 
-def each_part(engine: Engine, calls: Iterable[Call]) -> list[Any]:
-    """Return the calls' results in their order."""
+def each_part(engine: Engine, calls: Iterable[Call], arrived: Callable[[], Any] | None = None) -> list[Any]:
+    """Return the calls' results in their order; if given, a function is called when each of them is there."""
+
+    def take(_k: int, future: Any) -> Any:
+        if arrived is not None:
+            arrived()
+        return future
 
     def listed(left: Any, right: Any) -> Any:
         return [*left, *right]
 
     wrapped = [Call(_in_list, call.handle, (call.function, *call.arguments)) for call in calls]
-    return list(sum_of_parts(engine, wrapped, listed))
+    return list(sum_of_parts(engine, wrapped, listed, take))
 
 
 def _in_list(data: Any, function: Callable[..., Any], *arguments: Any) -> list[Any]:

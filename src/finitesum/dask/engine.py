@@ -4,6 +4,7 @@ A part is a future of its arrays, made from the collection's blocks by a worker;
 worker is lost. A call that failed because workers were lost, and not by itself, is submitted again.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -29,8 +30,12 @@ ALIGNMENT = 64
 #: How often a call is submitted again because workers were lost.
 MOST_TRIES = 10
 
-#: Seconds after which it is asked whether there are workers; after twice that without any, there are none.
-PATIENCE = 5.0
+#: Seconds after which it is asked whether there are workers; after six times that without any, there are none: on a loaded
+#: machine one takes some ten seconds to start.
+PATIENCE, MOST_MISSES = 5.0, 6
+
+#: The priority of calls that need no part: they are short, and the client waits for them.
+FIRST = 1
 
 #: What is said then.
 LOST = (
@@ -182,7 +187,8 @@ class DaskEngine:
     def _sent(self, call: Call, *, in_turn: bool) -> Any:
         """Return a future of a call; one for a part is measured."""
         if call.function is not _load and call.handle not in self._parts:
-            return self.client.submit(_run, call.function, call.handle, *call.arguments, pure=False)
+            arguments = _run, call.function, call.handle, *call.arguments
+            return self.client.submit(*arguments, pure=False, priority=FIRST)  # of results, which wait for no part
         part = "" if call.function is _load else call.handle.key
         worker = self._workers.choice(part) if in_turn else None
         arguments = part, _run, call.function, call.handle, *call.arguments
@@ -202,7 +208,7 @@ class DaskEngine:
                     yield future
             except TimeoutError:
                 misses = 0 if self._alive() else misses + 1
-                if misses >= 2:  # Dask starts a worker again within seconds, where it starts it at all
+                if misses >= MOST_MISSES:
                     raise PartError(LOST) from None
 
     def _alive(self) -> bool:
@@ -215,6 +221,13 @@ class DaskEngine:
             future.cancel()  # Dask would wait for that worker
         return bool(n_threads)
 
+    def _comes_back(self) -> bool:
+        """Return whether there are workers, or will be soon: those that died together are started again one by one."""
+        deadline = time.monotonic() + MOST_MISSES * PATIENCE
+        while not (is_alive := self._alive()) and time.monotonic() < deadline:
+            time.sleep(0.1 * PATIENCE)
+        return is_alive
+
     def recover(self, future: Any) -> Any:
         """Return a future of the same call where workers were lost; else raise its error."""
         error = error_of(future) if not future.cancelled() else None
@@ -222,7 +235,7 @@ class DaskEngine:
         call, n_tries = self._calls.get(future, (None, MOST_TRIES))
         if error is not None and not is_lost:
             raise error
-        if call is None or n_tries >= MOST_TRIES or not self._alive():
+        if call is None or n_tries >= MOST_TRIES or not self._comes_back():
             raise PartError(LOST) from error
         return self._submit(call, n_tries + 1)
 

@@ -32,6 +32,7 @@ from finitesum.evaluation.row_blocks import joined, sum_over_problems
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.losses import Huber, as_loss
 from finitesum.problems.linear import Problem
+from finitesum.running.checkpoint import method_name
 
 
 @estimator
@@ -84,7 +85,8 @@ class OnCollections:
 
     def _solved(self, problem: Problem, start: Any, tol: float, **changes: Any) -> Any:
         own: Any = self
-        method = as_solver(own.solver, own.step_size, problem, tol=tol)
+        begun = "" if self.checkpoint is None else method_name(self.checkpoint)
+        method = as_solver(own.solver, own.step_size, problem, tol=tol, begun=begun)
         kept = {} if self.checkpoint is None else {"checkpoint": self.checkpoint, "resume": True}
         return own._solve(problem, start, method, tol=tol, callback=own.callback, **{**kept, **changes})
 

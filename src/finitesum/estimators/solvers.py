@@ -16,11 +16,17 @@ from finitesum.problems.linear import Problem
 
 
 def as_solver(
-    solver: str | Method, step_size: Any, problem: Problem, *, tol: float = 1e-10, n_threads: int | None = None
+    solver: str | Method,
+    step_size: Any,
+    problem: Problem,
+    *,
+    tol: float = 1e-10,
+    n_threads: int | None = None,
+    begun: str = "",
 ) -> Choice:
     """Return the method that a solver's name and step size mean on a problem, or raise with a list of those that treat it.
 
-    What "auto" means depends on `tol`, the optimality that will be asked for.
+    What "auto" means depends on `tol`, the optimality that is asked for, and on the method that a run was `begun` with.
     """
     if not isinstance(solver, str):
         if not isinstance(solver, SumMethod | Method):
@@ -36,7 +42,7 @@ def as_solver(
         usual = "newton", "interior-point"  # asked first: to ask all imports all
         if not problem.is_smooth and not any(_is_offered(known, problem) for known in (*usual, *METHODS)):
             raise ValueError(_refusal(solver, problem))
-        return choose(problem, tol, n_threads or 1)
+        return choose(problem, tol, n_threads or 1, begun)
     if not _is_offered(name, problem):
         raise ValueError(_refusal(solver, problem))
     known = _class(name, problem).__dataclass_fields__

@@ -39,11 +39,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.evaluation.row_blocks import sum_over_problems
+from finitesum.core.jit import array_form, kernel
+from finitesum.evaluation.row_blocks import sum_over_blocks, sum_over_problems
 from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
 from finitesum.losses import Cornered, Hinge
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem, n_numbers, remembered
 from finitesum.problems.rows import rows_between, to_matrix
 from finitesum.problems.term import ConvexTerm
 
@@ -282,6 +283,32 @@ def dual_minorant(problem: Problem, multipliers: Vector, w: Vector | None = None
     return Minorant(constants, slopes, _radius(problem, np.zeros(problem.dim) if w is None else w))
 
 
+@kernel
+def _gains(view: Any, slopes: Vector) -> tuple[float, float, float, float]:
+    """Return sum p_i s_i and sum p_i (o_i s_i - loss_i*(s_i)) of the slopes < 0, and of the others."""
+    falling = of_falling = rising = of_rising = 0.0
+    for i in range(view.rows.n_rows):
+        slope, weight = slopes[i], view.weights[i]
+        (low, high, point), (other_low, other_high, other_point) = view.loss.corners(view.targets[i])
+        gain = view.offsets[i] * slope - point * min(max(slope, low), high)
+        gain = weight * (gain - other_point * min(max(slope, other_low), other_high))
+        if slope < 0.0:
+            falling, of_falling = falling + weight * slope, of_falling + gain
+        else:
+            rising, of_rising = rising + weight * slope, of_rising + gain
+    return falling, of_falling, rising, of_rising
+
+
+@array_form(_gains, n_numbers)
+def _gains_in_arrays(view: Any, slopes: Vector) -> tuple[float, float, float, float]:
+    gains = view.offsets * slopes
+    for low, high, point in view.loss.corners(view.targets):
+        gains -= point * np.clip(slopes, low, high)
+    gains, loads, falls = view.weights * gains, view.weights * slopes, slopes < 0.0
+    of_falling, falling = float(gains[falls].sum()), float(loads[falls].sum())
+    return falling, of_falling, float(loads[~falls].sum()), float(gains[~falls].sum())
+
+
 def slopes_bound(problem: Problem, slopes: Vector, w: Vector) -> float:
     """Return the bound of the minimum that slopes s_i of a loss with corners make with an l2 penalty and no set.
 
@@ -289,17 +316,14 @@ def slopes_bound(problem: Problem, slopes: Vector, w: Vector) -> float:
     """
     if not isinstance(problem.loss, Cornered):
         raise ValueError(f"this is about losses with corners, but the problem has {problem.loss!r}.")  # noqa: TRY004
-    loads, ridge, d = problem.weights * slopes, problem.term.ridge, problem.rows.n_columns
-    gains = loads * problem.offsets
-    for low, high, point in problem.loss.corners(problem.targets):
-        gains -= problem.weights * point * np.clip(slopes, low, high)
-    w = w[:d]
-    if problem.has_intercept:
-        excess = float(loads.sum())  # of slopes that increase, or of those that decrease
-        larger = loads > 0.0 if excess > 0.0 else loads < 0.0
-        total = float(loads[larger].sum())
-        if total != 0.0:
-            share = excess / total
-            w = w + combination(problem, np.where(larger, share * loads, 0.0))[:d] / ridge
-            gains = np.where(larger, (1.0 - share) * gains, gains)
-    return float(gains.sum() - 0.5 * ridge * (w @ w))
+    ridge, w = problem.term.ridge, w[: problem.rows.n_columns]
+    falling, rising = gains = sum_over_blocks(
+        lambda block, of_rows: np.reshape(_gains(block.view, of_rows), (2, 2)), problem, reads=(slopes,)
+    )
+    if problem.has_intercept and (excess := falling[0] + rising[0]) != 0.0:  # of slopes that increase, or that decrease
+        side = int(excess > 0.0)
+        share = excess / gains[side, 0]
+        larger = slopes > 0.0 if side else slopes < 0.0
+        w = w + combination(problem, np.where(larger, share * problem.weights * slopes, 0.0))[: w.size] / ridge
+        gains[side, 1] *= 1.0 - share
+    return float(gains[0, 1] + gains[1, 1] - 0.5 * ridge * (w @ w))

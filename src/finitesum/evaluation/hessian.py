@@ -32,6 +32,10 @@ LEAST_PIVOT, MOST_FALLEN = 1e-2, 1e-4
 #: Rows by columns from which a sum that was not precise enough costs little beside the factor that shows it.
 MANY_ROWS = 8
 
+#: Rows of a part that is as good as all where steps leave much, by columns; its least rows by all, and what it must save:
+#: multiplications.
+ENOUGH_ROWS, FEWER, WORTH_A_PART = 16, 2, 2**24
+
 #: The largest diagonal entry is between this and its inverse, so that single precision has room.
 LEAST_SUM = 1e-30
 
@@ -148,9 +152,9 @@ def _dense_arrays(problem: Problem) -> WholeArrays | None:
 
 
 def _in_arrays(
-    problem: Problem, picked: Indices | None, scales: Vector, *, single_precision: bool = False
+    problem: Problem, picked: Indices | None, scales: Vector, *, single_precision: bool = False, every: int = 1
 ) -> Matrix | None:
-    """Return sum_k s_k x_i x_i', i = picked[k], over all rows of small data (picked is None) or those of the last sample.
+    """Return sum_k s_k x_i x_i', i = picked[k], over every k-th row of small data (picked is None), or the last sample's.
 
     None for other data and rows, and for negative s_k.
     """
@@ -160,7 +164,7 @@ def _in_arrays(
     if arrays is None or not scales.min(initial=0.0) >= 0.0:
         return None
     with np.errstate(all="ignore"):  # what is too large for single precision is seen by its factor
-        return arrays.gram(scales, np.float32 if single_precision else np.float64)
+        return arrays.gram(scales, np.float32 if single_precision else np.float64, every)
 
 
 def add_gram(
@@ -204,10 +208,15 @@ def may_be_single(problem: Problem) -> bool:
 
     Where the loss has quadratic pieces an exact Hessian makes a step that ends the run.
     """
+    if not problem.is_smooth or _has_pieces(problem) or problem.dim < LEAST_COLUMNS:
+        return False
+    return not problem.rows.is_sparse() or _dense_arrays(problem) is not None
+
+
+def _has_pieces(problem: Problem) -> bool:
+    """Return whether the loss is quadratic, or has quadratic pieces."""
     lipschitz, bound = problem.loss.d2_lipschitz(), problem.loss.curvature_bound()
-    has_pieces = lipschitz == 0.0 or (lipschitz == math.inf and bound < math.inf)
-    is_dense = not problem.rows.is_sparse() or _dense_arrays(problem) is not None
-    return problem.is_smooth and not has_pieces and is_dense and problem.dim >= LEAST_COLUMNS
+    return lipschitz == 0.0 or (lipschitz == math.inf and bound < math.inf)
 
 
 def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
@@ -219,15 +228,20 @@ def is_precise(diagonal: Vector, before: Vector, pivots: Vector) -> bool:
     return bool(is_scaled and (pivots > np.maximum(LEAST_PIVOT * diagonal, MOST_FALLEN * before)).all())
 
 
-def gram(problem: Problem, scales: Vector, centre: Vector | None = None, *, single_precision: bool = False) -> Matrix:
-    """Return sum_i s_i x_i x_i' over all rows, shape (dim, dim), symmetric; rows with s_i = 0 are not read.
+def gram(
+    problem: Problem, scales: Vector, centre: Vector | None = None, *, single_precision: bool = False, every: int = 1
+) -> Matrix:
+    """Return sum_i s_i x_i x_i' over all rows or every k-th, shape (dim, dim), symmetric; rows with s_i = 0 are not read.
 
     Those of dense rows may be summed in float32.
     """
-    if centre is None and (found := _in_arrays(problem, None, scales, single_precision=single_precision)) is not None:
-        return found.astype(np.float64, copy=False)
+    in_arrays = (
+        None if centre is not None else _in_arrays(problem, None, scales, single_precision=single_precision, every=every)
+    )
+    if in_arrays is not None:
+        return in_arrays.astype(np.float64, copy=False)
     sums = np.zeros((problem.dim, problem.dim))
-    picked = np.flatnonzero(scales)
+    picked = every * np.flatnonzero(scales[::every])
     add_gram(problem, picked, scales[picked], sums, centre=centre, single_precision=single_precision)
     return mirrored(sums)
 
@@ -256,17 +270,31 @@ def hessian_of(problem: Problem, curvatures: Vector) -> Matrix:
 
 def is_single(problem: Problem) -> bool:
     """Return whether many dense rows are worth a try of `hessian_in_single`."""
-    return may_be_single(problem) and not is_parted(problem) and problem.n_rows >= MANY_ROWS * problem.dim
+    return problem.n_rows >= MANY_ROWS * problem.dim and not is_parted(problem) and may_be_single(problem)
 
 
-def hessian_in_single(problem: Problem, curvatures: Vector) -> Matrix | None:
-    """Return what `hessian_of` does, dense rows summed in single precision; None where its pivots show that to fail."""
-    hessian = gram(problem, problem.weights * curvatures, single_precision=True)
+def is_part_enough(problem: Problem) -> bool:
+    """Return whether far from the minimum the Hessian of a part of the rows is as good as that of all, and saves time."""
+    n, dim = problem.n_rows, problem.dim
+    is_plain = problem.is_smooth and not _has_pieces(problem) and not is_parted(problem)
+    return is_plain and n >= FEWER * ENOUGH_ROWS * dim and n * dim**2 >= WORTH_A_PART
+
+
+def hessian_in_single(problem: Problem, curvatures: Vector, every: int = 1) -> tuple[Matrix, Matrix] | None:
+    """Return what `hessian_of` does, dense rows summed in single precision, and its Cholesky factor for `apply_inverse`.
+
+    None where the factor's pivots show that single precision is not enough. Rows may be some of all, a few rows each
+    from the next, which then stand for all.
+    """
+    scales = problem.weights * curvatures
+    if every > 1:
+        scales /= float(problem.weights[::every].sum()) or 1.0
+    hessian = gram(problem, scales, single_precision=True, every=every)
     diagonal = np.diagonal(hessian).copy()
     hessian.flat[:: problem.dim + 1] += problem.term.quadratic
     factor, info = lapack.dpotrf(hessian.T, lower=0, clean=0)
     is_enough = info == 0 and is_precise(diagonal, np.zeros(problem.dim), np.diagonal(factor) ** 2)
-    return hessian if is_enough else None
+    return (hessian, factor) if is_enough else None
 
 
 def hessian_at(problem: Problem, w: Vector) -> Matrix:

@@ -199,8 +199,13 @@ def hessian_product(problem: Problem, curvatures: Matrix, v: Vector) -> Vector:
 
     (H V)_k = sum_i p_i (C_i a_i)_k x_i + l2 V_k,    a_ik = V_k'x_i
     """
-    changes = loss_of(problem).curvature_product(curvatures, score_changes(problem, v))
-    return sum_of_rows(problem, weighted(changes, problem.weights)).reshape(-1) + problem.term.quadratic * v
+
+    def of_part(part: Problem, here: Matrix) -> Matrix:
+        changes = loss_of(part).curvature_product(here, _score_changes(part, v))
+        return _sum_of_rows(part, weighted(changes, part.weights), squared=False)
+
+    products: Matrix = sum_over_problems(of_part, problem, reads=(curvatures,))
+    return products.reshape(-1) + problem.term.quadratic * v
 
 
 def weighted_gram(problem: Problem, weights: Vector, chosen: Indices | None = None) -> Matrix:

@@ -34,9 +34,10 @@ from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.losses import LOSSES, Hinge, Huber, Probit, SmoothedHinge, Squared, SquaredHinge
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem, View, n_numbers, remembered
-from finitesum.problems.partitioned import PartedRows, empty_by_row
+from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import EVERY, CSRRows, products, rows_between, some_rows, to_matrix
 
 #: Units of rounding of float64 and of the extended format.

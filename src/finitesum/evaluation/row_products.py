@@ -9,11 +9,12 @@ import scipy.sparse
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel
-from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks
+from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_over_problems
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.losses.arrays import in_arrays
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
-from finitesum.problems.partitioned import PartedRows, empty_by_row, is_parted
+from finitesum.problems.partitioned import PartedRows, is_parted
 from finitesum.problems.rows import (
     EVERY,
     N_AT_A_TIME,
@@ -23,6 +24,7 @@ from finitesum.problems.rows import (
     products,
     some_rows,
     squared_parts,
+    squares_of,
     to_matrix,
 )
 
@@ -103,9 +105,7 @@ def _square(rows: DenseRows | CSRRows, out: Vector) -> None:
 
 @array_form(_square, lambda rows, out: float(rows.values.size))
 def _square_in_arrays(rows: DenseRows | CSRRows, out: Vector) -> None:
-    ones = np.ones(rows.dim())
-    for here, part in squared_parts(rows):
-        out[here] = products(part, ones)
+    out[:] = squares_of(rows) + rows.intercept
 
 
 def squared_norms(problem: Problem, intercept: int) -> Vector:
@@ -138,13 +138,23 @@ def squares_of_rows(problem: Problem) -> Vector:
 
 
 @remembered
+def mean_square(problem: Problem) -> float:
+    """Return sum_i p_i ||x_i||^2, without an intercept's 1."""
+
+    def of_part(part: Problem, squares: Vector) -> float:
+        return float(part.weights @ squares)
+
+    return float(sum_over_problems(of_part, problem, reads=(squares_of_rows(problem),)))
+
+
+@remembered
 def sum_of_squares(problem: Problem) -> float:
     """Return sum_i ||x_i||^2 over all rows, the intercept included."""
     rows = problem.rows
     if isinstance(rows, PartedRows):
         return float(rows.square + rows.intercept * rows.n_rows)
-    if isinstance(rows, CSRRows):  # for which they may be known
-        return float(squares_of_rows(problem.one_output).sum()) + rows.intercept * rows.n_rows
+    if squares_of_rows.__name__ in problem.one_output.derived:
+        return float(squares_of_rows(problem.one_output).sum() + rows.intercept * rows.n_rows)
     numbers, total = rows.values.ravel(), float(rows.intercept * rows.n_rows)
     with np.errstate(over="ignore"):
         if numbers.dtype == np.float64:

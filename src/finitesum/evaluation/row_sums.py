@@ -18,8 +18,8 @@ from finitesum.core.jit import array_form, kernel, kernel_part, reassociated_par
 from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.whole_arrays import losses_at, whole_arrays
 from finitesum.losses.arrays import in_arrays
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
-from finitesum.problems.partitioned import empty_by_row
 from finitesum.problems.rows import EVERY, add_combination, products, some_rows
 
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.

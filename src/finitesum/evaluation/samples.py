@@ -13,6 +13,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
 
 
@@ -75,9 +76,9 @@ def evaluate_on(
     `known` are the curvatures that rows outside of the sample keep; or what a pass over a smaller sample, given as
     `before`, has found at w: then only rows that are new are read.
     """
-    first = Evaluation(np.empty(0), known, 0.0, 0.0) if isinstance(known, np.ndarray) else known
-    curvatures = np.empty_like(first.curvatures) if before is None and sample.is_complete(problem) else None
-    curvatures = first.curvatures.copy() if curvatures is None else curvatures
+    first = known if isinstance(known, Evaluation) else Evaluation(np.empty(0), known, 0.0, 0.0)
+    is_new = before is None and sample.is_complete(problem)
+    curvatures = empty_by_row(problem, first.curvatures.dtype) if is_new else first.curvatures.copy()
     new = sample.components if before is None else others(sample.components, before.components, problem.n_components)
     gradient, squares, value = loss_sums(problem, w, new, curvatures=curvatures, majorize=majorize, n_threads=n_threads)
     quadratic = problem.term.weights * w

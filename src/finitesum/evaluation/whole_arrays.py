@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dgemv
+from scipy.sparse._sparsetools import csr_todense
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import runs_in_arrays
@@ -24,9 +25,16 @@ from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, 
 #: Rows whose losses are computed at a time: the arrays of a formula's steps stay in the cache.
 N_IN_CACHE = 8192
 
-#: The fraction of entries from which CSR rows are multiplied as a matrix with its zeros, as measured.
-LEAST_DENSITY = 0.25
+#: The fraction of entries from which CSR rows are multiplied as a matrix with its zeros, as measured: where caches hold
+#: that matrix, and elsewhere.
+LEAST_DENSITY, DENSITY_OF_LARGE = 0.25, 0.5
 
+#: Numbers of a matrix up to which a copy column by column is worth it: products with short rows take half the time, as
+#: long as a cache holds both.
+MOST_IN_COLUMNS = 2**17
+
+#: Numbers of rows that are weighted and multiplied at a time: they stay in the cache.
+AT_A_TIME = 2**17
 
 #: Multiplications up to which BLAS multiplies two matrices sooner than one by its transpose, as measured.
 MOST_OF_SMALL = 1e6
@@ -70,8 +78,10 @@ class WholeArrays:
 
     def __init__(self, problem: Problem) -> None:
         rows = problem.rows._replace(values=problem.rows.values.astype(np.float64, copy=False))
+        size = rows.n_rows * rows.n_columns
+        least = LEAST_DENSITY if size <= MOST_IN_COLUMNS else DENSITY_OF_LARGE
         #: Whether the rows are a matrix here.
-        self.is_dense = isinstance(rows, DenseRows) or rows.values.size >= LEAST_DENSITY * rows.n_rows * rows.n_columns
+        self.is_dense = isinstance(rows, DenseRows) or rows.values.size >= least * size
         self.n_columns, self.intercept = rows.n_columns, rows.intercept
         self.loss, self.targets = in_arrays(problem.loss), problem.targets
         self.offsets = problem.offsets if problem.has_offsets else None
@@ -81,10 +91,12 @@ class WholeArrays:
         self._prepare(lambda: rows)
 
     def _prepare(self, rows: Callable[[], DenseRows | CSRRows]) -> None:
-        #: Whether products are with columns in memory one by one, which takes half the time of short rows.
-        self.is_tall = self.is_dense and self.weights.size >= self.n_columns > 0
+        #: Whether products are with columns in memory one by one.
+        is_small = self.weights.size * self.n_columns <= MOST_IN_COLUMNS
+        self.is_tall = self.is_dense and is_small and self.weights.size >= self.n_columns > 0
         self.lacks = None if self.equal_weight > 0.0 or self.weights.all() else self.weights == 0.0
         self.columns: dict[str, Matrix] = {}  # X' in a precision
+        self.matrices: dict[str, Matrix] = {}  # sparse rows with their zeros in a precision
         self._given = rows
 
     @functools.cached_property
@@ -124,6 +136,8 @@ class WholeArrays:
         """Return x_i'w."""
         if self.is_tall:
             return np.asarray(dgemv(1.0, self.columns_in(np.float64).T, w))
+        if not w.any():  # where fits begin
+            return np.zeros(self.weights.size)
         if self.transposed is None:
             return products(self.rows, w)
         found: Vector = dgemv(1.0, self.transposed, w[: self.n_columns], trans=1)
@@ -185,12 +199,14 @@ class WholeArrays:
                 found[self.lacks] = 0.0
         return found
 
-    def gram(self, scales: Vector, dtype: Any = np.float64) -> Matrix:
-        """Return sum_i s_i x_i x_i', symmetric, s_i >= 0, by a product of matrices in float64 or float32.
+    def gram(self, scales: Vector, dtype: Any = np.float64, every: int = 1) -> Matrix:
+        """Return sum_i s_i x_i x_i' of all rows or every k-th, symmetric, s_i >= 0, by products in float64 or float32.
 
-        Columns lie in memory one by one, so that they are scaled by long loops.
+        Few columns lie in memory one by one, so that they are scaled by long loops; else some rows at a time are.
         """
-        key, columns = np.dtype(dtype).char, self.columns_in(dtype)
+        if not self.is_tall:
+            return self._gram_of_rows(self._matrix_in(dtype)[::every], np.sqrt(scales[::every]).astype(dtype)[:, None])
+        key, columns, scales = np.dtype(dtype).char, self.columns_in(dtype)[:, ::every], scales[::every]
         memory = self.room.pop(key, None)  # which other threads do not find then
         if memory is None or memory.size < columns.size:
             memory = np.empty(columns.size, dtype=dtype)
@@ -204,6 +220,30 @@ class WholeArrays:
             found = scaled @ scaled.T  # which sees that it is symmetric
         self.room[key] = memory
         return np.asarray(found)
+
+    def _gram_of_rows(self, values: Matrix, roots: Matrix) -> Matrix:
+        """Return the product of rows, each times its root in a column, with itself."""
+        (n, d), dim = values.shape, self.n_columns + self.intercept
+        n_together, total = max(AT_A_TIME // dim, 1), np.zeros((dim, dim), dtype=roots.dtype)
+        room = np.empty((min(n, n_together), dim), dtype=roots.dtype)
+        for first in range(0, n, n_together):
+            some = slice(first, first + n_together)
+            scaled = room[: len(roots[some])]
+            scaled[:, :d], scaled[:, d:] = values[some], 1.0
+            scaled *= roots[some]
+            total += scaled.T @ scaled  # which sees that it is symmetric
+        return total
+
+    def _matrix_in(self, dtype: Any) -> Matrix:
+        """Return the rows as a matrix without the intercept's ones, of sparse rows in a precision."""
+        if isinstance(self.rows, DenseRows):
+            return self.rows.values
+        key = np.dtype(dtype).char
+        if key not in self.matrices:
+            rows, self.matrices[key] = self.rows, np.zeros((self.weights.size, self.n_columns), dtype=dtype)
+            # what SciPy's array comes to, without a copy of its indices
+            csr_todense(*self.matrices[key].shape, rows.starts, rows.columns, rows.values.astype(dtype), self.matrices[key])
+        return self.matrices[key]
 
     def columns_in(self, dtype: Any) -> Matrix:
         """Return X' with the intercept's ones, with the zeros of sparse rows."""

@@ -30,6 +30,7 @@ from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanosec
 from finitesum.methods.newton.interior_systems import MOST_WORK
 from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap
+from finitesum.methods.rounds import with_or_without_barrier
 from finitesum.methods.subproblems.quadratic_models import FEW_COORDINATES
 from finitesum.problems.batches import Batches
 from finitesum.problems.callables import SubgradientProblem
@@ -54,8 +55,9 @@ MATRIX_UP_TO, MOST_NUMBERS = 3000, 5e7
 #: Columns up to which all are treated at once on a set that makes zeros, and with several outputs.
 ALL_COLUMNS = 500
 
-#: Variables of several outputs up to which the last digits of each are looked for.
-FEW_OF_OUTPUTS = 100
+#: Variables of several outputs up to which the last digits of each are looked for; without an l2 penalty, which leaves
+#: nothing to bound the condition, multiplications of a Hessian up to which they are, too.
+FEW_OF_OUTPUTS, FEW_MULTIPLICATIONS = 100, 1e8
 
 #: Variables of a function up to which its Hessians are computed: one costs about as many gradients as there are variables.
 MOST_OF_FUNCTION = 500
@@ -110,23 +112,20 @@ def _for_nonsmooth(problem: Problem) -> Choice:
             going_on = tuple(Alternative(as_method(name), 1e-9 * its) for _, name, its in others)
             return Choice(as_method(best), _why(problem, cost), 1e-9 * cost, others=going_on)
     elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
-        if has_ridge:
-            raise ValueError(
-                f"{name} on rows in parts has exact methods up to {MATRIX_UP_TO:,} columns, got {dim:,}: take a smooth "
-                "loss, or a problem in memory, by Problem.linear."
-            )
-        only = "an elastic net, or a set of the library but a polyhedron without interior points"
-        if is_parted(problem) and not is_hinge:
-            only = "an l2 penalty alone, of rows in parts"
         raise ValueError(
-            f"{name} has exact methods with {only}: leave the rest out, or name a method that approaches the minimum "
-            "slowly, such as hb."
+            f"{name} has exact methods with an elastic net, or a set of the library but a polyhedron without interior "
+            "points: leave the rest out, or name a method that approaches the minimum slowly, such as hb."
         )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
     is_exact = is_suited(exact, problem) and fits
     if is_exact and order <= MATRIX_UP_TO:
         return by_program
+    if is_parted(problem) and is_suited(exact, problem) and not (fits and order <= math.sqrt(MOST_BYTES / 16.0)):
+        raise ValueError(
+            f"{name} on rows in parts has exact methods up to some {MATRIX_UP_TO:,} columns, got {dim:,}: take a smooth "
+            "loss, or a problem in memory, by Problem.linear."
+        )
     by_steps = _by_subgradients(problem, f"{name} is nonsmooth")
     if is_exact and order <= math.sqrt(MOST_BYTES / 16.0) and not is_suited(by_steps.method, problem):
         return by_program
@@ -191,6 +190,14 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: s
     >>> choose(problem).method.name
     'newton'
     """
+    choice = _chosen(problem, tol, n_threads, begun)
+    if isinstance(problem, Problem) and getattr(problem.rows, "is_elsewhere", False):
+        return with_or_without_barrier(problem, choice, begun)
+    return choice
+
+
+def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choice:
+    """Return the method that waits for all parts of the data in each round, where there are such."""
     if isinstance(problem, SubgradientProblem):
         return _by_subgradients(problem, "the functions are callables that give subgradients")
     if isinstance(problem, FiniteSum):
@@ -297,7 +304,8 @@ def _for_outputs(problem: Problem) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
     if problem.is_smooth and not problem.term.has_weights:
-        is_few = problem.dim <= FEW_OF_OUTPUTS
+        is_loose = not problem.term.ridge > 0.0 and problem.dim <= ALL_COLUMNS
+        is_few = problem.dim <= FEW_OF_OUTPUTS or (is_loose and problem.n_rows * problem.dim**2 <= FEW_MULTIPLICATIONS)
         has_many_rows = loss_of(problem).ignores_shifts() and nanoseconds_of_factor(problem, problem.n_rows) > LITTLE
         if _is_short(problem):
             reason = f"{what}, in {problem.dim:,} variables: a Hessian in the span of {problem.n_rows:,} rows is small"

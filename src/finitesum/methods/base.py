@@ -183,6 +183,7 @@ class Choice(NamedTuple):
     seconds: float = math.inf  # that the method is likely to take
     optimality: float = math.nan  # at 0, where these begin
     others: tuple[Alternative, ...] = ()  # the fastest one first
+    remark: str = ""  # that a result's message has
 
 
 def copied(state: Any) -> Any:

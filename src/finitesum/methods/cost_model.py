@@ -62,6 +62,12 @@ def costs_of(problem: Problem) -> Costs:
     return Costs(14.0 + 0.5 * dim, 10.0 + dim + 0.0125 * dim**2, factor)
 
 
+def hessian_in_gradients(problem: Problem) -> float:
+    """Return the price of a Hessian of all rows in gradients."""
+    costs = costs_of(problem)
+    return costs.hessian / costs.gradient
+
+
 @remembered
 def hessian_sample(problem: Problem) -> int:
     """Return how many rows a Hessian is best summed over.

@@ -3,9 +3,10 @@
     seconds = price(usual counts) exp(sum_j effect_j feature_j)
 
 A *price* turns counts of passes, Hessians and steps into seconds, linearly, with the costs of rows and factors
-(`finitesum.methods.cost_model`). The *effects* say how the counts, and what the price does not know, depend on the problem:
-on the digits that are asked for, on how strongly the penalty couples rows, on the shape, the loss and the penalty. Features
-are kept within the range that was seen, so that beyond it the price decides alone.
+(`finitesum.methods.cost_model`). Usual counts are powers of the digits that are asked for and of the rows by columns. The
+*effects* say how seconds, beyond what price and counts know, depend on the problem: on the digits that are asked for, on
+how strongly the penalty couples rows, on the shape, the loss and the penalty. Features are kept within the range that was
+seen, so that beyond it the price decides alone.
 
 Prices, usual counts and effects stand in `forecasts.toml`. ``python benchmarks/auto_choice.py fit`` writes that file: least
 squares on the logarithms of seconds measured on generated problems of four families, and what is reported of the choice is
@@ -14,7 +15,9 @@ measured on four others. No clock is read here, and no sample is drawn at random
 
 import functools
 import math
+import operator
 import tomllib
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -23,8 +26,9 @@ import numpy as np
 from finitesum.evaluation.hessian import is_single
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_sums import loss_sums
-from finitesum.losses import Huber, Poisson, RoundedCorner, SmoothedHinge, SquaredHinge
+from finitesum.losses import Huber, RoundedCorner, SmoothedHinge, SquaredHinge
 from finitesum.losses.arrays import in_arrays
+from finitesum.losses.families import OfMean
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import PartedRows, is_parted
@@ -53,8 +57,11 @@ LEAST_DIGITS, LEAST_TOL = 0.5, 1e-14
 #: A coupling that is as good as no l2 penalty.
 MOST_COUPLED = 1e6
 
+#: The features that counts grow with, as powers.
+OF_COUNTS = ("digits", "height")
+
 #: Losses whose pieces, tails or lack of a bound change the counts.
-LOSSES = {"squared_hinge": SquaredHinge, "smoothed_hinge": SmoothedHinge, "huber": Huber, "poisson": Poisson}
+LOSSES = {"squared_hinge": SquaredHinge, "smoothed_hinge": SmoothedHinge, "huber": Huber, "mean": OfMean}
 
 
 class Counts(NamedTuple):
@@ -155,8 +162,8 @@ def price(name: str, problem: Problem, counts: Counts) -> float:
     return float(sum(factor * seconds for factor, seconds in zip(prices, terms_of(name, problem, counts), strict=True)))
 
 
-def usual_counts(name: str, problem: Problem) -> Counts:
-    """Return what a method needs on average."""
+def usual_counts(name: str, problem: Problem, features: dict[str, float]) -> Counts:
+    """Return what a method needs on average at the digits that are asked for and the shape of the rows."""
     if name == "newton" and has_few_rows(problem):
         n_steps = max(math.log1p(traits_of(problem).coupling) - LESS_STEPS, FEWEST_STEPS)
         n_steps = 1.0 if problem.loss.d2_lipschitz() == 0.0 else n_steps
@@ -165,7 +172,9 @@ def usual_counts(name: str, problem: Problem) -> Counts:
         least, by_coupling, power = DUAL_PASSES
         tall = math.sqrt(problem.n_rows / problem.dim)
         return Counts(least + by_coupling * tall * _coupling_of_visits(problem) ** power, 0.0, 0.0)
-    counts = Counts(*_figures(name, problem)["counts"])
+    figures = _figures(name, problem)
+    logs = 1.0, *(_within(features[key], figures["effects"][key]) for key in OF_COUNTS)
+    counts = Counts(*(math.exp(sum(map(operator.mul, row, logs))) for row in figures["counts"]))
     if name == "lazy-newton" and problem.is_smooth:
         counts = counts._replace(hessians=counts.hessians * hessian_sample(problem) / problem.n_rows)
     return counts
@@ -181,13 +190,18 @@ def forecast(name: str, problem: Problem, tol: float, features: dict[str, float]
     True
     """
     if name == "newton" and has_few_rows(problem):
-        return 1e-9 * costs_by_products(problem).once + price(name, problem, usual_counts(name, problem))
+        return 1e-9 * costs_by_products(problem).once + price(name, problem, usual_counts(name, problem, {}))
     if name == "dual-ascent":
-        return price(name, problem, usual_counts(name, problem))
-    exponent, features = 0.0, features_of(problem, tol) if features is None else features
-    for feature, (effect, least, most) in _figures(name, problem)["effects"].items():
-        exponent += effect * min(max(features[feature], least), most)
-    return price(name, problem, usual_counts(name, problem)) * math.exp(exponent)
+        return price(name, problem, usual_counts(name, problem, {}))
+    features = features_of(problem, tol) if features is None else features
+    effects = _figures(name, problem)["effects"]
+    exponent = sum(row[0] * _within(features[feature], row) for feature, row in effects.items())
+    return price(name, problem, usual_counts(name, problem, features)) * math.exp(exponent)
+
+
+def _within(feature: float, row: Sequence[float]) -> float:
+    """Return a feature, kept within the range that was seen."""
+    return min(max(feature, row[1]), row[2])
 
 
 def known_methods(problem: Problem) -> list[str]:

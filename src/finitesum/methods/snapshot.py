@@ -20,20 +20,21 @@ the optimum is reached to rounding errors: the gradient does not vanish there, a
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss_and_slopes, scores_at, sum_of_rows
+from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import squared_norms
-from finitesum.evaluation.row_sums import loss_sums
+from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.constants import Constant, Smoothness, smoothness_at
 from finitesum.methods.visits import AnySum, optimality_of
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
 from finitesum.problems.outputs import in_blocks
-from finitesum.problems.partitioned import empty_by_row
 
 GROW, SHRINK, RETREAT = 1.25, 0.8, 0.25
 
@@ -89,6 +90,40 @@ def smooth_hessian(problem: AnySum, snapshot: Snapshot) -> Matrix:
         curvatures = loss_of(problem).curvatures(scores_at(problem, snapshot.point))
         return full_hessian(problem, curvatures, is_pinned=True)
     return hessian_of(problem, snapshot.curvatures)
+
+
+def sizes_of(problem: Problem, snapshot: Snapshot) -> tuple[float, float]:
+    """Return (sum_i p_i phi'_i^2)^(1/2) and the largest phi''_i at a snapshot of a model with one output."""
+
+    def sizes(part: Problem, slopes: Vector, curvatures: Vector) -> tuple[float, float]:
+        return float(part.weights @ (slopes * slopes)), float(curvatures.max())
+
+    def both(left: tuple[float, float], right: tuple[float, float]) -> tuple[float, float]:
+        return left[0] + right[0], max(left[1], right[1])
+
+    squares, most = sum_over_problems(sizes, problem, reads=(snapshot.slopes, snapshot.curvatures), add=both)
+    return math.sqrt(squares), most
+
+
+def with_majorants(problem: Problem, snapshot: Snapshot, theta: float, *, where_zero: bool) -> Snapshot:
+    """Return a snapshot with rows on a linear piece of their loss at theta times the curvature of the majorant.
+
+    If asked for, so are rows where the loss has no slope.
+    """
+
+    def straight(curvatures: Vector, slopes: Vector) -> Any:
+        return (curvatures == 0.0) if where_zero else (curvatures == 0.0) & (slopes != 0.0)
+
+    def bend(_part: Problem, curvatures: Vector, slopes: Vector, majorants: Vector, bent: Vector) -> None:
+        bent[:] = np.where(straight(curvatures, slopes), theta * majorants, curvatures)
+
+    reads = snapshot.curvatures, snapshot.slopes
+    if not sum_over_problems(lambda _part, *given: int(straight(*given).any()), problem, reads=reads):
+        return snapshot
+    majorants, bent = empty_by_row(problem), empty_by_row(problem)
+    loss_sums(problem, snapshot.point, curvatures=majorants, majorize=Majorize.ALL)
+    sum_over_problems(bend, problem, reads=(*reads, majorants), writes=(bent,))
+    return snapshot._replace(curvatures=bent)
 
 
 def expected_smoothness(problem: AnySum, start: Snapshot) -> Smoothness:

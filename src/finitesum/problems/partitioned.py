@@ -3,25 +3,24 @@
 `PartedRows` know where the parts are and what a first pass found. A sum over them calls a function once for each part, with
 the part as a problem of its own whose weights are those in the whole, and adds the results in a fixed order
 (`finitesum.core.engine`). What belongs to a part's rows beside its data (curvatures, slopes) is sliced for it, and what a
-function writes there comes back as a new value: a part that is lost is computed again from the same arguments.
+function writes there is a new value, which stays with the part where that is elsewhere (`finitesum.problems.beside`): a
+part that is lost is computed again from the same arguments.
 """
 
 import functools
-import tempfile
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from finitesum.core.arrays import Indices
 from finitesum.core.engine import Call, Engine, PartError, added, done, fetched, sum_of_parts
 from finitesum.core.jit import Interpreted
 from finitesum.core.mapped import as_writable
-from finitesum.problems.kept import Kept, in_place
+from finitesum.problems.beside import Beside, ByRow, Written, in_place, of_part, stays_there
 from finitesum.problems.parts import PartData
 from finitesum.problems.rows import columns_of, rows_between
 
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
     from finitesum.problems.survey import Survey
 
-
-#: Rows of parts from which what is computed for each of them, and soon not needed any more, is kept in files.
-MOST_IN_MEMORY = 1 << 22
 
 #: Bytes of the parts' matrices of all columns up to which results are added up here: each sum elsewhere is a message.
 MOST_BROUGHT = 1 << 23
@@ -68,7 +64,13 @@ class PartedRows(Interpreted):
     """Rows in parts, in the place of `finitesum.problems.rows.DenseRows`; row sums alone can read them."""
 
     def __init__(
-        self, engine: Engine, parts: Sequence[Placed], found: Sequence["Survey"], intercept: int, total: float
+        self,
+        engine: Engine,
+        parts: Sequence[Placed],
+        found: Sequence["Survey"],
+        intercept: int,
+        total: float,
+        arrivals: tuple[float, ...],
     ) -> None:
         self.engine, self.parts = engine, tuple(parts)
         self.n_rows, self.n_columns, self.intercept = parts[-1].stop, found[0].n_columns, intercept
@@ -78,7 +80,8 @@ class PartedRows(Interpreted):
         self.most_stored = max(one.most_stored for one in found)
         self.stored_squares = sum(one.stored_squares for one in found)
         self.total = total  # S, the sum of the weights
-        self.kept = Kept() if getattr(engine, "is_elsewhere", False) else None
+        self.arrivals = arrivals  # the seconds in which parts came when they were first read, increasing
+        self.is_elsewhere = bool(getattr(engine, "is_elsewhere", False))
         self.columns: Indices | None = None  # of the parts' columns; None: all
         self.inside = slice(None)  # which rows of each part
         self._is_sparse = found[0].is_sparse
@@ -104,51 +107,23 @@ class PartedRows(Interpreted):
         return rows
 
 
-def empty_by_row(problem: Any, dtype: Any = np.float64) -> Any:
-    """Return memory for a number of each row; of many rows in parts, it is in a file that goes with it."""
-    if not is_parted(problem) or problem.n_rows < MOST_IN_MEMORY:
-        return np.empty(problem.n_rows, dtype=dtype)
-    with tempfile.TemporaryFile() as file:
-        file.truncate(problem.n_rows * np.dtype(dtype).itemsize)
-        return np.asarray(np.memmap(file, dtype=dtype, mode="r+", shape=(problem.n_rows,)))
-
-
-class RowNumbers(NDArrayOperatorsMixin):
-    """Targets, weights or offsets that lie beside the parts' rows: an array that is brought together when it is used."""
+class RowNumbers(ByRow):
+    """Targets, weights or offsets that lie beside the parts' rows."""
 
     problem: "Problem"
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        self.name, self.shape, self.size, self.ndim = name, shape, int(np.prod(shape)), len(shape)
+        self.name, self.shape = name, shape
 
     @cached_property
     def numbers(self) -> Any:
-        """All of them."""
+        """All of them, brought here once."""
         name = self.name
         return sum_over_parts(lambda part, start, chosen: np.asarray(getattr(part, name)), self.problem, add=_joined)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        numbers = self.numbers if dtype is None else self.numbers.astype(dtype, copy=False)
-        return numbers.copy() if copy else numbers
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        given = [one.numbers if isinstance(one, RowNumbers) else one for one in inputs]
-        return getattr(ufunc, method)(*given, **options)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.numbers[key]
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def any(self) -> bool:
         """Return True: where all are 0, another array stands in the place of this."""
         return True
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("problem", "numbers"):
-            raise AttributeError(name)
-        return getattr(self.numbers, name)
 
 
 def is_parted(problem: Any) -> bool:
@@ -348,41 +323,52 @@ def sum_over_parts(
     outs = (*updates, *writes)
     shell, size = _shell(problem), problem.batch_size or 1
     calls: list[Call] = []
+    asked: list[int] = []  # of which parts
     is_shared = problem.dim >= MANY_COLUMNS and len(rows.parts) > 1
     sent = rows.engine.share(function) if is_shared and hasattr(rows.engine, "share") else function
     is_all = components is None or components.size == problem.n_components
-    for part in rows.parts:
+    for k, part in enumerate(rows.parts):
         here, chosen = slice(part.start, part.stop), None if is_all else _rows_of(part, components, size)  # type: ignore[arg-type]
         if chosen is not None and chosen.size == 0 and (part.start > 0 or components.size > 0):  # type: ignore[union-attr]
             continue
-        beside = here
+        between = here
         if components is not None and by_component:
-            beside = slice(*np.searchsorted(components, (part.start, part.stop)))
-        arguments = (*(numbers[beside] for numbers in by_component), *(numbers[here] for numbers in reads))
-        new = ((out[here].shape, out.dtype) if chosen is None else out[here] for out in writes)
-        old = (*(out[here] for out in updates), *new)
+            between = slice(*np.searchsorted(components, (part.start, part.stop)))
         futures: list[Any] = []
-        if rows.kept is not None:
-            arguments, old = (rows.kept.placed(part.name, arrays, futures) for arrays in (arguments, old))
+        sends = partial(of_part, k=k, futures=futures if rows.is_elsewhere else None)
+        arguments = *(sends(each, rows=between) for each in by_component), *(sends(each, rows=here) for each in reads)
+        new = (
+            ((part.stop - part.start, *out.shape[1:]), out.dtype) if chosen is None else sends(out, rows=here)
+            for out in writes
+        )
+        old = (*(sends(out, rows=here) for out in updates), *new)
         job = _Job(part.name, part.digest, _frame(problem, part, shell), chosen, arguments, old, part.start)
         calls.append(Call(_run, part.handle, (job, sent, *futures)))
+        asked.append(k)
 
-    is_brought = (bool(outs) and rows.kept is None) or 8 * problem.dim ** (1 if outs else 2) * len(calls) <= MOST_BROUGHT
+    n_bytes = 8 * problem.dim ** (1 if outs else 2) * len(calls)
+    is_brought = (bool(outs) and not rows.is_elsewhere) or n_bytes <= MOST_BROUGHT
 
     def take(k: int, future: Any) -> Any:
-        """Put what was written in its place; bring a small result here, and leave a large one."""
-        term = future if is_brought else rows.engine.submit(_result, future)
-        if not (outs or is_brought):
-            return term
-        if not is_brought:
-            future = rows.engine.submit(_written, future)
-        result, written = fetched(rows.engine, future)
-        job = calls[k].arguments[0]
-        for out, array in zip(outs, written, strict=True):
-            out[job.start : job.start + len(array)] = array
-        if rows.kept is not None:
-            rows.kept.note(job.name, future, written)
-        return done(result) if is_brought else term
+        """Put what was written in its place, or leave it there; bring a small result here, and leave a large one."""
+        part, submit = rows.parts[asked[k]], rows.engine.submit
+        stays = [stays_there(out, part.stop - part.start) for out in outs]
+        for place, out in enumerate(outs):
+            if stays[place]:
+                out.put(asked[k], Written(future, place))
+        if all(stays):
+            term = submit(_result, future) if outs or not is_brought else future
+            if not is_brought:
+                return term
+            result = fetched(rows.engine, term)
+            return done(result if outs else result[0])
+        result, written = fetched(rows.engine, future if is_brought else submit(_written, future))
+        for out, numbers, is_there in zip(outs, written, stays, strict=True):
+            if isinstance(out, Beside) and not is_there:
+                out.put(asked[k], numbers)
+            elif not is_there:
+                out[part.start : part.stop] = numbers
+        return done(result) if is_brought else submit(_result, future)
 
     return sum_of_parts(rows.engine, calls, add, take)
 

@@ -29,6 +29,15 @@ def _dense_dot(values: Data, i: int, n_columns: int, w: Vector) -> float:
     return total
 
 
+@reassociated_part
+def _dense_square(values: Data, i: int, n_columns: int) -> float:
+    total = 0.0
+    for j in range(n_columns):
+        value = np.float64(values[i, j])  # in kernels float() would leave a float32 one
+        total += value * value
+    return total
+
+
 @compilable
 class DenseRows(NamedTuple):
     """Rows of a C-order matrix; with ``intercept`` 1 a column of ones stands behind the last column."""
@@ -104,11 +113,7 @@ class DenseRows(NamedTuple):
 
     def squared_norm(self, i: int) -> float:
         """Return ||x_i||^2, the intercept included."""
-        total = float(self.intercept)
-        for j in range(self.n_columns):
-            value = np.float64(self.values[i, j])  # in kernels float() would leave a float32 one
-            total += value * value
-        return total
+        return self.intercept + _dense_square(self.values, i, self.n_columns)
 
 
 @kernel_part
@@ -360,10 +365,16 @@ def copy_columns(rows: DenseRows, columns: Indices, out: Matrix) -> None:
 
 
 def squares_of(rows: DenseRows | CSRRows) -> Vector:
-    """Return ||x_i||^2 of all rows of float64, without an intercept's 1."""
+    """Return ||x_i||^2 of all rows in float64, without an intercept's 1."""
     if isinstance(rows, DenseRows):
-        return np.asarray(np.einsum("ij,ij->i", rows.values, rows.values))
-    return products(rows._replace(values=np.square(rows.values), intercept=0), np.ones(rows.n_columns))
+        return np.asarray(np.einsum("ij,ij->i", rows.values, rows.values, dtype=np.float64))
+    found, step = np.zeros(rows.n_rows), max(N_AT_A_TIME * rows.n_rows // max(n_entries(rows), 1), 1)
+    for start in range(0, rows.n_rows, step):
+        starts = rows.starts[start : start + step + 1]
+        values = rows.values[starts[0] : starts[-1]].astype(np.float64, copy=False)
+        places = np.arange(values.size, dtype=starts.dtype)  # each entry times itself
+        csr_matvec(starts.size - 1, values.size, starts - starts[0], places, values, values, found[start : start + step])
+    return found
 
 
 def joined_rows(first: CSRRows, second: CSRRows) -> CSRRows:

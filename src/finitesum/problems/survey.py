@@ -1,5 +1,6 @@
 """A first pass over the parts of the data: what they must agree in, and the fields of the problem that they make."""
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -130,7 +131,11 @@ def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None
     if not parts:
         raise ValueError("parts must hold at least one part, got none.")
     handles = [engine.place(part) for part in parts]
-    found: list[Survey] = each_part(engine, [Call(survey, handle, ()) for handle in handles])
+    arrivals: list[float] = []
+    started = time.perf_counter()
+    found: list[Survey] = each_part(
+        engine, [Call(survey, handle, ()) for handle in handles], lambda: arrivals.append(time.perf_counter() - started)
+    )
     agreeing(parts, found)
     classes, n_outputs = None, found[0].n_targets or 1
     if is_of_labels(loss):
@@ -150,7 +155,7 @@ def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None
         )
         for part, handle, one, stop in zip(parts, handles, found, stops, strict=True)
     ]
-    rows, n = PartedRows(engine, placed, found, int(intercept), total), stops[-1]
+    rows, n = PartedRows(engine, placed, found, int(intercept), total, tuple(arrivals)), stops[-1]
     shape = (n,) if n_outputs == 1 else (n, n_outputs)
     has_weights, has_offsets = any(one.has_weights for one in found), any(one.has_offsets for one in found)
     return Parted(

@@ -95,7 +95,7 @@ def _going_on(choice: Choice, earlier: Result | None) -> Choice:
     if earlier is not None and identity_of(earlier.method) != identity_of(choice.method):
         for other in choice.others:
             if identity_of(other.method) == identity_of(earlier.method):
-                return Choice(other.method, choice.reason)
+                return Choice(other.method, choice.reason, remark=choice.remark)
     return choice
 
 
@@ -233,7 +233,7 @@ def minimize(
         is_elsewhere = getattr(problem.rows.engine, "is_elsewhere", False)
         if "parts" not in chosen.handles or (is_elsewhere and getattr(chosen, "prefers_components", False)):
             problem = parts_as_components(problem)
-            choice = Choice(chosen, choice.reason)
+            choice = Choice(chosen, choice.reason, remark=choice.remark)
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
         problem = problem.batched(batch_size_for(chosen, problem))

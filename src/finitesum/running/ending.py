@@ -66,6 +66,8 @@ def result_of(run: Run, reason: StopReason) -> Result:
         remark += f" {why_infinite(problem)}"
     if run.loop.n_changes:
         remark += f" {run.method.name} has gone on after {run.loop.changed_k - first} passes: see choice."
+    if run.choice.remark:
+        remark += f" {run.choice.remark}"
     if own := getattr(run.method, "remark", lambda *_: "")(problem, state):
         remark += f" {own}"
     if not problem.term.is_convex:

@@ -151,8 +151,10 @@ class Run:
 
         Only a pass that is over is kept, for an interrupt may come at any line. One that ended the run is kept where the
         run has converged, and is then not run again; other runs are ended again, by the same pass, when they are resumed.
+        Numbers by row that lie with workers are brought here, in case that all of these are lost.
         """
         if self.checkpoint is not None:
+            checkpoints.flatten(self.state)
             parts = self.state, replace(self.loop), len(self.trace), self.certificate, self.best, self.method.name
             self._kept = Kept(*parts)
 

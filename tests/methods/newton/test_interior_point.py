@@ -5,7 +5,7 @@ from scipy.optimize import LinearConstraint, minimize as scipy_minimize
 from sklearn.datasets import load_breast_cancer
 
 from finitesum import Problem, minimize
-from finitesum.constraints import Box, L1Ball
+from finitesum.constraints import Box, L1Ball, Simplex
 from finitesum.evaluation.certificates import dual_minorant, lower_bound
 from finitesum.methods.newton.interior_point import InteriorPoint
 from finitesum.methods.newton.linear_program import LinearProgram
@@ -57,6 +57,18 @@ def test_its_multipliers_prove_the_gap():
     )
 
 
+@pytest.mark.parametrize("seed", [9, 41, 150, 244])
+def test_the_gap_is_proved_where_rounding_errors_of_a_step_hide_it(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 2)) * 10.0 ** rng.uniform(-6, 6, 2)
+    y = np.where(X @ (rng.standard_normal(2) / np.abs(X).max(axis=0)) + 0.3 * rng.standard_normal(60) > 0.0, 1.0, -1.0)
+    of_set = {"alpha": 0.1, "fit_intercept": True, "constraint": Simplex(0.1)}
+    problem = Problem.linear(X, y, loss="hinge", sample_weight=10.0 ** rng.uniform(-6, 0, 60), **of_set)
+    result = minimize(problem, method=InteriorPoint(), tol=1e-10)
+    assert result.success, result.message
+    assert result.nit <= 40
+
+
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 def test_columns_of_any_scale(C):
     X, y = load_breast_cancer(return_X_y=True)
@@ -92,7 +104,7 @@ def test_offsets_and_no_intercept():
 def test_refuses_other_losses():
     X, y, _ = data()
     problem = Problem.linear(X, y, alpha=0.1)
-    with pytest.raises(ValueError, match="interior-point needs the hinge loss or, in memory, another one with corners"):
+    with pytest.raises(ValueError, match="interior-point needs the hinge loss or another one with corners"):
         minimize(problem, method=InteriorPoint())
 
 

@@ -43,6 +43,24 @@ def test_steps_of_a_given_size_have_hessians_of_their_own():
         assert result.n_passes == result.nit + 1.0
 
 
+@pytest.mark.parametrize("are_alike", [True, False])
+def test_hessians_of_a_part_of_the_rows_are_taken_until_they_cost_steps(are_alike, monkeypatch):
+    rng, (n, d) = np.random.default_rng(3), (5400, 60)
+    X = rng.standard_normal((n, d))
+    every = n // (newton.ENOUGH_ROWS * d)  # 5
+    if not are_alike:
+        X[::every] *= 1e-3  # the rows of the part
+    y = np.sign(2.0 * X[:, 0] + rng.standard_normal(n))
+    problem = Problem.linear(X, y, alpha=1e-4)
+    result = minimize(problem, method="newton", tol=1e-9)
+    monkeypatch.setattr(newton, "is_part_enough", lambda problem: False)
+    exact = minimize(problem, method="newton", tol=1e-9)
+    assert result.success
+    assert result.fun == pytest.approx(exact.fun, rel=1e-14)
+    assert result.n_passes <= exact.n_passes + (3.0 if are_alike else 6.0)
+    assert result.n_hessian_passes < exact.n_hessian_passes + (-0.5 if are_alike else 1.5)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
 def test_hessians_in_single_precision_end_at_the_same_point_or_are_summed_again(scale):
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from oracles import dual_ascent as oracle
 from finitesum import Problem, minimize
 from finitesum.core.jit import kernel
 from finitesum.evaluation.optimality import evaluate
+from finitesum.methods.newton import sdca
 from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.sdca import _solved, first_epoch, next_epoch
 
@@ -37,9 +38,12 @@ def draws(n, seed):
 @pytest.mark.usefixtures("kernels_as_python")
 @pytest.mark.parametrize("loss", ["logistic", "squared", "squared-hinge", "huber", "smoothed-hinge"])
 @pytest.mark.parametrize(
-    "more", [{}, {"intercept": True, "weighted": True}, {"form": "csr64", "weighted": True}], ids=["", "b", "64"]
+    "more",
+    [{}, {"intercept": True, "weighted": True}, {"form": "csr64", "weighted": True}, {"form": "dense", "intercept": True}],
+    ids=["", "b", "64", "dense"],
 )
-def test_each_epoch_is_the_oracle_s(loss, more):
+def test_each_epoch_is_the_oracle_s(loss, more, monkeypatch):
+    monkeypatch.setattr(sdca, "_is_short", lambda problem, tol: True)
     intercept = more.get("intercept", False)
     problem, F = make_pair(**{"form": "csr32", **more}, loss=loss, n=150, alpha=0.5)
     assert first_epoch(problem).slopes.size > 0
@@ -90,6 +94,32 @@ def test_a_target_is_met_by_epochs_alone_in_few_passes():
     assert result.success
     assert result.nit <= 18  # epochs alone: a pass is one of them
     assert result.n_passes <= 20
+
+
+def embeddings(*, decay=0.7, rows=1500, loss="logistic", alpha_n=10.0):
+    """Dense rows with singular values k^-decay."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, 800)) * np.arange(1, 801) ** -decay
+    X *= np.sqrt(rows) * 5.0 / np.linalg.norm(X)
+    return Problem.linear(X, X @ rng.standard_normal(800) > 0.0, loss=loss, alpha=alpha_n / rows, fit_intercept=True)
+
+
+def test_few_digits_on_dense_rows_are_met_by_epochs_alone():
+    result = minimize(embeddings(), method="newton-cg", tol=1e-3, measure_every=0)
+    assert result.success
+    assert result.n_hessian_passes == 0  # which a preconditioner by rows would have cost
+    assert result.n_passes <= 12
+    assert evaluate(embeddings(), result.x).optimality <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("more", "tol"),
+    [({"decay": 0.0}, 1e-3), ({}, 1e-9), ({"alpha_n": 0.1}, 1e-3), ({"loss": "squared"}, 1e-3), ({"rows": 800}, 1e-3)],
+    ids=["flat", "many digits", "coupled", "quadratic", "small"],
+)
+def test_on_other_dense_rows_there_are_no_epochs(more, tol):
+    assert first_epoch(embeddings(), 1e-3).slopes.size > 0
+    assert first_epoch(embeddings(**more), tol).slopes.size == 0
 
 
 def counts(n, d, seed=0, **more):

@@ -21,12 +21,12 @@ s_i: a corner, or an interval between two. The parts of a round:
    change is larger than its interval. The step is taken as far as the dual function rises along it, slopes clipped [2].
 3. *The gap*, once no violation is larger than the round's accuracy, which falls from round to round as the gap and tol
    suggest. All u_i are computed, and w from the slopes, so that errors do not add up, with the best intercept for it; the
-   slopes bound the minimum from below. The iterate is the best w so far. After a round that ended so by sweeps, rows whose
+   slopes bound the minimum from below. The iterate is the best w so far. Unless the round ended by its passes, rows whose
    slope is within an interval by more than any violates there rest in the next one from the start.
 
 A rounded corner (the squared and the smoothed hinge) costs p_i width/2 s_i^2 more: it has the slope s_i at k_i + width s_i,
 visits divide by q_i + width, and a face has width/p_i on its diagonal. Such losses are smooth: a round ends with the
-gradient's norm, and an intercept stays where it was held.
+gradient's norm, and needs no w made of the slopes unless tol is near rounding errors; an intercept stays where it is held.
 
 A pass is the sweeps that make as many visits as there are rows, or products that read as many, or the end of a round; on
 small data all sweeps before a face, or all its products, for a pass costs calls.
@@ -47,7 +47,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
+from finitesum.core.vectors import norm
 from finitesum.evaluation.certificates import slopes_bound
+from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
 from finitesum.losses import Cornered, RoundedCorner
 from finitesum.methods.base import SumMethod
@@ -80,6 +82,9 @@ LEFT, SHORTEST = 1e-4, 1e-3
 #: Stored numbers that are read in no time, about a millisecond: a pass goes on until it has read as many.
 NO_TIME = 1e6
 
+#: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient.
+DRIFT = 1e-12
+
 #: The least ||x_i||^2 / l2 that is divided by.
 TINY = 1e-200
 
@@ -94,6 +99,7 @@ class DualAscentState(NamedTuple):
     value: float  # F at x
     bound: float  # of the minimum; minus infinity where the loss is smooth
     optimality: float  # at x: the duality gap, or where the loss is smooth the gradient's norm
+    gradient: Vector  # at x where the loss is smooth
     tol: float
     n_sweeps: int  # since the round began, or the last face
     n_passes: int  # of this round
@@ -196,7 +202,7 @@ class DualAscent(SumMethod):
         none, value = np.zeros(0, dtype=np.int64), _value(problem, x0, u)
         distance = float(problem.weights @ np.abs(u - _loss(problem).corners(problem.targets)[0][2]))
         first = FIRST * distance if 0.0 < distance < math.inf else FIRST
-        known = math.inf, first, value, -math.inf, math.inf, tol
+        known = math.inf, first, value, -math.inf, math.inf, np.zeros(problem.dim), tol
         rest: Any = 0, 0, 0, 0.0, none, ConjugateGradients(), problem.n_components, 0
         return DualAscentState(x0.copy(), w, slopes, _used(problem), *known, *rest)
 
@@ -217,11 +223,17 @@ class DualAscent(SumMethod):
         if not is_solved:
             return state
         state = _stepped(problem, state)._replace(n_sweeps=0, face=np.zeros(0, dtype=np.int64), cg=ConjugateGradients())
-        return _after_round(problem, state, is_accurate=False) if state.length == 1.0 else state
+        return _after_round(problem, state) if state.length == 1.0 else state
 
     def estimate(self, problem: Problem, state: DualAscentState) -> float:
         """Return the duality gap or the gradient's norm at x, as it was at the end of the last round."""
         return state.optimality
+
+    def exact_measures(self, problem: Problem, state: DualAscentState) -> Measures | None:
+        """Return what the end of the round that led to x found there, where the loss is smooth."""
+        if isinstance(problem.loss, Cornered) or state.optimality == math.inf:
+            return None
+        return Measures(state.value, state.optimality, state.gradient.copy())
 
     def bound(self, problem: Problem, state: DualAscentState) -> float:
         """Return the bound of the minimum that the slopes have made so far."""
@@ -276,7 +288,7 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
         n_gradients=state.n_gradients + -(-n_visits // (problem.batch_size or 1)),
     )
     if is_accurate or n_active == 0 or state.n_passes >= MOST_PASSES:
-        return _after_round(problem, state, is_accurate=is_accurate)
+        return _after_round(problem, state)
     if state.n_sweeps < epochs:
         return state
     face, right = np.empty(n_active, dtype=np.int64), np.empty(n_active)
@@ -323,23 +335,24 @@ def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector
     return w, u + shift
 
 
-def _after_round(problem: Problem, state: DualAscentState, *, is_accurate: bool) -> DualAscentState:
+def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state at the end of a round: w made of the slopes, the gap there, and rows resting by what was found."""
-    w = _primal(problem, state.slopes, float(state.w[-1]))
+    is_near = isinstance(problem.loss, RoundedCorner) and DRIFT * problem.term.ridge * norm(state.w) <= state.tol
+    w = state.w if is_near else _primal(problem, state.slopes, float(state.w[-1]))
     w, u = _with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
     value, bound, optimality = _value(problem, w, u), -math.inf, state.optimality
-    better = value < state.value
+    better, gradient = value < state.value, state.gradient
     if isinstance(problem.loss, Cornered):
         bound = max(state.bound, slopes_bound(problem, state.slopes, w))
         optimality = max(min(value, state.value) - bound, 0.0)
     elif is_enough(state.value, value, 0.0, problem.n_rows):  # F loses its digits before its gradient does
-        gradient = combination(problem, problem.weights * _loss(problem).d1(u, problem.targets))
-        problem.term.add_to(gradient, w)
-        found = problem.term.optimality(w, gradient)
+        there = combination(problem, problem.weights * _loss(problem).d1(u, problem.targets))
+        problem.term.add_to(there, w)
+        found = problem.term.optimality(w, there)
         better = found < optimality or value < state.value - rounding_of(state.value, problem.n_rows)
-        optimality = found if better else optimality
+        optimality, gradient = (found, there) if better else (optimality, gradient)
     active, violation = _used(problem), math.inf
-    if is_accurate:
+    if state.n_passes < MOST_PASSES:
         active = np.empty(problem.n_rows, dtype=np.int64)
         n_active, violation = find_active(problem.view_of_rows, u, state.slopes, active)
         active = active[:n_active].copy()
@@ -353,6 +366,7 @@ def _after_round(problem: Problem, state: DualAscentState, *, is_accurate: bool)
         value=min(value, state.value),
         bound=bound,
         optimality=optimality,
+        gradient=gradient,
         n_sweeps=0,
         n_passes=0,
         n_rounds=state.n_rounds + 1,

@@ -38,11 +38,9 @@ def _pull_back(view: Any, face: Indices, changes: Vector, terms: Any, out: Vecto
         out[j] = 0.0
     for k in range(face.size):
         if changes[k] != 0.0:
-            view.rows.add_to(face[k], -changes[k], out)
-    for j in range(view.rows.n_columns):
-        out[j] /= ridge
+            view.rows.add_to(face[k], -changes[k] / ridge, out)
     if view.rows.intercept:
-        out[view.rows.n_columns] /= hold
+        out[view.rows.n_columns] *= ridge / hold
 
 
 @kernel

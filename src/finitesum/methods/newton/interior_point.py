@@ -18,7 +18,9 @@ optimum, and the system is written in an orthonormal basis of it. Coefficients t
 penalty, are put there in what is returned. A pass is one step: m component Hessians and five component gradients' worth of
 reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depends on the data (6 to 30). Rows of weight 0
 are left out. The multipliers a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), so
-that the optimality is a duality gap. All of this is about the hinge loss; other losses with corners are hinge losses of two
+that the optimality is a duality gap, with the best bound seen. In the last steps rounding errors of theta x_i'dw leave the
+first equation short; where these hide the gap, the a_i are corrected for the bound, by a step with min(a_i, 1 - a_i) in the
+place of theta. All of this is about the hinge loss; other losses with corners are hinge losses of two
 rows for each (`finitesum.methods.newton.hinge_rows`). The references are those of `InteriorPoint`.
 """
 
@@ -29,15 +31,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound
-from finitesum.losses import Cornered, Hinge
+from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound
+from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.hinge_rows import hinge_form
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import System, margins_at, pulled_back, span, system_at
 from finitesum.problems.linear import Problem
-from finitesum.problems.partitioned import is_parted
 
 #: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.
 FRACTION_TO_BOUNDARY = 0.995
@@ -48,6 +49,9 @@ OF_TOL, OF_LOSS = 0.01, 1e-15
 
 #: What F may rise by, relative to tol, where coefficients are moved to a bound or to 0.
 OF_MOVE = 0.5
+
+#: Corrections of the multipliers for the first equation, where its rounding errors hide the gap.
+N_CORRECTIONS = 2
 
 #: The strength of a proximal term, relative to a coefficient's size, which keeps steps from going far where nothing but
 #: rounding errors leads them.
@@ -66,6 +70,8 @@ class InteriorState(NamedTuple):
     tol: float
     n_gradients: int
     n_hessians: int
+    best_bound: float = -math.inf  # of the minimum, of those that multipliers have made
+    radius: float = 0.0  # of the points that it bounds F at, in units of columns
 
 
 class _Direction(NamedTuple):
@@ -108,12 +114,11 @@ class InteriorPoint(SumMethod):
         constraint: Any = problem.constraint
         has_room = constraint.boundary != "" and (constraint.boundary != "planes" or constraint.has_interior)
         is_known = has_room and problem.term.is_elastic_net and problem.n_outputs == 1
-        has_form = isinstance(problem.loss, Hinge) or not is_parted(problem)  # other losses take more rows
-        if isinstance(problem.loss, Cornered) and is_known and has_form:
+        if isinstance(problem.loss, Cornered) and is_known:
             return ""
         return (
-            "interior-point needs the hinge loss or, in memory, another one with corners, alpha and l1_ratio alone, and a "
-            "set of the library but a polyhedron without interior points, got "
+            "interior-point needs the hinge loss or another one with corners, alpha and l1_ratio alone, and a set of the "
+            "library but a polyhedron without interior points, got "
             f"{problem.loss!r} with {problem.penalty!r} on {problem.constraint!r}. Choose another method."
         )
 
@@ -157,20 +162,56 @@ class InteriorPoint(SumMethod):
         slack_target = np.where(sides.is_soft, target + first.multipliers * first.slacks, 0.0)
         second = _direction(problem, state, system, bent, slack_target)
         state = _moved(state, sides, second, _length(state, sides, second, max(FRACTION_TO_BOUNDARY, 1.0 - mu)))
-        return state._replace(x=_reported(problem, sides, state))
+        return _bounded(problem, sides, state._replace(x=_reported(problem, sides, state)))
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap, with the losses that the slacks and gaps mean."""
         problem = hinge_form(problem)
-        n = problem.n_rows
-        losses = np.maximum(state.slacks[:n] - state.gaps[:n], 0.0)
-        value = float(sides_of(problem).costs[:n] @ losses) + problem.term.value(state.x)
-        return max(value - self.bound(problem, state), 0.0)
+        return max(_value(problem, sides_of(problem), state) - state.best_bound, 0.0)
 
     def bound(self, problem: Problem, state: InteriorState) -> float:
-        """Return the bound of the minimum that the multipliers make."""
-        problem = hinge_form(problem)
-        return lower_bound(problem, dual_minorant(problem, np.clip(state.multipliers[: problem.n_rows], 0.0, 1.0), state.x))
+        """Return the best bound of the minimum that multipliers have made."""
+        return state.best_bound
+
+
+def _value(problem: Problem, sides: Sides, state: InteriorState) -> float:
+    n = problem.n_rows
+    losses = np.maximum(state.slacks[:n] - state.gaps[:n], 0.0)
+    return float(sides.costs[:n] @ losses) + problem.term.value(state.x)
+
+
+def _bounded(problem: Problem, sides: Sides, state: InteriorState) -> InteriorState:
+    """Return the state with the bound of its multipliers, or of corrected ones, or a better one of before."""
+    n = problem.n_rows
+
+    def minorant(multipliers: Vector) -> Minorant:
+        return dual_minorant(problem, np.clip(multipliers[:n], 0.0, 1.0), state.x)
+
+    made = minorant(state.multipliers)
+    bound, enough = lower_bound(problem, made), _value(problem, sides, state) - state.tol
+    if made.radius == state.radius:  # what held for points nearby says nothing of others
+        bound = max(bound, state.best_bound)
+    if bound < enough and _sum_of_products(state, sides) <= state.tol:
+        bound = max(bound, lower_bound(problem, minorant(_corrected(problem, sides, state))))
+    return state._replace(best_bound=bound, radius=made.radius)
+
+
+def _corrected(problem: Problem, sides: Sides, state: InteriorState) -> Vector:
+    """Return the multipliers nearest to these that meet the first equation, by their distance from 0 and 1.
+
+    In the last steps theta is so large that rounding errors of x_i'dw become visible ones of a_i; the distances are not.
+    """
+    room = np.where(sides.used, np.minimum(state.multipliers, state.complements), 0.0)
+    quadratic, z, multipliers = np.zeros(state.z.size), state.z, state.multipliers
+    quadratic[: problem.dim] = problem.term.quadratic
+    system = system_at(problem, sides, sides.rows_at(z), room, quadratic, (state.basis, state.coordinates))
+    if system is None:
+        return multipliers
+    for _ in range(N_CORRECTIONS):
+        right = pulled_back(problem, sides, system.rows, multipliers) + sides.linear - quadratic * z
+        step, changes = system.solution(problem, right)
+        z, multipliers = z + step, multipliers - room * changes
+    return multipliers
 
 
 def _reported(problem: Problem, sides: Sides, state: InteriorState) -> Vector:
@@ -185,10 +226,14 @@ def _reported(problem: Problem, sides: Sides, state: InteriorState) -> Vector:
     return points[moved <= inner + OF_MOVE * state.tol]
 
 
+def _sum_of_products(state: InteriorState, sides: Sides) -> float:
+    """Return the sum of the products that vanish at the minimum, in units of F."""
+    return float((sides.costs * (state.multipliers * state.gaps + state.complements * state.slacks)).sum())
+
+
 def _mean_product(state: InteriorState, sides: Sides) -> float:
-    """Return mu, the mean of the products that vanish at the minimum, in units of F."""
-    products = sides.costs * (state.multipliers * state.gaps + state.complements * state.slacks)
-    return float(products.sum()) / int(sides.used.sum() + (sides.used & sides.is_soft).sum())
+    """Return mu, the mean of these products."""
+    return _sum_of_products(state, sides) / int(sides.used.sum() + (sides.used & sides.is_soft).sum())
 
 
 def _moved(state: InteriorState, sides: Sides, direction: _Direction, t: float) -> InteriorState:

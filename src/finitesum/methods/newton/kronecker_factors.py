@@ -27,6 +27,7 @@ import scipy.linalg
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.hessian import add_gram
+from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses.classes import weighted
 from finitesum.methods.newton.class_factor import LEAST_SINGLE, nanoseconds_of_pass
@@ -162,9 +163,14 @@ def _factors(problem: Problem, of_outputs: Matrix, of_rows: Vector, of_columns: 
 
 def has_changed(problem: Problem, factors: KroneckerFactors, scores: Matrix, factor: float) -> bool:
     """Return whether trace(C) at given scores differs from what it was by more than this factor."""
-    curvatures = several.loss_of(problem).curvatures(scores.astype(np.float64, copy=False))
-    entries = (several.loss_of(problem).curvature_entry(curvatures, k, k) for k in range(problem.n_outputs))
-    now = float(sum(problem.weights @ entry for entry in entries))
+
+    def trace(part: Problem, here: Matrix) -> float:
+        loss = several.loss_of(part)
+        curvatures = loss.curvatures(here.astype(np.float64, copy=False))
+        entries = (loss.curvature_entry(curvatures, k, k) for k in range(part.n_outputs))
+        return float(sum(part.weights @ entry for entry in entries))
+
+    now = sum_over_problems(trace, problem, reads=(scores,))
     return not now / factor <= factors.curvature <= factor * now
 
 

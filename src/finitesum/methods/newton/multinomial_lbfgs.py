@@ -35,7 +35,9 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_confirmed
-from finitesum.evaluation.row_products import squares_of_rows
+from finitesum.evaluation.row_blocks import sum_over_problems
+from finitesum.evaluation.row_products import mean_square
+from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
@@ -52,6 +54,7 @@ from finitesum.methods.newton.kronecker_factors import (
 from finitesum.methods.newton.multinomial_newton import kept_mean
 from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
 from finitesum.methods.subproblems.line_search import is_enough
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
 
 #: Steps before which the Kronecker product is made; one of low rank is made at 0 and before the others of its own where the
@@ -232,7 +235,7 @@ def _state_at(problem: Problem, state: State) -> State:
     """
     w, counts = state.x, state.n_gradients + problem.n_components
     kind = np.float32 if state.is_single else np.float64
-    scores = np.empty((problem.n_outputs, problem.n_rows), kind).T
+    scores = empty_by_row(problem, kind, problem.n_outputs)
     mean, gradient = several.measure(problem, w, is_single=state.is_single, scores=scores)
     gradient += problem.term.quadratic * w
     noise = _noise(problem, mean, kind)
@@ -247,7 +250,7 @@ def _state_at(problem: Problem, state: State) -> State:
 def _noise(problem: Problem, mean: float, kind: type[np.floating[Any]]) -> float:
     """Return the size of a gradient that may be due to rounding errors alone."""
     size = math.sqrt(several.loss_of(problem).curvature_bound() * max(mean, 0.0))  # of slopes, on average
-    of_rows = math.sqrt(float(problem.weights @ squares_of_rows(problem.one_output)) + 1.0)
+    of_rows = math.sqrt(mean_square(problem.one_output) + 1.0)
     return float(ROUNDED * np.finfo(kind).eps * size * of_rows)
 
 
@@ -287,18 +290,26 @@ def _is_fine(problem: Problem, state: State, new: State, direction: Vector, firs
 
 def _length(problem: Problem, state: State, whole: State, direction: Vector, first: float) -> float:
     """Return t > 0 that leaves half of the slope at most, or brings F down; 0 where there is none. It seldom reads data."""
-    scores, precision = state.scores.astype(np.float64, copy=False), np.finfo(whole.scores.dtype).eps
+    precision, changes = np.finfo(whole.scores.dtype).eps, empty_by_row(problem, np.float64, problem.n_outputs)
+
+    def change(_part: Problem, here: Matrix, there: Matrix, changed: Matrix) -> tuple[float, float]:
+        np.subtract(there, here, out=changed, dtype=np.float64)
+        return float(np.linalg.norm(changed)) ** 2, float(np.linalg.norm(here)) ** 2
+
     with np.errstate(all="ignore"):
-        changes = whole.scores - scores
-        if not np.linalg.norm(changes) > math.sqrt(precision) * np.linalg.norm(scores):  # of which rounding leaves little
-            changes = several.score_changes(problem, direction)
+        moved, size = sum_over_problems(change, problem, reads=(state.scores, whole.scores), writes=(changes,))
+    if not moved > precision * size:  # rounding leaves little of them
+        changes = several.score_changes(problem, direction)
     quadratic = problem.term.quadratic
     linear, square = float((quadratic * state.x) @ direction), float((quadratic * direction) @ direction)
 
     def slope(t: float) -> float:
+        def of_part(part: Problem, here: Matrix, changed: Matrix) -> float:
+            slopes = several.loss_of(part).d1(here.astype(np.float64, copy=False) + t * changed, part.targets)
+            return float(np.einsum("ik,ik->", weighted(slopes, part.weights), changed))
+
         with np.errstate(all="ignore"):
-            slopes = several.weighted_slopes(problem, scores + t * changes)
-        return float(np.einsum("ik,ik->", slopes, changes)) + linear + t * square
+            return float(sum_over_problems(of_part, problem, reads=(state.scores, changes))) + linear + t * square
 
     low, high, t, at_low, at_high = 0.0, math.inf, 1.0, first, math.inf
     for _ in range(MOST_TRIALS):

@@ -11,7 +11,7 @@ losses each, on kept predictions; those of components given as functions are cha
 is used as t and nothing is searched.
 
 Hessians of many dense rows are summed in single precision where the pivots show that it is enough: steps are a little less
-exact, gradients not.
+exact, gradients not. Of many rows every k-th stands for all, while steps leave more of the optimality than that costs.
 
 1. *Linear pieces* (of the smoothed hinge, of Huber's loss) have no curvature: there rows take theta times that of the
    loss's majorant, so that a step always has a length. theta falls with each full step and rises with each short one.
@@ -38,20 +38,19 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.hessian import hessian_in_single, is_single
+from finitesum.evaluation.hessian import ENOUGH_ROWS, hessian_in_single, is_part_enough, is_single
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.outputs import free_coordinates, full_hessian, loss_of, score_changes, scores_at, weighted_slopes
 from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_precision, is_rounded, is_rounded_by_norms
 from finitesum.evaluation.row_products import line_through, slope_along
-from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.methods.base import SumMethod
-from finitesum.methods.cost_model import has_few_rows, threads_for_factors
+from finitesum.methods.cost_model import has_few_rows, hessian_in_gradients, threads_for_factors
 from finitesum.methods.newton.few_rows import end_of_steps, step_from_gradient
 from finitesum.methods.parameters import StepSize
-from finitesum.methods.snapshot import Snapshot, smooth_gradient, smooth_hessian, take_snapshot
+from finitesum.methods.snapshot import Snapshot, sizes_of, smooth_gradient, smooth_hessian, take_snapshot, with_majorants
 from finitesum.methods.subproblems.lattice import nearest_combination
 from finitesum.methods.subproblems.line_search import is_enough, with_gentler_slope
-from finitesum.methods.subproblems.positive_definite import with_positive_eigenvalues
+from finitesum.methods.subproblems.positive_definite import apply_inverse, with_positive_eigenvalues
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
@@ -76,6 +75,9 @@ LIKELY = 0.5
 #: Points next to an iterate that are tried, at most, and variables up to which they are: each takes a lattice basis.
 MOST_GRIDS, MOST_ON_GRID = 8, 300
 
+#: What full steps with a part's Hessian leave of the optimality where another one is worth it: Newton's own far away do.
+ROUGH, NO_HELP = 0.2, 0.45
+
 #: Passes that may lead no further before nothing is tried any more: theta is 1 then.
 MOST_STUCK = 3
 
@@ -96,6 +98,7 @@ class NewtonState(NamedTuple):
     n_gradients: int
     n_hessians: int
     in_single: bool  # whether dense rows are summed to a Hessian in single precision, as long as that is enough
+    is_rough: bool  # whether Hessians are those of a part of the rows
 
 
 def _losses_along(problem: AnySum, w: Vector, direction: Vector) -> Callable[[float], float]:
@@ -140,44 +143,46 @@ def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
 
     After a pass that led no further so are rows where the loss is 0, which are what cuts steps short.
     """
-    here = state.snapshot
     if not isinstance(problem, Problem) or problem.n_outputs > 1 or problem.loss.curvature_bound() == math.inf:
-        return here
-    is_straight = here.curvatures == 0.0
-    if state.n_stuck == 0:
-        is_straight &= here.slopes != 0.0
-    if not is_straight.any():
-        return here
-    majorants = np.empty_like(here.curvatures)
-    loss_sums(problem, here.point, curvatures=majorants, majorize=Majorize.ALL)
-    return here._replace(curvatures=np.where(is_straight, state.theta * majorants, here.curvatures))
+        return state.snapshot
+    return with_majorants(problem, state.snapshot, state.theta, where_zero=state.n_stuck > 0)
 
 
-def _model(problem: AnySum, state: NewtonState, *, is_one_step: bool) -> tuple[Matrix, Vector | None, int, bool]:
-    """Return the Hessian of the smooth part of F; with few rows the step in its place; how many Hessians that takes.
+class _Hessian(NamedTuple):
+    matrix: Matrix = np.empty((0, 0))
+    factor: Matrix | None = None  # Cholesky's, where it is known
+
+
+def _model(problem: AnySum, state: NewtonState, *, is_one_step: bool) -> tuple[_Hessian, Vector | None, int, bool]:
+    """Return the Hessian of the smooth part of F; with few rows the step in its place; how many of components' that takes.
 
     And whether the next one is summed in single precision.
     """
-    here = _curvatures(problem, state)
+    here, m = _curvatures(problem, state), problem.n_components
     if isinstance(problem, FiniteSum) or not problem.convex:
-        return with_positive_eigenvalues(smooth_hessian(problem, here)), None, 1, False
+        return _Hessian(with_positive_eigenvalues(smooth_hessian(problem, here))), None, m, False
     if has_few_rows(problem):
         if state.is_precise:
-            return np.empty((0, 0)), step_from_gradient(problem, here.curvatures, state.gradient), 1, False
+            return _Hessian(), step_from_gradient(problem, here.curvatures, state.gradient), m, False
         end, n_steps = end_of_steps(problem, here, is_one=is_one_step)
-        return np.empty((0, 0)), end - state.x, n_steps, False
-    if state.in_single and not state.is_precise and (found := hessian_in_single(problem, here.curvatures)) is not None:
-        return found, None, 1, True
-    return smooth_hessian(problem, here), None, 1, False
+        return _Hessian(), end - state.x, n_steps * m, False
+    every = problem.n_rows // (ENOUGH_ROWS * problem.dim) if state.is_rough else 1
+    is_tried = (state.in_single or every > 1) and not state.is_precise
+    if is_tried and (found := hessian_in_single(problem, here.curvatures, every)) is not None:
+        return _Hessian(*found), None, -(-m // every), state.in_single
+    return _Hessian(smooth_hessian(problem, here)), None, m, every > 1 and state.in_single
 
 
-def _step(problem: AnySum, hessian: Matrix, known: Vector | None, state: NewtonState) -> tuple[Vector, float]:
+def _step(problem: AnySum, hessian: _Hessian, known: Vector | None, state: NewtonState) -> tuple[Vector, float]:
     """Return the step to the minimiser of the model, or the known one, and the change of F that its slope predicts."""
     w, is_quadratic = state.x, isinstance(problem, Problem) and problem.loss.d2_lipschitz() == 0.0
     if known is not None:
         return known, float(state.gradient @ known)
+    if hessian.factor is not None:
+        direction = -apply_inverse(hessian.factor, state.gradient)
+        return direction, float(state.gradient @ direction)
     tolerance = (OF_QUADRATIC if is_quadratic else EXACT) * state.snapshot.optimality
-    direction = minimise_model(problem.term, hessian, state.gradient, w, tolerance) - w
+    direction = minimise_model(problem.term, hessian.matrix, state.gradient, w, tolerance) - w
     return direction, float(state.gradient @ direction) + problem.term.rise(w, w + direction)
 
 
@@ -205,12 +210,8 @@ def _is_hidden(problem: AnySum, state: NewtonState, predicted: float) -> bool:
 def _measures(problem: AnySum, state: NewtonState) -> Measures:
     """Return what the last pass found at the iterate."""
     here = state.snapshot
-    sizes = partial(_sizes, problem.weights, here) if isinstance(problem, Problem) and problem.n_outputs == 1 else None
+    sizes = partial(sizes_of, problem, here) if isinstance(problem, Problem) and problem.n_outputs == 1 else None
     return Measures(here.objective, here.optimality, state.gradient, sizes=sizes)
-
-
-def _sizes(weights: Vector, here: Snapshot) -> tuple[float, float]:
-    return math.sqrt(float(weights @ (here.slopes * here.slopes))), float(here.curvatures.max())
 
 
 def _slope_at_end(problem: AnySum, state: NewtonState, there: NewtonState) -> float:
@@ -283,7 +284,7 @@ def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bo
     return rise <= HIDDEN * size and there.snapshot.optimality < state.snapshot.optimality
 
 
-def _with_last_step(problem: AnySum, hessian: Matrix, state: NewtonState, there: NewtonState) -> NewtonState:
+def _with_last_step(problem: AnySum, hessian: _Hessian, state: NewtonState, there: NewtonState) -> NewtonState:
     """Return the state after one more step with the Hessian of the last, a full one, where that is likely to meet tol."""
     found, tol = there.snapshot.optimality, state.tol
     if found <= tol or there.is_precise or not 2.0 * found * found <= LIKELY * tol * state.snapshot.optimality:
@@ -335,11 +336,10 @@ class Newton(SumMethod):
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""
         here = take_snapshot(problem, x0)
-        gradient = smooth_gradient(problem, here)
-        has_one_output = isinstance(problem, Problem) and problem.n_outputs == 1
-        in_single = self.step_size == "auto" and has_one_output and is_single(problem)  # type: ignore[arg-type]
-        rest = 0, 0, problem.n_components, 0, in_single
-        return NewtonState(x0.copy(), tol, here, gradient, FIRST_THETA, False, math.nan, *rest)
+        has_one = self.step_size == "auto" and isinstance(problem, Problem) and problem.n_outputs == 1
+        kinds = [has_one and ask(cast(Problem, problem)) for ask in (is_single, is_part_enough)]
+        rest: Any = 0, 0, problem.n_components, 0, *kinds
+        return NewtonState(x0.copy(), tol, here, smooth_gradient(problem, here), FIRST_THETA, False, math.nan, *rest)
 
     def run_pass(self, problem: AnySum, state: NewtonState, order: Indices) -> NewtonState:
         """Return the state after one step, the gradient at its end included."""
@@ -347,7 +347,7 @@ class Newton(SumMethod):
             return state
         m, w = problem.n_components, state.x
         hessian, known, n_spent, in_single = _model(problem, state, is_one_step=self.step_size != "auto")
-        state = state._replace(n_hessians=state.n_hessians + n_spent * m, in_single=in_single)
+        state = state._replace(n_hessians=state.n_hessians + n_spent, in_single=in_single)
         direction, predicted = _step(problem, hessian, known, state)
         if self.step_size != "auto":
             return _moved(problem, state, w + self.step_size * direction, self.step_size)
@@ -359,7 +359,7 @@ class Newton(SumMethod):
         there, t = _moved(problem, state, w + direction, 1.0), 1.0
         comes_closer = _comes_closer if state.is_precise else _falls
         if state.is_precise and state.n_grids < MOST_GRIDS and not _halves(state, there):
-            near = _on_grid(problem, state, hessian)
+            near = _on_grid(problem, state, hessian.matrix)
             if near is not None:
                 is_less = near.snapshot.optimality < state.snapshot.optimality
                 if _halves(state, near) or (is_less and not _comes_closer(problem, state, there)):
@@ -377,11 +377,15 @@ class Newton(SumMethod):
         while not comes_closer(problem, state, there):
             if t < SHORTEST:
                 state = state._replace(n_gradients=there.n_gradients, theta=_theta_after(state.theta, 0.0))
-                return state._replace(step_size=0.0, n_stuck=state.n_stuck + 1)
+                return state._replace(step_size=0.0, n_stuck=state.n_stuck + (not state.is_rough), is_rough=False)
             t *= 0.25
             there = _moved(problem, state._replace(n_gradients=there.n_gradients), w + t * direction, t)
-        there = there._replace(theta=_theta_after(state.theta, t))
-        return _with_last_step(problem, hessian, state, there) if t == 1.0 and known is None else there
+        before, after = state.snapshot.optimality, there.snapshot.optimality
+        is_rough = state.is_rough and t == 1.0 and ROUGH * before < after <= NO_HELP * before
+        is_rough = is_rough and there.n_gradients <= m * (1.0 + hessian_in_gradients(cast(Problem, problem)))
+        there = there._replace(theta=_theta_after(state.theta, t), is_rough=is_rough)
+        is_last = t == 1.0 and known is None and not state.is_rough
+        return _with_last_step(problem, hessian, state, there) if is_last else there
 
     def exact_measures(self, problem: AnySum, state: NewtonState) -> Measures:
         """Return what the last pass found at the iterate."""

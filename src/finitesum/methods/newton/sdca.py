@@ -17,6 +17,8 @@ another such visit in the next 3, then 7 ... 63 [2]; one that changes more does 
 visits as there are rows. On raw counts of words, where few rows change most, it does the work of five epochs over all
 rows.
 
+*Dense rows* are visited as a copy in single precision gives them, where a run is not to go far and rows share little.
+
 An unpenalised intercept b is held by mu/2 (b - b_0)^2, and b_0 becomes b after each epoch.
 
 References
@@ -34,11 +36,12 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import kernel, kernel_part
-from finitesum.evaluation.row_products import squares_of_rows
+from finitesum.core.jit import MOST_NUMBERS, kernel, kernel_part
+from finitesum.evaluation.row_products import copy_for_products, squares_of_rows
 from finitesum.methods.base import copied
-from finitesum.problems.linear import Problem, View
-from finitesum.problems.rows import CSRRows
+from finitesum.methods.forecasts import LEAST_TOL, traits_of
+from finitesum.problems.linear import Problem, View, n_numbers
+from finitesum.problems.partitioned import is_parted
 
 #: Sweeps, one number a row.
 Rests = npt.NDArray[np.int8]
@@ -62,14 +65,21 @@ NEW = 0.1
 MOST_COUPLED, LEAST_COUPLED = 3.0, 0.02
 
 #: Epochs that make the rate known, and the number of those left from which conjugate gradients are faster: where rows
-#: outnumber columns, and elsewhere.
-ENDS, ENDS_WIDE = (5, 30.0), (20, 300.0)
+#: outnumber columns, where they do not, and on dense rows.
+ENDS, ENDS_WIDE, ENDS_DENSE = (5, 30.0), (20, 300.0), (3, 6.0)
+
+#: Dense rows, as measured on generated ones: the mean q_i phi'', the rows by columns and the digits of the optimality up to
+#: which epochs take less time than conjugate gradients, and the part of the columns that rows vary in as if they were all.
+MOST_COUPLED_DENSE, MOST_ROWS, MOST_DIGITS, MOST_VARIED = 0.8, 12.0, 4.0, 0.3
+
+#: Rows in which that part is seen.
+ROWS_SEEN = 64
 
 #: The intercept is held so much more than coefficients are, as a row sees it.
 HOLD = 30.0
 
-#: The gradient's norm after the first epoch, by that of the changes in it.
-AFTER_CHANGE = 2.0
+#: The gradient's norm after the first epoch, by that of the changes in it: of sparse rows, and of dense ones.
+AFTER_CHANGE, AFTER_DENSE = 2.0, 4.0
 
 
 class DualState(NamedTuple):
@@ -199,29 +209,56 @@ def is_wide(problem: Problem) -> bool:
 
 def are_slow(problem: Problem, memory: DualState, tol: float) -> bool:
     """Return whether conjugate gradients are faster than the epochs that are left until the gradient is at most tol."""
-    least_epochs, most_left = ENDS_WIDE if is_wide(problem) else ENDS
+    if not problem.rows.is_sparse():
+        least_epochs, most_left = ENDS_DENSE
+    else:
+        least_epochs, most_left = ENDS_WIDE if is_wide(problem) else ENDS
     if memory.change == 0.0 or memory.n_epochs < least_epochs:
         return memory.change == 0.0
     return not memory.n_left(tol) <= most_left
 
 
-def first_epoch(problem: Problem) -> DualState:
+def first_epoch(problem: Problem, tol: float = 0.0) -> DualState:
     """Return the memory before the first epoch, from 0; an empty one where epochs are not worth it.
 
-    They are with sparse rows, a smooth loss, an l2 penalty without an l1 penalty, weights or a constraint, and no more rows
-    than columns or enough of the penalty.
+    They are with a smooth loss, an l2 penalty without an l1 penalty, weights or a constraint, on sparse rows with no more
+    rows than columns or enough of the penalty, and on dense ones that are not small, where tol leaves them few digits.
     """
     ridge, bound, n = problem.term.ridge, problem.loss.curvature_bound(), problem.n_rows
-    is_suited = isinstance(problem.rows, CSRRows) and problem.is_smooth and not problem.term.has_weights
+    is_suited = problem.is_smooth and not problem.term.has_weights and not is_parted(problem)
     if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
+        return DualState()
+    if not (problem.rows.is_sparse() or _is_short(problem, tol)):
         return DualState()
     squares = squares_of_rows(problem)
     mean, largest = float(problem.weights @ squares), float((problem.weights * squares).max())
     coupling, least = largest * bound / ridge, LEAST_COUPLED if problem.rows.intercept else 0.0
-    if not least < coupling or (coupling > MOST_COUPLED and not is_wide(problem)):
+    is_coupled = problem.rows.is_sparse() and coupling > MOST_COUPLED and not is_wide(problem)
+    if is_coupled or not (least < coupling < math.inf):
         return DualState()
-    rests = np.zeros((2, n), dtype=np.int8)
-    return DualState(np.zeros(n), np.zeros(n), squares, rests[0], rests[1], HOLD * ridge / mean)
+    rests, after = np.zeros((2, n), dtype=np.int8), AFTER_CHANGE if problem.rows.is_sparse() else AFTER_DENSE
+    first = DualState(np.zeros(n), np.zeros(n), squares, rests[0], rests[1], HOLD * ridge / mean)
+    return first._replace(after_change=after)
+
+
+def _is_short(problem: Problem, tol: float) -> bool:
+    """Return whether epochs over dense rows are few: of a loss without quadratic pieces, on data that kernels see."""
+    is_curved, traits = problem.loss.d2_lipschitz() < math.inf, traits_of(problem)
+    if not is_curved or n_numbers(problem.view) <= MOST_NUMBERS or problem.n_rows > MOST_ROWS * problem.dim:
+        return False
+    is_close = traits.optimality <= 10.0**MOST_DIGITS * max(tol, LEAST_TOL)
+    is_loose = traits.coupling <= MOST_COUPLED_DENSE * problem.n_rows
+    return is_close and is_loose and _variety(problem) <= MOST_VARIED * problem.dim
+
+
+def _variety(problem: Problem) -> float:
+    """Return in about how many orthogonal directions dense rows vary: the inverse mean square of their pairs' cosines."""
+    chosen = np.linspace(0, problem.n_rows, ROWS_SEEN, endpoint=False, dtype=np.int64)
+    table = problem.rows.values[chosen].astype(np.float64)
+    norms = np.linalg.norm(table, axis=1)
+    table = table[norms > 0.0] / norms[norms > 0.0, None]
+    m, square = len(table), float(((table @ table.T) ** 2).sum())
+    return m * (m - 1) / (square - m) if square > m else math.inf
 
 
 def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tuple[Vector, DualState]:
@@ -236,7 +273,8 @@ def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tup
     draws = np.random.default_rng([seed, memory.n_epochs]).random(n)
     places = np.empty((2, n), dtype=np.int64)
     among = places[0], places[1], rows_together(problem)
-    square, little = _epoch(problem.view, draws, problem.term.ridge, w, memory, among)
+    view = problem.view if problem.rows.is_sparse() else copy_for_products(problem).problem.view
+    square, little = _epoch(view, draws, problem.term.ridge, w, memory, among)
     if problem.rows.intercept:
         memory = memory._replace(slope=float(problem.weights @ memory.slopes))
         square += memory.slope**2

@@ -34,6 +34,7 @@ from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.cost_model import costs_of, is_sample_too_small
 from finitesum.methods.newton.subsampling import GROWTH
 from finitesum.methods.subproblems.positive_definite import raised_factor
+from finitesum.problems.beside import zeros_by_row
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
 
 #: Thresholds that are compared: each half of the one before.
@@ -70,8 +71,8 @@ class StaleHessian(NamedTuple):
 
 def no_hessian(problem: Problem) -> StaleHessian:
     """Return the memory of an empty sample."""
-    curvatures, dim = np.zeros(problem.n_rows, dtype=np.float32), problem.dim
-    return StaleHessian(curvatures, np.zeros((dim, dim)), largest_float32=np.zeros(dim))
+    dim = problem.dim
+    return StaleHessian(zeros_by_row(problem, np.float32), np.zeros((dim, dim)), largest_float32=np.zeros(dim))
 
 
 @kernel
@@ -275,7 +276,7 @@ def _summed_again(
     problem: Problem, hessian: StaleHessian, now: Vector32, *, n_threads: int, single_precision: bool
 ) -> StaleHessian:
     """Return the memory with all rows of the sample at their present curvatures."""
-    curvatures, sums, chosen = np.zeros_like(hessian.curvatures), np.zeros_like(hessian.sums), hessian.members
+    curvatures, sums, chosen = zeros_by_row(problem, np.float32), np.zeros_like(hessian.sums), hessian.members
     if (problem.batch_size or 1) > 1 or chosen.size == problem.n_components:
         chosen = np.arange(problem.n_rows)[chosen_rows(problem.view, chosen)]
     curvatures[chosen] = now[chosen]

@@ -19,6 +19,7 @@ from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.base import SumMethod
 from finitesum.methods.subproblems.line_search import wants_search, with_gentler_slope
+from finitesum.problems.beside import zeros_by_row
 from finitesum.problems.linear import Problem
 
 #: Rows of the first sample, and by what factor a sample is larger than the one before.
@@ -136,7 +137,7 @@ class SampledNewton(SumMethod):
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> Any:
         """Return the state before the first row is read."""
-        return self.state_type(x0.copy(), tol, np.zeros(problem.dim), np.zeros(problem.n_rows, dtype=np.float32))
+        return self.state_type(x0.copy(), tol, np.zeros(problem.dim), zeros_by_row(problem, np.float32))
 
     def estimate(self, problem: Problem, state: Any) -> float:
         """Return the optimality, which is known exactly at the end of a step over all components; NaN elsewhere."""
