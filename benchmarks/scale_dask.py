@@ -2,6 +2,7 @@
 
     python -m venv PEER && PEER/bin/pip install dask-ml                   the peer, in an environment of its own
     python benchmarks/scale_dask.py compare --data FOLDER --peer PEER/bin/python [--only "a9a;rcv1"]
+    python benchmarks/scale_dask.py ten --data FOLDER --peer PEER/bin/python      is dask-ml ten times slower to 1e-4?
     python benchmarks/scale_dask.py slow                                  a worker that is five times slower
     python benchmarks/scale_dask.py overhead --rows 30000000              two processes beside two threads
     python benchmarks/scale.py page                                       results/scale.md
@@ -14,12 +15,15 @@ client; bytes are those that the loopback interface of this machine carried.
 """
 
 import argparse
+import contextlib
 import functools
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -33,8 +37,11 @@ from records import read_rows, write_rows
 N_BLOCKS, N_WORKERS = 8, 2
 GAPS = (1e-4, 1e-8)
 TOLS = (1e-3, 1e-5, 1e-7, 1e-9)
-ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 3000, 10_000, 100_000)
 PEER = ("lbfgs", "newton", "admm", "proximal_grad", "gradient_descent")
+
+#: What is shown of dask-ml; seconds of its first run, which imports, beside; times ten times ours that a run may take.
+TEN, FIRST, OVER = 10.0, 30.0, 3.0
 
 #: Files, and how often their rows are taken; none are generated.
 SETS = {
@@ -119,6 +126,8 @@ def whole(folder: Path) -> tuple[Any, Any]:
 def objective(folder: Path, w: Any) -> float:
     """Return F, for w of shape (d,) or (K, d), by blocks."""
     total, n, W = 0.0, 0, np.atleast_2d(w)
+    if not np.isfinite(W).all():
+        return np.nan
     for file in sorted(folder.glob("X*")):
         U, y = np.asarray(read(file) @ W.T), np.load(folder / f"y{file.stem[1:]}.npy")
         U = np.column_stack([np.zeros(len(U)), U]) if W.shape[0] == 1 else U
@@ -211,81 +220,120 @@ def count_rounds() -> list[int]:
     return rounds
 
 
-def run(contender: str, solver: str, folder: Path, limit: float, out: Path) -> None:
-    """Run a contender with its settings until they are all done or the time is over, and write what was found."""
+def run(contender: str, solver: str, folder: Path, limit: float, enough: float, out: Path) -> None:
+    """Run a contender with its settings until they are all done or the time is over, and write what was found.
+
+    The last one is a run that takes `enough` seconds; one that takes three times as long is ended and written without w.
+    """
     warnings.simplefilter("ignore")
     fits, _ = CONTENDERS[contender]
     found: list[tuple[Any, ...]] = []
     if contender.endswith("memory"):
-        _run(fits(folder, solver), limit, [], found, out)
+        _run(fits(folder, solver), (limit, enough), [], found, out)
         return
     from distributed import Client, LocalCluster
 
     if contender == "finitesum.dask":
         import finitesum.dask  # noqa: F401
     with LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
-        _run(fits(folder, solver), limit, count_rounds(), found, out)
+        _run(fits(folder, solver), (limit, enough), count_rounds(), found, out)
 
 
-def _run(fits: Any, limit: float, rounds: list[int], found: list[Any], out: Path) -> None:
-    spent, is_first = 0.0, True
+def _write(found: list[Any], out: Path) -> None:
+    columns = zip(*found, strict=True)
+    np.savez(out, **dict(zip(("setting", "seconds", "rounds", "bytes", "w"), map(np.array, columns), strict=True)))
+
+
+@contextlib.contextmanager
+def _ended_after(seconds: float, setting: Any, found: list[Any], out: Path) -> Iterator[None]:
+    """End the process where a run takes longer than this."""
+
+    def end() -> None:
+        _write([*found, (setting, seconds, 0, 0, np.full_like(found[-1][-1], np.nan) if found else np.nan)], out)
+        os._exit(0)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    if seconds < np.inf:
+        timer.start()
+    yield
+    timer.cancel()
+
+
+def _run(fits: Any, limits: tuple[float, float], rounds: list[int], found: list[Any], out: Path) -> None:
+    spent, is_first, (limit, enough) = 0.0, True, limits
     for setting, fit in fits:
         if is_first:
-            fit()  # which compiles, and imports on the workers
+            with _ended_after(FIRST + OVER * enough, setting, found, out):
+                fit()  # which compiles, and imports on the workers
             is_first = False
         before, bytes_before, started = len(rounds), moved(), time.perf_counter()
-        w = fit()
+        with _ended_after(OVER * enough, setting, found, out):
+            w = fit()
         seconds = time.perf_counter() - started
         found.append((setting, seconds, len(rounds) - before, moved() - bytes_before, np.asarray(w)))
-        columns = zip(*found, strict=True)
-        np.savez(out, **dict(zip(("setting", "seconds", "rounds", "bytes", "w"), map(np.array, columns), strict=True)))
+        _write(found, out)
         spent += seconds
-        if spent > limit:
+        if seconds >= enough or spent > limit:
             break
 
 
 # -- comparing
 
 
-def measured(name: str, folder: Path, contender: str, solver: str, asked: Any) -> list[dict[str, Any]]:
-    """Return what the runs of a solver found, or why there is none."""
+def measured(
+    name: str, folder: Path, contender: str, solver: str, asked: Any, enough: float = np.inf
+) -> list[dict[str, Any]]:
+    """Return what the runs of a solver found, or why there is none; a run that takes `enough` seconds is the last."""
     out = folder / "found.npz"
     out.unlink(missing_ok=True)
     python = asked.peer if contender == "dask-ml" else sys.executable
-    child = [python, __file__, "run", "--job", contender, solver, str(folder), str(out), "--limit", str(asked.limit)]
+    limit = asked.limit if enough == np.inf else 5.0 * enough  # of all runs up to the longest
+    limits = ["--limit", str(limit), "--enough", str(enough)]
+    child = [python, __file__, "run", "--job", contender, solver, str(folder), str(out), *limits]
     threads = str(N_WORKERS if contender.endswith("memory") else 1)
     environment = os.environ | {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
-    remark, time_over = "", 4.0 * asked.limit + 120.0
+    remark, time_over = "", 4.0 * limit + 120.0
+    begun = subprocess.Popen(child, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     try:
-        done = subprocess.run(child, stderr=subprocess.PIPE, text=True, timeout=time_over, env=environment)
-        if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if "Error" in line]
-            remark = errors[-1].strip()[:150] if errors else f"ended with {done.returncode}"
+        errors = [line for line in begun.communicate(timeout=time_over)[1].splitlines() if "Error" in line]
+        if begun.returncode:
+            remark = errors[-1].strip()[:150] if errors else f"ended with {begun.returncode}"
     except subprocess.TimeoutExpired:
         remark = f"ended after {time_over:.0f} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # workers of its own that are left
+            os.killpg(begun.pid, signal.SIGKILL)
     row = {"set": name, "contender": contender, "solver": solver, "load": f"{os.getloadavg()[0]:.1f}", "remark": remark}
     nothing = dict.fromkeys(("setting", "seconds", "rounds", "bytes", "objective"), "")
     if not out.exists():
         return [row | nothing]
-    held = np.load(out)
+    held = np.load(out)  # w is NaN of a run that was ended
     found = [{key: held[key][k].item() for key in ("setting", "seconds", "rounds", "bytes")} for k in range(len(held["w"]))]
     return [row | one | {"objective": objective(folder, w)} for one, w in zip(found, held["w"], strict=True)]
+
+
+@contextlib.contextmanager
+def blocks_in_files(name: str, asked: Any) -> Iterator[Path]:
+    """Yield a folder with the blocks of a set, which goes afterwards."""
+    with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+        for k, (X, y) in enumerate(blocks_of(name, asked.data, asked.rows)):
+            if isinstance(X, np.ndarray):
+                np.save(Path(folder) / f"X{k}.npy", X)
+            else:
+                scipy.sparse.save_npz(Path(folder) / f"X{k}.npz", scipy.sparse.csr_matrix(X), compressed=False)
+            np.save(Path(folder) / f"y{k}.npy", y)
+        yield Path(folder)
 
 
 def compare(asked: Any) -> None:
     """Measure sets, one after the other, and keep what was found."""
     for name in asked.only.split(";"):
-        with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-            for k, (X, y) in enumerate(blocks_of(name, asked.data, asked.rows)):
-                if isinstance(X, np.ndarray):
-                    np.save(Path(folder) / f"X{k}.npy", X)
-                else:
-                    scipy.sparse.save_npz(Path(folder) / f"X{k}.npz", scipy.sparse.csr_matrix(X), compressed=False)
-                np.save(Path(folder) / f"y{k}.npy", y)
+        with blocks_in_files(name, asked) as folder:
             for contender, solver in ((one, solver) for one, (_, many) in CONTENDERS.items() for solver in many):
                 if contender not in asked.contender.split(";") or (contender == "dask-ml" and not asked.peer):
                     continue
-                rows = measured(name, Path(folder), contender, solver, asked)
+                rows = measured(name, folder, contender, solver, asked)
                 print(*rows, sep="\n", flush=True)
                 others = (
                     one
@@ -293,6 +341,46 @@ def compare(asked: Any) -> None:
                     if (one["set"], one["contender"], one["solver"]) != (name, contender, solver)
                 )
                 write_rows("scale_dask", [*others, *rows])
+
+
+def ten_times(asked: Any) -> None:
+    """Give each solver of dask-ml a run of ten times the seconds that ours takes to the first gap, and write the table.
+
+    Ours is measured before each solver; what counts is the longest of its times until then.
+    """
+    for name in (name for name in asked.only.split(";") if name != "news20"):  # which has more classes than it takes
+        with blocks_in_files(name, asked) as folder:
+            ours: list[float] = []
+            for solver in PEER:
+                own = measured(name, folder, "finitesum.dask", "", asked)
+                least = min(row["objective"] for row in own)
+                ours.append(min(row["seconds"] for row in own if row["objective"] <= (1.0 + GAPS[0]) * least))
+                found = measured(name, folder, "dask-ml", solver, asked, TEN * max(ours))
+                row = {"data": name, "solver of dask-ml": solver, "finitesum.dask, s": f"{max(ours):.2f}"}
+                row |= _verdict([one for one in found if one["objective"] != ""], least, max(ours), found[0]["remark"])
+                row["load"] = f"{os.getloadavg()[0]:.1f}"
+                print(row, flush=True)
+                others = [
+                    one for one in read_rows("scale_ten") if (one["data"], one["solver of dask-ml"]) != (name, solver)
+                ]
+                write_rows("scale_ten", [*others, row])
+
+
+def _verdict(runs: list[dict[str, Any]], least: float, seconds: float, remark: str) -> dict[str, Any]:
+    """Return what runs show: the fastest that reaches the first gap, or else the longest."""
+    if not runs:
+        return {"its run, s": "", "max_iter": "", "gap then": "", "times to 1e-4": remark}
+    good = [run for run in runs if run["objective"] <= (1.0 + GAPS[0]) * least]
+    last = min(good, key=lambda run: run["seconds"]) if good else max(runs, key=lambda run: run["seconds"])
+    gap, times = last["objective"] / least - 1.0, last["seconds"] / seconds
+    shown = f"{times:.1f}" if good else "more than 10" if times >= TEN else "ends before, by itself"
+    gap_then = f"{gap:.0e}" if np.isfinite(gap) else "not ended"
+    return {
+        "its run, s": f"{last['seconds']:.1f}",
+        "max_iter": last["setting"],
+        "gap then": gap_then,
+        "times to 1e-4": shown,
+    }
 
 
 def table() -> list[dict[str, Any]]:
@@ -347,7 +435,7 @@ def slow_workers(n_workers: int, seconds: float) -> None:
 
         def _submit(self, call: Any, *tries: int, **how: bool) -> Any:
             """Return a future of a call; what works on a part takes its time."""
-            if self.times > 0.0 and call.function.__name__ == "_run":
+            if self.times > 0.0 and call.function.__name__ in ("_run", "_in_list"):
                 call = call._replace(function=functools.partial(slowed, call.function, seconds, self.times))
             return super()._submit(call, *tries, **how)
 
@@ -356,6 +444,7 @@ def slow_workers(n_workers: int, seconds: float) -> None:
         "a-ciag, in order": ACIAG(max_delay="auto", asynchronous=False),
         "a-ciag, as they come": ACIAG(max_delay="auto", asynchronous=True),
         'a-ciag, "auto" of the two': ACIAG(max_delay="auto"),
+        "auto": "auto",
     }
     rng, n_parts, rows = np.random.default_rng(0), 8 * n_workers, []
     truth = rng.standard_normal(20)
@@ -371,12 +460,15 @@ def slow_workers(n_workers: int, seconds: float) -> None:
                 engine = Slowed(client)
                 problem = Problem.partitioned(parts, alpha=1e-3, engine=engine)
                 minimize(problem, method="newton", tol=1e-2)  # which imports and compiles on the workers
-                engine.times, started = slowness, time.perf_counter()
+                engine.times = slowness
+                problem = Problem.partitioned(parts, alpha=1e-3, engine=engine)  # the times of this first pass decide
+                started = time.perf_counter()
                 result = minimize(problem, method=method, tol=1e-8, measure_every=0)
                 spent = time.perf_counter() - started
                 assert result.success
             how = "as they come" if "(asynchronous)" in result.message else "in order"
-            row |= {f"taken, {kind}": "all" if method == "newton" else how}
+            is_of_visits = result.method.name == "a-ciag"
+            row |= {f"taken, {kind}": how if is_of_visits else "all"}
             row |= {f"passes, {kind}": f"{result.n_passes:.1f}", f"s, {kind}": f"{spent:.1f}"}
         rows.append(row | {"times": f"{float(row['s, one slow']) / float(row['s, undisturbed']):.2f}"})
         print(rows[-1], flush=True)
@@ -397,10 +489,11 @@ def sums_and_fits(folder: Path, engine: Any) -> Iterator[tuple[str, Callable[[],
     from finitesum.evaluation.hessian import hessian_of
     from finitesum.evaluation.row_products import gram_product
     from finitesum.evaluation.row_sums import loss_sums
+    from finitesum.problems.beside import empty_by_row
 
     parts: Any = [functools.partial(mapped_block, folder, k) for k in range(len(list(folder.glob("X*"))))]
     problem = Problem.partitioned(parts, alpha=1e-7, engine=engine)
-    w, curvatures = np.full(problem.dim, 0.1), np.empty(problem.n_rows)
+    w, curvatures = np.full(problem.dim, 0.1), empty_by_row(problem)
     yield "gradient", lambda: loss_sums(problem, w)
     yield "gradient and curvatures of the rows", lambda: loss_sums(problem, w, curvatures=curvatures)
     yield "Hessian times a vector", lambda: gram_product(problem, curvatures, w)
@@ -429,13 +522,16 @@ def overhead(root: Path | None, n_rows: int) -> None:
             for (what, here), (_, there) in zip(*(sums_and_fits(Path(folder), one) for one in engines), strict=True):
                 seconds: Any = ([], [])
                 here(), there()  # which compile
+                n_bytes = 0
                 for k in [0, 1] * 3:  # in turn, since other programs come and go
-                    started = time.perf_counter()
+                    started, before = time.perf_counter(), moved()
                     (here, there)[k]()
                     seconds[k].append(time.perf_counter() - started)
+                    n_bytes = moved() - before
                 least = [min(tries) for tries in seconds]
                 row = {"rows": f"{n_rows:,}", "what": what, "threads, s": f"{least[0]:.2f}", "Dask, s": f"{least[1]:.2f}"}
-                rows.append(row | {"ratio": f"{least[1] / least[0]:.2f}", "load": f"{os.getloadavg()[0]:.1f}"})
+                row |= {"ratio": f"{least[1] / least[0]:.2f}", "MB moved": f"{n_bytes / 1e6:.1f}"}
+                rows.append(row | {"load": f"{os.getloadavg()[0]:.1f}"})
                 print(rows[-1], flush=True)
     write_rows("scale_overhead", rows)
 
@@ -443,27 +539,28 @@ def overhead(root: Path | None, n_rows: int) -> None:
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["compare", "slow", "overhead", "run"])
+    parser.add_argument("what", choices=["compare", "ten", "slow", "overhead", "run"])
     parser.add_argument("--only", default=";".join(SETS), help="sets, with ; between")
     parser.add_argument("--data", type=Path, help="folder of LIBSVM files, which compare needs")
     parser.add_argument("--peer", default="", help="the Python that has dask-ml")
     parser.add_argument("--contender", default=";".join(CONTENDERS), help="who is measured again, with ; between")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of a solver on a set, about")
+    parser.add_argument("--enough", type=float, default=np.inf, help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the generated set")
     parser.add_argument("--folder", type=Path, help="where temporary folders are made")
     parser.add_argument("--job", nargs=4, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.what == "run":
         contender, solver, folder, out = asked.job
-        run(contender, solver, Path(folder), asked.limit, Path(out))
+        run(contender, solver, Path(folder), asked.limit, asked.enough, Path(out))
     elif asked.what == "slow":
         slow_workers(4, 0.3)
     elif asked.what == "overhead":
         overhead(asked.folder, asked.rows)
     elif asked.data is None:
-        parser.error("compare needs --data FOLDER")
+        parser.error(f"{asked.what} needs --data FOLDER")
     else:
-        compare(asked)
+        {"compare": compare, "ten": ten_times}[asked.what](asked)
 
 
 if __name__ == "__main__":
