@@ -5,13 +5,15 @@
     python benchmarks/scale.py page                      results/scale.md, with what scale_dask.py has measured
 
 The rows are generated file by file in a temporary folder, which is removed afterwards, and fitted there in a process of its
-own. What is compared: seconds of the fit, and of reading the rows as many times as the fit took passes; the largest private
-memory (RssAnon) of that process. Both are measured twice: where the system may keep the files in its cache, and where a
-part leaves the cache as soon as it was used, as it does where the files are much larger than the memory.
+own. What is compared: seconds of the fit, and of reading the rows as many times as the fit took passes, by the clock and
+of processors; the largest private memory (RssAnon) of that process. Both are measured twice: where the system may keep the
+files in its cache, and where a part leaves the cache as soon as it was used, as it does where the files are much larger
+than the memory. Reading goes through the same files, by the same engine and threads, before the fit and behind it.
 """
 
 import argparse
 import json
+import math
 import mmap
 import os
 import shutil
@@ -41,6 +43,9 @@ SETS = {"dense": (40_000_000, 28, 0, 1_000_000, "lazy-newton"), "sparse": (2_000
 
 N_WORKERS, TOL = 2, 1e-8
 
+#: How often the rows are read before the fit, and behind it; the median counts.
+N_READINGS = 3
+
 #: Whether each part leaves the system's cache after its use.
 KINDS = ("from disk", "cached")
 
@@ -64,8 +69,9 @@ FOUND = (
     "- At most 1.5 GB of private memory for 9 GB: shown. At most 1.3 times the time of reading from the disk: not",
     "  reached. 1.35 times in the run above, at load 1.8; 1.59 times (48.3 s) in a later one, at load 4.7, where reading",
     "  ahead holds up no thread, which took 5 % off 16,000,000 rows. The sparse lines are older than both: a product of",
-    "  such rows takes 8 ns of a core for each entry, because vectors of a million numbers lie in no core's own cache, and",
-    "  reading the entry from memory takes 1 ns. Only a slower disk would hide that.",
+    "  such rows took 4 ns of an undisturbed core for each entry, because vectors of a million numbers lie in no core's",
+    "  own cache, and reading the entry from memory takes 1 ns. Since then products read their vector in single precision,",
+    "  which takes a seventh to a third off them. Only a slower disk would hide the rest.",
     "- Ten times dask-ml's speed to 1e-4: shown on a9a x 30 and rcv1 for each of its solvers. On covtype x 10 not: its",
     "  newton takes 7.3 times as long (table of ten times); solvers that it lacks are not measured so.",
     "- At most 30 % more time on Dask than in memory where a pass takes a second: shown for Hessians (1.18) and for",
@@ -187,11 +193,11 @@ def read(data: Any) -> float:
     return sum(float(array.sum()) for array in data.rows[:3] if isinstance(array, np.ndarray))
 
 
-def seconds_of(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the seconds that a call takes, and what it returns."""
-    started = time.perf_counter()
+def seconds_of(call: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Return the seconds that a call takes, those of processors, and what it returns."""
+    started, cpu = time.perf_counter(), time.process_time()
     found = call()
-    return time.perf_counter() - started, found
+    return time.perf_counter() - started, time.process_time() - cpu, found
 
 
 def fit(name: str, folder: Path, n_rows: int, kind: str) -> dict[str, float | bool]:
@@ -210,13 +216,16 @@ def fit(name: str, folder: Path, n_rows: int, kind: str) -> dict[str, float | bo
     watch.start()
     if not stored:
         parts = load([str(folder / "X*.npy")], target=str(folder / "y*.npy"))
-    checking, problem = seconds_of(lambda: Problem.partitioned(parts, alpha=1.0 / n_rows, engine=engine))
+    checking, _, problem = seconds_of(lambda: Problem.partitioned(parts, alpha=1.0 / n_rows, engine=engine))
+    os.sync()  # what is not on the disk yet cannot leave the cache
     engine.is_cold = kind == "from disk"
     calls = [Call(read, part.handle, ()) for part in problem.rows.parts]
     sum_of_parts(engine, calls)  # after which the cache is cold, or warm
-    seconds, result = seconds_of(lambda: minimize(problem, **settings))
+    readings = [seconds_of(lambda: sum_of_parts(engine, calls))[:2] for _ in range(N_READINGS)]
+    seconds, cpu, result = seconds_of(lambda: minimize(problem, **settings))
     watch.is_over.set()
-    reading = min(seconds_of(lambda: sum_of_parts(engine, calls))[0] for _ in range(2))
+    readings += [seconds_of(lambda: sum_of_parts(engine, calls))[:2] for _ in range(N_READINGS)]
+    reading, cpu_of_reading = np.median(readings, axis=0)
     return {
         "kind": kind,
         "parts": len(problem.rows.parts),
@@ -224,7 +233,9 @@ def fit(name: str, folder: Path, n_rows: int, kind: str) -> dict[str, float | bo
         "passes": float(result.n_passes),
         "checking seconds": checking,
         "fit seconds": seconds,
-        "reading seconds": reading,
+        "reading seconds": float(reading),
+        "fit CPU": cpu,
+        "reading CPU": float(cpu_of_reading),
         "private MB": watch.largest / 1e6,
         "load": os.getloadavg()[0],
     }
@@ -246,14 +257,8 @@ def measure(name: str, n_rows: int, root: Path | None) -> None:
             child = [sys.executable, __file__, name, "--rows", str(n_rows), "--of", folder, "--kind", kind]
             rows.append(row | json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE).stdout))
             print(rows[-1], flush=True)
-    row = {
-        "set": name,
-        "rows": n_rows,
-        "columns": d,
-        "GB": n_rows * (stored * 12 if stored else d * 8) / 1e9,
-        "method": method,
-    }
-    write_rows("scale_memory", [*(one for one in read_rows("scale_memory") if one["set"] != name), *rows])
+    kept = [dict.fromkeys(rows[0], "") | one for one in read_rows("scale_memory") if one["set"] != name]
+    write_rows("scale_memory", [*kept, *rows])
 
 
 def of_memory() -> list[str]:
@@ -262,6 +267,7 @@ def of_memory() -> list[str]:
     for row in read_rows("scale_memory"):
         passes, seconds = float(row["passes"]), float(row["fit seconds"])
         reading = passes * float(row["reading seconds"])
+        cpu = float(row.get("fit CPU") or math.nan) / (passes * float(row.get("reading CPU") or math.nan))
         lines.append(
             {
                 "rows x columns": f"{int(row['rows']):,} x {int(row['columns']):,}",
@@ -272,6 +278,7 @@ def of_memory() -> list[str]:
                 "fit, s": f"{seconds:.1f}",
                 "reading, s": f"{reading:.1f}",
                 "ratio": f"{seconds / reading:.2f}",
+                "ratio of CPU": f"{cpu:.2f}",
                 "private MB": f"{float(row['private MB']):.0f}",
                 "load": f"{float(row['load']):.1f}",
             }
@@ -292,8 +299,10 @@ def page() -> None:
         "",
         f"Logistic loss, alpha 1/n, tol {TOL:g}, {N_WORKERS} threads. *From disk*: the system forgets the pages of each",
         "part after its use, as it must where files are much larger than its memory; *cached*: it need not. Reading is a",
-        "sum over the rows by as many threads, as often as the fit took passes. Private memory is the most that the",
-        "process had of its own (RssAnon).",
+        "sum over the rows, as often as the fit took passes: of the same files in the same state, by the same engine and",
+        f"threads, the median of {2 * N_READINGS}, half before the fit, once all files are on the disk (until then none",
+        "can leave the cache). The ratio of CPU is that of processor seconds, which other programs change less;",
+        "'-': not measured so yet. Private memory is the most that the process had of its own (RssAnon).",
         "",
         *of_memory(),
     ]

@@ -31,6 +31,9 @@ from finitesum.problems.rows import (
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9
 
+#: Bytes of a vector from which it is read in single precision: this and the product are more than a core's own cache holds.
+MOST_IN_CACHE = 1 << 19
+
 #: Entries whose columns are counted for it: parts, spread evenly, and the entries of each; the columns whose coefficients
 #: stay in the first cache, and the part of the entries that these have from which columns are brought in another order.
 N_PARTS, N_OF_PART, N_IN_CACHE, MOSTLY = 64, 4096, 4096, 0.5
@@ -196,6 +199,24 @@ def gram_product(
 
     total: Vector = sum_over_blocks(product, problem, components, n_threads, reads=(curvatures,))
     return total
+
+
+def rounded_gram_product(
+    problem: Problem, curvatures: Any, v: Vector, components: Indices | None = None, n_threads: int = 1
+) -> Vector:
+    """Return `gram_product` up to an error of 1e-7 |v|: of sparse rows with many columns, v is read in single precision.
+
+    Entries wait for the coefficients of their columns, which then take half as much of a cache (and of a message).
+    """
+    if not problem.rows.is_sparse() or v.nbytes <= MOST_IN_CACHE:
+        return gram_product(problem, curvatures, v, components, n_threads)
+    largest = (
+        max(float(v.max()), -float(v.min())) or 1.0
+    )  # without which small numbers would vanish, and large ones overflow
+    rounded = np.divide(v, largest, out=np.empty(v.size, dtype=np.float32), casting="same_kind")
+    product = gram_product(problem, curvatures, rounded, components, n_threads)
+    product *= largest
+    return product
 
 
 class Copy(NamedTuple):

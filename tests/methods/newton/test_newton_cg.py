@@ -13,7 +13,7 @@ from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball, L2Ball
 from finitesum.evaluation import row_products
 from finitesum.evaluation.optimality import evaluate
-from finitesum.evaluation.row_products import copy_for_products, gram_product
+from finitesum.evaluation.row_products import copy_for_products, gram_product, rounded_gram_product
 from finitesum.methods.auto import choose
 from finitesum.methods.base import require_suited
 from finitesum.methods.newton.newton_cg import NewtonCG
@@ -152,3 +152,43 @@ def test_copies_bring_columns_in_another_order_where_few_have_most_entries(is_ev
     product = np.empty(400)
     product[order] = gram_product(copied, curvatures, w[order])
     np.testing.assert_allclose(product, gram_product(problem, curvatures, w), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("is_parted", [False, True])
+def test_long_directions_are_read_in_single_precision_of_any_size(is_parted, monkeypatch):
+    monkeypatch.setattr(row_products, "MOST_IN_CACHE", 100)
+    rng = np.random.default_rng(0)
+    X = sp.random_array((300, 60), density=0.2, rng=rng, format="csr")
+    y, curvatures, v = rng.choice([-1.0, 1.0], 300), rng.random(300), rng.standard_normal(60)
+    problem = Problem.partitioned([(X[:100], y[:100]), (X[100:], y[100:])]) if is_parted else Problem.linear(X, y)
+    exact = X.T @ (curvatures / 300.0 * (X @ v))
+    for size in (1.0, 1e200, 1e-200, 0.0):  # beyond what single precision holds
+        product = rounded_gram_product(problem, curvatures, size * v)
+        assert product.dtype == np.float64
+        np.testing.assert_allclose(product, size * exact, rtol=0.0, atol=1e-6 * size * np.abs(exact).max())
+    is_rounded = (rounded_gram_product(problem, curvatures, v) != gram_product(problem, curvatures, v)).any()
+    monkeypatch.setattr(row_products, "MOST_IN_CACHE", 480)
+    assert is_rounded
+    np.testing.assert_array_equal(rounded_gram_product(problem, curvatures, v), gram_product(problem, curvatures, v))
+
+
+def test_dense_rows_are_multiplied_with_exact_directions(monkeypatch):
+    monkeypatch.setattr(row_products, "MOST_IN_CACHE", 0)
+    rng = np.random.default_rng(0)
+    problem, curvatures = Problem.linear(rng.standard_normal((50, 8)), rng.choice([-1.0, 1.0], 50)), rng.random(50)
+    v = rng.standard_normal(8)
+    np.testing.assert_array_equal(rounded_gram_product(problem, curvatures, v), gram_product(problem, curvatures, v))
+
+
+def test_single_precision_of_directions_ends_at_the_same_minimum(monkeypatch):
+    rng = np.random.default_rng(2)
+    X = sp.random_array((2000, 90), density=0.1, rng=rng, format="csr")
+    y = np.where(X @ rng.standard_normal(90) + 0.3 * rng.logistic(size=2000) > 0.0, 1.0, -1.0)
+    problem = Problem.linear(X, y, alpha=1e-4)
+    exact = minimize(problem, method=NewtonCG(), tol=1e-10)
+    monkeypatch.setattr(row_products, "MOST_IN_CACHE", 0)
+    rounded = minimize(problem, method=NewtonCG(), tol=1e-10)
+    assert rounded.success
+    assert (rounded.x != exact.x).any()
+    np.testing.assert_allclose(rounded.x, exact.x, rtol=0.0, atol=1e-6)

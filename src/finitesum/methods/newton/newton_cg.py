@@ -11,7 +11,8 @@ is shrunk to it, on dense rows with an l2 penalty alone where some directions va
 begin: no step is solved more exactly than tol needs. (Accuracies by what the last step's quadratic model missed, as
 Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged as a pass of
 gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of how often they
-are used: those that most rows have lie close together, and stay in the cache. Acceptance of steps, majorants and growing
+are used: those that most rows have lie close together, and stay in the cache; with many columns of sparse rows it reads the
+vector in single precision, too. Acceptance of steps, majorants and growing
 samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d), and on dense rows r (r + d)
 numbers in single precision.
 
@@ -40,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product
+from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, rounded_gram_product
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
 from finitesum.methods.newton import row_metric, subsampling
@@ -293,7 +294,8 @@ def is_solved(cg: ConjugateGradients, accuracy: float) -> bool:
 def _multiplied(problem: Problem, state: NewtonCGState, sample: Sample, n_threads: int) -> NewtonCGState:
     """Return the state after a product with H: a pass, in the coordinates of the copy that is read."""
     read, order = _read(problem, state)
-    product = gram_product(read, state.curvatures, state.cg.direction, sample.components, n_threads)
+    multiply = rounded_gram_product if state.majorize == Majorize.NONE else gram_product
+    product = multiply(read, state.curvatures, state.cg.direction, sample.components, n_threads)
     product /= sample.weight
     product += sample.ridge * (problem.term.weights[order] * state.cg.direction)
     if not problem.is_smooth:
