@@ -1,6 +1,7 @@
 """SDCA: its oracle epoch by epoch, where it is begun, problems on which it must be left out."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,16 +10,17 @@ from contracts.problems import make_pair
 from oracles import dual_ascent as oracle
 
 from finitesum import Problem, minimize
-from finitesum.core.jit import kernel
+from finitesum.core.jit import as_python, kernel
 from finitesum.evaluation.optimality import evaluate
+from finitesum.losses import Logistic
 from finitesum.methods.newton import sdca
 from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.sdca import _solved, first_epoch, next_epoch
 
 
 @kernel
-def root_of(linear_sum, i, coupling, prediction, slope, v):
-    return _solved(linear_sum, i, coupling, prediction, slope, v)
+def root_of(linear_sum, i, coupling, prediction, slope, v, curvature):
+    return _solved(linear_sum, i, coupling, prediction, slope, v, curvature)
 
 
 def epochs(problem, seed):
@@ -160,14 +162,38 @@ def test_from_blocks_of_equal_rows_a_run_soon_goes_on_by_newton_s_steps(repeats)
 @pytest.mark.parametrize("coupling", [0.1, 4.5, 1e4, 1e9])
 def test_a_row_s_equation_is_solved_from_anywhere(loss, coupling):
     problem = Problem.linear(sp.csr_array(np.eye(2)), [0.0, 1.0], loss=loss, alpha=1.0)
-    d1 = make_pair("csr32", loss, n=4)[1].d1
+    F = make_pair("csr32", loss, n=4)[1]
+
+    def slope_and_curvature(v, target):
+        return F.d1(np.array([v]), target)[0], F.d2(np.array([v]), target)[0]
+
     for i, prediction, slope, start in itertools.product((0, 1), np.linspace(-9, 9, 19), (0.0, 0.3), (-5.0, 0.0, 20.0)):
         target = problem.targets[i]
-        old = slope * d1(np.array([-target]), target)[0]
-        v, found = root_of(problem.view, i, coupling, prediction, old, start)
-        assert found == pytest.approx(d1(np.array([v]), target)[0], abs=1e-12)
-        left = abs(v + coupling * (found - old) - prediction)
-        assert left <= 0.101 * abs(v - prediction) + 2e-15 * abs(prediction + coupling * old) + 1e-12
+        # a slope from anywhere, whose curvature is not known, and that at the start
+        for old, curvature in (slope * F.d1(np.array([-target]), target)[0], -1.0), slope_and_curvature(start, target):
+            v, *found = root_of(problem.view, i, coupling, prediction, old, start, curvature)
+            assert found == pytest.approx(slope_and_curvature(v, target), abs=1e-12)
+            left = abs(v + coupling * (found[0] - old) - prediction)
+            assert left <= 0.101 * abs(v - prediction) + 2e-15 * abs(prediction + coupling * old) + 1e-12
+
+
+def test_most_visits_evaluate_the_loss_once():
+    problem, n_seen = text_like(n=200, d=600), []
+
+    class Counted(Logistic):
+        def d1_d2(self, prediction, target):
+            n_seen.append(1)
+            return super().d1_d2(prediction, target)
+
+    with as_python():
+        problem = replace(problem, loss=Counted())
+        w, memory, counted = np.zeros(problem.dim), first_epoch(problem), []
+        for _ in range(6):
+            n_before = len(n_seen)
+            w, memory = next_epoch(problem, w, memory, 0)
+            counted.append(len(n_seen) - n_before)
+    assert counted[0] >= 2 * problem.n_rows  # nothing is known of a row before its first visit
+    assert counted[-1] <= 1.2 * problem.n_rows
 
 
 def test_rows_of_zeros_and_without_weight_change_nothing():

@@ -22,7 +22,7 @@ an intercept >= 0.02, too), and unless `first_rows` is given, a run begins with 
 outnumber columns. So it does, on one thread, on dense rows of few directions with enough of the penalty (mean q_i phi'' <=
 0.8) that are at most 12 times the columns, where tol leaves up to four digits; there until more than 6 epochs are left.
 Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch
-makes as many visits as there are rows and is charged as a pass, but takes the time of two; 26 bytes a row while they last.
+makes as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes a row while they last.
 Epochs run on one thread.
 
 A pass is an epoch (on small data a few: a pass costs calls), a larger sample, a product, or the end of a step.
@@ -131,7 +131,7 @@ class NewtonCG(SampledNewton):
         return first._replace(
             diagonal=point if state.diagonal.size or (on_rows and state.cg.residual.size) else first.diagonal,
             metric=row_metric.of_shape(r, problem.dim, state.metric.rows.dtype) if r else first.metric,
-            dual=DualState(rows, rows, rows, rests, rests) if state.dual.slopes.size and order.size else first.dual,
+            dual=DualState(rows, rows, rows, rows, rests, rests) if state.dual.slopes.size and order.size else first.dual,
             cg=ConjugateGradients(point, point, point) if state.cg.residual.size else first.cg,
             order=order,
         )

@@ -7,7 +7,8 @@ q_i = p_i ||x_i||^2 / l2, the new slope is phi_i'(v) where
 
     v + q_i phi_i'(v) = x_i'w + q_i s_i,
 
-which Newton's method solves until the residual is a tenth of v - x_i'w, and w moves by -p_i (s_i+ - s_i) x_i / l2.
+which Newton's method solves until the residual is a tenth of v - x_i'w, and w moves by -p_i (s_i+ - s_i) x_i / l2. It
+begins where the row's last visit ended, whose slope and curvature are remembered: most visits evaluate the loss once.
 
 *Sweeps.* Rows are visited in sweeps, in a random order that is drawn for each sweep (in the same order each time the rate
 is several times worse); 4 rows that follow each other stay together, as they do in memory (with 8, text may need half as
@@ -87,6 +88,7 @@ class DualState(NamedTuple):
 
     slopes: Vector = np.zeros(0)  # (n,)  s_i
     predictions: Vector = np.zeros(0)  # (n,)  the v of each row's last visit
+    curvatures: Vector = np.zeros(0)  # (n,)  phi'' there; -1 before the first visit, where s_i is no slope yet
     squares: Vector = np.zeros(0)  # (n,)  ||x_i||^2, without the intercept
     rests: Rests = np.zeros(0, dtype=np.int8)  # (n,)  sweeps that a row rests for after another visit that changes little
     waits: Rests = np.zeros(0, dtype=np.int8)  # (n,)  sweeps that it still rests for
@@ -106,17 +108,25 @@ class DualState(NamedTuple):
 
 
 @kernel_part
-def _solved(view: View, i: int, coupling: float, prediction: float, slope: float, v: float) -> tuple[float, float]:
-    """Return v with v + coupling phi'(v) = prediction + coupling slope, from v on, and phi'(v).
+def _solved(
+    view: View, i: int, coupling: float, prediction: float, slope: float, v: float, curvature: float
+) -> tuple[float, float, float]:
+    """Return v with v + coupling phi'(v) = prediction + coupling slope, from v on, phi'(v) and phi''(v).
 
-    The left side rises by 1 at least, so that each trial bounds the root. Where a step of Newton's method only changes
-    sides (between two pieces without curvature), or leaves the bounds, the middle is taken.
+    A curvature >= 0 is phi'' at the v that is given, where the slope is phi'. The left side rises by 1 at least, so that
+    each trial bounds the root. Where a step of Newton's method only changes sides (between two pieces without curvature),
+    or leaves the bounds, the middle is taken.
     """
     goal, low, high, before = prediction + coupling * slope, -np.inf, np.inf, 0.0
+    is_known = curvature >= 0.0
+    if is_known:  # the first trial: a step from there ends between v and the prediction, and nothing is evaluated
+        low, high, before = min(v, prediction), max(v, prediction), v - prediction
+        v -= before / (1.0 + coupling * curvature)
     for k in range(MOST_TRIES):
         slope, curvature = view.loss.d1_d2(v, view.targets[i])
         missing = v + coupling * slope - goal
-        if abs(missing) <= LEFT * abs(v - prediction) or (k > 0 and abs(missing) <= ROUNDING * abs(goal)):
+        is_further = is_known or k > 0
+        if abs(missing) <= LEFT * abs(v - prediction) or (is_further and abs(missing) <= ROUNDING * abs(goal)):
             break
         if missing > 0.0:
             low, high = max(low, v - missing), min(high, v)
@@ -127,7 +137,7 @@ def _solved(view: View, i: int, coupling: float, prediction: float, slope: float
         if only_changes_sides or not low <= v <= high:
             v = 0.5 * (low + high)
         before = missing
-    return v, slope
+    return v, slope, curvature
 
 
 @kernel_part
@@ -140,9 +150,10 @@ def _visit(view: View, i: int, ridge: float, little: float, w: Vector, memory: D
         if view.rows.intercept:
             coupling += weight / memory.hold
         prediction = view.rows.dot(i, w) + view.offsets[i]
-        v, slope = _solved(view, i, coupling, prediction, memory.slopes[i], memory.predictions[i])
+        known = memory.slopes[i], memory.predictions[i], memory.curvatures[i]
+        v, slope, curvature = _solved(view, i, coupling, prediction, *known)
         change = weight * (slope - memory.slopes[i])
-        memory.slopes[i], memory.predictions[i] = slope, v
+        memory.slopes[i], memory.predictions[i], memory.curvatures[i] = slope, v, curvature
     if change != 0.0:
         last_one = w[-1]
         view.rows.add_to(i, -change / ridge, w)
@@ -172,9 +183,11 @@ def shuffle(order: Indices, n: int, draws: Vector, first: int) -> None:
     """Write the numbers below n in an order that the draws, from the first on, give."""
     for k in range(n):
         order[k] = k
+    place = (first + n - 1) % draws.size  # that of draw first + k
     for k in range(n - 1, 0, -1):
-        other = int(draws[(first + k) % draws.size] * (k + 1))
+        other = int(draws[place] * (k + 1))
         order[k], order[other] = order[other], order[k]
+        place = place - 1 if place > 0 else draws.size - 1
 
 
 def rows_together(problem: Problem) -> int:
@@ -237,7 +250,7 @@ def first_epoch(problem: Problem, tol: float = 0.0) -> DualState:
     if is_coupled or not (least < coupling < math.inf):
         return DualState()
     rests, after = np.zeros((2, n), dtype=np.int8), AFTER_CHANGE if problem.rows.is_sparse() else AFTER_DENSE
-    first = DualState(np.zeros(n), np.zeros(n), squares, rests[0], rests[1], HOLD * ridge / mean)
+    first = DualState(np.zeros(n), np.zeros(n), np.full(n, -1.0), squares, rests[0], rests[1], HOLD * ridge / mean)
     return first._replace(after_change=after)
 
 
