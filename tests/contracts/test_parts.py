@@ -300,6 +300,8 @@ BESIDE = {
     "lazy-newton": ("logistic", {"alpha": 0.05}, {}),
     "working-set-newton": ("logistic", {"alpha": 0.05, "l1_ratio": 0.5}, {}),
     "multinomial-lbfgs": ("multinomial", {"alpha": 0.05}, {"preconditioner": "none"}),
+    "multinomial-newton": ("multinomial", {"alpha": 0.05}, {}),
+    "multinomial-newton, products": ("multinomial", {"alpha": 1e-4}, {"solver": "cg"}),
 }
 
 
@@ -325,15 +327,31 @@ def test_what_workers_wrote_stays_with_them(name, monkeypatch):
     assert not brought
 
 
+def test_factors_of_several_classes_see_as_many_rows_of_each_part_as_of_all(monkeypatch):
+    monkeypatch.setattr("finitesum.methods.newton.multinomial_newton.PLAIN_PRODUCTS", 1)
+    X, y, *_ = data("multinomial", n=1200)
+    found = []
+    for alpha, solver in itertools.product((1e-3, 1e-5), ("exact", "cg")):
+        problem = Problem.partitioned(in_parts(X, y, cuts=[0, 500, 1199, 1200]), loss="multinomial", alpha=alpha)
+        found.append(minimize(problem, method="multinomial-newton", options={"solver": solver}, tol=1e-9))
+        assert found[-1].success
+    assert found[0].x == pytest.approx(found[1].x, abs=1e-5)
+    assert found[2].fun == pytest.approx(found[3].fun, abs=1e-9)
+
+
 @pytest.mark.parametrize("cut", [1, 3])
-@pytest.mark.parametrize("method", ["newton", "newton-cg", "lazy-newton"])
-def test_numbers_by_row_elsewhere_are_in_checkpoints(method, cut, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name", ["newton", "newton-cg", "lazy-newton", "multinomial-newton, exact", "multinomial-newton, cg"]
+)
+def test_numbers_by_row_elsewhere_are_in_checkpoints(name, cut, tmp_path, monkeypatch):
     monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
-    X, y, *_ = data("logistic", n=8000)
-    settings = {"method": method, "tol": 1e-10, "measure_every": 0}
+    method, *solver = name.split(", ")
+    loss = "multinomial" if solver else "logistic"
+    X, y, *_ = data(loss, n=8000)
+    settings = {"method": method, "options": {"solver": solver[0]} if solver else {}, "tol": 1e-10, "measure_every": 0}
 
     def problem(engine):
-        return Problem.partitioned(in_parts(X, y, cuts=range(0, 8001, 2000)), alpha=0.05, engine=engine)
+        return Problem.partitioned(in_parts(X, y, cuts=range(0, 8001, 2000)), loss=loss, alpha=0.05, engine=engine)
 
     whole, leaves = minimize(problem(Elsewhere()), **settings), Elsewhere()
 

@@ -263,6 +263,22 @@ def test_the_bits_do_not_depend_on_the_number_of_workers(method, client, monkeyp
         assert one.n_passes == here.n_passes
 
 
+@pytest.mark.parametrize("solver", ["exact", "cg"])
+def test_scores_of_classes_stay_with_the_workers_to_the_same_bits(solver, client, monkeypatch):
+    monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 0)
+    X, y, _, _ = data()
+    parts = [(X[k : k + CHUNK], np.digitize(y[k : k + CHUNK], [-0.5, 0.5])) for k in range(0, N, CHUNK)]
+    settings = {"method": "multinomial-newton", "options": {"solver": solver}, "tol": 1e-9}
+    here = minimize(Problem.partitioned(parts, loss="multinomial", alpha=1e-3), **settings)
+    brought, each = [], Beside.numbers
+    monkeypatch.setattr(Beside, "numbers", property(lambda self: brought.append(1) or each.fget(self)))
+    engine = on_dask.DaskEngine(client)
+    there = minimize(Problem.partitioned(parts, loss="multinomial", alpha=1e-3, engine=engine), **settings)
+    assert there.success
+    np.testing.assert_array_equal(there.x, here.x)
+    assert not brought
+
+
 @pytest.mark.parametrize(("seconds", "least_bytes"), [(0.05, 1 << 16), (0.4, 1 << 16), (0.4, 0)])
 def test_a_killed_worker_costs_its_parts_and_no_bit(seconds, least_bytes, mortal, monkeypatch):
     monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", least_bytes)  # 0: numbers by row stay with the workers

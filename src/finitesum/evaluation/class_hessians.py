@@ -52,11 +52,24 @@ def rows_that_count(problem: Problem, chances: Matrix, n_wanted: int) -> tuple[I
     return counted[is_taken], problem.weights[counted[is_taken]] / shares[is_taken]
 
 
-def hessian_of_differences(problem: Problem, chances: Matrix, rows: Indices, weights: Vector, kind: Any) -> Matrix:
-    """Return the lower triangle of the Hessian in t of weighted rows, shape ((K - 1) dim, (K - 1) dim), in a precision."""
-    of_rows = np.zeros(problem.n_rows)
-    of_rows[rows] = several.loss_of(problem).scale * weights
-    out = sum_over_problems(lambda part, *given: _summed(part, given[0], given[1], kind), problem, reads=(chances, of_rows))
+def hessian_of_differences(
+    problem: Problem, chances: Matrix, rows: Indices | None, weights: Vector | None, kind: Any
+) -> Matrix:
+    """Return the lower triangle of the Hessian in t of weighted rows, shape ((K - 1) dim, (K - 1) dim), in a precision.
+
+    Without rows and weights it is that of all rows, with their own weights.
+    """
+    if rows is None or weights is None:
+        out = sum_over_problems(
+            lambda part, here: _summed(part, here, several.loss_of(part).scale * part.weights, kind),
+            problem,
+            reads=(chances,),
+        )
+    else:
+        of_rows = np.zeros(problem.n_rows)
+        of_rows[rows] = several.loss_of(problem).scale * weights
+        reads = chances, of_rows
+        out = sum_over_problems(lambda part, *given: _summed(part, given[0], given[1], kind), problem, reads=reads)
     n_others, dim = problem.n_outputs - 1, problem.rows.dim()
     ridge, columns, blocks = problem.term.quadratic[:dim], np.arange(dim), out.reshape(n_others, dim, n_others, dim)
     for k in range(n_others):

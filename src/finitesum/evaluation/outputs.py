@@ -4,7 +4,7 @@ An iterate is a table of shape (K, dim), row by row in one vector; scores are u_
 through matrix products: float32 rows are widened a block at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_over_problems
 from finitesum.losses.classes import ClassLoss, weighted
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.outputs import gram_of
 from finitesum.problems.partitioned import is_parted
@@ -53,6 +54,29 @@ def score_changes(problem: Problem, v: Vector) -> Matrix:
     """
     changes: Matrix = sum_over_problems(lambda part: _score_changes(part, v), problem, add=joined)
     return changes
+
+
+def changes_by_row(problem: Problem, v: Vector) -> Matrix:
+    """Return what `score_changes` does; of parts, as numbers that stay beside them."""
+    return by_row(problem, lambda part: _score_changes(part, v))
+
+
+def curvatures_by_row(problem: Problem, scores: Matrix) -> Matrix:
+    """Return the curvatures at given scores, shape (n, K); of parts, as numbers that stay beside them."""
+    return by_row(problem, lambda part, here: loss_of(part).curvatures(here), scores)
+
+
+def by_row(problem: Problem, function: Callable[..., Matrix], *reads: Any) -> Matrix:
+    """Return function(problem, *reads), K numbers for each row; of parts, written beside each of them."""
+    if not is_parted(problem):
+        return function(problem, *reads)
+
+    def of_part(part: Problem, *arrays: Matrix) -> None:
+        arrays[-1][:] = function(part, *arrays[:-1])
+
+    found: Matrix = empty_by_row(problem, np.float64, problem.n_outputs)
+    sum_over_problems(of_part, problem, reads=reads, writes=(found,))
+    return found
 
 
 def _score_changes(problem: Problem, v: Vector) -> Matrix:
@@ -107,6 +131,15 @@ def mean_loss(problem: Problem, scores: Matrix) -> float:
 def objective_at(problem: Problem, scores: Matrix, w: Vector) -> float:
     """Return F at w, given its scores."""
     return mean_loss(problem, scores) + problem.term.value(w)
+
+
+def objective_along(problem: Problem, w: Vector, direction: Vector, line: tuple[Matrix, Matrix], t: float) -> float:
+    """Return F at w + t direction, given the scores at w and what the direction adds to them."""
+
+    def of_part(part: Problem, here: Matrix, changes: Matrix) -> float:
+        return mean_loss(part, here + t * changes)
+
+    return float(sum_over_problems(of_part, problem, reads=line)) + problem.term.value(w + t * direction)
 
 
 def weighted_slopes(problem: Problem, scores: Matrix) -> Matrix:
@@ -208,23 +241,21 @@ def hessian_product(problem: Problem, curvatures: Matrix, v: Vector) -> Vector:
     return products.reshape(-1) + problem.term.quadratic * v
 
 
-def weighted_gram(problem: Problem, weights: Vector, chosen: Indices | None = None) -> Matrix:
-    """Return sum_i c_i x_i x_i' over all rows, or the chosen ones, shape (dim, dim)."""
+def _gram(problem: Problem, weights: Vector) -> Matrix:
+    """Return sum_i c_i x_i x_i' over the rows in memory."""
+    grams = (gram_of(matrix, weights[here], problem.has_intercept) for here, matrix in _matrices(problem, is_copied=True))
+    return sum(grams, start=np.zeros((problem.rows.dim(), problem.rows.dim())))
 
+
+def weighted_gram(problem: Problem, weights: Vector, chosen: Indices) -> Matrix:
+    """Return sum_i c_i x_i x_i' over the chosen rows, shape (dim, dim)."""
     has_intercept = problem.has_intercept
 
     def gram(block: Block, of_rows: Vector) -> Matrix:
         matrix = to_matrix(block.view.rows)[block.components].astype(np.float64)
         return gram_of(matrix, of_rows[block.components], has_intercept)
 
-    def of_part(part: Problem, of_rows: Vector) -> Matrix:
-        grams = (gram_of(matrix, of_rows[here], has_intercept) for here, matrix in _matrices(part, is_copied=True))
-        return sum(grams, start=np.zeros((part.rows.dim(), part.rows.dim())))
-
-    if chosen is None:
-        total: Matrix = sum_over_problems(of_part, problem, reads=(weights,))
-    else:
-        total = sum_over_blocks(gram, problem.one_output.by_rows, chosen, reads=(weights,))
+    total: Matrix = sum_over_blocks(gram, problem.one_output.by_rows, chosen, reads=(weights,))
     return total
 
 
@@ -236,6 +267,12 @@ def free_coordinates(problem: Problem) -> Indices:
     return np.flatnonzero((term.quadratic[:dim] == 0.0) & (term.thresholds[:dim] == 0.0))
 
 
+def _gram_of_entry(problem: Problem, curvatures: Matrix, *, k: int, other: int) -> Matrix:
+    """Return sum_i p_i C_ikl x_i x_i', or minus that where the losses ignore shifts: off the diagonal it is >= 0."""
+    entries = problem.weights * loss_of(problem).curvature_entry(curvatures, k, other)
+    return _gram(problem, -entries if loss_of(problem).ignores_shifts() else entries)
+
+
 def full_hessian(problem: Problem, curvatures: Matrix, *, is_pinned: bool = False) -> Matrix:
     """Return the Hessian of the smooth part of F, shape (K dim, K dim): K (K + 1) / 2 Gram matrices.
 
@@ -243,16 +280,16 @@ def full_hessian(problem: Problem, curvatures: Matrix, *, is_pinned: bool = Fals
     added to all predictions of a row changes no loss, C_ikk = -sum_l C_ikl, and K (K - 1) / 2 matrices are enough. A
     pinned one has a term more that no gradient sees, which keeps the mean over the outputs where that changes nothing.
     """
-    n_outputs, dim, loss = problem.n_outputs, problem.rows.dim(), loss_of(problem)
+    n_outputs, dim = problem.n_outputs, problem.rows.dim()
     out = np.empty((n_outputs, dim, n_outputs, dim))
-    is_shared = loss.ignores_shifts()
+    is_shared = loss_of(problem).ignores_shifts()
     if is_shared:
         for k in range(n_outputs):
             out[k, :, k, :] = 0.0
     for k in range(n_outputs):
         for other in range(k if is_shared else k + 1):
-            entries = problem.weights * loss.curvature_entry(curvatures, k, other)
-            gram = weighted_gram(problem, -entries) if is_shared else weighted_gram(problem, entries)
+            of_part = partial(_gram_of_entry, k=k, other=other)
+            gram = sum_over_problems(of_part, problem, reads=(curvatures,))
             if is_shared:
                 out[k, :, k, :] += gram
                 out[other, :, other, :] += gram

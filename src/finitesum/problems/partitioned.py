@@ -229,6 +229,11 @@ class _Job(NamedTuple):
     start: int
 
 
+def _new(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return memory that lies output by output, as that of `empty_by_row`."""
+    return np.empty(shape[::-1], dtype=dtype).T
+
+
 def _run(data: PartData, job: _Job, function: Callable[..., Any], *kept: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the function's result, and what it wrote, given results that hold what was not sent."""
     if data.digest != job.digest:
@@ -237,7 +242,7 @@ def _run(data: PartData, job: _Job, function: Callable[..., Any], *kept: Any) ->
         )
     try:
         given, written = in_place(job.arguments, kept), in_place(job.written, kept)
-        arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else np.empty(*like) for like in written)
+        arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else _new(*like) for like in written)
         return function(as_problem(data, job.frame), job.start, job.chosen, *given, *arrays), arrays
     except PartError:
         raise

@@ -119,7 +119,7 @@ def factor_at(problem: Problem, scores: Matrix, n_wanted: int) -> tuple[ClassFac
     return ClassFactor(), rows.size
 
 
-def class_hessian(problem: Problem, chances: Matrix, rows: Indices, weights: Vector, kind: Any) -> Matrix:
+def class_hessian(problem: Problem, chances: Matrix, rows: Indices | None, weights: Vector | None, kind: Any) -> Matrix:
     """Return `hessian_of_differences`, with few rows that in their span."""
     return hessian_of_differences(row_space(problem).inside if is_wide(problem) else problem, chances, rows, weights, kind)
 

@@ -12,7 +12,8 @@ cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)
 
             sum_{i in I_k} c_ik x_i x_i' + diag(sum_{i not in I_k} c_ik x_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
 
-        with I_k the 3 dim rows of largest curvature c_ik: near the optimum few rows have any. I_k is empty, which leaves a
+        with I_k the 3 dim rows of largest curvature c_ik (as large a fraction of each part, where rows lie in parts):
+        near the optimum few rows have any. I_k is empty, which leaves a
         diagonal, for the first products, as many as the factors cost, and with more than 2000 columns. While a step is
         solved its state holds the curvatures, n K numbers, and the preconditioner, K d or K d^2.
 
@@ -35,16 +36,18 @@ from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
-from finitesum.evaluation.class_hessians import rows_that_count
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
+from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided, nanoseconds_of_factor
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.methods.subproblems.line_search import halved, rounding_of
 from finitesum.methods.subproblems.positive_definite import raised_factor, solve_spd
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 
 #: "auto" takes the exact solver up to this many variables, and where Hessian and factor take at most this many products.
 EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
@@ -159,10 +162,10 @@ def is_cheap(problem: Problem) -> bool:
 
 def _exact(problem: Problem, state: MultinomialState) -> Vector:
     """Return the direction of Newton's method."""
-    curvatures = several.loss_of(problem).curvatures(state.scores)
+    curvatures = several.curvatures_by_row(problem, state.scores)
     if not several.loss_of(problem).ignores_shifts():
         return -solve_spd(several.full_hessian(problem, curvatures), state.gradient)
-    hessian = class_hessian(problem, curvatures, *rows_that_count(problem, curvatures, problem.n_rows), np.float64)
+    hessian = class_hessian(problem, curvatures, None, None, np.float64)
     return -divided(problem, ClassFactor(raised_factor(hessian, 0.0)[0]), state.gradient)
 
 
@@ -171,18 +174,22 @@ def _state_at(
 ) -> MultinomialState:
     """Return the state between two steps; its gradient is summed in extended precision if asked for."""
     with np.errstate(all="ignore"):  # after a divergence
-        scores = several.scores_at(problem, w)
+        if is_parted(problem):  # one call of each part
+            scores = empty_by_row(problem, np.float64, problem.n_outputs)
+            mean, gradient = several.measure(problem, w, scores=scores)
+            objective = mean + problem.term.value(w)
+        else:
+            scores = several.scores_at(problem, w)
+            gradient, objective = several.mean_gradient(problem, scores), several.objective_at(problem, scores, w)
+        gradient += problem.term.quadratic * w
         if is_extended:
             gradient = extended_gradient(problem, w)[0].astype(np.float64)
-        else:
-            gradient = several.mean_gradient(problem, scores) + problem.term.quadratic * w
-        objective = several.objective_at(problem, scores, w)
     return MultinomialState(w, scores, gradient, objective, n_gradients, n_hessians)
 
 
 def _begun(problem: Problem, state: MultinomialState) -> MultinomialState:
     """Return the state with conjugate gradients begun for the next step, preconditioned by a diagonal."""
-    curvatures = several.loss_of(problem).curvatures(state.scores)
+    curvatures = several.curvatures_by_row(problem, state.scores)
     diagonals = _preconditioner(problem, curvatures, is_factored=False)
     cg = begun(-state.gradient, _preconditioned(diagonals, -state.gradient))
     return state._replace(curvatures=curvatures, preconditioner=diagonals, direction=np.zeros(problem.dim), cg=cg)
@@ -214,11 +221,11 @@ def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
 def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
     """Return the state after a step along the direction: the first t = 1, 1/2, 1/4, ... that brings F down enough, or 0."""
     direction = kept_mean(problem, direction)
-    changes = several.score_changes(problem, direction)
+    line = state.scores, several.changes_by_row(problem, direction)
 
     def objective(t: float) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
-            return several.objective_at(problem, state.scores + t * changes, state.x + t * direction)
+            return several.objective_along(problem, state.x, direction, line, t)
 
     predicted = float(state.gradient @ direction)
     t, _ = halved(objective, state.objective, predicted, problem.n_rows)
@@ -238,23 +245,45 @@ def kept_mean(problem: Problem, direction: Vector) -> Vector:
     return table.reshape(-1)
 
 
+def _diagonal(part: Problem, curvatures: Matrix, k: int) -> Vector:
+    """Return p_i times entry k, k of the rows' curvatures."""
+    return np.asarray(part.weights * several.loss_of(part).curvature_entry(curvatures, k, k))
+
+
+def _largest(numbers: Vector, n_chosen: int, n_rows: int) -> Indices:
+    """Return where the largest ones are, increasing: as large a fraction of them as n_chosen are of n_rows."""
+    n = -(-n_chosen * numbers.size // n_rows)
+    return np.sort(np.argpartition(-numbers, n - 1)[:n])
+
+
 def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) -> Preconditioner:
-    """Return the diagonals of the outputs' blocks, or Cholesky factors that see some rows as they are."""
-    dim, loss, outputs = problem.rows.dim(), several.loss_of(problem), range(problem.n_outputs)
-    diagonal = np.stack([problem.weights * loss.curvature_entry(curvatures, k, k) for k in outputs], axis=1)
+    """Return the diagonals of the outputs' blocks, or Cholesky factors that see some rows as they are.
+
+    Of a problem in parts these rows are as large a fraction of each of them.
+    """
+    dim, outputs = problem.rows.dim(), range(problem.n_outputs)
     penalty = problem.term.quadratic[:dim]
-    n_chosen = min(3 * dim, problem.n_rows) if is_factored else 0
-    rest = diagonal.copy()
-    chosen = [np.argpartition(-diagonal[:, k], n_chosen - 1)[:n_chosen] for k in outputs if n_chosen]
-    for k, rows in enumerate(chosen):
-        rest[rows, k] = 0.0
-    diagonals = several.sum_of_rows(problem, rest, squared=True) + penalty
+    n_rows = problem.n_rows
+    n_chosen = min(3 * dim, n_rows)
+
+    def rest(part: Problem, here: Matrix) -> Matrix:
+        numbers = np.stack([_diagonal(part, here, k) for k in outputs], axis=1)
+        for k in outputs if is_factored else ():
+            numbers[_largest(numbers[:, k], n_chosen, n_rows), k] = 0.0
+        return several.sum_of_rows(part, numbers, squared=True)
+
+    diagonals = np.asarray(sum_over_problems(rest, problem, reads=(curvatures,))) + penalty
     floor = 1e-12 * float(diagonals.max()) or 1e-300
-    if not chosen:
+    if not is_factored:
         return np.maximum(diagonals, floor)
     factors = np.empty((problem.n_outputs, dim, dim))
-    for k, rows in enumerate(chosen):
-        gram = several.weighted_gram(problem, diagonal[:, k], np.sort(rows))
+    for k in outputs:
+
+        def chosen(part: Problem, here: Matrix, k: int = k) -> Matrix:
+            diagonal = _diagonal(part, here, k)
+            return several.weighted_gram(part, diagonal, _largest(diagonal, n_chosen, n_rows))
+
+        gram = sum_over_problems(chosen, problem, reads=(curvatures,))
         gram[np.arange(dim), np.arange(dim)] += diagonals[k] + 1e-10 * float(np.diagonal(gram).max()) + floor
         factors[k] = cho_factor(gram, overwrite_a=True, check_finite=False)[0].T  # so that its rows lie one by one
     return factors
