@@ -29,6 +29,7 @@ from finitesum import (
     TweedieRegressor,
 )
 from finitesum.constraints import L1Ball
+from finitesum.core import indices
 from finitesum.estimators.tasks import HAS_CALLBACKS
 from finitesum.methods import Newton
 
@@ -69,6 +70,29 @@ def test_kinds_of_input_lead_to_the_same_model(model, density):
     with pytest.raises(ValueError, match="feature names"):
         other.predict(frame[["b", "a", "c", "d"]])
     assert np.allclose(dense.predict(wide), dense.predict(X))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_indices_of_csr_rows_are_checked_once_and_entries_of_one_place_are_summed(model, monkeypatch):
+    X, y = data(density=0.3)
+    seen = []
+    check = indices.require_compressed
+    monkeypatch.setattr(indices, "require_compressed", lambda *args: seen.append(1) or check(*args))
+    known = clone(model).fit(scipy.sparse.csr_array(X), y)
+    assert len(seen) == (3 if isinstance(model, NegativeBinomialRegressor) else 1)  # it fits others for its theta
+    n_rows, n_columns = X.shape
+    # each entry in halves, columns from the last one on
+    columns = np.tile(np.repeat(np.arange(n_columns)[::-1], 2), n_rows)
+    halves = np.repeat(0.5 * X[:, ::-1], 2, axis=1).ravel()
+    starts = np.arange(0, halves.size + 1, 2 * n_columns)
+    for kind in scipy.sparse.csr_array, scipy.sparse.csr_matrix:
+        doubled = kind((halves, columns, starts), shape=X.shape)
+        found = clone(model).fit(doubled, y)
+        assert doubled.nnz == halves.size  # what is given stays as it is
+        assert np.abs(found.coef_ - known.coef_).max() < 1e-7
+    doubled.indices[3] = n_columns
+    with pytest.raises(ValueError, match="column indices from 0 to 3"):
+        clone(model).fit(doubled, y)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)

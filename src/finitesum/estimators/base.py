@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -27,7 +28,7 @@ from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
 from finitesum.losses import Loss, LossName
 from finitesum.methods import MethodName
 from finitesum.methods.base import Choice, Method, identity_of
-from finitesum.problems.input import as_rows, checked_numbers, stored_well
+from finitesum.problems.input import as_rows, checked_numbers, in_order, stored_well
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 from finitesum.running.observers import Trace
@@ -150,13 +151,16 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
     def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
         self._check_parameters()
         require_in_memory(X, type(self).__name__)
-        require_indices(X)
+        increase, given = require_indices(X), X
         if self._is_plain(X, reset=reset) and is_plain_target(y, X.shape[0]):
             if reset:
                 self.n_features_in_ = X.shape[1]
         else:
             X, y = validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)
-        return stored_well(X), y
+        if X is not given:
+            increase = require_indices(X)
+        X = stored_well(X)
+        return in_order(X, increase=increase) if issparse(X) else X, y
 
     def _is_plain(self, X: Any, *, reset: bool) -> bool:
         """Return whether X needs no checks by scikit-learn, nor do names of columns."""
@@ -180,7 +184,7 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
         self, X: Any, y: Any, weights: Vector | None, loss: LossName | Loss, alpha: float, offset: Any = None
     ) -> Problem:
         own: Any = {"fit_intercept": self.fit_intercept, **self._term(alpha)}
-        rows = as_rows(X, is_finite=True)  # as checked data are
+        rows = as_rows(X, is_checked=True)  # as checked data are
         return Problem.linear(rows, y, loss=loss, sample_weight=weights, offset=offset, **own)
 
     def _term(self, alpha: float) -> dict[str, Any]:

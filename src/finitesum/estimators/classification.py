@@ -151,7 +151,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
 
     def _one_against_the_rest(self, data: LabelledData, loss: LossName | Loss, alpha: float) -> list[Any]:
         """Return the problem of the second class, or one for each of several."""
-        rows, n_classes = as_rows(data.X, is_finite=True), len(data.classes)
+        rows, n_classes = as_rows(data.X, is_checked=True), len(data.classes)
         problems = []
         for k in [1] if n_classes == 2 else range(n_classes):
             offset = data.offset if data.offset is None or n_classes == 2 else data.offset[:, k]

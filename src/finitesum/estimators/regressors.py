@@ -163,7 +163,7 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         total = float(X.shape[0] if weights is None else weights.sum())
         targets = np.atleast_2d(y.T)
         offsets = [offset] * len(targets) if offset is None or y.ndim == 1 else checked_numbers(offset, y.shape, "offset").T
-        rows, alphas = as_rows(X, is_finite=True), self._alphas(len(targets), total)
+        rows, alphas = as_rows(X, is_checked=True), self._alphas(len(targets), total)
         parts = zip(targets, alphas, offsets, strict=True)
         return [self._problem(rows, one, weights, loss, alpha, shift) for one, alpha, shift in parts], total, X, y
 

@@ -64,18 +64,25 @@ def nanoseconds_of_row_space(problem: Problem) -> float:
 
 @remembered
 def _times_of_products(problem: Problem) -> tuple[float, float]:
-    """Return the nanoseconds of X X' with the zeros of sparse rows, and without them."""
+    """Return the nanoseconds of X X' with the zeros of sparse rows, and without them: at least, where that is the more.
+
+    Pairs in a column are counted only where as many in each, which are the fewest, would take less time than the zeros.
+    """
     n, rows = float(problem.n_rows), problem.rows
     by_matrix = PRODUCT * n * n * rows.n_columns
     if not isinstance(rows, CSRRows):
         return by_matrix, math.inf
+    by_matrix += CONVERTED * rows.values.size
+    fewest = SPARSE_PRODUCT * max(float(rows.values.size) ** 2 / max(rows.n_columns, 1), float(rows.values.size))
+    if fewest > by_matrix:
+        return by_matrix, fewest
     n_seen = min(problem.n_rows, max(FEWEST_SEEN, int(MOST_SEEN * n / max(rows.values.size, 1))))
     seen: Any = (
         rows if n_seen == n else some_rows(rows, np.linspace(0, problem.n_rows, n_seen, endpoint=False, dtype=np.int64))
     )
     met, n_stored = np.bincount(seen.columns, minlength=rows.n_columns).astype(np.float64), float(seen.values.size)
     n_pairs = (n / n_seen) ** 2 * (float(met @ met) - n_stored) + n / n_seen * n_stored  # each of a row with itself, too
-    return by_matrix + CONVERTED * rows.values.size, SPARSE_PRODUCT * n_pairs
+    return by_matrix, SPARSE_PRODUCT * n_pairs
 
 
 @remembered

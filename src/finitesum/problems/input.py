@@ -51,35 +51,43 @@ def _refuse_entry(value: float, i: int, j: int) -> None:
     raise ValueError(f"X must be finite, got {value} in row {i}, column {j} (from 0). Impute or drop such entries first.")
 
 
-def _csr_rows(matrix: Any, intercept: int, *, is_finite: bool) -> CSRRows:
-    increase = require_indices(matrix)
+def in_order(matrix: Any, *, increase: bool) -> Any:
+    """Return a CSR matrix whose indices increase in each row: itself, or a copy in which duplicates are summed."""
+    if increase:
+        return matrix
+    n_stored = int(matrix.indptr[-1])  # the arrays may be longer
+    parts = matrix.data[:n_stored], matrix.indices[:n_stored], matrix.indptr
+    found = scipy.sparse.csr_array(parts, shape=matrix.shape, copy=True)
+    found.sum_duplicates()
+    return found
+
+
+def _csr_rows(matrix: Any, intercept: int, *, is_checked: bool) -> CSRRows:
+    increase = is_checked or require_indices(matrix)
     if matrix.format != "csr":
         matrix = matrix.tocsr()
         increase = require_indices(matrix)  # of some formats they are known only now
     n_rows, n_columns = matrix.shape
-    n_stored = int(matrix.indptr[-1])  # the arrays may be longer
+    matrix = in_order(matrix, increase=increase)
+    n_stored = int(matrix.indptr[-1])
     values, columns, starts = matrix.data[:n_stored], matrix.indices[:n_stored], matrix.indptr
-    if not increase:
-        matrix = scipy.sparse.csr_array((values, columns, starts), shape=matrix.shape, copy=True)
-        matrix.sum_duplicates()
-        values, columns, starts, n_stored = matrix.data, matrix.indices, matrix.indptr, int(matrix.nnz)
     values = _floating(values)
     fits = max(n_columns, n_stored) <= np.iinfo(np.int32).max
     width = np.int32 if fits else np.int64
     columns = np.ascontiguousarray(columns.astype(width, copy=False))
     starts = np.ascontiguousarray(starts.astype(width, copy=False))
-    if not is_finite and (k := _first_not_finite(values)) is not None:
+    if not is_checked and (k := _first_not_finite(values)) is not None:
         _refuse_entry(values[k], int(np.searchsorted(starts, k, side="right")) - 1, int(columns[k]))
     values, columns, starts = map(as_writable, (values, columns, starts))
     return CSRRows(values, columns, starts, int(n_rows), int(n_columns), intercept)
 
 
-def as_rows(X: Any, *, intercept: bool = False, is_finite: bool = False) -> DenseRows | CSRRows:
+def as_rows(X: Any, *, intercept: bool = False, is_checked: bool = False) -> DenseRows | CSRRows:
     """Return the rows of a matrix as kernels see them, without a copy where the memory fits, or raise what is wrong.
 
     float32 and float64 are kept; other numbers become float64. Sparse input becomes CSR with indices narrowed to int32
     where they fit; duplicates are summed. An intercept is a column of ones behind the last one, which is not stored.
-    What is known to be finite is not looked at again.
+    What is known to be finite, in CSR with indices that fit and increase in each row, is not looked at again.
     """
     ones = int(bool(intercept))
     if isinstance(X, DenseRows | CSRRows):
@@ -93,9 +101,9 @@ def as_rows(X: Any, *, intercept: bool = False, is_finite: bool = False) -> Dens
     if shape[0] == 0 or shape[1] + ones == 0:
         raise ValueError(f"X must have at least one row and one column, got shape {shape}.")
     if scipy.sparse.issparse(table):
-        return _csr_rows(table, ones, is_finite=is_finite)
+        return _csr_rows(table, ones, is_checked=is_checked)
     values = np.ascontiguousarray(_floating(table))
-    if not is_finite and (k := _first_not_finite(values)) is not None:
+    if not is_checked and (k := _first_not_finite(values)) is not None:
         i, j = divmod(k, shape[1])
         _refuse_entry(values[i, j], i, j)
     return DenseRows(as_writable(values), int(shape[0]), int(shape[1]), ones)

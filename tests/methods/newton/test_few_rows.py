@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from contracts.problems import FORMATS, ident, make_pair, passes_of, start
 from oracles import newton_type
 
@@ -101,3 +102,26 @@ def test_auto_takes_it_where_few_rows_have_many_columns():
     assert result.method == as_method("newton")
     assert forecasts.forecast("newton", problem, 1e-10) < forecasts.forecast("newton-cg", problem, 1e-10)
     assert result.n_passes < 6
+
+
+def test_a_loose_tol_takes_fewer_steps():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 400))
+    problem = Problem.linear(X, X[:, 0] > 0.0, alpha=1e-3)
+    loose, tight = (minimize(problem, method="newton", tol=tol, measure_every=0) for tol in (1e-3, 1e-12))
+    assert loose.success
+    assert loose.n_hessian_passes < tight.n_hessian_passes
+    assert loose.nit == 1  # the end is what was asked for
+
+
+@pytest.mark.parametrize("density", [0.01, 0.1, 0.5, 1.0])
+def test_pairs_of_entries_are_counted_only_where_that_may_decide(density):
+    X = sp.random_array((60, 500), density=density, format="csr", rng=np.random.default_rng(1))
+    problem = Problem.linear(X, np.arange(60) % 2, alpha=1.0)
+    per_column = np.bincount(X.indices, minlength=500).astype(float)
+    with_zeros = row_space.PRODUCT * 60 * 60 * 500 + row_space.CONVERTED * X.nnz
+    without = row_space.SPARSE_PRODUCT * float(per_column @ per_column)
+    found = row_space._times_of_products(problem)
+    assert min(found) == pytest.approx(min(with_zeros, without), rel=1e-12)
+    assert (found[1] <= found[0]) == (without <= with_zeros)
+    assert "_times_of_products" in problem.batched(3).derived

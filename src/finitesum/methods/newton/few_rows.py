@@ -37,8 +37,8 @@ from finitesum.problems.linear import Problem
 #: Rows of curvatures below this part of the largest have none.
 NO_CURVATURE = 1e-20
 
-#: Steps in one pass, at most; the part of the optimality that is left at their end.
-MOST_STEPS, AS_GOOD_AS_NOTHING = 25, 1e-12
+#: Steps in one pass, at most; the part of the optimality, and the one of tol, that are left at their end.
+MOST_STEPS, AS_GOOD_AS_NOTHING, PART_OF_TOL = 25, 1e-12, 0.1
 
 
 class Duals(NamedTuple):
@@ -49,13 +49,17 @@ class Duals(NamedTuple):
     predictions: Vector  # K z + intercept
 
 
-def end_of_steps(problem: Problem, here: Snapshot, *, is_one: bool) -> tuple[Vector, int]:
-    """Return the point at the end of a step from a snapshot, or of several while F falls, and how many they were."""
+def end_of_steps(problem: Problem, here: Snapshot, tol: float, *, is_one: bool) -> tuple[Vector, int]:
+    """Return the point at the end of a step from a snapshot, or of several while F falls, and how many they were.
+
+    They end where the gradient is a tenth of tol, as z has it: what w's own is, a pass over the rows says.
+    """
     costs = costs_by_products(problem)
     most = 1 if is_one else min(costs.steps_a_pass(), MOST_STEPS)
     weights, targets, loss = problem.weights, problem.targets, in_arrays(problem.loss)
     at, value, n_steps = predictions(problem, here.point), math.inf, 1
     best = after = _minimiser(problem, at, weights * here.slopes, weights * here.curvatures)
+    enough = max(AS_GOOD_AS_NOTHING * here.optimality, PART_OF_TOL * tol)
     while n_steps < most:
         found = losses_at(loss, targets, after.predictions + problem.offsets, 0)
         kept = weights > 0.0
@@ -67,7 +71,7 @@ def end_of_steps(problem: Problem, here: Snapshot, *, is_one: bool) -> tuple[Vec
         left = slopes + problem.term.ridge * after.z
         square = float(left @ (products_of_rows(problem) @ left)) + problem.has_intercept * float(slopes.sum()) ** 2
         has_lines = bool((slopes[curvatures == 0.0] != 0.0).any())  # which a majorant's curvature has to bend
-        if has_lines or not square > (AS_GOOD_AS_NOTHING * here.optimality) ** 2:
+        if has_lines or not square > enough**2:
             break
         after, n_steps = _minimiser(problem, after.predictions, slopes, curvatures), n_steps + 1
     else:

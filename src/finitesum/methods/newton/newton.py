@@ -164,7 +164,7 @@ def _model(problem: AnySum, state: NewtonState, *, is_one_step: bool) -> tuple[_
     if has_few_rows(problem):
         if state.is_precise:
             return _Hessian(), step_from_gradient(problem, here.curvatures, state.gradient), m, False
-        end, n_steps = end_of_steps(problem, here, is_one=is_one_step)
+        end, n_steps = end_of_steps(problem, here, state.tol, is_one=is_one_step)
         return _Hessian(), end - state.x, n_steps * m, False
     every = problem.n_rows // (ENOUGH_ROWS * problem.dim) if state.is_rough else 1
     is_tried = (state.in_single or every > 1) and not state.is_precise
