@@ -88,12 +88,12 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
     s = F.d1(F.predictions(x), F.y) if x.any() else s
     w = np.where(coefficients, -A.T @ (p * s) / D, x[-1])
     best, best_bound, optimality, active, violation = x, -np.inf, np.inf, np.arange(n), np.inf
-    n_sweeps, n_passes, n_rounds, length, face = 0, 0, 0, 0.0, None
+    n_sweeps, n_parts, n_rounds, n_faces, length, face = 0, 0, 0, 0, 0.0, None
     for order in orders:
         ends = False
         if face is None:
             n_visits, goes_on = 0, True
-            draws = np.random.default_rng([int(order[0]), n_rounds, n_passes]).random(active.size // 4 + 1)
+            draws = np.random.default_rng([int(order[0]), n_rounds, n_parts]).random(active.size // 4 + 1)
             while goes_on:
                 shift = -p @ s / hold if has_b else 0.0
                 w, first, last = w + np.where(coefficients, 0.0, shift), n_sweeps, n_visits + n
@@ -116,7 +116,7 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 is_accurate = violation <= accuracy and abs(shift) <= accuracy
                 ends = is_accurate or not active.size
                 goes_on = not ends and n_sweeps < epochs
-            n_passes += max(n_visits // n, 1)
+            n_parts += max(4 * n_visits // n, 1)
             if not ends and n_sweeps >= epochs:
                 face, n_sweeps = active[(low < s)[active] & (s < high)[active]], n_sweeps if active.size else 0
                 G, r, n_products = H[np.ix_(face, face)] + np.diag(width / p[face]), excesses(w)[face], 0
@@ -125,16 +125,27 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 if not face.size:
                     face, n_sweeps = None, 0
         else:
-            most, over = 2 * face.size, not r @ (r / np.diag(G)) > 1e-4 * start
-            most = most if length == 1.0 else min(most, max(10, n // face.size))
+            most = (
+                2 * face.size
+                if length == 1.0
+                else int(min(2 * face.size, (20 if face.size <= F.dim else 5) * 1.5**n_faces))
+            )
+            least, most_of, M = (p * (low - s))[face], (p * (high - s))[face], np.diag(G)
+            rests, size = np.zeros(face.size, dtype=bool), r @ q
+            over = not size > 1e-4 * start
             while not over:
-                size = r @ (r / np.diag(G))
-                t, n_products = size / (q @ G @ q), n_products + 1
+                t, before, n_products = size / (q @ G @ q), size, n_products + 1
                 step, r = step + t * q, r - t * (G @ q)
-                over = n_products >= most or (abs(step) > (p * (high - low))[face]).any()
-                if not over:
-                    q = r / np.diag(G) + q * (r @ (r / np.diag(G))) / size
-                    over = not r @ (r / np.diag(G)) > 1e-4 * start
+                inside, scaled = np.clip(step, least, most_of), np.where(rests, 0.0, r / M)
+                size, beyond = r @ scaled, M @ (step - inside) ** 2
+                if beyond > t * before or (beyond > 0.0 and not size > 1e-4 * start):
+                    step, r, n_products = inside, r - G @ (inside - step), n_products + 1
+                    rests = ((step <= least) & (r < 0.0)) | ((step >= most_of) & (r > 0.0))
+                    q = np.where(rests, 0.0, r / M)
+                    size = r @ q
+                else:
+                    q = scaled + q * size / before
+                over = n_products >= most or not size > 1e-4 * start
             if over:
                 before, length = s[face].copy(), 1.0
                 while length >= 1e-3:
@@ -146,7 +157,8 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                     length *= 0.5
                 else:
                     length = 0.0
-                ends, is_accurate, face, n_sweeps = length == 1.0, False, None, 0
+                length *= np.mean((low < s)[face] & (s < high)[face])
+                ends, face, n_sweeps, n_faces = not size > 1e-4 * start and length == 1.0, None, 0, n_faces + 1
         if ends:
             w = np.where(coefficients, -A.T @ (p * s) / D, w)
             if has_b and width == 0.0:
@@ -161,12 +173,12 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
             elif F.objective(w) < F.objective(best):
                 optimality = np.linalg.norm(F.gradient(w))
             best = w.copy() if F.objective(w) < F.objective(best) else best
-            accuracy *= min(max(0.8 * tol / optimality, 0.02), 0.7) if optimality > 0.0 else 1.0
-            active, violation, n_sweeps, n_passes, n_rounds = np.arange(n), np.inf, 0, 0, n_rounds + 1
-            if is_accurate:
-                found = np.maximum(np.where(s < high, excesses(w), -np.inf), np.where(s > low, -excesses(w), -np.inf))
-                violation = max(found.max(), 0.0)
-                active = np.flatnonzero(found >= -violation)
+            found = np.maximum(np.where(s < high, excesses(w), -np.inf), np.where(s > low, -excesses(w), -np.inf))
+            violation = max(found.max(), 0.0)
+            active = np.flatnonzero(found >= -violation)
+            closer = min(max(0.8 * tol / optimality, 0.02), 0.7) if optimality > 0.0 else 1.0
+            accuracy = closer * min(accuracy, violation if violation > 0.0 else np.inf)
+            n_sweeps, n_parts, n_faces, n_rounds = 0, 0, 0, n_rounds + 1
         yield best
 
 

@@ -5,9 +5,13 @@ import pytest
 import scipy.sparse as sp
 
 from finitesum import Problem, minimize
+from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.optimality import evaluate
-from finitesum.evaluation.row_products import predictions
+from finitesum.evaluation.row_products import combination, predictions
 from finitesum.methods.auto import choose
+from finitesum.methods.newton.dual_ascent import DualAscent
+from finitesum.methods.newton.dual_faces import advance, find_face, take_step
+from finitesum.methods.newton.dual_sweeps import sweep
 
 
 def generated_hinge(seed, loss="hinge"):
@@ -89,3 +93,117 @@ def test_rounded_corners_go_to_dual_ascent_where_rows_are_few_by_columns(n, d, m
     y = np.where(np.arange(n) % 3 > 0, 1.0, -1.0)
     problem = Problem.linear(X, y, loss="squared-hinge", **{"alpha": 1.0 / n, **more})
     assert (choose(problem).method.name == "dual-ascent") == is_taken
+
+
+def face_of(seed, n=12, d=8):
+    """Return a problem, slopes within the interval, and the face of all rows: its matrix and right-hand side."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((n, d)) * np.logspace(0, -1, d), np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    problem = Problem.linear(X, y, loss="hinge", alpha=0.05, sample_weight=rng.uniform(0.5, 2.0, n))
+    slopes = -y * rng.uniform(0.05, 0.95, n)
+    w = -X.T @ (problem.weights * slopes) / 0.05
+    return problem, slopes, w, X @ X.T / 0.05, X @ w - y
+
+
+def within_by_numpy(Q, right, low, high, n_products):
+    """Return the changes after so many products of conjugate gradients within intervals, with the whole matrix."""
+    metric, x, rests, k = np.diagonal(Q), np.zeros(right.size), np.zeros(right.size, dtype=bool), 0
+    direction = right / metric
+    size = right @ direction
+    while k < n_products:
+        step, before = size / (direction @ Q @ direction), size
+        x, k = x + step * direction, k + 1
+        residual = right - Q @ x
+        beyond = float((metric * (x - np.clip(x, low, high)) ** 2).sum())
+        scaled = np.where(rests, 0.0, residual / metric)
+        size = residual @ scaled
+        if beyond > step * before:
+            x, k = np.clip(x, low, high), k + 1
+            residual = right - Q @ x
+            rests = ((x == low) & (residual < 0.0)) | ((x == high) & (residual > 0.0))
+            direction = np.where(rests, 0.0, residual / metric)
+            size = residual @ direction
+        else:
+            direction = direction * size / before + scaled
+    return x, k
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_on_faces_are_conjugate_gradients_within_intervals(seed):
+    problem, slopes, w, Q, right = face_of(seed)
+    face, p = np.arange(slopes.size), problem.weights
+    low = np.where(problem.targets > 0.0, -1.0, 0.0)
+    low, high = p * (low - slopes), p * (low + 1.0 - slopes)
+    found, excesses = np.empty(slopes.size, dtype=np.int64), np.empty(slopes.size)
+    assert find_face(problem.view_of_rows, face, w, slopes, found, excesses) == slopes.size
+    np.testing.assert_allclose(excesses, right, atol=1e-12)
+    terms, n_clipped = (np.diagonal(Q).copy(), 0.05, np.inf), 0
+    for most in range(1, 9):
+        run = np.zeros(right.size), right.copy(), right / np.diagonal(Q)
+        sizes = float(right @ run[2]), 0.0
+        _, n_products, _ = advance(problem.view_of_rows, face, slopes, run, sizes, terms, (most, 10**6))
+        expected, n_expected = within_by_numpy(Q, right, low, high, most)
+        assert n_products == n_expected
+        np.testing.assert_allclose(run[0], expected, rtol=1e-7, atol=1e-9)
+        n_clipped += n_products > most
+    assert n_clipped > 0
+
+
+def test_a_face_within_its_intervals_ends_at_the_best_changes():
+    problem, slopes, w, Q, right = face_of(7, n=6)
+    face, p = np.arange(slopes.size), problem.weights
+    low = np.where(problem.targets > 0.0, -1.0, 0.0)
+    low, high = p * (low - slopes), p * (low + 1.0 - slopes)
+    run = np.zeros(right.size), right.copy(), right / np.diagonal(Q)
+    terms, sizes = (np.diagonal(Q).copy(), 0.05, np.inf), (float(right @ run[2]), 1e-20)
+    _, n_products, is_over = advance(problem.view_of_rows, face, slopes, run, sizes, terms, (1000, 10**6))
+    assert is_over
+    assert n_products < 100
+    assert (run[0] >= low).all()
+    assert (run[0] <= high).all()
+    is_inside = (run[0] > low) & (run[0] < high)
+    np.testing.assert_allclose((right - Q @ run[0])[is_inside], 0.0, atol=1e-8)
+    before = w.copy()
+    length, n_inside = take_step(problem.view_of_rows, face, run[0], w, slopes, terms, 1e-3)
+    assert (length, n_inside) == (1.0, is_inside.sum())
+    np.testing.assert_allclose(w - before, -problem.rows.values.T @ run[0] / 0.05, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("loss", "slope"), [("hinge", -0.3), ("quantile", 0.2), ("epsilon-insensitive", -0.4), ("absolute", 0.5)]
+)
+def test_a_sweep_adds_up_the_parts_of_the_gap_that_it_meets(loss, slope):
+    problem = Problem.linear([[1.0, 2.0], [0.5, -1.0]], [1.0, -1.0], loss=loss, alpha=0.1)
+    w, slopes = np.array([1.5, 0.7]), np.array([slope, 0.0])
+    u = 1.5 + 1.4
+    conjugate = sum(k * np.clip(slope, low, high) for low, high, k in problem.loss.corners(1.0))
+    gap = 0.5 * (problem.loss.value(u, 1.0) + conjugate - slope * u)
+    assert gap > 0.1
+    couplings = np.array([5.0, 1.25]) / 0.1
+    for small, is_enough in ((1.001 * gap, True), (0.999 * gap, False)):
+        active, order = np.zeros(1, dtype=np.int64), np.empty(2, dtype=np.int64)
+        limits = np.inf, (0.0, np.inf, small), 1, (0, 10)
+        given = np.zeros(2), w.copy(), slopes.copy(), (active, order, 4), (couplings, 0.1, np.inf), limits
+        _, violation, is_accurate, n_sweeps, n_visits = sweep(problem.view_of_rows, *given)
+        assert violation > 0.0
+        assert (is_accurate, n_sweeps, n_visits) == (is_enough, 1, 1)
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-5, 1e-8])
+def test_rounds_end_where_the_gap_is_within_tol(tol):
+    result = minimize(text(), method="dual-ascent", tol=tol, measure_every=0)
+    assert result.success
+    assert result.state.n_rounds <= 6
+
+
+@pytest.mark.parametrize(("tol", "is_made_anew"), [(1e-5, False), (1e-14, True)])
+def test_w_of_sweeps_serves_for_the_gap_until_tol_is_near_rounding_errors(tol, is_made_anew):
+    problem = text()
+    state = DualAscent().init(problem, np.zeros(problem.dim), tol)
+    order = np.arange(problem.n_rows)
+    while state.n_rounds < 2:
+        state = DualAscent().run_pass(problem, state, order)
+    made = combination(problem, -problem.weights * state.slopes) / problem.term.ridge
+    np.testing.assert_allclose(state.w, made, rtol=0.0, atol=1e-13 * np.abs(made).max())
+    assert np.array_equal(state.w, made) == is_made_anew
+    assert state.bound == pytest.approx(slopes_bound(problem, state.slopes, made), rel=1e-13)

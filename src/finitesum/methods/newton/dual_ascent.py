@@ -17,19 +17,24 @@ s_i: a corner, or an interval between two. The parts of a round:
    `finitesum.methods.newton.sdca`. An intercept is held by mu/2 (b - b_0)^2, where b_0 becomes
    b after as many visits as there are rows.
 2. *A face*, if sweeps go on. Rows at a corner (mostly few, soon always the same) have u_i = k_ij at the optimum: a linear
-   system in the gram matrix of these rows, which conjugate gradients solve in products with these rows alone, until a
-   change is larger than its interval. The step is taken as far as the dual function rises along it, slopes clipped [2].
+   system in the gram matrix of these rows, which conjugate gradients solve in products with these rows alone, within the
+   intervals of the slopes [2]: changes beyond them come back once they are likely to cost more than a product gains, those
+   that would leave again rest at the end, and conjugate gradients begin again for the others. The step is taken as far as
+   the dual function rises along it. While steps are short, or leave rows at ends, products are few, in each face of the
+   round half as many more.
 3. *The gap*, once no violation is larger than the round's accuracy, which falls from round to round as the gap and tol
-   suggest. All u_i are computed, and w from the slopes, so that errors do not add up, with the best intercept for it; the
-   slopes bound the minimum from below. The iterate is the best w so far. Unless the round ended by its passes, rows whose
-   slope is within an interval by more than any violates there rest in the next one from the start.
+   suggest, or once the gap seems to be within tol. For the gap is sum_i p_i (loss_i(u_i) + loss_i*(s_i) - s_i u_i), of
+   which each visit meets a part. All u_i are computed, and where tol is near rounding errors w from the slopes, so that
+   they do not add up, with the best intercept for it; the slopes bound the minimum from below. The iterate is the best w so
+   far. Unless passes ended the round, rows whose slope is within an interval by more than any violates there rest in the
+   next one from the start.
 
 A rounded corner (the squared and the smoothed hinge) costs p_i width/2 s_i^2 more: it has the slope s_i at k_i + width s_i,
 visits divide by q_i + width, and a face has width/p_i on its diagonal. Such losses are smooth: a round ends with the
 gradient's norm, and needs no w made of the slopes unless tol is near rounding errors; an intercept stays where it is held.
 
-A pass is the sweeps that make as many visits as there are rows, or products that read as many, or the end of a round; on
-small data all sweeps before a face, or all its products, for a pass costs calls.
+A pass is the sweeps before a face, or its products, as long as these read no more than all rows do, or the end of a round;
+on small data all of them, for a pass costs calls.
 Memory: d and some 4n numbers, and 5 for each row of the face.
 
 References
@@ -73,8 +78,9 @@ FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.7, 0.02, 0.8
 #: Passes of a round.
 MOST_PASSES = 20
 
-#: Products on a face that may be made whatever they cost, and how often all rows may be read while faces are not the last.
-FEW_PRODUCTS, MOST_READ = 10, 1
+#: Products on a face while faces are not the last, of at most as many rows as columns, and of more, which depend linearly;
+#: and how many times as many each next face of a round may have.
+FEW_PRODUCTS, FEWEST_PRODUCTS, GROWTH = 20, 5, 1.5
 
 #: The fraction of a face's residual, squared, that is left; and the shortest step along its solution.
 LEFT, SHORTEST = 1e-4, 1e-3
@@ -82,8 +88,13 @@ LEFT, SHORTEST = 1e-4, 1e-3
 #: Stored numbers that are read in no time, about a millisecond: a pass goes on until it has read as many.
 NO_TIME = 1e6
 
-#: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient.
-DRIFT = 1e-12
+#: Stored numbers that are read in the time of a call: sweeps before a face go on until they have read as many; and the
+#: parts of passes that are counted.
+OF_CALL, PARTS = 1e5, 4
+
+#: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient; and the part of
+#: tol that they may take of a gap.
+DRIFT, OF_DRIFT = 1e-12, 0.01
 
 #: The least ||x_i||^2 / l2 that is divided by.
 TINY = 1e-200
@@ -96,15 +107,17 @@ class DualAscentState(NamedTuple):
     active: Indices  # rows that do not rest in this round
     violation: float  # the largest of the last sweep
     accuracy: float  # the violation that ends the round
+    loose: float  # the one that does where the gap seems to be within tol
     value: float  # F at x
     bound: float  # of the minimum; minus infinity where the loss is smooth
     optimality: float  # at x: the duality gap, or where the loss is smooth the gradient's norm
     gradient: Vector  # at x where the loss is smooth
     tol: float
     n_sweeps: int  # since the round began, or the last face
-    n_passes: int  # of this round
+    n_parts: int  # of this round: parts of passes that visits took, at least one a call
     n_rounds: int
-    length: float  # of the last step on a face
+    length: float  # of the last step on a face, by the part of its rows that it leaves at corners
+    n_faces: int  # of this round
     face: Indices  # rows at corners, while conjugate gradients run
     cg: ConjugateGradients
     n_gradients: int
@@ -202,8 +215,8 @@ class DualAscent(SumMethod):
         none, value = np.zeros(0, dtype=np.int64), _value(problem, x0, u)
         distance = float(problem.weights @ np.abs(u - _loss(problem).corners(problem.targets)[0][2]))
         first = FIRST * distance if 0.0 < distance < math.inf else FIRST
-        known = math.inf, first, value, -math.inf, math.inf, np.zeros(problem.dim), tol
-        rest: Any = 0, 0, 0, 0.0, none, ConjugateGradients(), problem.n_components, 0
+        known = math.inf, first, math.inf, value, -math.inf, math.inf, np.zeros(problem.dim), tol
+        rest: Any = 0, 0, 0, 0.0, 0, none, ConjugateGradients(), problem.n_components, 0
         return DualAscentState(x0.copy(), w, slopes, _used(problem), *known, *rest)
 
     def template(self, problem: Problem, first: DualAscentState, state: DualAscentState) -> DualAscentState:
@@ -222,8 +235,11 @@ class DualAscent(SumMethod):
         state, is_solved = _after_products(problem, state)
         if not is_solved:
             return state
-        state = _stepped(problem, state)._replace(n_sweeps=0, face=np.zeros(0, dtype=np.int64), cg=ConjugateGradients())
-        return _after_round(problem, state) if state.length == 1.0 else state
+        is_exact, state = not state.cg.size > LEFT * state.cg.start, _stepped(problem, state)
+        state = state._replace(
+            n_sweeps=0, n_faces=state.n_faces + 1, face=np.zeros(0, dtype=np.int64), cg=ConjugateGradients()
+        )
+        return _after_round(problem, state) if is_exact and state.length == 1.0 else state
 
     def estimate(self, problem: Problem, state: DualAscentState) -> float:
         """Return the duality gap or the gradient's norm at x, as it was at the end of the last round."""
@@ -263,9 +279,14 @@ def _primal(problem: Problem, slopes: Vector, intercept: float) -> Vector:
     return np.asarray(w)
 
 
+def _rows_with(problem: Problem, n_numbers: float) -> int:
+    """Return how many rows store so many numbers."""
+    return int(n_numbers / max(n_entries(problem.rows), 1) * problem.n_rows)
+
+
 def _rows_a_pass(problem: Problem) -> int:
     """Return how many rows a pass may read: all, and more where these take no time."""
-    return max(problem.n_rows, int(NO_TIME / max(n_entries(problem.rows), 1) * problem.n_rows))
+    return max(problem.n_rows, _rows_with(problem, NO_TIME))
 
 
 def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epochs: int) -> DualAscentState:
@@ -273,9 +294,12 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
     view, terms, w, slopes = problem.view_of_rows, _terms(problem), state.w.copy(), state.slopes.copy()
     active, n_together = state.active.copy(), rows_together(problem)
     places = np.empty(active.size // n_together + 1, dtype=np.int64)
-    draws = np.random.default_rng([int(order[0]), state.n_rounds, state.n_passes]).random(places.size)
+    draws = np.random.default_rng([int(order[0]), state.n_rounds, state.n_parts]).random(places.size)
     last = state.violation if state.violation > 0.0 else math.inf
-    limits = last, state.accuracy, epochs - state.n_sweeps, _rows_a_pass(problem)
+    small = OF_TOL * state.tol if isinstance(problem.loss, Cornered) else -math.inf
+    accuracy = state.accuracy, state.loose, small
+    visits = _rows_with(problem, OF_CALL), _rows_a_pass(problem)
+    limits = last, accuracy, epochs - state.n_sweeps, visits
     found = sweep(view, draws, w, slopes, (active, places, n_together), tuple(terms), limits)
     n_active, violation, is_accurate, n_sweeps, n_visits = found
     state = state._replace(
@@ -284,10 +308,10 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
         active=active[:n_active].copy(),
         violation=violation,
         n_sweeps=state.n_sweeps + n_sweeps,
-        n_passes=state.n_passes + max(n_visits // problem.n_rows, 1),
+        n_parts=state.n_parts + max(PARTS * n_visits // problem.n_rows, 1),
         n_gradients=state.n_gradients + -(-n_visits // (problem.batch_size or 1)),
     )
-    if is_accurate or n_active == 0 or state.n_passes >= MOST_PASSES:
+    if is_accurate or n_active == 0 or state.n_parts >= PARTS * MOST_PASSES:
         return _after_round(problem, state)
     if state.n_sweeps < epochs:
         return state
@@ -304,7 +328,8 @@ def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscen
     """Return the state after products with a face that read as many rows as a pass may, and whether they are the last."""
     face, cg, most = state.face, state.cg, 2 * state.face.size
     if state.length < 1.0:  # the face may be another one
-        most = min(most, max(FEW_PRODUCTS, MOST_READ * problem.n_rows // face.size))
+        few = FEW_PRODUCTS if face.size <= problem.dim else FEWEST_PRODUCTS
+        most = int(min(most, few * GROWTH**state.n_faces))
     run = cg.solution.copy(), cg.residual.copy(), cg.direction.copy()
     limits, sizes = (most - cg.n_products, _rows_a_pass(problem)), (cg.size, LEFT * cg.start)
     found = advance(problem.view_of_rows, face, state.slopes, run, sizes, tuple(_terms(problem)), limits)
@@ -317,8 +342,8 @@ def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscen
 def _stepped(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state after a step to the solution on its face, as far as the dual function rises."""
     w, slopes, terms = state.w.copy(), state.slopes.copy(), tuple(_terms(problem))
-    length = take_step(problem.view_of_rows, state.face, state.cg.solution, w, slopes, terms, SHORTEST)
-    return state._replace(w=w, slopes=slopes, length=length)
+    length, n_inside = take_step(problem.view_of_rows, state.face, state.cg.solution, w, slopes, terms, SHORTEST)
+    return state._replace(w=w, slopes=slopes, length=length * n_inside / state.face.size)
 
 
 def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
@@ -335,10 +360,17 @@ def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector
     return w, u + shift
 
 
+def _is_good_enough(problem: Problem, state: DualAscentState) -> bool:
+    """Return whether rounding errors of w, as sweeps made it, matter little to the optimality at tol."""
+    drift = DRIFT * problem.term.ridge * norm(state.w[: problem.rows.n_columns])
+    if isinstance(problem.loss, RoundedCorner):
+        return drift <= state.tol
+    return drift * norm(state.w[: problem.rows.n_columns]) <= OF_DRIFT * state.tol
+
+
 def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state at the end of a round: w made of the slopes, the gap there, and rows resting by what was found."""
-    is_near = isinstance(problem.loss, RoundedCorner) and DRIFT * problem.term.ridge * norm(state.w) <= state.tol
-    w = state.w if is_near else _primal(problem, state.slopes, float(state.w[-1]))
+    w = state.w if _is_good_enough(problem, state) else _primal(problem, state.slopes, float(state.w[-1]))
     w, u = _with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
     value, bound, optimality = _value(problem, w, u), -math.inf, state.optimality
     better, gradient = value < state.value, state.gradient
@@ -352,23 +384,26 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
         better = found < optimality or value < state.value - rounding_of(state.value, problem.n_rows)
         optimality, gradient = (found, there) if better else (optimality, gradient)
     active, violation = _used(problem), math.inf
-    if state.n_passes < MOST_PASSES:
+    if state.n_parts < PARTS * MOST_PASSES:
         active = np.empty(problem.n_rows, dtype=np.int64)
         n_active, violation = find_active(problem.view_of_rows, u, state.slopes, active)
         active = active[:n_active].copy()
+    found_there = violation if violation > 0.0 else math.inf
     closer = min(max(OF_TOL * state.tol / optimality, LEAST_OF_LAST), MOST_OF_LAST) if optimality > 0.0 else 1.0
     return state._replace(
         x=w.copy() if better else state.x,
         w=w,
         active=active,
         violation=violation,
-        accuracy=closer * state.accuracy,
+        accuracy=closer * min(state.accuracy, found_there),
+        loose=MOST_OF_LAST * min(state.loose, found_there),
         value=min(value, state.value),
         bound=bound,
         optimality=optimality,
         gradient=gradient,
         n_sweeps=0,
-        n_passes=0,
+        n_parts=0,
+        n_faces=0,
         n_rounds=state.n_rounds + 1,
         n_gradients=state.n_gradients + problem.n_components,
     )

@@ -29,15 +29,26 @@ def _violation(view: Any, i: int, slope: float, prediction: float) -> float:
 
 
 @kernel_part
-def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: float) -> float:
-    """Visit a row; return the violation met, or -1 where the row is to rest."""
+def _excess(corner: Any, slope: float, prediction: float) -> float:
+    """Return by how much the loss of a corner is above its tangent with the part of a slope that it has."""
+    low, high, point = corner
+    part = min(max(slope, low), high)
+    excess: float = max((high - part) * (prediction - point), (low - part) * (prediction - point))
+    return excess
+
+
+@kernel_part
+def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: float) -> tuple[float, float]:
+    """Visit a row; return the violation met, or -1 where the row is to rest, and its part of the gap (rounded: 0)."""
     couplings, ridge, hold = terms
     weight, slope, width = view.weights[i], slopes[i], view.loss.corner_width()
     prediction = view.rows.dot(i, w) + view.offsets[i]
-    (low, high, point), (other_low, other_high, other_point) = view.loss.corners(view.targets[i])
+    first, other = view.loss.corners(view.targets[i])
+    (low, high, point), (other_low, other_high, other_point) = first, other
     violation = _violation(view, i, slope, prediction)
     if violation <= 0.0:
-        return -1.0 if -violation > resting else 0.0
+        return (-1.0 if -violation > resting else 0.0), 0.0
+    gap = 0.0 if width > 0.0 else weight * (_excess(first, slope, prediction) + _excess(other, slope, prediction))
     coupling = weight * couplings[i]
     goal = prediction + coupling * slope
     total = coupling + width
@@ -48,7 +59,7 @@ def _visit(view: Any, i: int, w: Vector, slopes: Vector, terms: Any, resting: fl
         view.rows.add_to(i, -change / ridge, w)
         if view.rows.intercept:  # it is held by another strength
             w[-1] = last_one - change / hold
-    return violation
+    return violation, gap
 
 
 @kernel
@@ -87,33 +98,35 @@ def sweep(
 ) -> tuple[int, float, bool, int, int]:
     """Sweep over the active rows until as many sweeps or visits as the limits say are made, or all is accurate.
 
-    At least as many visits are made as there are rows, unless no violation is above the accuracy before. Groups of rows
-    that follow each other are visited in an order that the draws give, one for each group or more. An intercept's b_0
-    becomes b before every n visits. Return how many rows are still active (the first ones), the largest violation of the
-    last sweep, whether it and the intercept are accurate, the sweeps and the visits.
+    It is accurate where no violation is above the accuracy, or none above the loose one and the sum of the parts of the gap
+    that visits met not above another limit. Groups of rows that follow each other are visited in an order that the draws
+    give, one for each group or more. An intercept's b_0 becomes b before every n visits. Return how many rows are still
+    active (the first ones), the largest violation of the last sweep, whether it and the intercept are accurate, the sweeps
+    and the visits.
     """
     active, order, n_together = rows
-    violation, accuracy, most_sweeps, most_visits = limits
+    violation, (accuracy, loose, small), most_sweeps, (least_visits, most_visits) = limits
     n_active, n_sweeps, n_visits, n = active.size, 0, 0, view.rows.n_rows
-    resting, is_accurate, goes_on = violation, False, True
+    resting, is_accurate, is_met, goes_on = violation, False, False, True
     while goes_on:
         shift = _intercept_shifted(view, w, slopes, terms[2])
-        n_before, last = n_sweeps, n_visits + n
-        while n_active > 0 and n_visits < last and not (n_sweeps > n_before and violation <= accuracy):
-            n_groups, violation = (n_active + n_together - 1) // n_together, 0.0
+        last, is_met = n_visits + n, False
+        while n_active > 0 and n_visits < last and not is_met and (n_sweeps < most_sweeps or n_visits < least_visits):
+            n_groups, violation, gap = (n_active + n_together - 1) // n_together, 0.0, 0.0
             shuffle(order, n_groups, draws, n_visits)
             for k in range(n_groups):
                 for place in range(order[k] * n_together, min((order[k] + 1) * n_together, n_active)):
-                    found = _visit(view, active[place], w, slopes, terms, resting)
+                    found, part = _visit(view, active[place], w, slopes, terms, resting)
                     if found < 0.0:
                         active[place] = -1 - active[place]
-                    violation = max(violation, found)
+                    violation, gap = max(violation, found), gap + part
             n_visits, n_sweeps, n_kept = n_visits + n_active, n_sweeps + 1, 0
             for place in range(n_active):
                 if active[place] >= 0:
                     active[n_kept] = active[place]
                     n_kept += 1
             n_active, resting = n_kept, violation if violation > 0.0 else np.inf
-        is_accurate = violation <= accuracy and abs(shift) <= accuracy
+            is_met = violation <= accuracy or (violation <= loose and gap <= small)
+        is_accurate = (is_met or violation <= accuracy) and abs(shift) <= accuracy
         goes_on = n_active > 0 and not is_accurate and n_sweeps < most_sweeps and n_visits < most_visits
     return n_active, violation, is_accurate, n_sweeps, n_visits
