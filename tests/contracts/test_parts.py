@@ -400,7 +400,8 @@ def _late(function, seconds, *arguments):
     ("loss", "changed", "says"),
     [
         ("logistic", {}, "Rounds are asynchronous: when parts were first read, the last one came"),
-        ("logistic", {"arrivals": EVEN}, "Rounds are synchronous: when parts were first read, none came"),
+        ("logistic", {"arrivals": EVEN}, "Rounds were synchronous at first, and are asynchronous now: in the last 3"),
+        ("logistic", {"arrivals": EVEN, "MOST_COLUMNS": 4}, "Rounds are synchronous: when parts were first read, none"),
         ("logistic", {"MOST_COLUMNS": 4}, "a-ciag sends matrices of all columns, and takes up to 4."),
         ("logistic", {"HESSIANS": 1e6}, "Hessians of all parts, which a-ciag takes, are likely to cost more time."),
         ("squared", {}, "a quadratic is one round."),
@@ -420,7 +421,7 @@ def test_auto_decides_between_synchronous_and_asynchronous_rounds_by_measured_ti
     result = minimize(problem, tol=1e-7, measure_every=0)
     assert says in result.message
     assert result.success
-    is_asynchronous = "Rounds are asynchronous" in result.message
+    is_asynchronous = "are asynchronous" in result.message
     assert (result.method.name == "a-ciag") == ("(asynchronous)" in result.message) == is_asynchronous
     expected = minimize(Problem.linear(X, y, loss=loss, alpha=0.1), tol=1e-9)
     assert abs(result.fun - expected.fun) <= 1e-7
@@ -439,6 +440,77 @@ def test_a_run_that_auto_began_without_a_barrier_goes_on_without(tmp_path):
     result = minimize(even, resume=True, **settings)
     assert result.success
     assert result.method.name == "a-ciag"
+
+
+class SlowLater(Uneven):
+    """Four workers of equal speed, the first of which takes many times as long from some call of a part on."""
+
+    def __init__(self, n_fast, n_slow=10**9):
+        super().__init__()
+        self.n_fast, self.n_slow, self.n_calls = n_fast, n_slow, 0
+
+    def submit(self, function, handle, *arguments):
+        if not hasattr(handle, "load"):
+            return Elsewhere.submit(self, function, handle, *arguments)
+        worker, self.n_calls = self.worker_of[handle.name], self.n_calls + 1
+        self._pool = self.pools[worker]
+        is_slow = worker == 0 and self.n_fast < self.n_calls <= self.n_fast + self.n_slow
+        return Elsewhere.submit(self, functools.partial(_late, function, 0.05 if is_slow else 0.003), handle, *arguments)
+
+
+def _later_problem(engine, **term):
+    X, y, *_ = data("logistic", n=800)
+    order = np.random.default_rng(0).permutation(len(y))
+    parts = in_parts(X[order], y[order], cuts=range(0, 801, 50))
+    return Problem.partitioned(parts, engine=engine, **({"alpha": 1e-3} | term))
+
+
+def test_rounds_become_asynchronous_where_a_worker_becomes_slow():
+    expected = minimize(_later_problem(None), method="newton", tol=1e-10)
+    result = minimize(_later_problem(SlowLater(16)), tol=1e-7, measure_every=0)
+    assert result.success
+    assert result.method.name == "a-ciag"
+    assert (
+        "Rounds were synchronous at first, and are asynchronous now: in the last 3 rounds before, the last"
+        in result.message
+    )
+    assert "waited for parts that were late, and a-ciag went on from its point" in result.choice
+    assert abs(result.fun - expected.fun) <= 1e-7
+    assert 3.0 <= result.n_passes < 60.0
+    assert [row.n_passes for row in result.trace.rows] == sorted(row.n_passes for row in result.trace.rows)
+
+
+@pytest.mark.parametrize(
+    ("n_slow", "changed"), [(0, {}), (16, {}), (10**9, {"HESSIANS": 1e6}), (10**9, {"MOST_COLUMNS": 4})]
+)
+def test_rounds_stay_synchronous_to_the_same_bits_where_it_does_not_pay_to_change(n_slow, changed, monkeypatch):
+    for name, value in changed.items():
+        monkeypatch.setattr(f"finitesum.methods.rounds.{name}", value)
+    even = minimize(_later_problem(Elsewhere()), tol=1e-7, measure_every=0)
+    result = minimize(_later_problem(SlowLater(16, n_slow)), tol=1e-7, measure_every=0)
+    assert result.x.tobytes() == even.x.tobytes()
+    assert "Rounds are synchronous: when parts were first read, none came much later" in result.message
+
+
+def test_a_method_that_was_named_waits_for_parts_that_are_late():
+    result = minimize(_later_problem(SlowLater(16)), method="newton", tol=1e-7, measure_every=0)
+    assert result.success
+    assert result.method.name == "newton"
+
+
+def test_a_run_that_has_left_the_barrier_is_resumed_and_gone_on_with(tmp_path):
+    settings = {"tol": 1e-8, "measure_every": 0}
+    file = tmp_path / "run.ckpt"
+    cut = minimize(_later_problem(SlowLater(16)), max_iter=7, checkpoint=file, **settings)
+    assert not cut.success
+    assert cut.method.name == "a-ciag"
+    resumed = minimize(_later_problem(Elsewhere()), checkpoint=file, resume=True, **settings)
+    assert resumed.success
+    assert resumed.method.name == "a-ciag"
+    assert "as the run did before it was resumed" in resumed.message
+    later = minimize(_later_problem(Elsewhere()), earlier=cut, **settings)
+    assert later.success
+    assert later.method.name == "a-ciag"
 
 
 @pytest.mark.parametrize(

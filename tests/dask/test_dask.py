@@ -427,6 +427,43 @@ def test_without_a_barrier_on_a_cluster(client):
         assert result.x == pytest.approx(here.x, abs=2e-8)  # two gradients of 1e-10, over the least curvature
 
 
+def _become_slow():
+    """Have each call for a part take some time more in this process."""
+    import finitesum.problems.partitioned as parted
+
+    run = parted._run
+
+    def slowly(*arguments):
+        time.sleep(0.3)
+        return run(*arguments)
+
+    parted._run = slowly
+
+
+def test_a_worker_that_becomes_slow_is_waited_for_no_longer(monkeypatch):
+    monkeypatch.setattr("finitesum.methods.rounds.HESSIANS", 0.0)  # wherever Dask has put the parts
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((1200, D))
+    signs = np.where(X @ [1.0, -0.5, 0.2, 0.0] + 0.3 * rng.logistic(size=1200) > 0.0, 1.0, -1.0)
+    parts = [(X[k : k + CHUNK], signs[k : k + CHUNK]) for k in range(0, 1200, CHUNK)]
+    here = minimize(Problem.partitioned(parts, alpha=1e-3), method="newton", tol=1e-10)
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),  # else idle workers take parts, rounds later
+        LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        problem = Problem.partitioned(parts, alpha=1e-3, engine=on_dask.DaskEngine(client))
+        problem.rows.arrivals = [0.1 * (k + 1) for k in range(len(parts))]  # when they were first read, all were even
+        places = client.who_has([part.handle for part in problem.rows.parts])
+        held = [workers[0] for workers in places.values()]
+        client.run(_become_slow, workers=[min(set(held), key=held.count)])  # where the fewest parts are
+        result = minimize(problem, tol=1e-8, measure_every=0)
+    assert result.success
+    assert result.method.name == "a-ciag"
+    assert "Rounds were synchronous at first, and are asynchronous now: in the last 3 rounds before" in result.message
+    assert result.x == pytest.approx(here.x, abs=1e-5)
+
+
 def test_without_a_client_it_is_said(monkeypatch):
     def no_client():
         raise ValueError("No global client found")

@@ -329,18 +329,19 @@ def sum_of_parts(
     calls: Sequence[Call],
     add: Callable[[Any, Any], Any] = added,
     take: Callable[[int, Any], Any] | None = None,
+    arrived: Callable[[], Any] | None = None,
 ) -> Any:
     """Return the sum of the calls' results, in a tree by their order; the first error is raised, and ends the others.
 
     If given, `take` is called with the number and the future of each result that is there, and returns a future of what is
-    to be summed. No result is kept longer than it is needed.
+    to be summed; before it `arrived` is called, as each of them comes. No result is kept longer than it is needed.
     """
     with limited_blas(1):  # one part a worker, and the same bits for any number of them
         waiting = {engine.submit(call.function, call.handle, *call.arguments): (0, k) for k, call in enumerate(calls)}
         tree = _Tree(engine, add, len(calls))
         try:
             while waiting:
-                waiting.update(_next_round(engine, tree, waiting, take))
+                waiting.update(_next_round(engine, tree, waiting, take, arrived))
         except BaseException:
             for future in waiting:
                 future.cancel()
@@ -349,7 +350,11 @@ def sum_of_parts(
 
 
 def _next_round(
-    engine: Engine, tree: _Tree, waiting: dict[Any, tuple[int, int]], take: Callable[[int, Any], Any] | None
+    engine: Engine,
+    tree: _Tree,
+    waiting: dict[Any, tuple[int, int]],
+    take: Callable[[int, Any], Any] | None,
+    arrived: Callable[[], Any] | None,
 ) -> dict[Any, tuple[int, int]]:
     """Return what is to be waited for next; these futures wait no more."""
     following = {}
@@ -358,6 +363,8 @@ def _next_round(
         if error_of(future) is not None:
             following[engine.recover(future)] = place
             continue
+        if arrived is not None and place[0] == 0:
+            arrived()
         joining = future if take is None or place[0] > 0 else settled(engine, take(place[1], future))
         del future
         if (more := tree.join(joining, place)) is not None:

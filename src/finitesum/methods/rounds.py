@@ -4,6 +4,9 @@ A method of sums waits in each round for the last of m parts. At the rate at whi
 would have come by (4/3) t; `lateness` is how many times later the last one came when parts were first read. Without a
 barrier, A-CIAG waits for nobody, takes about as many passes, and in every other one a Hessian of each part. Which one is
 likely to take less time decides.
+
+A run that waits changes later, where each of its last rounds shows a part to be late, by the same measure and for the
+rounds that are likely to be left.
 """
 
 import math
@@ -13,12 +16,13 @@ from finitesum.methods import as_method
 from finitesum.methods.base import Choice, is_suited
 from finitesum.methods.cost_model import costs_of
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import LEAST_SECONDS, N_ROUNDS
 
 #: The fraction of the parts whose rate says when all would have come.
 EARLY = 0.75
 
-#: Parts of a worker from which their rate is seen, and seconds that the last part must be late, for less is noise.
-PARTS_OF_WORKER, LEAST_SECONDS = 2, 0.1
+#: Parts of a worker from which their rate is seen. The last part must be late by `LEAST_SECONDS`, for less is noise.
+PARTS_OF_WORKER = 2
 
 #: Rounds of the methods that wait, and passes and Hessians of A-CIAG, on sets of the LIBSVM collection in 32 parts; the
 #: fraction of the time that must be saved, because asynchronous rounds have other bits each time.
@@ -58,7 +62,7 @@ def with_or_without_barrier(problem: Problem, choice: Choice, begun: str = "") -
     seen = f"when parts were first read, the last one came {late:.2g} times as late as at the rate of the others"
     if late == 1.0:
         seen = "when parts were first read, none came much later than the others"
-    asynchronous = as_method("a-ciag", {"max_delay": "auto", "asynchronous": True})
+    asynchronous = without_barrier()
     why = _why_not(problem, late, asynchronous) or ("so the run was begun" if begun else "")
     if begun == asynchronous.name or (late > 1.0 and not why):
         return Choice(asynchronous, f"asynchronous rounds: {seen}", remark=f"Rounds are asynchronous: {seen}.")
@@ -66,8 +70,27 @@ def with_or_without_barrier(problem: Problem, choice: Choice, begun: str = "") -
     return choice._replace(remark=f"Rounds are synchronous{but}.")
 
 
-def _why_not(problem: Problem, late: float, asynchronous: Any) -> str:
-    """Return why rounds that wait are taken where some parts are late."""
+def later_without_barrier(problem: Problem, fraction: float) -> str:
+    """Return why a run that waits, and has gone a fraction of its way, is to go on without a barrier; "" if it is not."""
+    rounds = problem.rows.rounds
+    if len(rounds.latest) < N_ROUNDS:
+        return ""
+    n_workers = int(getattr(problem.rows.engine, "n_workers", 1))
+    late = min(lateness(seconds, n_workers) for seconds in rounds.latest)
+    to_go = min(rounds.n_seen * (1.0 - fraction) / fraction, ROUNDS)
+    if late == 1.0 or _why_not(problem, late, without_barrier(), to_go):
+        return ""
+    times = f"{late:.2g} times as late as at the rate of the others"
+    return f"in the last {N_ROUNDS} rounds before, the last part came at least {times}"
+
+
+def without_barrier() -> Any:
+    """Return A-CIAG as it takes changes as they come."""
+    return as_method("a-ciag", {"max_delay": "auto", "asynchronous": True})
+
+
+def _why_not(problem: Problem, late: float, asynchronous: Any, n_rounds: float = ROUNDS) -> str:
+    """Return why rounds that wait are taken where some parts are late, and as many are to come."""
     if problem.n_outputs > 1 or not problem.loss.is_smooth() or not is_suited(asynchronous, problem):
         return "a-ciag takes smooth losses of one output, and penalties and sets that it can treat"
     if problem.dim > MOST_COLUMNS:
@@ -75,7 +98,7 @@ def _why_not(problem: Problem, late: float, asynchronous: Any) -> str:
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0:
         return "a quadratic is one round"
     costs = costs_of(problem)
-    waiting = ROUNDS * late * costs.gradient
+    waiting = n_rounds * late * costs.gradient
     if PASSES * costs.gradient + HESSIANS * costs.hessian > (1.0 - LEAST_GAIN) * waiting:
         return "Hessians of all parts, which a-ciag takes, are likely to cost more time"
     return ""

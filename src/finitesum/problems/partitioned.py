@@ -8,6 +8,8 @@ part that is lost is computed again from the same arguments.
 """
 
 import functools
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -34,6 +36,24 @@ MOST_BROUGHT = 1 << 23
 
 #: Columns from which a point is sent to each worker once, where an engine elsewhere can: else it goes with each part.
 MANY_COLUMNS = 1 << 17
+
+
+#: The last rounds whose times are kept, and seconds from which a round's times say which parts are late.
+N_ROUNDS, LEAST_SECONDS = 3, 0.1
+
+
+class Rounds:
+    """When the parts came in the last sums over all of them that took long enough to see which were late."""
+
+    def __init__(self) -> None:
+        self.n_seen = 0
+        self.latest: deque[tuple[float, ...]] = deque(maxlen=N_ROUNDS)  # seconds, increasing
+
+    def add(self, seconds: Sequence[float]) -> None:
+        """Take the times of a sum."""
+        if seconds[-1] >= LEAST_SECONDS:
+            self.n_seen += 1
+            self.latest.append(tuple(seconds))
 
 
 class Entries(NamedTuple):
@@ -81,6 +101,7 @@ class PartedRows(Interpreted):
         self.stored_squares = sum(one.stored_squares for one in found)
         self.total = total  # S, the sum of the weights
         self.arrivals = arrivals  # the seconds in which parts came when they were first read, increasing
+        self.rounds = Rounds()  # of sums over the parts, since then
         self.is_elsewhere = bool(getattr(engine, "is_elsewhere", False))
         self.columns: Indices | None = None  # of the parts' columns; None: all
         self.inside = slice(None)  # which rows of each part
@@ -375,7 +396,12 @@ def sum_over_parts(
                 out[part.start : part.stop] = numbers
         return done(result) if is_brought else submit(_result, future)
 
-    return sum_of_parts(rows.engine, calls, add, take)
+    arrivals: list[float] = []
+    started = time.perf_counter()
+    total = sum_of_parts(rows.engine, calls, add, take, lambda: arrivals.append(time.perf_counter() - started))
+    if len(calls) == len(rows.arrivals):
+        rows.rounds.add(arrivals)
+    return total
 
 
 def _joined(left: Any, right: Any) -> Any:

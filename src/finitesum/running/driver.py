@@ -15,6 +15,7 @@ optimality is NaN, no check is charged, and a run ends at max_iter, never with `
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.ending import result_of
+from finitesum.running.handover import WithoutBarrier
 from finitesum.running.observers import print_line, progress
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run import Run
@@ -96,7 +98,20 @@ def _going_on(choice: Choice, earlier: Result | None) -> Choice:
         for other in choice.others:
             if identity_of(other.method) == identity_of(earlier.method):
                 return Choice(other.method, choice.reason, remark=choice.remark)
+        if choice.remark and earlier.method.name == "a-ciag":  # which rounds of the choice had become
+            return Choice(earlier.method, choice.reason, remark=choice.remark)
     return choice
+
+
+def _later(problem: AnyProblem, choice: Choice, sampling: str | None) -> WithoutBarrier | None:
+    """Return how a run that waits for parts on other machines may go on; None where this was not left to us."""
+    if not (choice.remark and isinstance(problem, Problem) and is_parted(problem)):
+        return None
+    from finitesum.methods.rounds import later_without_barrier, without_barrier
+
+    method = without_barrier()
+    order = sampling or method.default_sampling
+    return WithoutBarrier(method, order, partial(parts_as_components, problem), partial(later_without_barrier, problem))
 
 
 def _check_earlier(earlier: Result, method: Method, problem: AnyProblem, x0: Any, checkpoint: Any) -> None:
@@ -234,6 +249,7 @@ def minimize(
         if "parts" not in chosen.handles or (is_elsewhere and getattr(chosen, "prefers_components", False)):
             problem = parts_as_components(problem)
             choice = Choice(chosen, choice.reason, remark=choice.remark)
+    later = _later(problem, choice, sampling)
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
         problem = problem.batched(batch_size_for(chosen, problem))
@@ -254,6 +270,7 @@ def minimize(
         checkpoint=file,
         checkpoint_seconds=checkpoint_seconds,
     )
+    run.without_barrier = later if run.method is chosen else None
     if choice.reason and verbose:
         print_line(f"{chosen.name}: {choice.reason}")
     with progress(chosen.name, verbose) as observer:
@@ -274,5 +291,6 @@ def minimize(
     result = result_of(run, reason)
     result.choice = choice.reason
     if run.loop.n_changes:
-        result.choice += f"; {chosen.name} did worse than that, and {run.method.name} went on from its point"
+        why = "did worse than that" if run.problem is problem else "waited for parts that were late"
+        result.choice += f"; {chosen.name} {why}, and {run.method.name} went on from its point"
     return result

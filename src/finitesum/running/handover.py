@@ -12,10 +12,14 @@ where it is expected to need more passes than estimators allow, if the other one
 it stalls or diverges, if that is not much more expensive. The new method goes on from the last point, over all rows, and is
 judged by what it has spent itself: it is not changed for being late, which the data are then likely to be the reason of.
 Counts go on. `Loop` remembers which method runs, and with it a checkpoint.
+
+Of rows in parts on other machines clocks are watched, too: where parts have become late, a run that waits for all of them
+goes on without a barrier (`finitesum.methods.rounds`).
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from finitesum.methods.base import Choice
 from finitesum.methods.forecasts import LEAST_TOL, Counts, price
@@ -35,6 +39,15 @@ AFTER_STALL, NO_MATTER = 3.0, 0.1
 #: Passes after which it is seen that a run is likely to need too many, and these, which estimators allow as they come; what
 #: another method may take then, by what was spent: where the way that is done is known, and elsewhere.
 MANY_SEEN, MOST_PASSES, AFTER_MANY, AFTER_UNKNOWN = 100.0, 1000.0, 30.0, 10.0
+
+
+class WithoutBarrier(NamedTuple):
+    """How a run on rows in parts goes on where waiting for all of them takes longer than their changes as they come."""
+
+    method: Any
+    sampling: str
+    problem: Callable[[], Any]  # the parts as components
+    why: Callable[[float], str]  # given which fraction of the way is done; "" where the run is to wait on
 
 
 def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: float, reason: StopReason | None) -> bool:

@@ -19,12 +19,12 @@ from finitesum.core.threads import limited_blas
 from finitesum.evaluation.certificates import Certificate, has_certificate, no_certificate
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.rounding import confirmed
-from finitesum.methods.base import Choice, Method
+from finitesum.methods.base import Alternative, Choice, Method
 from finitesum.methods.forecasts import Counts
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
-from finitesum.running.handover import handed_over, is_changed
+from finitesum.running.handover import WithoutBarrier, fraction_done, handed_over, is_changed
 from finitesum.running.observers import Display, PassReport, Trace, TraceRow
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in, method_in
@@ -48,13 +48,14 @@ class Run:
     callback: Callable[[OptimizeResult], Any] | None
     checkpoint: Path | None
     checkpoint_seconds: float
+    without_barrier: WithoutBarrier | None = None  # where rows in parts may go on so
 
     def __post_init__(self) -> None:
         problem = self.problem
         is_sum = isinstance(problem, FiniteSum) or (isinstance(problem, Problem) and problem.loss.is_smooth())
         self.certificate = None if is_sum else no_certificate(problem.dim)
         self.seed = as_seed(self.random_state)
-        self._named = identity(self.method)
+        self._named, self._whole, self._order = identity(self.method), self.problem, self.sampling
         self.loop, self.trace = Loop(), Trace()
         self.state: Any = None
         self.best: Best
@@ -114,6 +115,8 @@ class Run:
             self.seed = header["seed"]
         self._start = checkpoints.digest(x0) if is_given else header.get("start", "")
         checkpoints.require_match(self.checkpoint, header, self._identity())
+        if self.without_barrier is not None and header.get("running") == self.without_barrier.method.name:
+            self._leave_barrier("as the run did before it was resumed", max(int(header["loop"]["n_changes"]) - 1, 0))
         self.method = method_in(self.checkpoint, header, self.choice) or self.method
         empty = Kept(None, self.loop, 0, self.certificate, Best(x0, x0, x0))
         kept, self.trace = kept_in(self.checkpoint, held, self.method.state_type, partial(self._template, x0), empty)
@@ -160,9 +163,9 @@ class Run:
 
     def _identity(self) -> dict[str, Any]:
         return {
-            "problem": self.problem.fingerprint,
+            "problem": self._whole.fingerprint,
             "method": self._named,
-            "sampling": self.sampling,
+            "sampling": self._order,
             "seed": self.seed,
             "start": self._start,
         }
@@ -209,6 +212,9 @@ class Run:
             counts = Counts(self.n_passes, self.n_hessian_passes, self.loop.k - self.before.k)
             if changes := is_changed(self.choice, self.loop, counts, self.problem, self.tol, reason):
                 self._change(reason)
+            elif reason is None and (why := self._why_without_barrier()):
+                changes = True
+                self._go_without_barrier(why)
             if changes or reason in (None, StopReason.CONVERGED):
                 self._keep()
             if changes or reason is not None:
@@ -223,6 +229,33 @@ class Run:
         self.method = self.choice.others[self.loop.n_changes].method
         self.state = handed_over(self.method, self.problem, self.state, self.tol)
         self.loop.change(self.n_passes, self.n_hessian_passes)
+
+    def _why_without_barrier(self) -> str:
+        """Return why the run is to go on without a barrier between parts; "" where it is not, or does already."""
+        if self.without_barrier is None or self.problem is not self._whole:
+            return ""
+        done = fraction_done(self.loop.start_optimality, self.loop.best_estimate, self.tol)
+        return self.without_barrier.why(done)
+
+    def _leave_barrier(self, why: str, n_changes: int) -> None:
+        """Put the parts' sum in the place of the problem, and the method without a barrier behind the earlier ones."""
+        assert self.without_barrier is not None
+        method, sampling = self.without_barrier.method, self.without_barrier.sampling
+        remark = f"Rounds were synchronous at first, and are asynchronous now: {why}."
+        others = *self.choice.others[:n_changes], Alternative(method, math.inf)
+        self.choice, self.sampling = self.choice._replace(others=others, remark=remark), sampling
+        self.problem = self.without_barrier.problem()
+
+    def _go_without_barrier(self, why: str) -> None:
+        """Go on from the last point without a barrier; what was counted by rows is counted by parts."""
+        n_before = self.problem.n_components
+        self._leave_barrier(why, self.loop.n_changes)
+        times = self.problem.n_components / n_before
+        before, state = self.before, self.state
+        self.before = before._replace(n_gradients=round(times * before.n_gradients), n_hessians=times * before.n_hessians)
+        counted = {"n_gradients": round(times * state.n_gradients), "n_hessians": times * state.n_hessians}
+        self.state = state._replace(**counted)
+        self._change(None)
 
     def _after_pass(self, observer: Display | None, before: Vector, estimate: float) -> StopReason | None:
         loop = self.loop
