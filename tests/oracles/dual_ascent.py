@@ -19,12 +19,13 @@ def root(F, y, q, prediction, slope, v):
     return v
 
 
-def epochs(F, draws, intercept, hold=30.0, together=4, little=0.3, longest=63):
-    """Yield x and the size of the changes after each epoch; `draws` are n numbers in [0, 1) for each."""
+def epochs(F, draws, intercept, hold=30.0, together=4, little=0.3, longest=63, alike=8):
+    """Yield x and the size of the changes after each epoch; `draws` are an iterator of numbers in [0, 1) for each."""
     Z = F.Z[:, :-1] if intercept else F.Z
     l2 = F.l2[0]
     squares = (Z**2).sum(axis=1)
     mu = hold * l2 / (F.p @ squares)
+    likeness = ((F.p * squares).sum() ** 2 / (F.n * ((F.p * squares) ** 2).sum())) ** alike
     w, b, b0, least = np.zeros(Z.shape[1]), 0.0, 0.0, 0.0
     s, v, rests, waits = np.zeros(F.n), np.zeros(F.n), np.zeros(F.n, int), np.zeros(F.n, int)
     offsets = F.predictions(np.zeros(F.Z.shape[1]))
@@ -36,7 +37,7 @@ def epochs(F, draws, intercept, hold=30.0, together=4, little=0.3, longest=63):
             waits = np.maximum(waits - 1, 0)
             order = list(range(len(groups)))
             for k in range(len(order) - 1, 0, -1):
-                other = int(drawn[(visits + k) % F.n] * (k + 1))
+                other = int(next(drawn) * (k + 1))
                 order[k], order[other] = order[other], order[k]
             due, size = np.concatenate([groups[k] for k in order])[: F.n - visits], 0.0
             for i in due:
@@ -47,7 +48,8 @@ def epochs(F, draws, intercept, hold=30.0, together=4, little=0.3, longest=63):
                     change, s[i] = F.p[i] * (new - s[i]), new
                 w = w - change * Z[i] / l2
                 b -= change / mu if intercept else 0.0
-                rests[i] = min(2 * rests[i] + 1, longest) if change**2 * squares[i] <= least else 0
+                most = least / (1 + likeness * rests[i]) ** 2
+                rests[i] = min(2 * rests[i] + 1, longest) if change**2 * squares[i] <= most else 0
                 waits[i] = rests[i]
                 size += change**2 * squares[i]
             visits += due.size

@@ -31,10 +31,16 @@ def epochs(problem, seed):
         yield x, memory.change
 
 
-def draws(n, seed):
-    """What the orders of an epoch's visits are made of."""
+def draws(seed):
+    """What the orders of an epoch's visits are made of: Park and Miller's numbers in [0, 1)."""
+
+    def numbers(x):
+        while True:
+            x = x * 48271 % (2**31 - 1)
+            yield x / (2**31 - 1)
+
     for k in itertools.count():
-        yield np.random.default_rng([seed, k]).random(n)
+        yield numbers(sdca.first_draw(seed, k))
 
 
 @pytest.mark.usefixtures("kernels_as_python")
@@ -50,7 +56,10 @@ def test_each_epoch_is_the_oracle_s(loss, more, monkeypatch):
     problem, F = make_pair(**{"form": "csr32", **more}, loss=loss, n=150, alpha=0.5)
     assert first_epoch(problem).slopes.size > 0
     for (x, change), _, (expected, expected_change) in zip(
-        epochs(problem, 3), range(12), oracle.epochs(F, draws(150, 3), intercept), strict=False
+        epochs(problem, 3),
+        range(12),
+        oracle.epochs(F, draws(3), intercept, alike=np.inf if more.get("form") == "dense" else 8),
+        strict=False,
     ):
         np.testing.assert_allclose(x, expected, rtol=1e-7, atol=1e-9)
         assert change == pytest.approx(expected_change, rel=1e-6, abs=1e-10)
@@ -241,3 +250,28 @@ def test_a_start_from_elsewhere_is_kept():
         state = method.run_pass(problem, state, np.arange(problem.n_components))
     assert state.n_gradients <= 12 * problem.n_components  # samples, and no epochs
     assert minimize(problem, near.x, method="newton-cg", tol=1e-9, measure_every=0).success
+
+
+def test_orders_of_visits_are_spread_over_all_permutations():
+    seen = {}
+    for seed, k in itertools.product(range(60), range(60)):
+        order = np.empty(4, dtype=np.int64)
+        sdca._shuffle(order, 4, sdca.first_draw(seed, k))
+        assert sorted(order) == [0, 1, 2, 3]
+        seen[tuple(order)] = seen.get(tuple(order), 0) + 1
+    assert len(seen) == 24
+    assert min(seen.values()) >= 100  # of 150
+    assert max(seen.values()) <= 200
+
+
+def test_rows_of_one_length_rest_less_than_those_of_which_few_are_long():
+    alike, others = text_like(n=400, d=1200), counts(400, 1200, alpha=1e-3)
+    assert first_epoch(alike).likeness == pytest.approx(1.0)
+    assert first_epoch(others).likeness < 0.01
+    longest = []
+    for likeness in 0.0, 1.0:
+        x, memory = np.zeros(alike.dim), first_epoch(alike)._replace(likeness=likeness)
+        for _ in range(8):
+            x, memory = next_epoch(alike, x, memory, 0)
+        longest.append(int((memory.rests >= 15).sum()))
+    assert longest[1] < 0.5 * longest[0]

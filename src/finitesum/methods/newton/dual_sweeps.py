@@ -6,7 +6,18 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.methods.newton.sdca import shuffle
+
+
+@kernel_part
+def shuffle(order: Indices, n: int, draws: Vector, first: int) -> None:
+    """Write the numbers below n in an order that the draws, from the first on, give."""
+    for k in range(n):
+        order[k] = k
+    place = (first + n - 1) % draws.size  # that of draw first + k
+    for k in range(n - 1, 0, -1):
+        other = int(draws[place] * (k + 1))
+        order[k], order[other] = order[other], order[k]
+        place = place - 1 if place > 0 else draws.size - 1
 
 
 @kernel_part
