@@ -85,7 +85,7 @@ class WholeArrays:
         self.n_columns, self.intercept = rows.n_columns, rows.intercept
         self.loss, self.targets = in_arrays(problem.loss), problem.targets
         self.offsets = problem.offsets if problem.has_offsets else None
-        self.weights, self.equal_weight = problem.weights, problem.view_of_rows.equal_weight
+        self.weights, self.equal_weight = problem.weights, problem.equal_weight
         self.sample: tuple[Indices, WholeArrays] | None = None  # the rows that were chosen last, and they as arrays
         self.room: dict[str, Vector] = {}  # for X' times weights of the rows, where nobody uses it; samples have the same
         self._prepare(lambda: rows)
@@ -269,7 +269,7 @@ def whole_arrays(problem: Problem) -> WholeArrays | None:
 
 @remembered
 def _numbers_touched(problem: Problem) -> float:
-    return n_numbers(problem.view_of_rows)
+    return n_numbers(problem)
 
 
 @remembered

@@ -15,7 +15,8 @@ All are convex in u [1], but for `InverseGaussian` and `Tweedie` with a power p 
 rows with y < m (p - 2) / (p - 1) have a negative curvature. These losses, and `finitesum.losses.links.Binomial`, also have
 `mean_at(prediction)`, `link_of(mean)`, `variance_of(mean)` and `deviance_from(target, mean)`, twice what the loss is above
 that of the best prediction, of arrays and for Python alone; `information_at(mean)`, the mean of d2 over targets, where it
-is not d2; and `has_dispersion()`, whether the variance has an unknown factor.
+is not d2, and `constant_information()`, that mean where it is the same for all means; and `has_dispersion()`, whether the
+variance has an unknown factor.
 
 References
 ----------
@@ -119,6 +120,10 @@ class Gamma(Scaled, OfMean):
     def information_at(self, mean: Any) -> Any:
         """Return 1, the mean of d2."""
         return np.ones_like(mean)
+
+    def constant_information(self) -> float:
+        """Return 1, the mean of d2 whatever the mean is."""
+        return 1.0
 
     def variance_of(self, mean: Any) -> Any:
         """Return m^2, the variance of a target by the dispersion."""

@@ -79,14 +79,14 @@ def chosen_rows(view: View, components: Indices) -> Indices | slice:
     return rows[rows < view.rows.n_rows]
 
 
-def n_numbers(view: View, *_others: Any) -> float:
+def n_numbers(view: "View | Problem", *_others: Any) -> float:
     """Return how many numbers a pass over all rows in arrays touches; infinity where the rows are none of data."""
     is_known = isinstance(view.rows, DenseRows | CSRRows)
     return float(view.rows.values.size + view.rows.n_rows * row_numbers(view.loss)) if is_known else math.inf
 
 
 #: Cached properties, and what is derived from the rows, that do not depend on the size of components.
-_KEPT = "term", "has_offsets", "is_smooth"
+_KEPT = "term", "has_offsets", "is_smooth", "equal_weight"
 _OF_SUMS = "_as_arrays", "_numbers_touched", "_frobenius", "sum_of_squares", "squares_of_rows"
 _KEPT_DERIVED = *_OF_SUMS, "costs_of", "traits_of", "hessian_sample", "_times_of_products"
 
@@ -353,14 +353,18 @@ class Problem:
         return replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
 
     @cached_property
+    def equal_weight(self) -> float:
+        """The weight of each row where all weights are equal, else 0."""
+        is_equal = not isinstance(self.weights, RowNumbers) and (self.weights == self.weights[0]).all()
+        return float(self.weights[0]) if is_equal else 0.0
+
+    @cached_property
     def view(self) -> View:
         """The problem as kernels see it; those that see blocks of rows of several outputs run as Python."""
         if self.n_outputs > 1 and not is_parted(self):
             parts: Any = (*block_parts(self), *self.term.compiled, 1, self.n_components)
             return View(*parts)
-        is_equal = not isinstance(self.weights, RowNumbers) and (self.weights == self.weights[0]).all()
-        equal_weight = float(self.weights[0]) if is_equal else 0.0
-        data = self.rows, self.targets, self.offsets, self.weights, equal_weight, self.has_offsets, self.loss
+        data = self.rows, self.targets, self.offsets, self.weights, self.equal_weight, self.has_offsets, self.loss
         return View(*data, *self.term.compiled, self.batch_size or 1, self.n_components)
 
     @cached_property

@@ -39,14 +39,14 @@ class StopReason(enum.Enum):
             figures = f"{n_passes:.4g} effective passes, {unknown}"
             if self is StopReason.MAX_ITER:
                 return f"Ran to max_iter: {figures}."
+        if self in (StopReason.CONVERGED, StopReason.CALLBACK):
+            return f"{'Converged' if self is StopReason.CONVERGED else 'Stopped by the callback'}: {figures}."
         faster = why or "Raise max_iter, loosen tol, or use a faster method."
         stalled = why or _against_a_stall(method, left)
         return {
-            StopReason.CONVERGED: f"Converged: {figures}.",
             StopReason.MAX_ITER: f"Stopped at max_iter: {figures}. {faster}",
             StopReason.DIVERGED: f"Diverged: {figures}. {_against_divergence(method)}",
             StopReason.STALLED: f"Stalled: {figures}; no progress over many passes. {stalled}",
-            StopReason.CALLBACK: f"Stopped by the callback: {figures}.",
         }[self]
 
 

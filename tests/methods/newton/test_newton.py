@@ -35,6 +35,53 @@ def test_the_last_step_has_the_hessian_of_the_one_before_where_that_is_likely_to
     assert saved >= 2.0
 
 
+def _gamma(rng, n, d):
+    """Return a problem of Gamma targets, and its solution to all digits by Newton's method in NumPy."""
+    X, weights, offset = rng.standard_normal((n, d)), rng.integers(1, 4, n).astype(float), 0.1 * rng.standard_normal(n)
+    y = np.exp(0.3 * X.sum(axis=1) / np.sqrt(d) + 0.2 + offset) * rng.gamma(2.0, 0.5, n)
+    problem = Problem.linear(X, y, loss="gamma", alpha=1e-2, fit_intercept=True, sample_weight=weights, offset=offset)
+    A, p, ridge = np.c_[X, np.ones(n)], weights / weights.sum(), 1e-2 * np.append(np.ones(d), 0.0)
+    w = np.append(np.zeros(d), np.log(p @ y))
+    for _ in range(50):
+        ratio = y * np.exp(-(A @ w + offset))
+        w -= np.linalg.solve((A.T * (p * ratio)) @ A + np.diag(ridge), A.T @ (p * (1.0 - ratio)) + ridge * w)
+    return problem, w
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_expected_hessian_is_enough_for_gamma_targets_far_more_than_columns(seed):
+    problem, solution = _gamma(np.random.default_rng(seed), 2000, 4)
+    start = np.append(np.zeros(4), 0.2)
+    loose, tight = (minimize(problem, start, method="newton", tol=tol) for tol in (1e-3, 1e-12))
+    assert loose.success
+    assert tight.success
+    assert loose.n_hessian_passes == 1.0
+    assert loose.n_passes <= 2.0 + newton.MOST_EXPECTED
+    assert tight.n_hessian_passes <= 4.0
+    np.testing.assert_allclose(tight.x, solution, rtol=1e-9, atol=1e-11)
+
+
+def test_the_expected_hessian_is_left_where_it_would_take_many_steps(monkeypatch):
+    problem, solution = _gamma(np.random.default_rng(7), 60, 20)
+    found = minimize(problem, method="newton", tol=1e-10)
+    with monkeypatch.context() as without:
+        without.setattr(newton, "_has_expected", lambda _problem: False)
+        usual = minimize(problem, method="newton", tol=1e-10)
+    assert found.success
+    assert found.n_hessian_passes <= usual.n_hessian_passes + 1.0
+    assert found.n_passes <= usual.n_passes + newton.MOST_EXPECTED
+    np.testing.assert_allclose(found.x, solution, rtol=1e-7, atol=1e-9)
+
+
+def test_steps_of_a_given_size_and_few_rows_have_no_expected_hessian():
+    problem, _ = _gamma(np.random.default_rng(1), 200, 3)
+    result = minimize(problem, method="newton", options={"step_size": 1.0}, tol=1e-6)
+    assert result.n_hessian_passes == result.nit
+    few = np.random.default_rng(2).standard_normal((30, 2000))
+    assert not newton._has_expected(Problem.linear(few, np.ones(30), loss="gamma", alpha=0.1))
+    assert not newton._has_expected(Problem.linear(problem.rows.values, problem.targets, loss="poisson"))
+
+
 def test_steps_of_a_given_size_have_hessians_of_their_own():
     problem, _ = make_pair(loss="logistic", n=60, d=5, alpha=0.05)
     for tol in (1e-3, 1e-5, 1e-7):

@@ -24,6 +24,10 @@ exact, gradients not. Of many rows every k-th stands for all, while steps leave 
 4. *The last step* needs no Hessian of its own. A full step d leaves about M ||d||^2 / 2 of the gradient, with H's Lipschitz
    constant M, and the next step e by the same H leaves M ||d|| ||e||: if the first one left a fraction r of the
    optimality, the next one leaves 2 r. Where that meets tol it is taken in the same pass, which then has 2 m gradients.
+5. *Expected Hessians.* For targets of the model the mean of phi'' may be a number whatever the mean is, as that of the
+   Gamma loss is. The first Hessian has that number in the place of each row's phi'' [3]: it is near the Hessian at the
+   solution, so that four more full steps at most follow in the same pass, while they are likely to meet tol for the price
+   of two steps with Hessians of their own.
 
 A sum of functions need not be convex, nor a loss: where its H is not positive definite, its eigenvalues are replaced by
 their sizes, so that F falls along the direction. The references are those of `Newton`.
@@ -55,6 +59,7 @@ from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 
 #: What a model's slopes may lack at its minimiser, by the optimality: its step leaves more of that, but for the last one.
 #: The model of a quadratic loss is F itself.
@@ -65,6 +70,9 @@ ACCURACY, SHORTEST = 0.01, 1e-3
 
 #: The fraction of F that the rounding errors of a step back onto the set may cost, and from which a fall is one.
 HIDDEN, VISIBLE = 1e-13, 1e-16
+
+#: Further steps in a pass with the expected Hessian, at most.
+MOST_EXPECTED = 4
 
 #: The part of F from which on a predicted fall is seen for certain: rounding errors are looked at further on.
 SEEN = 1e-6
@@ -153,12 +161,23 @@ class _Hessian(NamedTuple):
     factor: Matrix | None = None  # Cholesky's, where it is known
 
 
-def _model(problem: AnySum, state: NewtonState, *, is_one_step: bool) -> tuple[_Hessian, Vector | None, int, bool]:
+def _has_expected(problem: AnySum) -> bool:
+    """Return whether the mean of phi'' over targets is a number that a Hessian of rows in memory can be made of."""
+    is_known = isinstance(problem, Problem) and hasattr(problem.loss, "constant_information")
+    return is_known and not is_parted(cast(Problem, problem)) and not has_few_rows(cast(Problem, problem))
+
+
+def _model(
+    problem: AnySum, state: NewtonState, *, is_one_step: bool, is_expected: bool = False
+) -> tuple[_Hessian, Vector | None, int, bool]:
     """Return the Hessian of the smooth part of F; with few rows the step in its place; how many of components' that takes.
 
-    And whether the next one is summed in single precision.
+    And whether the next one is summed in single precision. The expected Hessian is that of phi'' of the mean target.
     """
     here, m = _curvatures(problem, state), problem.n_components
+    if is_expected:
+        loss = cast(Any, problem).loss
+        here = here._replace(curvatures=np.full(here.curvatures.size, loss.scale * loss.constant_information()))
     if isinstance(problem, FiniteSum) or not problem.convex:
         return _Hessian(with_positive_eigenvalues(smooth_hessian(problem, here))), None, m, False
     if has_few_rows(problem):
@@ -298,6 +317,28 @@ def _with_last_step(problem: AnySum, hessian: _Hessian, state: NewtonState, ther
     return there._replace(n_gradients=end.n_gradients)
 
 
+def _with_expected_steps(problem: AnySum, hessian: _Hessian, state: NewtonState, there: NewtonState) -> NewtonState:
+    """Return the state after further full steps with the expected Hessian, which leave about the same part each.
+
+    From the second step on they must be likely to meet tol at the price of two steps with Hessians of their own.
+    """
+    most = 2.0 * (1.0 + hessian_in_gradients(cast(Problem, problem)))
+    for k in range(MOST_EXPECTED):
+        before, found = state.snapshot.optimality, there.snapshot.optimality
+        if found <= there.tol or there.is_precise:
+            break
+        if k > 0 and not math.log(found / max(there.tol, 1e-300)) <= most * math.log(before / found):
+            break
+        direction, predicted = _step(problem, hessian, None, there)
+        if _is_hidden(problem, there, predicted):
+            break
+        end = _moved(problem, there, there.x + direction, 1.0)
+        if not (_falls(problem, there, end) and _halves(there, end)):
+            return there._replace(n_gradients=end.n_gradients)
+        state, there = there, end
+    return there
+
+
 def _theta_after(theta: float, t: float) -> float:
     if t < 0.5:
         return min(max(RAISE * theta, LEAST_RAISED), 1.0)
@@ -318,6 +359,7 @@ class Newton(SumMethod):
     .. [1] S. Boyd, L. Vandenberghe, "Convex optimization", 2004, section 9.5.
     .. [2] J. D. Lee, Y. Sun, M. A. Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM J.
        Optim. 24 (2014).
+    .. [3] P. McCullagh, J. A. Nelder, "Generalized linear models", 2nd edition, 1989, section 2.5.
     """
 
     step_size: StepSize = "auto"
@@ -346,7 +388,12 @@ class Newton(SumMethod):
         if state.n_stuck > MOST_STUCK:
             return state
         m, w = problem.n_components, state.x
-        hessian, known, n_spent, in_single = _model(problem, state, is_one_step=self.step_size != "auto")
+        is_expected = self.step_size == "auto" and state.n_hessians == 0 and _has_expected(problem)
+        if is_expected:
+            state = state._replace(is_rough=False)
+        hessian, known, n_spent, in_single = _model(
+            problem, state, is_one_step=self.step_size != "auto", is_expected=is_expected
+        )
         state = state._replace(n_hessians=state.n_hessians + n_spent, in_single=in_single)
         direction, predicted = _step(problem, hessian, known, state)
         if self.step_size != "auto":
@@ -385,6 +432,8 @@ class Newton(SumMethod):
         is_rough = is_rough and there.n_gradients <= m * (1.0 + hessian_in_gradients(cast(Problem, problem)))
         there = there._replace(theta=_theta_after(state.theta, t), is_rough=is_rough)
         is_last = t == 1.0 and known is None and not state.is_rough
+        if is_last and is_expected:
+            return _with_expected_steps(problem, hessian, state, there)
         return _with_last_step(problem, hessian, state, there) if is_last else there
 
     def exact_measures(self, problem: AnySum, state: NewtonState) -> Measures:
