@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from finitesum import Problem
+from finitesum.evaluation.hessian import _sparse_in_arrays
 from finitesum.evaluation.many_points import curvatures_at_each, gradients_at_each, gradients_of_all
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.rounding import extended_gradient
@@ -105,3 +106,21 @@ def test_sums_at_many_points_are_those_at_each(rows, fit_intercept, monkeypatch)
         expected = np.empty(N)
         loss_sums(replace(problem, weights=np.full(N, 1.0 / N)), w, curvatures=expected)
         np.testing.assert_allclose(curvatures[j], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("density", [0.05, 0.5])
+@pytest.mark.parametrize("least", [0.0, -1.0])
+def test_grams_of_few_sparse_rows_are_those_of_their_numbers(dtype, fit_intercept, density, least):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((60, 12), density=density, rng=rng, format="csr", dtype=dtype)
+    problem = Problem.linear(
+        X, np.where(np.arange(60) % 2, 1.0, -1.0), loss="hinge", alpha=0.1, fit_intercept=fit_intercept
+    )
+    picked, before = np.flatnonzero(rng.random(60) < 0.7), rng.standard_normal((problem.dim, problem.dim))
+    scales = np.maximum(rng.uniform(-1.0, 1.0, picked.size), least)
+    dense = np.hstack([X.toarray().astype(float), np.ones((60, 1))])[picked, : problem.dim]
+    sums = before.copy()
+    _sparse_in_arrays(problem.rows, picked, scales, sums)
+    np.testing.assert_allclose(np.tril(sums), np.tril(before + (dense.T * scales) @ dense), atol=1e-12)

@@ -301,12 +301,12 @@ def _gains(view: Any, slopes: Vector) -> tuple[float, float, float, float]:
 
 @array_form(_gains, n_numbers)
 def _gains_in_arrays(view: Any, slopes: Vector) -> tuple[float, float, float, float]:
-    gains = view.offsets * slopes
-    for low, high, point in view.loss.corners(view.targets):
-        gains -= point * np.clip(slopes, low, high)
-    gains, loads, falls = view.weights * gains, view.weights * slopes, slopes < 0.0
-    of_falling, falling = float(gains[falls].sum()), float(loads[falls].sum())
-    return falling, of_falling, float(loads[~falls].sum()), float(gains[~falls].sum())
+    gains, (first, other) = view.offsets * slopes, view.loss.corners(view.targets)
+    for low, high, point in (first, other) if np.any(other[:2]) else (first,):
+        gains -= point * np.minimum(np.maximum(slopes, low), high)
+    falling = np.where(slopes < 0.0, view.weights, 0.0)
+    rising = view.weights - falling
+    return float(falling @ slopes), float(falling @ gains), float(rising @ slopes), float(rising @ gains)
 
 
 def slopes_bound(problem: Problem, slopes: Vector, w: Vector) -> float:

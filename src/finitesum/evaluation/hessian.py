@@ -14,7 +14,7 @@ from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.evaluation.whole_arrays import WholeArrays, whole_arrays
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
-from finitesum.problems.rows import CSRRows, DenseRows, n_entries, to_matrix
+from finitesum.problems.rows import CSRRows, DenseRows, n_entries, some_rows, to_matrix
 
 #: Numbers of dense rows that are weighted and multiplied at a time: they stay in the cache.
 BLOCK = 2**19
@@ -79,8 +79,19 @@ def _as_sparse(rows: CSRRows, squares: float) -> float:
 
 @array_form(_add_sparse, _gram_numbers)
 def _sparse_in_arrays(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
-    matrix, d = to_matrix(rows)[picked].astype(np.float64, copy=False), rows.n_columns
-    if _as_dense(rows, picked) < _as_sparse(rows, _stored_squares(rows, picked)):
+    some: Any = some_rows(rows, picked)
+    d = rows.n_columns
+    is_dense = _as_dense(rows, picked) < _as_sparse(rows, _stored_squares(rows, picked))
+    if is_dense and scales.min(initial=0.0) >= 0.0:  # the stored numbers are fewer than those of a block
+        roots = np.sqrt(scales)
+        block = to_matrix(some._replace(values=some.values * np.repeat(roots, np.diff(some.starts)))).toarray()
+        lower[:d, :d] += np.tril(block.T @ block)
+        if rows.intercept:
+            lower[d, :d] += roots @ block
+            lower[d, d] += scales.sum()
+        return
+    matrix = to_matrix(some).astype(np.float64, copy=False)
+    if is_dense:
         dense = DenseRows(matrix.toarray(), picked.size, d, 0)
         total = _sum_dense(dense, np.arange(picked.size), scales, None, single_precision=False)
         lower[:d, :d] += np.tril(total)

@@ -132,11 +132,12 @@ def _along(view: Any, u: Vector, change: Vector, centre: Vector, width: float, t
 def _slopes_in_arrays(loss: Any, targets: Vector, goals: Vector, width: float) -> tuple[Vector, Vector]:
     """Return what `_slope` does for many rows."""
     (low, high, point), (other_low, other_high, other_point) = loss.corners(targets)
-    one, two = (goals - point) / width, (goals - other_point) / width
-    beyond = np.maximum(low - one, one - high)
+    one = (goals - point) / width
+    slopes, beyond = np.minimum(np.maximum(one, low), high), np.maximum(low - one, one - high)
     if other_low < other_high:
+        two = (goals - other_point) / width
         beyond = np.minimum(beyond, np.maximum(other_low - two, two - other_high))
-    slopes = np.minimum(np.maximum(one, low), high) + np.minimum(np.maximum(two, other_low), other_high)
+        slopes += np.minimum(np.maximum(two, other_low), other_high)
     return slopes, np.maximum(beyond, 0.0)
 
 
