@@ -53,6 +53,31 @@ def test_kinds_of_results(monkeypatch):
     assert set(text.predict(tensor)) == {"a", "b"}
 
 
+class OnDevice:
+    """An array that is not converted by itself, as CuPy's are: `get` brings it over."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def __dlpack__(self, **_options):
+        raise BufferError("on another device")
+
+    def __array__(self, *_types, **_options):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    def get(self):
+        return self.values
+
+
+def test_arrays_that_are_brought_over_by_asking_for_them():
+    rng = np.random.default_rng(0)
+    X, y, weights = rng.standard_normal((40, 3)), rng.integers(0, 2, 40), rng.integers(1, 3, 40)
+    expected = estimators.LogisticRegression().fit(X, y, sample_weight=weights)
+    model = estimators.LogisticRegression().fit(OnDevice(X), OnDevice(y), sample_weight=OnDevice(weights))
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    np.testing.assert_array_equal(model.predict_proba(OnDevice(X)), expected.predict_proba(X))
+
+
 @pytest.fixture
 def frame():
     rng = np.random.default_rng(1)

@@ -34,7 +34,7 @@ def as_numpy(values: Any) -> Any:
         from sklearn.utils._array_api import _convert_to_numpy  # which knows devices
 
         return _convert_to_numpy(values, values.__array_namespace__())
-    return np.asarray(values)
+    return values.get() if hasattr(values, "get") else np.asarray(values)  # of CuPy, which is not converted by itself
 
 
 def in_kind(method: Method) -> Method:
