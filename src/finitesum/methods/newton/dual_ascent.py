@@ -75,6 +75,10 @@ HOLD = 3.0
 #: and at least, and the fraction of tol that the gap is expected to fall to with it.
 FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.7, 0.02, 0.8
 
+#: The part of tol that parts of the gap that visits meet add up to at most where a round ends: the gap is often more, by
+#: what visits change in other rows' parts afterwards.
+SEEN_OF_TOL = 0.5
+
 #: Passes of a round.
 MOST_PASSES = 20
 
@@ -296,7 +300,7 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
     places = np.empty(active.size // n_together + 1, dtype=np.int64)
     draws = np.random.default_rng([int(order[0]), state.n_rounds, state.n_parts]).random(places.size)
     last = state.violation if state.violation > 0.0 else math.inf
-    small = OF_TOL * state.tol if isinstance(problem.loss, Cornered) else -math.inf
+    small = SEEN_OF_TOL * state.tol if isinstance(problem.loss, Cornered) else -math.inf
     accuracy = state.accuracy, state.loose, small
     visits = _rows_with(problem, OF_CALL), _rows_a_pass(problem)
     limits = last, accuracy, epochs - state.n_sweeps, visits
