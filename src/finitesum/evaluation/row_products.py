@@ -210,9 +210,8 @@ def rounded_gram_product(
     """
     if not problem.rows.is_sparse() or v.nbytes <= MOST_IN_CACHE:
         return gram_product(problem, curvatures, v, components, n_threads)
-    largest = (
-        max(float(v.max()), -float(v.min())) or 1.0
-    )  # without which small numbers would vanish, and large ones overflow
+    # without this factor small numbers would vanish, and large ones overflow
+    largest = max(float(v.max()), -float(v.min())) or 1.0
     rounded = np.divide(v, largest, out=np.empty(v.size, dtype=np.float32), casting="same_kind")
     product = gram_product(problem, curvatures, rounded, components, n_threads)
     product *= largest
