@@ -25,7 +25,8 @@ def epochs(F, draws, intercept, hold=30.0, together=4, little=0.3, longest=63, a
     l2 = F.l2[0]
     squares = (Z**2).sum(axis=1)
     mu = hold * l2 / (F.p @ squares)
-    likeness = ((F.p * squares).sum() ** 2 / (F.n * ((F.p * squares) ** 2).sum())) ** alike
+    counted = squares[F.p > 0.0]
+    likeness = (counted.sum() ** 2 / (counted.size * (counted**2).sum())) ** alike
     w, b, b0, least = np.zeros(Z.shape[1]), 0.0, 0.0, 0.0
     s, v, rests, waits = np.zeros(F.n), np.zeros(F.n), np.zeros(F.n, int), np.zeros(F.n, int)
     offsets = F.predictions(np.zeros(F.Z.shape[1]))

@@ -36,7 +36,6 @@ class _Blas:
         self._lock = threading.Lock()
         self._asked: list[int] = []
         self._first: Any = None  # knows the number before
-        self._granted = 0  # the number that was set or found last, while anybody asks
 
     def ask(self, n_threads: int) -> None:
         """Ask for a number of threads."""
@@ -47,9 +46,6 @@ class _Blas:
     def _grant(self) -> None:
         """Set the least number that is asked for, unless it is the number there is."""
         wanted = min(self._asked)
-        if wanted == self._granted:
-            return
-        self._granted = wanted
         if self._first is None and all(library.num_threads == wanted for library in _blas_libraries().lib_controllers):
             return
         limit = _blas_libraries().limit(limits=wanted)
@@ -62,16 +58,14 @@ class _Blas:
                 self._asked.remove(n_threads)
             if self._asked:
                 self._grant()
-                return
-            self._granted = 0
-            if self._first is not None:
+            elif self._first is not None:
                 self._first.restore_original_limits()
                 self._first = None
 
     def forget(self) -> None:
         """Forget all requests, in a forked child: those who asked are not there."""
         self._lock = threading.Lock()
-        self._asked, self._granted = [], 0
+        self._asked = []
         if self._first is not None:
             self._first.restore_original_limits()
             self._first = None

@@ -204,7 +204,7 @@ def gram_product(
 def rounded_gram_product(
     problem: Problem, curvatures: Any, v: Vector, components: Indices | None = None, n_threads: int = 1
 ) -> Vector:
-    """Return `gram_product` up to an error of 1e-7 |v|: of sparse rows with many columns, v is read in single precision.
+    """Return `gram_product`; of sparse rows with many columns that of v in single precision, which is rounded to 1e-7 |v|.
 
     Entries wait for the coefficients of their columns, which then take half as much of a cache (and of a message).
     """

@@ -61,16 +61,25 @@ def test_one_expected_hessian_is_enough_for_gamma_targets_far_more_than_columns(
     np.testing.assert_allclose(tight.x, solution, rtol=1e-9, atol=1e-11)
 
 
-def test_the_expected_hessian_is_left_where_it_would_take_many_steps(monkeypatch):
-    problem, solution = _gamma(np.random.default_rng(7), 60, 20)
-    found = minimize(problem, method="newton", tol=1e-10)
-    with monkeypatch.context() as without:
-        without.setattr(newton, "_has_expected", lambda _problem: False)
-        usual = minimize(problem, method="newton", tol=1e-10)
-    assert found.success
-    assert found.n_hessian_passes <= usual.n_hessian_passes + 1.0
-    assert found.n_passes <= usual.n_passes + newton.MOST_EXPECTED
-    np.testing.assert_allclose(found.x, solution, rtol=1e-7, atol=1e-9)
+def test_steps_with_the_expected_hessian_end_where_they_cost_more_than_two_others(monkeypatch):
+    problem, solution = _gamma(np.random.default_rng(7), 2000, 4)
+    spent = {}
+    for price in (-1.0, 1e9):
+        monkeypatch.setattr(newton, "hessian_in_gradients", lambda _problem, price=price: price)
+        spent[price] = minimize(problem, method="newton", tol=1e-10, max_iter=1).n_passes
+        found = minimize(problem, method="newton", tol=1e-10)
+        assert found.success
+        np.testing.assert_allclose(found.x, solution, rtol=1e-7, atol=1e-9)
+    assert spent[-1.0] < spent[1e9] <= 2.0 + newton.MOST_EXPECTED
+
+
+def test_runs_that_begin_near_a_solution_take_hessians_of_their_own():
+    problem, solution = _gamma(np.random.default_rng(3), 2000, 4)
+    near = minimize(problem, 1.001 * solution, method="newton", tol=1e-9)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(newton, "_has_expected", lambda _problem: False)
+        usual = minimize(problem, 1.001 * solution, method="newton", tol=1e-9)
+    assert (near.n_passes, near.n_hessian_passes) == (usual.n_passes, usual.n_hessian_passes)
 
 
 def test_steps_of_a_given_size_and_few_rows_have_no_expected_hessian():

@@ -24,10 +24,10 @@ s_i: a corner, or an interval between two. The parts of a round:
    round half as many more.
 3. *The gap*, once no violation is larger than the round's accuracy, which falls from round to round as the gap and tol
    suggest, or once the gap seems to be within tol. For the gap is sum_i p_i (loss_i(u_i) + loss_i*(s_i) - s_i u_i), of
-   which each visit meets a part. All u_i are computed, and where tol is near rounding errors w from the slopes, so that
-   they do not add up, with the best intercept for it; the slopes bound the minimum from below. The iterate is the best w so
-   far. Unless passes ended the round, rows whose slope is within an interval by more than any violates there rest in the
-   next one from the start.
+   which each visit meets a part. w is made of the slopes, so that rounding errors do not add up in it, and all u_i are
+   computed, with the best intercept for it; the slopes bound the minimum from below. The iterate is the best w so far.
+   Unless passes ended the round, rows whose slope is within an interval by more than any violates there rest in the next
+   one from the start.
 
 A rounded corner (the squared and the smoothed hinge) costs p_i width/2 s_i^2 more: it has the slope s_i at k_i + width s_i,
 visits divide by q_i + width, and a face has width/p_i on its diagonal. Such losses are smooth: a round ends with the
@@ -96,9 +96,8 @@ NO_TIME = 1e6
 #: parts of passes that are counted.
 OF_CALL, PARTS = 1e5, 4
 
-#: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient; and the part of
-#: tol that they may take of a gap.
-DRIFT, OF_DRIFT = 1e-12, 0.01
+#: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient.
+DRIFT = 1e-12
 
 #: The least ||x_i||^2 / l2 that is divided by.
 TINY = 1e-200
@@ -364,17 +363,10 @@ def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector
     return w, u + shift
 
 
-def _is_good_enough(problem: Problem, state: DualAscentState) -> bool:
-    """Return whether rounding errors of w, as sweeps made it, matter little to the optimality at tol."""
-    drift = DRIFT * problem.term.ridge * norm(state.w[: problem.rows.n_columns])
-    if isinstance(problem.loss, RoundedCorner):
-        return drift <= state.tol
-    return drift * norm(state.w[: problem.rows.n_columns]) <= OF_DRIFT * state.tol
-
-
 def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state at the end of a round: w made of the slopes, the gap there, and rows resting by what was found."""
-    w = state.w if _is_good_enough(problem, state) else _primal(problem, state.slopes, float(state.w[-1]))
+    is_near = isinstance(problem.loss, RoundedCorner) and DRIFT * problem.term.ridge * norm(state.w) <= state.tol
+    w = state.w if is_near else _primal(problem, state.slopes, float(state.w[-1]))
     w, u = _with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
     value, bound, optimality = _value(problem, w, u), -math.inf, state.optimality
     better, gradient = value < state.value, state.gradient

@@ -180,7 +180,8 @@ def _state_at(
             objective = mean + problem.term.value(w)
         else:
             scores = several.scores_at(problem, w)
-            gradient, objective = several.mean_gradient(problem, scores), several.objective_at(problem, scores, w)
+            gradient = np.zeros(w.size) if is_extended else several.mean_gradient(problem, scores)
+            objective = several.objective_at(problem, scores, w)
         gradient += problem.term.quadratic * w
         if is_extended:
             gradient = extended_gradient(problem, w)[0].astype(np.float64)

@@ -26,8 +26,9 @@ exact, gradients not. Of many rows every k-th stands for all, while steps leave 
    optimality, the next one leaves 2 r. Where that meets tol it is taken in the same pass, which then has 2 m gradients.
 5. *Expected Hessians.* For targets of the model the mean of phi'' may be a number whatever the mean is, as that of the
    Gamma loss is. The first Hessian has that number in the place of each row's phi'' [3]: it is near the Hessian at the
-   solution, so that four more full steps at most follow in the same pass, while they are likely to meet tol for the price
-   of two steps with Hessians of their own.
+   solution, so that four more full steps at most follow in the same pass. From the second one on, as many steps as would
+   meet tol at their rate must cost no more than two with Hessians of their own. So runs begin whose coefficients are 0;
+   elsewhere, near a solution, rows' own phi'' are better.
 
 A sum of functions need not be convex, nor a loss: where its H is not positive definite, its eigenvalues are replaced by
 their sizes, so that F falls along the direction. The references are those of `Newton`.
@@ -320,7 +321,7 @@ def _with_last_step(problem: AnySum, hessian: _Hessian, state: NewtonState, ther
 def _with_expected_steps(problem: AnySum, hessian: _Hessian, state: NewtonState, there: NewtonState) -> NewtonState:
     """Return the state after further full steps with the expected Hessian, which leave about the same part each.
 
-    From the second step on they must be likely to meet tol at the price of two steps with Hessians of their own.
+    From the second step on, as many as would meet tol at their rate must cost no more than two with Hessians of their own.
     """
     most = 2.0 * (1.0 + hessian_in_gradients(cast(Problem, problem)))
     for k in range(MOST_EXPECTED):
@@ -388,7 +389,8 @@ class Newton(SumMethod):
         if state.n_stuck > MOST_STUCK:
             return state
         m, w = problem.n_components, state.x
-        is_expected = self.step_size == "auto" and state.n_hessians == 0 and _has_expected(problem)
+        is_first = self.step_size == "auto" and state.n_hessians == 0
+        is_expected = is_first and _has_expected(problem) and not problem.term.coefficients(w).any()
         if is_expected:
             state = state._replace(is_rough=False)
         hessian, known, n_spent, in_single = _model(

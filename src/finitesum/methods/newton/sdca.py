@@ -18,7 +18,8 @@ another such visit in the next 3, then 7 ... 63 [2]; one that changes more does 
 visits as there are rows. On raw counts of words, where few rows change most, it does the work of five epochs over all
 rows. Rows of one length change alike, and would rest long by chance: a visit after which a row is to rest for more than
 r sweeps has to change it by (1 + k r)^2 times less, with k the 8th power of the participation ratio
-(sum_i q_i)^2 / (n sum_i q_i^2), 1 where all are of one length. (On dense rows k is 0: it was not seen to gain.)
+(sum_i q_i)^2 / (n sum_i q_i^2) of q_i = ||x_i||^2 over the n rows that count, 1 where all are of one length. (On dense
+rows k is 0: it was not seen to gain.)
 
 *Dense rows* are visited as a copy in single precision gives them, where a run is not to go far and rows share little.
 
@@ -123,14 +124,14 @@ class DualState(NamedTuple):
 def _solved(
     view: View, i: int, coupling: float, prediction: float, slope: float, v: float, curvature: float
 ) -> tuple[float, float, float]:
-    """Return v with v + coupling phi'(v) = prediction + coupling slope, from v on, phi'(v) and phi''(v).
+    """Return v with v + coupling phi'(v) = prediction + coupling slope, from v on, phi'(v) and phi''(v), -1 short of it.
 
     A curvature >= 0 is phi'' at the v that is given, where the slope is phi'. The left side rises by 1 at least, so that
     each trial bounds the root. Where a step of Newton's method only changes sides (between two pieces without curvature),
     or leaves the bounds, the middle is taken.
     """
     goal, low, high, before = prediction + coupling * slope, -np.inf, np.inf, 0.0
-    is_known = curvature >= 0.0
+    is_known, is_met = curvature >= 0.0, False
     if is_known:  # the first trial: a step from there ends between v and the prediction, and nothing is evaluated
         low, high, before = min(v, prediction), max(v, prediction), v - prediction
         v -= before / (1.0 + coupling * curvature)
@@ -139,6 +140,7 @@ def _solved(
         missing = v + coupling * slope - goal
         is_further = is_known or k > 0
         if abs(missing) <= LEFT * abs(v - prediction) or (is_further and abs(missing) <= ROUNDING * abs(goal)):
+            is_met = True
             break
         if missing > 0.0:
             low, high = max(low, v - missing), min(high, v)
@@ -149,7 +151,7 @@ def _solved(
         if only_changes_sides or not low <= v <= high:
             v = 0.5 * (low + high)
         before = missing
-    return v, slope, curvature
+    return v, slope, (curvature if is_met else -1.0)
 
 
 @kernel_part
@@ -264,8 +266,14 @@ def first_epoch(problem: Problem, tol: float = 0.0) -> DualState:
         return DualState()
     rests, after = np.zeros((2, n), dtype=np.int8), AFTER_CHANGE if problem.rows.is_sparse() else AFTER_DENSE
     first = DualState(np.zeros(n), np.zeros(n), np.full(n, -1.0), squares, rests[0], rests[1], HOLD * ridge / mean)
-    likeness = float(mean * mean / (n * np.sum((problem.weights * squares) ** 2))) if problem.rows.is_sparse() else 0.0
+    likeness = _participation(squares[problem.weights > 0.0]) if problem.rows.is_sparse() else 0.0
     return first._replace(after_change=after, likeness=likeness**ALIKE)
+
+
+def _participation(squares: Vector) -> float:
+    """Return (sum_i q_i)^2 / (n sum_i q_i^2) of n numbers q_i >= 0 that are not all 0: 1 where they are equal."""
+    sizes = squares / squares.max()
+    return float(sizes.sum() ** 2 / (sizes.size * (sizes @ sizes)))
 
 
 def _is_short(problem: Problem, tol: float) -> bool:
