@@ -20,6 +20,7 @@ from finitesum.losses import LOSSES, Cornered, as_loss
 from finitesum.methods import ACIAG
 from finitesum.methods.rounds import lateness
 from finitesum.problems.beside import Beside
+from finitesum.problems.partitioned import Rounds
 
 cloudpickle = pytest.importorskip("cloudpickle")  # which joblib needs, too
 
@@ -511,6 +512,46 @@ def test_a_run_that_has_left_the_barrier_is_resumed_and_gone_on_with(tmp_path):
     later = minimize(_later_problem(Elsewhere()), earlier=cut, **settings)
     assert later.success
     assert later.method.name == "a-ciag"
+    assert "are synchronous" not in later.message
+    assert "Rounds are asynchronous, as at the end of the earlier run." in later.message
+    assert later.choice == "asynchronous rounds, as in the earlier run"
+
+
+@pytest.mark.parametrize("options", [{}, {"max_delay": "auto"}])
+def test_auto_does_not_go_on_from_a_run_of_a_ciag_that_was_not_asynchronous(options):
+    earlier = minimize(_later_problem(Elsewhere()), method="a-ciag", options=options, max_iter=2, measure_every=0)
+    with pytest.raises(ValueError, match=r"earlier must be a result of .*, got one of ACIAG"):
+        minimize(_later_problem(Elsewhere()), earlier=earlier)
+
+
+def test_late_rounds_of_an_earlier_run_are_forgotten():
+    problem = _later_problem(engine := SlowLater(16))
+    minimize(problem, method="newton", tol=1e-7, measure_every=0)
+    assert len(problem.rows.rounds.latest) == problem.rows.rounds.latest.maxlen
+    engine.n_slow = 0
+    result = minimize(problem, tol=1e-7, measure_every=0)
+    even = minimize(_later_problem(Elsewhere()), tol=1e-7, measure_every=0)
+    assert result.x.tobytes() == even.x.tobytes()
+    assert "Rounds are synchronous: when parts were first read, none came much later" in result.message
+
+
+def test_a_run_begins_without_the_rounds_of_the_one_before(monkeypatch):
+    problem, seen = _later_problem(Elsewhere()), []
+    for _ in range(3):
+        problem.rows.rounds.add([0.1, 9.0])
+    monkeypatch.setattr(Rounds, "add", lambda self, _seconds: seen.append((self.n_seen, len(self.latest))))
+    minimize(problem, tol=1e-7, max_iter=2, measure_every=0)
+    assert seen[-1] == (0, 0)
+
+
+def test_late_rounds_with_even_ones_between_are_not_the_last_three():
+    rounds = Rounds()
+    for seconds in ([0.1, 9.0], [0.1, 8.0], [0.01, 0.02], [0.1, 7.0]):
+        rounds.add(seconds)
+    assert list(rounds.latest) == [(0.1, 7.0)]
+    assert rounds.n_seen == 3
+    rounds.clear()
+    assert (rounds.n_seen, len(rounds.latest)) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -43,17 +43,24 @@ N_ROUNDS, LEAST_SECONDS = 3, 0.1
 
 
 class Rounds:
-    """When the parts came in the last sums over all of them that took long enough to see which were late."""
+    """When the parts came in a run's last sums over all of them, where each took long enough to see which were late."""
 
     def __init__(self) -> None:
-        self.n_seen = 0
+        self.n_seen = 0  # that took so long
         self.latest: deque[tuple[float, ...]] = deque(maxlen=N_ROUNDS)  # seconds, increasing
 
     def add(self, seconds: Sequence[float]) -> None:
-        """Take the times of a sum."""
-        if seconds[-1] >= LEAST_SECONDS:
+        """Take the times of a sum; after one in which no part can have been late, those before it say nothing."""
+        if seconds[-1] < LEAST_SECONDS:
+            self.latest.clear()
+        else:
             self.n_seen += 1
             self.latest.append(tuple(seconds))
+
+    def clear(self) -> None:
+        """Forget all sums, where a run begins."""
+        self.n_seen = 0
+        self.latest.clear()
 
 
 class Entries(NamedTuple):
@@ -101,7 +108,7 @@ class PartedRows(Interpreted):
         self.stored_squares = sum(one.stored_squares for one in found)
         self.total = total  # S, the sum of the weights
         self.arrivals = arrivals  # the seconds in which parts came when they were first read, increasing
-        self.rounds = Rounds()  # of sums over the parts, since then
+        self.rounds = Rounds()  # of sums over the parts in a run
         self.is_elsewhere = bool(getattr(engine, "is_elsewhere", False))
         self.columns: Indices | None = None  # of the parts' columns; None: all
         self.inside = slice(None)  # which rows of each part

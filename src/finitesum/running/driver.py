@@ -98,9 +98,16 @@ def _going_on(choice: Choice, earlier: Result | None) -> Choice:
         for other in choice.others:
             if identity_of(other.method) == identity_of(earlier.method):
                 return Choice(other.method, choice.reason, remark=choice.remark)
-        if choice.remark and earlier.method.name == "a-ciag":  # which rounds of the choice had become
-            return Choice(earlier.method, choice.reason, remark=choice.remark)
+        if choice.remark and _is_without_barrier(earlier.method):  # which rounds of the choice had become
+            remark = "Rounds are asynchronous, as at the end of the earlier run."
+            return Choice(earlier.method, "asynchronous rounds, as in the earlier run", remark=remark)
     return choice
+
+
+def _is_without_barrier(method: Method) -> bool:
+    from finitesum.methods.rounds import without_barrier
+
+    return identity_of(method) == identity_of(without_barrier())
 
 
 def _later(problem: AnyProblem, choice: Choice, sampling: str | None) -> WithoutBarrier | None:
@@ -249,6 +256,8 @@ def minimize(
         if "parts" not in chosen.handles or (is_elsewhere and getattr(chosen, "prefers_components", False)):
             problem = parts_as_components(problem)
             choice = Choice(chosen, choice.reason, remark=choice.remark)
+    if isinstance(problem, Problem) and is_parted(problem):
+        problem.rows.rounds.clear()
     later = _later(problem, choice, sampling)
     start = _checked_start(problem, x0)
     if problem.batch_size is None:
