@@ -388,8 +388,17 @@ class Uneven(Elsewhere):
         return super().submit(functools.partial(_late, function, 0.003 if worker else 0.05), handle, *arguments)
 
 
-#: Seconds in which 16 parts may come.
+#: Seconds in which 16 parts may come: evenly, the last one late, and too fast to say anything.
 EVEN = [0.1 * k for k in range(1, 17)]
+LATE = [*(0.01 * k for k in range(1, 16)), 0.8]
+FAST = [0.001 * k for k in range(1, 17)]
+
+
+def _told_times(problem, is_late):
+    """Let sums over the parts have taken these times, whatever else the machine does."""
+    rounds = problem.rows.rounds
+    rounds.add = lambda _seconds: Rounds.add(rounds, LATE if is_late() else FAST)
+    return problem
 
 
 def _late(function, seconds, *arguments):
@@ -413,7 +422,7 @@ def test_auto_decides_between_synchronous_and_asynchronous_rounds_by_measured_ti
     X, y, *_ = data(loss, n=800)
     order = np.random.default_rng(0).permutation(len(y))
     parts = in_parts(X[order], y[order], cuts=range(0, 801, 50))
-    problem = Problem.partitioned(parts, loss=loss, alpha=0.1, engine=Uneven())
+    problem = _told_times(Problem.partitioned(parts, loss=loss, alpha=0.1, engine=Uneven()), lambda: True)
     for name, value in changed.items():
         if name == "arrivals":
             problem.rows.arrivals = value
@@ -448,7 +457,7 @@ class SlowLater(Uneven):
 
     def __init__(self, n_fast, n_slow=10**9):
         super().__init__()
-        self.n_fast, self.n_slow, self.n_calls = n_fast, n_slow, 0
+        self.n_fast, self.n_slow, self.n_calls, self.was_slow = n_fast, n_slow, 0, False
 
     def submit(self, function, handle, *arguments):
         if not hasattr(handle, "load"):
@@ -456,14 +465,24 @@ class SlowLater(Uneven):
         worker, self.n_calls = self.worker_of[handle.name], self.n_calls + 1
         self._pool = self.pools[worker]
         is_slow = worker == 0 and self.n_fast < self.n_calls <= self.n_fast + self.n_slow
+        self.was_slow |= is_slow
         return Elsewhere.submit(self, functools.partial(_late, function, 0.05 if is_slow else 0.003), handle, *arguments)
+
+    def is_late(self):
+        """Return whether a call since the last question was slow."""
+        was_slow, self.was_slow = self.was_slow, False
+        return was_slow
 
 
 def _later_problem(engine, **term):
     X, y, *_ = data("logistic", n=800)
     order = np.random.default_rng(0).permutation(len(y))
     parts = in_parts(X[order], y[order], cuts=range(0, 801, 50))
-    return Problem.partitioned(parts, engine=engine, **({"alpha": 1e-3} | term))
+    problem = Problem.partitioned(parts, engine=engine, **({"alpha": 1e-3} | term))
+    if isinstance(engine, SlowLater):
+        problem.rows.arrivals = EVEN
+        _told_times(problem, engine.is_late)
+    return problem
 
 
 def test_rounds_become_asynchronous_where_a_worker_becomes_slow():
