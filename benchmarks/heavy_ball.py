@@ -23,7 +23,7 @@ from records import RESULTS, read_rows, run_parts, table_of, write_rows
 from finitesum import METHODS, Problem
 from finitesum.constraints import L1Ball
 from finitesum.datasets import load_dataset
-from finitesum.evaluation.row_products import objective
+from finitesum.evaluation.lines import objective
 from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.methods.projected.base import advanced
 from finitesum.papers.adahb import fig6

@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball
-from finitesum.evaluation.row_products import objective
+from finitesum.evaluation.lines import objective
 
 ACCURACIES = (1e-4, 1e-6, 1e-8)
 

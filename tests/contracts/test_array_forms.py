@@ -14,7 +14,7 @@ from contracts.problems import targets_for
 
 from finitesum import Problem, constraints, minimize
 from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
-from finitesum.evaluation import many_points, row_products
+from finitesum.evaluation import lines, many_points, row_products
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.hessian import gram, hessian_at
 from finitesum.evaluation.rounding import gradient_rounding
@@ -120,10 +120,10 @@ def sums_over(problem, components):
     yield row_products.predictions(problem, w, components)[rows]
     yield row_products.gram_product(problem, curvatures, v, components)
     yield row_products.gram_diagonal(problem, curvatures, components)
-    line = row_products.line_through(problem, w, v, components)
+    line = lines.line_through(problem, w, v, components)
     line = line._replace(starts=np.where(rows, line.starts, 0.0), changes=np.where(rows, line.changes, 0.0))
-    yield row_products.slope_along(problem, line, 0.3)
-    yield row_products.value_along(problem, line, 0.3)
+    yield lines.slope_along(problem, line, 0.3)
+    yield lines.value_along(problem, line, 0.3)
     now, summed = np.random.default_rng(6).random((2, N)).astype(np.float32)
     members = np.arange(problem.n_components) if components is None else components
     yield from stale_hessian._by_size(problem, members, now, summed, 0.02)

@@ -19,8 +19,8 @@ from finitesum.evaluation.row_products import predictions
 from finitesum.losses import LOSSES, Cornered, as_loss
 from finitesum.methods import ACIAG
 from finitesum.methods.rounds import lateness
+from finitesum.problems.arrivals import Rounds
 from finitesum.problems.beside import Beside
-from finitesum.problems.partitioned import Rounds
 
 cloudpickle = pytest.importorskip("cloudpickle")  # which joblib needs, too
 

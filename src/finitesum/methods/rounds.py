@@ -15,8 +15,8 @@ from typing import Any
 from finitesum.methods import as_method
 from finitesum.methods.base import Choice, is_suited
 from finitesum.methods.cost_model import costs_of
+from finitesum.problems.arrivals import LEAST_SECONDS, N_ROUNDS
 from finitesum.problems.linear import Problem
-from finitesum.problems.partitioned import LEAST_SECONDS, N_ROUNDS
 
 #: The fraction of the parts whose rate says when all would have come.
 EARLY = 0.75

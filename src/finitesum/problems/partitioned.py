@@ -9,7 +9,6 @@ part that is lost is computed again from the same arguments.
 
 import functools
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -22,6 +21,7 @@ from finitesum.core.arrays import Indices
 from finitesum.core.engine import Call, Engine, PartError, added, done, fetched, sum_of_parts
 from finitesum.core.jit import Interpreted
 from finitesum.core.mapped import as_writable
+from finitesum.problems.arrivals import Rounds
 from finitesum.problems.beside import Beside, ByRow, Written, in_place, of_part, stays_there
 from finitesum.problems.parts import PartData
 from finitesum.problems.rows import columns_of, rows_between
@@ -36,31 +36,6 @@ MOST_BROUGHT = 1 << 23
 
 #: Columns from which a point is sent to each worker once, where an engine elsewhere can: else it goes with each part.
 MANY_COLUMNS = 1 << 17
-
-
-#: The last rounds whose times are kept, and seconds from which a round's times say which parts are late.
-N_ROUNDS, LEAST_SECONDS = 3, 0.1
-
-
-class Rounds:
-    """When the parts came in a run's last sums over all of them, where each took long enough to see which were late."""
-
-    def __init__(self) -> None:
-        self.n_seen = 0  # that took so long
-        self.latest: deque[tuple[float, ...]] = deque(maxlen=N_ROUNDS)  # seconds, increasing
-
-    def add(self, seconds: Sequence[float]) -> None:
-        """Take the times of a sum; after one in which no part can have been late, those before it say nothing."""
-        if seconds[-1] < LEAST_SECONDS:
-            self.latest.clear()
-        else:
-            self.n_seen += 1
-            self.latest.append(tuple(seconds))
-
-    def clear(self) -> None:
-        """Forget all sums, where a run begins."""
-        self.n_seen = 0
-        self.latest.clear()
 
 
 class Entries(NamedTuple):

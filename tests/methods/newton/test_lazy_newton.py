@@ -11,8 +11,8 @@ from oracles import lazy_newton as oracle
 from finitesum import Problem, minimize
 from finitesum.constraints import L1Ball
 from finitesum.evaluation.hessian import hessian_of
+from finitesum.evaluation.lines import line_through, objective, slope_along
 from finitesum.evaluation.optimality import evaluate
-from finitesum.evaluation.row_products import line_through, objective, slope_along
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.evaluation.samples import sample_of
 from finitesum.methods.auto import choose

@@ -264,11 +264,6 @@ def _loss(problem: Problem) -> Any:
     return problem.loss
 
 
-def corners_of(problem: Problem) -> list[Any]:
-    """Return low, high and the corner of all rows, for both corners: vectors each."""
-    return [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in _loss(problem).corners(problem.targets)]
-
-
 def _value(problem: Problem, w: Vector, u: Vector) -> float:
     """Return F at w, given its predictions with their offsets."""
     return float(problem.weights @ _loss(problem).value(u, problem.targets)) + problem.term.value(w)
@@ -283,7 +278,7 @@ def _primal(problem: Problem, slopes: Vector, intercept: float) -> Vector:
 
 
 def _rows_with(problem: Problem, n_numbers: float) -> int:
-    """Return how many rows store so many numbers."""
+    """Return how many rows store this many numbers."""
     return int(n_numbers / max(n_entries(problem.rows), 1) * problem.n_rows)
 
 
@@ -353,7 +348,8 @@ def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector
     """Return w with the intercept of the least loss, and its predictions: of an interval of intercepts the middle."""
     if not problem.has_intercept or not isinstance(problem.loss, Cornered):
         return w, u
-    corners = [(low, high, point) for low, high, point in corners_of(problem) if np.any(low < high)]
+    all_corners = [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in _loss(problem).corners(problem.targets)]
+    corners = [(low, high, point) for low, high, point in all_corners if np.any(low < high)]
     wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
     jumps = np.concatenate([problem.weights * (high - low) for low, high, _ in corners])
     order, at_first = np.argsort(wanted), -float(sum(problem.weights @ low for low, _, _ in corners))

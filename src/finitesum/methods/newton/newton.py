@@ -44,16 +44,16 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.hessian import ENOUGH_ROWS, hessian_in_single, is_part_enough, is_single
+from finitesum.evaluation.lines import line_through, slope_along
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.outputs import free_coordinates, full_hessian, loss_of, score_changes, scores_at, weighted_slopes
-from finitesum.evaluation.rounding import NOISE, extended_slopes, in_extended_precision, is_rounded, is_rounded_by_norms
-from finitesum.evaluation.row_products import line_through, slope_along
+from finitesum.evaluation.outputs import score_changes, scores_at, weighted_slopes
+from finitesum.evaluation.rounding import extended_slopes, in_extended_precision, is_rounded, is_rounded_by_norms
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import has_few_rows, hessian_in_gradients, threads_for_factors
 from finitesum.methods.newton.few_rows import end_of_steps, step_from_gradient
+from finitesum.methods.newton.last_digits import point_on_grid
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, sizes_of, smooth_gradient, smooth_hessian, take_snapshot, with_majorants
-from finitesum.methods.subproblems.lattice import nearest_combination
 from finitesum.methods.subproblems.line_search import is_enough, with_gentler_slope
 from finitesum.methods.subproblems.positive_definite import apply_inverse, with_positive_eigenvalues
 from finitesum.methods.subproblems.quadratic_models import minimise_model
@@ -81,8 +81,8 @@ SEEN = 1e-6
 #: The part of tol that a step with the Hessian of the one before must be likely to meet.
 LIKELY = 0.5
 
-#: Points next to an iterate that are tried, at most, and variables up to which they are: each takes a lattice basis.
-MOST_GRIDS, MOST_ON_GRID = 8, 300
+#: Points next to an iterate that are tried, at most.
+MOST_GRIDS = 8
 
 #: What full steps with a part's Hessian leave of the optimality where another one is worth it: Newton's own far away do.
 ROUGH, NO_HELP = 0.2, 0.45
@@ -246,52 +246,6 @@ def _falls(problem: AnySum, state: NewtonState, there: NewtonState) -> bool:
     return isinstance(problem, Problem) and problem.convex and _slope_at_end(problem, state, there) <= 0.0
 
 
-def _on_grid(problem: AnySum, state: NewtonState, hessian: Matrix) -> NewtonState | None:
-    """Return the state at float64 numbers next to w that leave little of the optimality; None where w's own do not matter.
-
-    The residual is the mapping m, whose derivative on the coordinates that are at no bound is J = H; where w is on a plane
-    with the normal a, or on a sphere, P (H + mu I) + a a' / a'a with the projection P along a.
-    """
-    term, w, constraint = problem.term, state.x, cast(Any, problem.term.constraint)
-    if not isinstance(problem, Problem) or problem.dim > MOST_ON_GRID or not hessian.size or not np.isfinite(hessian).all():
-        return None
-    mapping, bounds = term.mapping(w, state.gradient), term.intervals
-    free = w != 0.0
-    if bounds is not None:
-        free &= (w != bounds.lower) & (w != bounds.upper)
-    normal = _normal(problem, w) if (mapping != state.gradient)[free].any() else np.zeros(w.size)
-    if problem.n_outputs > 1 and (pinned := free_coordinates(problem)).size > 0:  # the last output follows from the others
-        hessian = full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, w)))
-        free[pinned - problem.rows.dim()] = False
-    units, right, normal = np.spacing(np.abs(w[free])), -mapping[free], normal[free]
-    jacobian = hessian[np.ix_(free, free)]
-    if (square := float(normal @ normal)) > 0.0:
-        if constraint.boundary == "l2-norm":
-            moved = term.coefficients(w - state.gradient)
-            multiplier = float(np.linalg.norm(moved)) / constraint.radius - 1.0
-            jacobian = jacobian + multiplier * np.diag(1.0 * (normal != 0.0))
-        jacobian = jacobian + np.outer(normal, (normal - normal @ jacobian) / square)
-    basis = jacobian * units
-    if not float(np.linalg.norm(basis)) > NOISE * state.snapshot.optimality:
-        return None
-    end = w.copy()
-    end[free] += nearest_combination(basis, right) * units
-    return _moved(problem, state._replace(n_grids=state.n_grids + 1), end, 1.0)
-
-
-def _normal(problem: Problem, w: Vector) -> Vector:
-    """Return the normal of the face of the set that w is on; 0 where it has none."""
-    term, constraint = problem.term, cast(Any, problem.term.constraint)
-    normal = np.zeros(w.size)
-    if constraint.boundary == "plane":
-        normal[: term.n_columns] = constraint.normal
-    elif constraint.boundary == "l2-norm":
-        normal[: term.n_columns] = term.coefficients(w)
-    elif term.intervals is not None and term.intervals.sizes.size:
-        normal[:] = term.intervals.sizes * np.sign(w)
-    return normal
-
-
 def _halves(state: NewtonState, there: NewtonState) -> bool:
     return there.snapshot.optimality <= 0.5 * state.snapshot.optimality
 
@@ -309,6 +263,11 @@ def _with_last_step(problem: AnySum, hessian: _Hessian, state: NewtonState, ther
     found, tol = there.snapshot.optimality, state.tol
     if found <= tol or there.is_precise or not 2.0 * found * found <= LIKELY * tol * state.snapshot.optimality:
         return there
+    return _again(problem, hessian, there)
+
+
+def _again(problem: AnySum, hessian: _Hessian, there: NewtonState) -> NewtonState:
+    """Return the state after another full step with the Hessian of the last; at the same point where that does not help."""
     direction, predicted = _step(problem, hessian, None, there)
     if _is_hidden(problem, there, predicted):
         return there
@@ -330,13 +289,9 @@ def _with_expected_steps(problem: AnySum, hessian: _Hessian, state: NewtonState,
             break
         if k > 0 and not math.log(found / max(there.tol, 1e-300)) <= most * math.log(before / found):
             break
-        direction, predicted = _step(problem, hessian, None, there)
-        if _is_hidden(problem, there, predicted):
+        state, there = there, _again(problem, hessian, there)
+        if there.x is state.x:
             break
-        end = _moved(problem, there, there.x + direction, 1.0)
-        if not (_falls(problem, there, end) and _halves(there, end)):
-            return there._replace(n_gradients=end.n_gradients)
-        state, there = there, end
     return there
 
 
@@ -408,8 +363,9 @@ class Newton(SumMethod):
         there, t = _moved(problem, state, w + direction, 1.0), 1.0
         comes_closer = _comes_closer if state.is_precise else _falls
         if state.is_precise and state.n_grids < MOST_GRIDS and not _halves(state, there):
-            near = _on_grid(problem, state, hessian.matrix)
-            if near is not None:
+            end = point_on_grid(problem, w, state.gradient, state.snapshot.optimality, hessian.matrix)
+            if end is not None:
+                near = _moved(problem, state._replace(n_grids=state.n_grids + 1), end, 1.0)
                 is_less = near.snapshot.optimality < state.snapshot.optimality
                 if _halves(state, near) or (is_less and not _comes_closer(problem, state, there)):
                     return near

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
+from finitesum.evaluation.lines import line_through, slope_along
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.row_products import line_through, slope_along
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Evaluation, Sample, evaluate_on, sample_of
 from finitesum.evaluation.whole_arrays import whole_arrays

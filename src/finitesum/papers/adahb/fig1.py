@@ -14,7 +14,7 @@ import numpy as np
 
 from finitesum.constraints import L1Ball
 from finitesum.datasets import find
-from finitesum.evaluation.row_products import objective
+from finitesum.evaluation.lines import objective
 from finitesum.methods import METHODS
 from finitesum.methods.newton.linear_program import reference_optimum
 from finitesum.papers.claims import Verdict, compared, verdict
