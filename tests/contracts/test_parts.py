@@ -3,7 +3,9 @@
 import functools
 import itertools
 import pickle
+import threading
 import time
+import types
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -20,7 +22,7 @@ from finitesum.losses import LOSSES, Cornered, as_loss
 from finitesum.methods import ACIAG
 from finitesum.methods.rounds import lateness
 from finitesum.problems.arrivals import Rounds
-from finitesum.problems.beside import Beside
+from finitesum.problems.beside import Beside, some_by_row
 
 cloudpickle = pytest.importorskip("cloudpickle")  # which joblib needs, too
 
@@ -766,6 +768,62 @@ def test_a_part_from_elsewhere_is_loaded_once_and_kept_in_files(form, tmp_path, 
     assert list(tmp_path.rglob("*.npy"))
     engine.close()
     assert not list(tmp_path.rglob("*.npy"))
+
+
+class Asking(Threads):
+    """Keeps what each call for a part says that it reads."""
+
+    def submit(self, function, handle, *arguments):
+        if hasattr(handle, "data"):
+            self.asked = arguments[0].reads(handle.data()) if hasattr(arguments[0], "reads") else None
+        return super().submit(function, handle, *arguments)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_a_call_says_which_rows_of_a_part_it_reads(form, monkeypatch):
+    monkeypatch.setattr("finitesum.problems.partitioned.NEAR", 4)
+    parts, engine = [(form(X), y) for X, y in in_parts(*data("logistic")[:2])], Asking(1)
+    problem = Problem.partitioned(parts, engine=engine)
+    predictions(problem, np.ones(problem.dim), np.array([0, 1, 50, 121, 123, 150, 151, 190]))
+    rows = problem.rows.parts[3].handle.data().rows  # from the 120th row on
+    for arrays, (first, end) in zip(engine.asked, [(1, 4), (30, 32), (70, 71)], strict=True):
+        expected = rows.values[first:end] if form is np.asarray else rows.values[rows.starts[first] : rows.starts[end]]
+        assert arrays[0].ctypes.data == expected.ctypes.data  # the part's own memory
+        assert arrays[0].nbytes == expected.nbytes
+    predictions(problem, np.ones(problem.dim))
+    assert engine.asked.rows.values is rows.values  # all of it
+
+
+def test_the_next_part_is_read_ahead_as_its_call_says(tmp_path, monkeypatch):
+    asked, may_begin = [], threading.Event()
+    monkeypatch.setattr("finitesum.core.engine.read_ahead", asked.append)
+    problem = Problem.partitioned(in_parts(*data("logistic")[:2]), engine=Threads(1))
+    engine, handles = problem.rows.engine, [part.handle for part in problem.rows.parts]
+    asked.clear()
+    first = engine.submit(lambda data: may_begin.wait(), handles[0])
+    while engine._waiting:  # until it was begun
+        time.sleep(0.001)
+    said = types.SimpleNamespace(reads=lambda data: (data.rows.n_rows, "said"))
+    others = [engine.submit(lambda data, *_: None, handles[k], *given) for k, given in ((1, ()), (2, (said,)), (3, (1.0,)))]
+    may_begin.set()
+    for future in (first, *others):
+        future.result()
+    engine.close()  # which waits for what is read ahead
+    assert asked == [(69, "said"), handles[3].data()]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("components", [[], [0], [2, 3, 4], [1, 5, 6, 66], [0, 1, 65, 66]])
+def test_numbers_of_some_rows_are_copied(size, components):
+    problem = Problem.linear(*data("logistic")[:2], loss="logistic").batched(size)
+    numbers, chosen = np.arange(1.0, 201.0, dtype=np.float32), np.array(components, dtype=np.int64)
+    expected = np.zeros_like(numbers)
+    for component in chosen:
+        expected[component * size : (component + 1) * size] = numbers[component * size : (component + 1) * size]
+    copied = some_by_row(problem, numbers, chosen)
+    assert copied.dtype == np.float32
+    np.testing.assert_array_equal(copied, expected)
+    assert not np.shares_memory(copied, numbers)
 
 
 def test_a_full_disk_is_said_with_the_part(tmp_path, monkeypatch):

@@ -71,14 +71,28 @@ def test_unknown_names_are_refused():
 
 
 @pytest.mark.parametrize("sampling", ["cyclic", "shuffled-once", "shuffled"])
-def test_components_of_a_part_follow_each_other(sampling):
+@pytest.mark.parametrize("seed", range(8))
+def test_a_part_is_visited_wholly_before_the_next_is_touched(sampling, seed):
     rows = np.random.default_rng(0).standard_normal((60, 2))
-    cuts = [0, 7, 20, 21, 60]
+    cuts = [0, 7, 20, 33, 60]
     parts = [(rows[a:b], rows[a:b, 0] > 0.1) for a, b in itertools.pairwise(cuts)]
     problem = Problem.partitioned(parts).batched(2)
-    order = order_for(problem, sampling, 5, 1)
+    order = order_for(problem, sampling, seed, 1)
     np.testing.assert_array_equal(np.sort(order), np.arange(30))
-    part_of = np.searchsorted(cuts[1:], 2 * order, side="right")
-    assert np.count_nonzero(np.diff(part_of)) == len(np.unique(part_of)) - 1
-    first = order_of_pass(sampling, 5, 1, 30)[0]
-    assert part_of[0] == np.searchsorted(cuts[1:], 2 * first, side="right")
+    reads = [set(np.searchsorted(cuts[1:], [2 * k, 2 * k + 1], side="right").tolist()) for k in range(30)]
+    touched: set[int] = set()
+    left = set(range(30))
+    for component in order.tolist():
+        if not reads[component] <= touched:
+            assert not any(reads[k] <= touched for k in left)  # all that lies in the parts touched before was visited
+            touched |= reads[component]
+        left.remove(component)
+    assert touched == set(range(4))
+
+
+@pytest.mark.parametrize("sampling", ["cyclic", "shuffled"])
+def test_parts_in_which_no_component_begins_are_visited_with_others(sampling):
+    rows = np.random.default_rng(0).standard_normal((21, 2))
+    cuts = [0, 9, 10, 11, 12, 21]
+    problem = Problem.partitioned([(rows[a:b], rows[a:b, 0] > 0.1) for a, b in itertools.pairwise(cuts)]).batched(4)
+    np.testing.assert_array_equal(np.sort(order_for(problem, sampling, 5, 1)), np.arange(6))

@@ -88,10 +88,21 @@ class _Placed:
                 f"{self._part.name}: its parsed copy cannot be kept: {error}. Name another folder by Threads(folder=...)."
             ) from error
 
-    def read_ahead(self) -> None:
-        """Ask the system for the part's mapped files."""
+    def read_ahead(self, argument: Any) -> None:
+        """Ask the system for the part's mapped files, or for what a call's first argument says that it `reads` of them."""
         if self._data is not None:
-            read_ahead(self._data)
+            read_ahead(argument.reads(self._data) if hasattr(argument, "reads") else self._data)
+
+
+class _Waiting:
+    """A call that no thread has begun."""
+
+    def __init__(self, handle: _Placed, argument: Any) -> None:
+        self.handle, self.argument = handle, argument
+
+    def read_ahead(self) -> None:
+        """Ask the system for what the call will read."""
+        self.handle.read_ahead(self.argument)
 
 
 def _value(argument: Any) -> Any:
@@ -131,7 +142,8 @@ class Threads:
     """The engine that runs in this process: some threads, each with one part at a time.
 
     A part that is loaded from elsewhere is loaded once: its arrays are kept in files that are mapped, which count as no
-    memory of the process. While a part is worked on, one more thread has the next one read ahead.
+    memory of the process. While a part is worked on, one more thread has the next one read ahead: all of it, or what the
+    call's first argument returns by a method `reads` of the part's data.
 
     Parameters
     ----------
@@ -170,7 +182,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(self.n_workers, thread_name_prefix="finitesum-part")
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="finitesum-ahead")
         self._lock = threading.Lock()
-        self._waiting: deque[_Placed] = deque()
+        self._waiting: deque[_Waiting] = deque()
 
     def _folder(self) -> Path:
         """Return the folder of kept parts, which is made when it is first asked for."""
@@ -187,23 +199,24 @@ class Threads:
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
         """Return a future of the function's result; what needs no part, but results that are there, is done at once."""
         if isinstance(handle, _Placed):
-            self._waiting.append(handle)
-            of_part = self._pool.submit(self._work, function, handle, arguments)
-            of_part.add_done_callback(lambda done: self._forget(handle) if done.cancelled() else None)
+            waiting = _Waiting(handle, arguments[0] if arguments else None)
+            self._waiting.append(waiting)
+            of_part = self._pool.submit(self._work, waiting, function, handle, arguments)
+            of_part.add_done_callback(lambda done: self._forget(waiting) if done.cancelled() else None)
             return of_part
         return called_here(function, handle, arguments)
 
-    def _work(self, function: Callable[..., Any], handle: _Placed, arguments: tuple[Any, ...]) -> Any:
+    def _work(self, waiting: _Waiting, function: Callable[..., Any], handle: _Placed, arguments: tuple[Any, ...]) -> Any:
         """Call a function for a part, while a later one is read ahead."""
-        following = self._forget(handle)
+        following = self._forget(waiting)
         if following is not None:
             self._ahead.submit(following.read_ahead)
         return _call(function, handle, arguments)
 
-    def _forget(self, handle: _Placed) -> _Placed | None:
-        """Return the part that will be begun when each thread has ended its own, once this one does not wait any more."""
+    def _forget(self, waiting: _Waiting) -> _Waiting | None:
+        """Return the call that will be begun when each thread has ended its own, once this one does not wait any more."""
         with self._lock:
-            self._waiting.remove(handle)
+            self._waiting.remove(waiting)
             return self._waiting[min(self.n_workers, len(self._waiting)) - 1] if self._waiting else None
 
     def as_completed(self, futures: Collection[Any]) -> Iterable[Any]:

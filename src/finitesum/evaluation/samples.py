@@ -13,7 +13,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
-from finitesum.problems.beside import empty_by_row
+from finitesum.problems.beside import empty_by_row, some_by_row, zeros_by_row
 from finitesum.problems.linear import Problem
 
 
@@ -73,12 +73,15 @@ def evaluate_on(
 ) -> Evaluation:
     """Return what a pass over the sample finds at w.
 
-    `known` are the curvatures that rows outside of the sample keep; or what a pass over a smaller sample, given as
-    `before`, has found at w: then only rows that are new are read.
+    `known` are curvatures, of which the type counts; or what a pass over a smaller sample, given as `before`, has found at
+    w: then only rows that are new are read. Rows outside of the sample have the curvature 0.
     """
     first = known if isinstance(known, Evaluation) else Evaluation(np.empty(0), known, 0.0, 0.0)
-    is_new = before is None and sample.is_complete(problem)
-    curvatures = empty_by_row(problem, first.curvatures.dtype) if is_new else first.curvatures.copy()
+    if before is not None and before.components.size > 0:
+        curvatures = some_by_row(problem, first.curvatures, before.components)
+    else:
+        make = empty_by_row if sample.is_complete(problem) else zeros_by_row
+        curvatures = make(problem, first.curvatures.dtype)
     new = sample.components if before is None else others(sample.components, before.components, problem.n_components)
     gradient, squares, value = loss_sums(problem, w, new, curvatures=curvatures, majorize=majorize, n_threads=n_threads)
     quadratic = problem.term.weights * w

@@ -18,6 +18,9 @@ from finitesum.core.engine import Engine, done, fetched
 #: Rows of parts from which what is computed for each of them, and soon not needed any more, is kept in files.
 MOST_IN_MEMORY = 1 << 22
 
+#: The fraction of the components up to which the rows of some are copied apart from the others.
+FEW = 0.1
+
 #: Bytes of a part up to which numbers by row are brought to the caller at once.
 LEAST_BYTES = 1 << 16
 
@@ -171,6 +174,22 @@ def empty_by_row(problem: Any, dtype: Any = np.float64, n_outputs: int = 0) -> A
     with tempfile.TemporaryFile() as file:
         file.truncate(problem.n_rows * np.dtype(dtype).itemsize)
         return np.asarray(np.memmap(file, dtype=dtype, mode="r+", shape=(problem.n_rows,)))
+
+
+def some_by_row(problem: Any, numbers: Any, components: Any) -> Any:
+    """Return a copy of numbers that are 0 but for the rows of some components, which increase; few take little time."""
+    if isinstance(numbers, ByRow) or components.size > FEW * problem.n_components:
+        return numbers.copy()
+    size = problem.batch_size or 1
+    copied = np.zeros(numbers.shape, dtype=numbers.dtype)  # unlike zeros_like, it touches no memory
+    if size == 1:
+        copied[components] = numbers[components]
+        return copied
+    ends = np.append(np.flatnonzero(np.diff(components) != 1) + 1, components.size)
+    for first, end in zip(np.append(0, ends[:-1]), ends, strict=True):
+        rows = slice(components[first] * size, (components[end - 1] + 1) * size) if end > first else slice(0)
+        copied[rows] = numbers[rows]
+    return copied
 
 
 def _is_elsewhere(problem: Any) -> bool:

@@ -24,7 +24,7 @@ from finitesum.core.mapped import as_writable
 from finitesum.problems.arrivals import Rounds
 from finitesum.problems.beside import Beside, ByRow, Written, in_place, of_part, stays_there
 from finitesum.problems.parts import PartData
-from finitesum.problems.rows import columns_of, rows_between
+from finitesum.problems.rows import columns_of, rows_between, stored_between
 
 if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
@@ -36,6 +36,10 @@ MOST_BROUGHT = 1 << 23
 
 #: Columns from which a point is sent to each worker once, where an engine elsewhere can: else it goes with each part.
 MANY_COLUMNS = 1 << 17
+
+
+#: Rows between two that a part's call works on up to which those between are read ahead, too.
+NEAR = 1 << 12
 
 
 class Entries(NamedTuple):
@@ -134,10 +138,12 @@ def is_parted(problem: Any) -> bool:
     return isinstance(getattr(problem, "rows", None), PartedRows)
 
 
-def part_of_components(problem: "Problem") -> Indices:
-    """Return the number of the part that each component begins in."""
-    stops = [part.stop for part in problem.rows.parts]
-    return np.searchsorted(stops, np.arange(problem.n_components) * (problem.batch_size or 1), side="right")
+def parts_of_components(problem: "Problem") -> tuple[Indices, Indices]:
+    """Return the numbers of the parts that each component begins in, and ends in."""
+    stops, size = [part.stop for part in problem.rows.parts], problem.batch_size or 1
+    first = np.arange(problem.n_components) * size
+    last = np.minimum(first + size, problem.rows.n_rows) - 1
+    return np.searchsorted(stops, first, side="right"), np.searchsorted(stops, last, side="right")
 
 
 # -- functions that run where a part is
@@ -230,6 +236,16 @@ class _Job(NamedTuple):
     arguments: tuple[Any, ...]
     written: tuple[tuple[tuple[int, ...], Any], ...]  # shapes and dtypes of what is written, or what stands there
     start: int
+
+    def reads(self, data: PartData) -> tuple[Any, ...]:
+        """Return the arrays of the part's rows that are worked on, those between near ones included."""
+        data = data if self.frame.inside == slice(None) else _rows_inside(data, self.frame.inside)
+        if self.chosen is None or self.chosen.size == 0:
+            return data
+        ends = np.append(np.flatnonzero(np.diff(self.chosen) > NEAR), self.chosen.size - 1)
+        firsts = self.chosen[np.append(0, ends[:-1] + 1)]
+        each = zip(firsts.tolist(), self.chosen[ends].tolist(), strict=True)
+        return tuple(stored_between(data.rows, first, last + 1) for first, last in each)
 
 
 def _new(shape: tuple[int, ...], dtype: Any) -> Any:

@@ -301,6 +301,14 @@ def rows_between(rows: DenseRows | CSRRows, start: int, stop: int) -> DenseRows 
     return rows._replace(starts=rows.starts[start : stop + 1], n_rows=stop - start)
 
 
+def stored_between(rows: DenseRows | CSRRows, start: int, stop: int) -> tuple[Any, ...]:
+    """Return the arrays that hold consecutive rows, over the same memory."""
+    if isinstance(rows, DenseRows):
+        return (rows.values[start:stop],)
+    entries = slice(int(rows.starts[start]), int(rows.starts[stop]))
+    return rows.values[entries], rows.columns[entries]
+
+
 @kernel
 def _count_entries(rows: CSRRows, places: Any, counts: Any) -> None:
     for i in range(rows.n_rows):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from finitesum.core.arrays import Indices
-from finitesum.problems.partitioned import is_parted, part_of_components
+from finitesum.problems.partitioned import is_parted, parts_of_components
 
 
 def _generator(seed: int, k: int) -> np.random.Generator:
@@ -48,16 +48,17 @@ def order_of_pass(sampling: str, seed: int, k: int, n: int) -> Indices:
 def order_for(problem: Any, sampling: str, seed: int, k: int) -> Indices:
     """Return the order of pass k on a problem; of rows in parts, components of a part follow each other.
 
-    The parts come in the order in which the sampling visits them first: a sample takes whole parts first.
+    The parts come in the order in which the sampling visits them first: a sample takes whole parts first. A component
+    with rows of two parts comes with the later one, so that no part is read for a few of its rows before.
     """
     order = order_of_pass(sampling, seed, k, problem.n_components)
     if not is_parted(problem):
         return order
-    part_of = part_of_components(problem)
-    visited, first = np.unique(part_of[order], return_index=True)
+    begins, ends = parts_of_components(problem)
+    visited, first = np.unique(begins[order], return_index=True)
     places = np.zeros(len(problem.rows.parts), dtype=np.int64)
     places[visited] = first
-    return order[np.argsort(places[part_of[order]], kind="stable")]
+    return order[np.argsort(np.maximum(places[begins], places[ends])[order], kind="stable")]
 
 
 def as_seed(random_state: Any) -> int:

@@ -34,7 +34,7 @@ from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.cost_model import costs_of, is_sample_too_small
 from finitesum.methods.newton.subsampling import GROWTH
 from finitesum.methods.subproblems.positive_definite import raised_factor
-from finitesum.problems.beside import zeros_by_row
+from finitesum.problems.beside import some_by_row, zeros_by_row
 from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
 
 #: Thresholds that are compared: each half of the one before.
@@ -252,7 +252,7 @@ def refreshed(
     if k == 0:
         return hessian, 0
     least = unit / 2.0**k if k < N_THRESHOLDS else 0.0
-    curvatures, sums = hessian.curvatures.copy(), hessian.sums.copy()
+    curvatures, sums = some_by_row(problem, hessian.curvatures, members), hessian.sums.copy()
 
     def replace(block: Block, here: Vector32, summed: Vector32) -> tuple[Indices, Vector]:
         picked, rises = np.empty(here.size, dtype=np.int64), np.empty(here.size)
