@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import os
 import signal
 import threading
@@ -20,7 +21,7 @@ pytest.importorskip("distributed", reason="dask and distributed are not installe
 import dask
 import dask.array as da
 import dask.dataframe as dd
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 
 import finitesum.dask as on_dask
 from finitesum import Problem, minimize
@@ -277,6 +278,28 @@ def test_scores_of_classes_stay_with_the_workers_to_the_same_bits(solver, client
     assert there.success
     np.testing.assert_array_equal(there.x, here.x)
     assert not brought
+
+
+@pytest.mark.parametrize("model", ["LogisticRegression", "HuberRegressor"])
+def test_a_fit_leaves_nothing_with_the_workers(model, client):
+    def count():
+        return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+
+    X, y, weight, _ = data()
+    dX, dy, dweight = client.persist(chunked(X, y > 0.0 if model == "LogisticRegression" else y, weight))
+    wait([dX, dy, dweight])
+    gc.collect()
+    gc.disable()  # what refers to itself stays until it is collected
+    try:
+        before = count()
+        models = [getattr(on_dask, model)(client=client).fit(dX, dy, dweight) for _ in range(2)]
+        deadline = time.monotonic() + 20.0
+        while count() > before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert count() <= before
+    finally:
+        gc.enable()
+    assert (models[0].coef_ == models[1].coef_).all()
 
 
 @pytest.mark.parametrize(("seconds", "least_bytes"), [(0.05, 1 << 16), (0.4, 1 << 16), (0.4, 0)])

@@ -241,7 +241,9 @@ class DaskEngine:
         return self._submit(call, n_tries + 1)
 
     def close(self) -> None:
-        """Forget the calls; the client is its owner's."""
+        """Release parts and results, whoever still refers to them; the client is its owner's."""
+        for future in list(self._calls):
+            future.release()
         self._calls.clear()
 
     def __repr__(self) -> str:

@@ -1,5 +1,6 @@
 """Estimators whose `fit` takes Dask collections; everything else is what the class in memory says."""
 
+import contextlib
 import math
 from copy import deepcopy
 from dataclasses import replace
@@ -67,11 +68,14 @@ class OnCollections:
         self._note_columns(X)
         if getattr(y, "ndim", 1) != 1:
             raise ValueError(f"y must have one dimension, got {y.ndim}: fit one target at a time, or the class in memory.")
-        problem, total = self._problem_of_fit(DaskEngine(self.client), X, y, sample_weight, offset)
-        if problem.classes is not None:
-            own.classes_ = np.asarray(problem.classes)
-        start = own._packed(problem.rows.n_columns, 1) if own.warm_start and hasattr(own, "coef_") else None
-        self._fit_problem(problem, total, None if start is None else start[0])
+        with contextlib.closing(
+            DaskEngine(self.client)
+        ) as engine:  # or parts stay with the workers until garbage is collected
+            problem, total = self._problem_of_fit(engine, X, y, sample_weight, offset)
+            if problem.classes is not None:
+                own.classes_ = np.asarray(problem.classes)
+            start = own._packed(problem.rows.n_columns, 1) if own.warm_start and hasattr(own, "coef_") else None
+            self._fit_problem(problem, total, None if start is None else start[0])
         return self
 
     def _fit_problem(self, problem: Problem, total: float, start: Any) -> None:
