@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.dask.engine import Blocks
+from finitesum.problems.input import classes_and_codes
 
 try:
     import dask
@@ -68,7 +69,7 @@ def totals_of(parts: list[Blocks]) -> tuple[Any, Any]:
 
 
 def _totals(y: Any, weight: Any) -> tuple[Any, Any]:
-    labels, codes = np.unique(np.asarray(y), return_inverse=True)
+    labels, codes = classes_and_codes(np.asarray(y))
     return labels, np.bincount(codes, weights=None if weight is None else np.asarray(weight, dtype=np.float64))
 
 

@@ -195,6 +195,11 @@ class PartSum(FiniteSum):
         """The digest of the problem in parts, for which no part is read."""
         return self.whole.fingerprint  # type: ignore[no-any-return]
 
+    def require_defined(self, w: Vector) -> None:
+        """Raise unless values and gradients are finite at a start: where it is 0, as those of a problem in memory are."""
+        if self.whole.term.coefficients(w).any():
+            super().require_defined(w)
+
     def values_and_gradients(self, w: Vector) -> tuple[Vector, Matrix]:
         """Return the values and the gradients of all components at w, shapes (n,) and (n, d)."""
         engine, left = self.components[0].engine, list(self.components)

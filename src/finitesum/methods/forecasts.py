@@ -23,15 +23,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from finitesum.core.arrays import Vector
 from finitesum.evaluation.hessian import is_single
+from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import sum_of_squares
-from finitesum.evaluation.row_sums import loss_sums
 from finitesum.losses import Huber, RoundedCorner, SmoothedHinge, SquaredHinge
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.families import OfMean
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
 from finitesum.problems.linear import Problem, remembered
-from finitesum.problems.partitioned import PartedRows, is_parted
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import add_combination, n_entries, some_rows
 
 #: Numbers of the rows that are looked at, and those rows, at least.
@@ -81,24 +82,34 @@ class Traits(NamedTuple):
     entries: float  # of a row
 
 
+def _gradient_at_0(problem: Problem, n_wanted: int) -> tuple[Vector, float, float]:
+    """Return sum_i p_i phi'_i x_i at 0, sum_i p_i and the mean ||x_i||^2 over some rows, spread evenly."""
+    n, rows, weights, targets, offsets = problem.n_rows, problem.rows, problem.weights, problem.targets, problem.offsets
+    if n_wanted < n:
+        chosen = np.linspace(0, n, n_wanted, endpoint=False, dtype=np.int64)
+        rows, weights, targets, offsets = some_rows(rows, chosen), weights[chosen], targets[chosen], offsets[chosen]
+    slopes, gradient = in_arrays(problem.loss).d1(offsets, targets), np.zeros(problem.dim)
+    add_combination(rows, np.where(weights > 0.0, weights * slopes, 0.0), gradient)
+    square = float(np.linalg.norm(rows.values.astype(np.float64, copy=False)) ** 2) / rows.n_rows + rows.intercept
+    return gradient, float(weights.sum()), square
+
+
 @remembered
 def traits_of(problem: Problem) -> Traits:
     """Return what some rows, spread evenly, say of a problem with a smooth loss of one output and an elastic net."""
     n, term = problem.n_rows, problem.term
     entries = n_entries(problem.rows) / n
     wanted = int(max(FEWEST_ROWS, MOST_NUMBERS / max(entries, 1.0)))
-    rows, weights, targets, offsets = problem.rows, problem.weights, problem.targets, problem.offsets
+
+    def of_part(part: Problem) -> tuple[Vector, float]:
+        return _gradient_at_0(part, -(-wanted * part.n_rows // n))[:2]
+
     with np.errstate(all="ignore"):
-        if isinstance(rows, PartedRows):
-            gradient, square = loss_sums(problem, np.zeros(problem.dim)).gradient, sum_of_squares(problem) / n
+        if is_parted(problem):
+            (gradient, weight), square = sum_over_problems(of_part, problem), sum_of_squares(problem) / n
         else:
-            if wanted < n:
-                chosen = np.linspace(0, n, wanted, endpoint=False, dtype=np.int64)
-                rows, targets, offsets, weights = some_rows(rows, chosen), targets[chosen], offsets[chosen], weights[chosen]
-                weights = weights / (float(weights.sum()) or 1.0)
-            slopes, gradient = in_arrays(problem.loss).d1(offsets, targets), np.zeros(problem.dim)
-            add_combination(rows, np.where(weights > 0.0, weights * slopes, 0.0), gradient)
-            square = float(np.linalg.norm(rows.values.astype(np.float64, copy=False)) ** 2) / rows.n_rows + rows.intercept
+            gradient, weight, square = _gradient_at_0(problem, wanted)
+        gradient = gradient / (weight or 1.0)
         curvature = problem.loss.curvature_bound()
         square *= curvature if math.isfinite(curvature) else 1.0
         coupling = square / max(term.ridge, 1e-12 * square, 1e-300) if math.isfinite(square) else MOST_COUPLED
