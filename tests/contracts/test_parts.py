@@ -15,6 +15,7 @@ import scipy.sparse
 from finitesum import METHODS, FiniteSum, Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.core.engine import PartError, Threads
+from finitesum.core.jit import as_compiled
 from finitesum.core.mapped import mapping_of
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.evaluation.row_products import predictions
@@ -305,6 +306,9 @@ BESIDE = {
     "multinomial-lbfgs": ("multinomial", {"alpha": 0.05}, {"preconditioner": "none"}),
     "multinomial-newton": ("multinomial", {"alpha": 0.05}, {}),
     "multinomial-newton, products": ("multinomial", {"alpha": 1e-4}, {"solver": "cg"}),
+    "semismooth-newton": ("hinge", {"alpha": 0.05}, {}),
+    "semismooth-newton, an intercept": ("hinge", {"alpha": 0.05, "fit_intercept": True}, {}),
+    "semismooth-newton, two corners": ("epsilon-insensitive", {"alpha": 0.05, "fit_intercept": True}, {}),
 }
 
 
@@ -317,7 +321,7 @@ def test_what_workers_wrote_stays_with_them(name, monkeypatch):
     runs, elsewhere, brought = [], Elsewhere(), []
     each = Beside.numbers
     monkeypatch.setattr(Beside, "numbers", property(lambda self: brought.append(1) or each.fget(self)))
-    settings = {"method": name.split(",")[0], "options": options, "tol": 1e-8, "max_iter": 60, "measure_every": 0}
+    settings = {"method": name.split(",")[0], "options": options, "tol": 1e-8, "max_iter": 400, "measure_every": 0}
     for engine in (Threads(2), elsewhere):
         problem = Problem.partitioned(in_parts(X, y, cuts=range(0, 8001, 2000)), loss=loss, engine=engine, **term)
         runs.append(minimize(problem, **settings))
@@ -328,6 +332,21 @@ def test_what_workers_wrote_stays_with_them(name, monkeypatch):
     if name not in ("lazy-newton", "working-set-newton"):  # which send rises of rows whose curvature moved
         assert max(elsewhere.sent) < 8000  # bytes; the least array by row of a part has as many
     assert not brought
+
+
+@pytest.mark.parametrize("name", ["semismooth-newton, an intercept", "interior-point", "newton-cg"])
+def test_kernels_are_given_arrays_where_numbers_by_row_are_elsewhere(name, monkeypatch):
+    monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
+    loss, term, options = BESIDE.get(name, ("hinge", TERMS["elastic net"], {}))
+    X, y, *_ = data(loss, n=8000)
+    settings = {"method": name.split(",")[0], "options": options, "tol": 1e-4, "max_iter": 60, "measure_every": 0}
+    runs = []
+    with as_compiled():
+        for engine in (Threads(2), Elsewhere()):
+            problem = Problem.partitioned(in_parts(X, y, cuts=range(0, 8001, 2000)), loss=loss, engine=engine, **term)
+            runs.append(minimize(problem, **settings))
+    assert runs[0].success
+    assert runs[0].x.tobytes() == runs[1].x.tobytes()
 
 
 def test_factors_of_several_classes_see_as_many_rows_of_each_part_as_of_all(monkeypatch):
@@ -344,12 +363,13 @@ def test_factors_of_several_classes_see_as_many_rows_of_each_part_as_of_all(monk
 
 @pytest.mark.parametrize("cut", [1, 3])
 @pytest.mark.parametrize(
-    "name", ["newton", "newton-cg", "lazy-newton", "multinomial-newton, exact", "multinomial-newton, cg"]
+    "name",
+    ["newton", "newton-cg", "lazy-newton", "multinomial-newton, exact", "multinomial-newton, cg", "semismooth-newton"],
 )
 def test_numbers_by_row_elsewhere_are_in_checkpoints(name, cut, tmp_path, monkeypatch):
     monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
     method, *solver = name.split(", ")
-    loss = "multinomial" if solver else "logistic"
+    loss = "multinomial" if solver else "hinge" if method == "semismooth-newton" else "logistic"
     X, y, *_ = data(loss, n=8000)
     settings = {"method": method, "options": {"solver": solver[0]} if solver else {}, "tol": 1e-10, "measure_every": 0}
 
@@ -799,6 +819,7 @@ def test_the_next_part_is_read_ahead_as_its_call_says(tmp_path, monkeypatch):
     monkeypatch.setattr("finitesum.core.engine.read_ahead", asked.append)
     problem = Problem.partitioned(in_parts(*data("logistic")[:2]), engine=Threads(1))
     engine, handles = problem.rows.engine, [part.handle for part in problem.rows.parts]
+    engine._ahead.submit(len, ()).result()  # behind what the first pass had read ahead
     asked.clear()
     first = engine.submit(lambda data: may_begin.wait(), handles[0])
     while engine._waiting:  # until it was begun

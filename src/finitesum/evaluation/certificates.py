@@ -40,7 +40,7 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
-from finitesum.evaluation.row_blocks import sum_over_blocks, sum_over_problems
+from finitesum.evaluation.row_blocks import by_row, sum_over_blocks, sum_over_problems
 from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
 from finitesum.losses import Cornered, Hinge
 from finitesum.problems.callables import SubgradientProblem
@@ -323,7 +323,10 @@ def slopes_bound(problem: Problem, slopes: Vector, w: Vector) -> float:
     if problem.has_intercept and (excess := falling[0] + rising[0]) != 0.0:  # of slopes that increase, or that decrease
         side = int(excess > 0.0)
         share = excess / gains[side, 0]
-        larger = slopes > 0.0 if side else slopes < 0.0
-        w = w + combination(problem, np.where(larger, share * problem.weights * slopes, 0.0))[: w.size] / ridge
+
+        def given_up(view: Any, of_rows: Vector) -> Vector:
+            return np.where(of_rows > 0.0 if side else of_rows < 0.0, share * view.weights * of_rows, 0.0)
+
+        w = w + combination(problem, by_row(given_up, problem, slopes))[: w.size] / ridge
         gains[side, 1] *= 1.0 - share
     return float(gains[0, 1] + gains[1, 1] - 0.5 * ridge * (w @ w))

@@ -257,17 +257,21 @@ def gram(
     return mirrored(sums)
 
 
+def gram_of_block(block: Block, scales: Vector) -> Matrix:
+    """Return sum_i s_i x_i x_i' over a block's rows, its lower triangle; rows with s_i = 0 are not read."""
+    rows, picked = block.view.rows, np.flatnonzero(scales)
+    if isinstance(rows, DenseRows):
+        return _sum_dense(rows, picked, scales[picked], None, single_precision=False)
+    part = np.zeros((rows.dim(), rows.dim()))
+    _add_sparse(rows, picked, scales[picked], part)
+    return part
+
+
 def _gram_of_parts(problem: Problem, curvatures: Vector) -> Matrix:
     """Return sum_i p_i c_i x_i x_i', of rows in parts: the products p_i c_i are formed where the rows are."""
 
     def sum_of(block: Block, of_rows: Vector) -> Matrix:
-        rows, scales = block.view.rows, block.view.weights * of_rows
-        picked = np.flatnonzero(scales)
-        if isinstance(rows, DenseRows):
-            return _sum_dense(rows, picked, scales[picked], None, single_precision=False)
-        part = np.zeros((rows.dim(), rows.dim()))
-        _add_sparse(rows, picked, scales[picked], part)
-        return part
+        return gram_of_block(block, block.view.weights * of_rows)
 
     return mirrored(sum_over_blocks(sum_of, problem, reads=(curvatures,)))
 

@@ -16,6 +16,7 @@ import numpy as np
 from finitesum.core.arrays import Indices
 from finitesum.core.engine import added
 from finitesum.core.threads import map_blocks
+from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem, View
 from finitesum.problems.partitioned import is_parted, sum_over_parts
 from finitesum.problems.rows import n_entries, rows_between
@@ -112,6 +113,19 @@ def sum_over_problems(
     return sum_over_parts(
         lambda part, start, chosen, *arrays: function(part, *arrays), problem, reads=reads, writes=writes, add=add
     )
+
+
+def by_row(function: Callable[..., Any], problem: Problem, *numbers: Any) -> Any:
+    """Return function(view, *numbers), which has a number for each row; of rows in parts it is computed beside these."""
+    if not is_parted(problem):
+        return function(problem.view_of_rows, *numbers)
+    out = empty_by_row(problem)
+
+    def write(block: Block, *given: Any) -> None:
+        given[-1][...] = function(block.view, *given[:-1])
+
+    sum_over_blocks(write, problem, reads=numbers, writes=(out,))
+    return out
 
 
 def joined(left: Any, right: Any) -> Any:

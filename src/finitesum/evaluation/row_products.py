@@ -86,6 +86,20 @@ def combination(problem: Problem, coefficients: Vector, components: Indices | No
     return _summed(_combine, problem, coefficients, components)
 
 
+def weighted_combination(problem: Problem, coefficients: Vector) -> Vector:
+    """Return sum_i p_i c_i x_i over all rows, shape (dim,); the products p_i c_i are formed where the rows are."""
+    if not is_parted(problem):
+        return combination(problem, problem.weights * coefficients)
+
+    def of_block(block: Block, of_rows: Vector) -> Vector:
+        out = np.zeros(block.view.rows.dim())
+        _combine(block.view, block.components, block.view.weights * of_rows, out)
+        return out
+
+    total: Vector = sum_over_blocks(of_block, problem, reads=(coefficients,))
+    return total
+
+
 def _summed(
     add_block: Callable[..., None], problem: Problem, numbers: Any, components: Indices | None, n_threads: int = 1
 ) -> Vector:

@@ -1,14 +1,10 @@
-"""Some rows of a problem as a problem, and rows without their entries: what steps on these alone read."""
+"""Some rows of a problem as a problem: what steps on these alone read."""
 
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from finitesum.core.arrays import Indices
-from finitesum.problems.linear import Problem, remembered
-from finitesum.problems.partitioned import is_parted
-from finitesum.problems.rows import DenseRows, some_rows
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import some_rows
 
 
 def with_rows(problem: Problem, chosen: Indices) -> Problem:
@@ -29,13 +25,3 @@ def with_rows(problem: Problem, chosen: Indices) -> Problem:
         problem.derived["with_rows"] = known = (chosen, part)
     found: Problem = known[1]
     return found
-
-
-@remembered
-def view_without_entries(problem: Problem) -> Any:
-    """Return a view of targets and weights by row, brought together from rows in parts; entries only of rows in memory."""
-    if not is_parted(problem):
-        return problem.view_of_rows
-    targets, weights, offsets = map(np.asarray, (problem.targets, problem.weights, problem.offsets))
-    rows = DenseRows(np.zeros((problem.n_rows, 0)), problem.n_rows, 0, 0)
-    return replace(problem, rows=rows, targets=targets, weights=weights, offsets=offsets).view_of_rows

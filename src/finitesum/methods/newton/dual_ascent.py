@@ -55,6 +55,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.vectors import norm
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.optimality import Measures
+from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
 from finitesum.losses import Cornered, RoundedCorner
 from finitesum.methods.base import SumMethod
@@ -136,18 +137,29 @@ class _Terms(NamedTuple):
 
 
 @remembered
+def _hold(problem: Problem) -> float:
+    """Return mu: infinity without an intercept."""
+
+    def mean(block: Block, squares: Vector) -> float:
+        return float(block.view.weights @ squares)
+
+    if not problem.has_intercept:
+        return math.inf
+    mean_square = sum_over_blocks(mean, problem, reads=(squares_of_rows(problem),)) or 1.0
+    return float(HOLD * problem.term.ridge / mean_square)
+
+
+@remembered
 def _terms(problem: Problem) -> _Terms:
-    squares, ridge = squares_of_rows(problem), problem.term.ridge
-    mean = float(problem.weights @ squares) or 1.0
-    hold = HOLD * ridge / mean if problem.has_intercept else math.inf
-    return _Terms(np.maximum(squares / ridge + 1.0 / hold, TINY), ridge, hold)
+    ridge, hold = problem.term.ridge, _hold(problem)
+    return _Terms(np.maximum(squares_of_rows(problem) / ridge + 1.0 / hold, TINY), ridge, hold)
 
 
 @remembered
 def in_metric(problem: Problem) -> Vector:
     """Return l2 for each coefficient, and mu for an intercept, shape (dim,)."""
-    strengths = np.full(problem.dim, _terms(problem).ridge)
-    strengths[problem.rows.n_columns :] = _terms(problem).hold
+    strengths = np.full(problem.dim, problem.term.ridge)
+    strengths[problem.rows.n_columns :] = _hold(problem)
     return strengths
 
 

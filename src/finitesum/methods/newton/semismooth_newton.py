@@ -34,16 +34,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from finitesum.core.arrays import Indices, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.evaluation.certificates import slopes_bound
-from finitesum.evaluation.hessian import add_gram
-from finitesum.evaluation.row_products import combination, predictions
+from finitesum.evaluation.hessian import add_gram, gram_of_block
+from finitesum.evaluation.row_blocks import Block, by_row, sum_over_blocks
+from finitesum.evaluation.row_products import combination, predictions, weighted_combination
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.dual_ascent import in_metric, refusal_without_corners
 from finitesum.methods.newton.subsampling import require_members
-from finitesum.problems.chosen_rows import view_without_entries, with_rows
+from finitesum.problems.beside import empty_by_row, zeros_by_row
+from finitesum.problems.chosen_rows import with_rows
 from finitesum.problems.linear import Problem, n_numbers
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import EVERY
@@ -189,9 +191,16 @@ class SemismoothNewton(SumMethod):
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> SemismoothState:
         """Return the state before the first step: slopes 0 as the centre, or from another start than 0 its subgradient."""
         loss: Any = problem.loss
-        u = predictions(problem, x0) + problem.offsets
-        centre = np.asarray(loss.d1(u, problem.targets)) if x0.any() else np.zeros(problem.n_rows)
-        distance = float(problem.weights @ np.abs(u - loss.corners(problem.targets)[0][2]))
+
+        def distances(block: Block, of_rows: Vector) -> float:
+            return float(block.view.weights @ np.abs(of_rows - loss.corners(block.view.targets)[0][2]))
+
+        def slopes(view: Any, of_rows: Vector) -> Vector:
+            return np.asarray(loss.d1(of_rows, view.targets))
+
+        u = _predicted(problem, x0)
+        centre = by_row(slopes, problem, u) if x0.any() else zeros_by_row(problem)
+        distance = sum_over_blocks(distances, problem, reads=(u,))
         width = START * (distance if 0.0 < distance < math.inf else 1.0) / loss.largest_slope()
         none, zeros = np.zeros(0), np.zeros(problem.dim)
         vectors = x0.copy(), x0.copy(), u, zeros, x0.copy(), none, centre, zeros, zeros, none.astype(np.int64)
@@ -215,7 +224,7 @@ class SemismoothNewton(SumMethod):
         step, n_within = _step(part, state, beyond, in_metric(problem))
         change = predictions(part, step)
         t = _best_length(part, state, (u, centre, change), (state.w, state.gradient, step, state.rest))
-        w, u = state.w + t * step, u + t * change
+        w = state.w + t * step
         n_gradients, n_hessians = (-(-n_read // (problem.batch_size or 1)) for n_read in (2 * part.n_rows, n_within))
         state = state._replace(
             w=w,
@@ -225,6 +234,7 @@ class SemismoothNewton(SumMethod):
         )
         if not is_part:
             return _with_all(problem, state)
+        u = u + t * change
         slopes, beyond, loss = _slopes_at(part, u, centre, state.width)
         pulled, gap = combination(part, part.weights * slopes), state.value - state.bound
         if state.is_sample:
@@ -280,17 +290,36 @@ def _on_sample(problem: Problem, state: SemismoothState, size: int) -> Semismoot
     return state._replace(nearby=u, gradient=gradient)
 
 
+def _predicted(problem: Problem, w: Vector) -> Vector:
+    """Return u_i of all rows at w."""
+    u = predictions(problem, w)
+    return by_row(lambda view, of_rows: of_rows + view.offsets, problem, u) if problem.has_offsets else u
+
+
 def _slopes_at(problem: Problem, u: Vector, centre: Vector, width: float) -> tuple[Vector, Vector, float]:
     """Return the slopes at u, how far they are from being within, and the mean loss."""
-    slopes, beyond = np.empty((2, problem.n_rows))
-    loss = _find_slopes(view_without_entries(problem), u, centre, width, slopes, beyond)
+
+    def find(block: Block, of_rows: Vector, of_centre: Vector, *written: Vector) -> float:
+        return float(_find_slopes(block.view, of_rows, of_centre, width, *written))
+
+    slopes, beyond = empty_by_row(problem), empty_by_row(problem)
+    loss = sum_over_blocks(find, problem, reads=(u, centre), writes=(slopes, beyond))
     return slopes, beyond, loss
+
+
+def _weight_within(problem: Problem, beyond: Vector) -> float:
+    """Return the sum of p_i over the rows that are within."""
+
+    def weight(block: Block, of_rows: Vector) -> float:
+        return float(block.view.weights[of_rows == 0.0].sum())
+
+    return float(sum_over_blocks(weight, problem, reads=(beyond,)))
 
 
 def _evaluated(problem: Problem, state: SemismoothState) -> tuple[SemismoothState, Vector, Vector]:
     """Return the state with gradient, value, bound and gap at its base, the slopes and their distances from within."""
     slopes, beyond, loss = _slopes_at(problem, state.predictions, state.centre, state.width)
-    pulled, value = combination(problem, problem.weights * slopes), loss + problem.term.value(state.base)
+    pulled, value = weighted_combination(problem, slopes), loss + problem.term.value(state.base)
     bound = slopes_bound(problem, slopes, pulled / -problem.term.ridge)
     found = state._replace(
         x=state.base.copy() if value < state.value else state.x,
@@ -308,7 +337,7 @@ def _with_all(problem: Problem, state: SemismoothState) -> SemismoothState:
 
     It has a new centre where F_h is at its minimum, and rows for the next steps.
     """
-    w, u, m = state.w, predictions(problem, state.w) + problem.offsets, problem.n_components
+    w, u, m = state.w, _predicted(problem, state.w), problem.n_components
     state = state._replace(n_gradients=state.n_gradients + m)
     if state.chosen.size > 0:
         step, change = w - state.base, u - state.predictions
@@ -319,23 +348,30 @@ def _with_all(problem: Problem, state: SemismoothState) -> SemismoothState:
         if t != 1.0:
             w, u = state.base + t * step, state.predictions + t * change
     state, slopes, beyond = _evaluated(problem, state._replace(base=w, w=w, predictions=u))
-    within = float(problem.weights[beyond == 0.0].sum())
+    within = _weight_within(problem, beyond)
     if _left(problem, state.gradient, within, state.width) <= ENOUGH * max(state.value - state.bound, state.tol):
         width = state.width * (1.0 if state.gap <= FALLS * state.gap_before else NARROWER)
         moved, beyond, _ = _slopes_at(problem, u, slopes, width)
-        changed = np.flatnonzero(moved != slopes)
-        gradient = state.gradient + combination(problem.by_rows, problem.weights * (moved - slopes), changed)
+        gradient = state.gradient + _change_of_slopes(problem, slopes, moved)
         before = state.gap
         state = state._replace(centre=slopes, width=width, gap_before=before, gradient=gradient, downhill=gradient)
         state, slopes = state._replace(n_gradients=state.n_gradients + m), moved
     return _chosen(problem, state, slopes, beyond)
 
 
+def _change_of_slopes(problem: Problem, slopes: Vector, moved: Vector) -> Vector:
+    """Return sum_i p_i (s_i now - s_i before) x_i."""
+    if is_parted(problem):
+        return weighted_combination(problem, by_row(lambda _view, after, before: after - before, problem, moved, slopes))
+    changed = np.flatnonzero(moved != slopes)
+    return combination(problem.by_rows, problem.weights * (moved - slopes), changed)
+
+
 def _chosen(problem: Problem, state: SemismoothState, slopes: Vector, beyond: Vector) -> SemismoothState:
     """Return the state with rows for the next steps, given the slopes of all and how far these are from being within."""
     n, rest, none = problem.n_rows, np.zeros(problem.dim), np.zeros(0)
-    size = max(BY_WITHIN * int(np.count_nonzero(beyond == 0.0)), int(state.fraction * n))
-    if not FEW_ROWS <= size < n // 2 or is_parted(problem):  # chosen rows would come to the caller
+    size = n if is_parted(problem) else max(BY_WITHIN * int(np.count_nonzero(beyond == 0.0)), int(state.fraction * n))
+    if not FEW_ROWS <= size < n // 2:  # chosen rows of parts would come to the caller
         return state._replace(chosen=none.astype(np.int64), nearby=none, is_sample=False, n_steps=0, rest=rest)
     chosen = np.flatnonzero(beyond <= np.partition(beyond, size)[size])
     state = state._replace(chosen=chosen, nearby=state.predictions[chosen], is_sample=False, n_steps=0)
@@ -345,20 +381,45 @@ def _chosen(problem: Problem, state: SemismoothState, slopes: Vector, beyond: Ve
     return state._replace(rest=rest, n_gradients=state.n_gradients + -(-chosen.size // (problem.batch_size or 1)))
 
 
-def _step(part: Problem, state: SemismoothState, beyond: Vector, metric: Vector) -> tuple[Vector, int]:
-    """Return Newton's step, and how many rows are within; a step without H where it has no factor."""
+def _hessian_within(part: Problem, beyond: Vector, width: float) -> tuple[Matrix, int]:
+    """Return (1/h) sum_i p_i x_i x_i' over the rows that are within, its lower triangle, and how many they are."""
+    if is_parted(part):
+
+        def sums(block: Block, of_rows: Vector) -> tuple[Matrix, int]:
+            scales = np.where(of_rows == 0.0, block.view.weights / width, 0.0)
+            return gram_of_block(block, scales), int(np.count_nonzero(scales))
+
+        found: tuple[Matrix, int] = sum_over_blocks(sums, part, reads=(beyond,))
+        return found
     picked = np.flatnonzero((beyond == 0.0) & (part.weights > 0.0))
     H = np.zeros((part.dim, part.dim))
-    add_gram(part, picked, part.weights[picked] / state.width, H)
+    add_gram(part, picked, part.weights[picked] / width, H)
+    return H, picked.size
+
+
+def _step(part: Problem, state: SemismoothState, beyond: Vector, metric: Vector) -> tuple[Vector, int]:
+    """Return Newton's step, and how many rows are within; a step without H where it has no factor."""
+    H, n_within = _hessian_within(part, beyond, state.width)
     d = part.rows.n_columns
     curvatures = np.diagonal(H)[d:]
     damping = np.where(curvatures > 0.0, DAMPING * curvatures, 1.0 / state.width)
     metric = np.append(metric[:d], np.minimum(metric[d:], damping))
     H[np.diag_indices_from(H)] += metric
     try:
-        return -cho_solve(cho_factor(H, lower=True, check_finite=False), state.gradient, check_finite=False), picked.size
+        return -cho_solve(cho_factor(H, lower=True, check_finite=False), state.gradient, check_finite=False), n_within
     except LinAlgError:
-        return -state.gradient / metric, picked.size
+        return -state.gradient / metric, n_within
+
+
+def _slope_at(part: Problem, line: tuple[Vector, Vector, Vector], width: float, t: float) -> tuple[float, float]:
+    """Return the slope and the curvature in t of the smoothed losses on a line: u, their change, and the centre."""
+
+    def along(block: Block, u: Vector, change: Vector, centre: Vector) -> tuple[float, float]:
+        slope, curvature = _along(block.view, u, change, centre, width, t)
+        return float(slope), float(curvature)
+
+    found: tuple[float, float] = sum_over_blocks(along, part, reads=line)
+    return found
 
 
 def _best_length(part: Problem, state: SemismoothState, line: Any, point: Any) -> float:
@@ -372,7 +433,7 @@ def _best_length(part: Problem, state: SemismoothState, line: Any, point: Any) -
     linear, square = ridge * float(w[:d] @ step[:d]) + float(rest @ step), ridge * float(step[:d] @ step[:d])
     low, high, t = 0.0, math.inf, 1.0
     for _ in range(MOST_TRIES if at_first < 0.0 else 0):
-        slope, curvature = _along(view_without_entries(part), u, change, centre, state.width, t)
+        slope, curvature = _slope_at(part, (u, change, centre), state.width, t)
         slope, curvature = slope + linear + t * square, curvature + square
         if abs(slope) <= -LEFT * at_first:
             return t
