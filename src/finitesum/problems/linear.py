@@ -339,16 +339,22 @@ class Problem:
             return numbers
         return np.add.reduceat(numbers, np.arange(0, self.n_rows, self.batch_size))
 
-    @cached_property
+    @property
     def by_rows(self) -> "Problem":
         """The same problem with a row in each component."""
-        return self if self.batch_size in (None, 1) else replace(self, batch_size=1)
+        return self if self.batch_size in (None, 1) else self._by_rows
 
     @cached_property
+    def _by_rows(self) -> "Problem":  # another one: what keeps itself stays until garbage is collected
+        return replace(self, batch_size=1)
+
+    @property
     def one_output(self) -> "Problem":
         """The squared loss of one output on the same rows, weights and penalty: what knows the rows' size and spread."""
-        if self.n_outputs == 1:
-            return self
+        return self if self.n_outputs == 1 else self._one_output
+
+    @cached_property
+    def _one_output(self) -> "Problem":
         zeros: Any = np.zeros(self.n_rows) if not is_parted(self) else np.broadcast_to(0.0, self.n_rows)
         return replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
 
@@ -394,12 +400,15 @@ class Problem:
 
 
 def remembered(function: Callable[[Problem], T]) -> Callable[[Problem], T]:
-    """Return a function of a problem whose results are kept by its name, in `Problem.derived`."""
+    """Return a function of a problem whose results are kept by its name, in `Problem.derived`, unless it is one itself."""
 
     @wraps(function)
     def from_memory(problem: Problem, name: str = function.__name__) -> T:
-        if name not in (memory := problem.derived):
-            memory[name] = function(problem)
-        return memory[name]  # type: ignore[no-any-return]
+        if name in (memory := problem.derived):
+            return memory[name]  # type: ignore[no-any-return]
+        found = function(problem)
+        if found is not problem:  # which would stay, with its rows, until garbage is collected
+            memory[name] = found
+        return found
 
     return from_memory

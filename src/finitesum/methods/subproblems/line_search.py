@@ -62,6 +62,10 @@ def halved(
     return 0.0, MOST_HALVINGS
 
 
+def _first_of(t: float, functions: list[Callable[[float], float]]) -> float:
+    return functions[0](t)
+
+
 def with_gentler_slope(
     slope: Callable[[float], float], first: float, fraction: float = 0.5, at_one: float | None = None
 ) -> float:
@@ -93,7 +97,9 @@ def with_gentler_slope(
             t *= 4.0
             continue
         if math.isfinite(known[high]) and n_within > 0:
-            end, *_ = brentq(distance, low, high, xtol=TINY, maxiter=n_within, disp=False, full_output=True)
+            lent = [distance]  # what brentq makes of a function refers to itself, and stays until garbage is collected
+            end, *_ = brentq(_first_of, low, high, (lent,), xtol=TINY, maxiter=n_within, disp=False, full_output=True)
+            lent.clear()
             if distance(end) == 0.0 or n_within == MOST_SLOPES:
                 break
             low = max(t for t, value in known.items() if value < 0.0)
