@@ -4,7 +4,7 @@
     python benchmarks/scale_dask.py compare --data FOLDER --peer PEER/bin/python [--only "a9a;rcv1"]
     python benchmarks/scale_dask.py ten --data FOLDER --peer PEER/bin/python      is dask-ml ten times slower to 1e-4?
     python benchmarks/scale_dask.py slow                                  a worker that is five times slower
-    python benchmarks/scale_dask.py overhead --rows 30000000              two processes beside two threads
+    python benchmarks/scale_dask.py overhead --rows 56000000              two processes beside two threads
     python benchmarks/scale.py page                                       results/scale.md
 
 F is the mean of the losses and alpha/2 ||w||^2 with alpha = 1/n (C = 1), without an intercept, which dask-ml would
