@@ -68,9 +68,8 @@ class OnCollections:
         self._note_columns(X)
         if getattr(y, "ndim", 1) != 1:
             raise ValueError(f"y must have one dimension, got {y.ndim}: fit one target at a time, or the class in memory.")
-        with contextlib.closing(
-            DaskEngine(self.client)
-        ) as engine:  # or parts stay with the workers until garbage is collected
+        # without an end, parts would stay with the workers until garbage is collected
+        with contextlib.closing(DaskEngine(self.client)) as engine:
             problem, total = self._problem_of_fit(engine, X, y, sample_weight, offset)
             if problem.classes is not None:
                 own.classes_ = np.asarray(problem.classes)

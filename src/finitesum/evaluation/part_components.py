@@ -196,7 +196,7 @@ class PartSum(FiniteSum):
         return self.whole.fingerprint  # type: ignore[no-any-return]
 
     def require_defined(self, w: Vector) -> None:
-        """Raise unless values and gradients are finite at a start: where it is 0, as those of a problem in memory are."""
+        """Raise unless values and gradients are finite at a start; one of zeros is not evaluated, as in memory."""
         if self.whole.term.coefficients(w).any():
             super().require_defined(w)
 
