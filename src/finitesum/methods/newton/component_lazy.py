@@ -22,20 +22,23 @@ quarter of what the sample itself puts into it, by the gradients g_j of its comp
 A pass is one step, or one larger sample; component Hessians are charged as such.
 
 *Parts of the data elsewhere.* A step on a sample would be a message, and most workers would wait. So the first pass is
-lazy Newton's on the largest part: its worker finds the minimiser of F on its rows to the accuracy that these have, and from
-there on the sample is all parts. Where F is higher there than on the part's rows at the start, the parts are unlike, and
-the run goes on from the start.
+lazy Newton's on the largest part: its worker finds the minimiser of F on its rows to the accuracy that these have, and the
+Hessian there, over as many of them as take no longer than a gradient. From there on the sample is all parts. Where F is
+higher there than on the part's rows at the start, the parts are unlike, and the run goes on from the start.
 """
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.component_sums import hessian_on, rows_per_component, values_and_gradients_on
+from finitesum.evaluation.hessian import gram
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.part_components import PartSum
+from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.evaluation.samples import Sample, sample_of
 from finitesum.methods.newton import lazy_newton as lazy, stale_hessian as stale
 from finitesum.methods.newton.component_cg import first_sample, found_at, n_errors, next_sample, objective_of
@@ -43,6 +46,7 @@ from finitesum.methods.newton.subsampling import FIRST_ROWS, GROWTH, permutation
 from finitesum.methods.subproblems.lbfgs import no_pairs, with_pair
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.methods.subproblems.positive_definite import apply_inverse, with_positive_eigenvalues
+from finitesum.problems.chosen_rows import with_rows
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 
@@ -68,12 +72,22 @@ def run_pass(method: Any, problem: FiniteSum, state: Any, order: Indices) -> Any
     return _stepped(problem, state, method)
 
 
-def _minimised(part: Problem, w: Vector) -> tuple[Vector, float, float, float]:
-    """Return where F is minimal on a part's rows to their accuracy, F at w, and the passes of gradients and of Hessians."""
-    method = lazy.LazyNewton()
-    part = part.batched(method.default_batch_size(part))
-    m, state = part.n_components, method.init(part, w)
-    order, everything = np.random.default_rng(0).permutation(m), sample_of(part, np.arange(m))
+class OnPart(NamedTuple):
+    """What is found on the rows of one part."""
+
+    w: Vector  # where F is minimal on them, to their accuracy
+    first: float  # F at the start, over some of the rows
+    hessian: Matrix  # of the mean loss at w, over these; of size 0 where F is not smooth
+    n_gradients: int  # passes over the rows, the last one counted as whole
+    n_hessians: float
+
+
+def _found_on_part(part: Problem, start: Vector) -> OnPart:
+    """Return the minimiser of F on a part's rows."""
+    method, rng = lazy.LazyNewton(), np.random.default_rng(0)
+    by_rows, part = part, part.batched(method.default_batch_size(part))
+    m, state = part.n_components, method.init(part, start)
+    order, everything = rng.permutation(m), sample_of(part, np.arange(m))
     for _ in range(MOST_ON_PART):
         state = method.run_pass(part, state, order)
         if state.n_sampled < m or state.factor.size == 0:
@@ -81,21 +95,38 @@ def _minimised(part: Problem, w: Vector) -> tuple[Vector, float, float, float]:
         noise = stale.noise(part, everything, state.curvatures, state.squared_slopes)
         if not -(state.gradient @ lazy.direction_of(part, state, everything)) > 0.25 * noise:
             break
-    return state.x, evaluate(part, w).objective, state.n_gradients / m + 1.0, state.n_hessians / m
+    some, hessian, n = _some_rows(by_rows, rng), np.zeros((0, 0)), part.n_rows
+    if part.is_smooth:
+        hessian = gram(some, some.weights * curvatures_at(some, state.x))
+    n_gradients = math.ceil(state.n_gradients / m + some.n_rows / n)
+    n_hessians = state.n_hessians / m + (some.n_rows / n if hessian.size > 0 else 0.0)
+    return OnPart(state.x, evaluate(some, start).objective, hessian, n_gradients, n_hessians)
+
+
+def _some_rows(part: Problem, rng: np.random.Generator) -> Problem:
+    """Return F on some rows of a part, of which a Hessian takes no longer than a gradient of all."""
+    n, dim = part.n_rows, part.dim
+    n_chosen = min(max(ROWS_PER_COLUMN * dim, n // dim), n)
+    some = with_rows(part, np.sort(rng.choice(n, n_chosen, replace=False, shuffle=False)))
+    return replace(some, weights=some.weights / (float(some.weights.sum()) or 1.0))
 
 
 def _from_one_part(method: Any, problem: PartSum, state: Any) -> Any:
     """Return the state on all parts at the minimiser of one of them, unless F is higher there than at the start."""
-    first, m = state.x, problem.n_components
+    first, m, n_members = state.x, problem.n_components, _first_members(method, problem)
     if rows_per_component(problem) >= max(FIRST_ROWS, 8 * problem.dim):
-        w, highest, *n_passes = problem.found_on(int(state.order[0]), _minimised, first)
-        state = state._replace(n_gradients=state.n_gradients + n_passes[0], n_hessians=state.n_hessians + n_passes[1])
-        there = found_at(problem, state, w, m) if np.isfinite(w).all() else None
-        if there is not None and objective_of(problem, there) <= highest:
-            return _with_hessian(problem, there._replace(pairs=no_pairs(problem.dim)), _first_members(method, problem))
+        found: OnPart = problem.found_on(int(state.order[0]), _found_on_part, first)
+        spent = {"n_gradients": state.n_gradients + found.n_gradients, "n_hessians": state.n_hessians + found.n_hessians}
+        state = state._replace(**spent)
+        there = found_at(problem, state, found.w, m) if np.isfinite(found.w).all() else None
+        if there is not None and objective_of(problem, there) <= found.first:
+            there = there._replace(pairs=no_pairs(problem.dim))
+            if n_members == 1 and found.hessian.size > 0:
+                return _with_sums(problem, there, found.hessian, state.order[:1])
+            return _with_hessian(problem, there, n_members)
         state = state._replace(n_gradients=state.n_gradients + m * (there is not None))
     there = found_at(problem, state, first, m)
-    return _with_hessian(problem, there._replace(pairs=no_pairs(problem.dim)), _first_members(method, problem))
+    return _with_hessian(problem, there._replace(pairs=no_pairs(problem.dim)), n_members)
 
 
 def _all(problem: FiniteSum) -> Sample:
@@ -142,13 +173,18 @@ def _first_members(method: Any, problem: FiniteSum) -> int:
 def _with_hessian(problem: FiniteSum, state: Any, n_members: int) -> Any:
     """Return the state with the Hessian at its iterate, over at most n_members components of the sample, and its factor."""
     members = np.sort(state.order[: min(n_members, state.n_sampled)])
-    sums = hessian_on(problem, members, state.x)
+    counted = state._replace(n_hessians=state.n_hessians + members.size)
+    return _with_sums(problem, counted, hessian_on(problem, members, state.x), members)
+
+
+def _with_sums(problem: FiniteSum, state: Any, sums: Matrix, members: Indices) -> Any:
+    """Return the state with the Hessian of the mean of some components, or of some of their rows, and its factor."""
     if not problem.convex:
         quadratic = np.diag(problem.term.quadratic)
         sums = with_positive_eigenvalues(sums + quadratic) - quadratic
     hessian = state.hessian._replace(sums=sums, members=members, weight=1.0)
-    counts = {"n_hessians": state.n_hessians + members.size, "gradient_ratio": math.nan}
-    return _refactored(problem, state._replace(hessian=hessian, pairs=no_pairs(problem.dim), **counts))
+    state = state._replace(hessian=hessian, pairs=no_pairs(problem.dim), gradient_ratio=math.nan)
+    return _refactored(problem, state)
 
 
 def _stepped(problem: FiniteSum, state: Any, method: Any) -> Any:
