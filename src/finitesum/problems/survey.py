@@ -51,7 +51,7 @@ def survey(data: PartData) -> Survey:
     rows = data.rows
     stored = np.diff(rows.starts).astype(np.float64) if isinstance(rows, CSRRows) else np.full(1, float(rows.n_columns))
     weights = np.ones(rows.n_rows) if data.weights is None else data.weights
-    totals = None if data.labels is None else np.bincount(data.targets, weights=weights, minlength=len(data.labels))
+    totals = None if data.labels is None else np.bincount(data.targets, data.weights, len(data.labels)).astype(np.float64)
     times = 1.0 if isinstance(rows, CSRRows) else float(rows.n_rows)
     return Survey(
         n_rows=rows.n_rows,
