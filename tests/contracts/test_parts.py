@@ -261,6 +261,14 @@ def test_workers_need_no_memory_of_ours(method, monkeypatch):
     assert max(elsewhere.sent) < 20_000  # bytes: no part is among them
 
 
+@pytest.mark.parametrize("method", ["newton-cg", "lazy-newton"])
+def test_samples_are_named_by_their_components_and_not_by_their_rows(method):
+    X, y, *_ = data("logistic", n=80_000)
+    parts, engine = in_parts(X, y, cuts=range(0, 80_001, 20_000)), Elsewhere()
+    minimize(Problem.partitioned(parts, alpha=0.01, engine=engine), method=method, tol=1e-6, max_iter=20, measure_every=0)
+    assert max(engine.sent) < 20_000  # bytes: the rows of a sample would be 50,000 and more
+
+
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize("term", [{"fit_intercept": True}, {"l1_ratio": 0.5}, {"constraint": Box(-0.2, 0.3)}])
 def test_lazy_newton_asks_one_part_first_where_parts_are_elsewhere(term, is_sorted):
@@ -795,7 +803,7 @@ class Asking(Threads):
 
     def submit(self, function, handle, *arguments):
         if hasattr(handle, "data"):
-            self.asked = arguments[0].reads(handle.data()) if hasattr(arguments[0], "reads") else None
+            self.asked = arguments[0].reads(handle.data()) if arguments and hasattr(arguments[0], "reads") else None
         return super().submit(function, handle, *arguments)
 
 

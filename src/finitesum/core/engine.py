@@ -343,23 +343,29 @@ def sum_of_parts(
     add: Callable[[Any, Any], Any] = added,
     take: Callable[[int, Any], Any] | None = None,
     arrived: Callable[[], Any] | None = None,
+    bring: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Return the sum of the calls' results, in a tree by their order; the first error is raised, and ends the others.
 
     If given, `take` is called with the number and the future of each result that is there, and returns a future of what is
-    to be summed; before it `arrived` is called, as each of them comes. No result is kept longer than it is needed.
+    to be summed, which need not be there yet; before it `arrived` is called, as each of them comes. With `bring`, what it
+    returns of each result is summed here. No result is kept longer than it is needed.
     """
     with limited_blas(1):  # one part a worker, and the same bits for any number of them
-        waiting = {engine.submit(call.function, call.handle, *call.arguments): (0, k) for k, call in enumerate(calls)}
+        waiting = {engine.submit(call.function, call.handle, *call.arguments): (_CALLED, k) for k, call in enumerate(calls)}
         tree = _Tree(engine, add, len(calls))
         try:
             while waiting:
-                waiting.update(_next_round(engine, tree, waiting, take, arrived))
+                waiting.update(_next_round(engine, tree, waiting, take, arrived, bring))
         except BaseException:
             for future in waiting:
                 future.cancel()
             raise
         return fetched(engine, tree.root)
+
+
+#: The level of results that are not taken yet: below the tree's.
+_CALLED = -1
 
 
 def _next_round(
@@ -368,19 +374,27 @@ def _next_round(
     waiting: dict[Any, tuple[int, int]],
     take: Callable[[int, Any], Any] | None,
     arrived: Callable[[], Any] | None,
+    bring: Callable[[Any], Any] | None,
 ) -> dict[Any, tuple[int, int]]:
     """Return what is to be waited for next; these futures wait no more."""
     following = {}
     for future in engine.as_completed(list(waiting)):
-        place = waiting.pop(future)
+        level, k = waiting.pop(future)
         if error_of(future) is not None:
-            following[engine.recover(future)] = place
+            following[engine.recover(future)] = level, k
             continue
-        if arrived is not None and place[0] == 0:
-            arrived()
-        joining = future if take is None or place[0] > 0 else settled(engine, take(place[1], future))
+        joining = future
+        if level == _CALLED:
+            level = 0
+            if arrived is not None:
+                arrived()
+            if take is not None and not (joining := settled(engine, take(k, future))).done():
+                following[joining] = level, k
+                continue
         del future
-        if (more := tree.join(joining, place)) is not None:
+        if bring is not None and level == 0:
+            joining = done(bring(fetched(engine, joining)))
+        if (more := tree.join(joining, (level, k))) is not None:
             following[more[0]] = more[1]
     return following
 
@@ -388,17 +402,7 @@ def _next_round(
 def each_part(engine: Engine, calls: Iterable[Call], arrived: Callable[[], Any] | None = None) -> list[Any]:
     """Return the calls' results in their order; if given, a function is called when each of them is there."""
 
-    def take(_k: int, future: Any) -> Any:
-        if arrived is not None:
-            arrived()
-        return future
-
     def listed(left: Any, right: Any) -> Any:
         return [*left, *right]
 
-    wrapped = [Call(_in_list, call.handle, (call.function, *call.arguments)) for call in calls]
-    return list(sum_of_parts(engine, wrapped, listed, take))
-
-
-def _in_list(data: Any, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    return [function(data, *arguments)]
+    return list(sum_of_parts(engine, list(calls), listed, arrived=arrived, bring=lambda result: [result]))

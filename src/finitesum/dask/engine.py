@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple
+from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -193,7 +194,8 @@ class DaskEngine:
         part = "" if call.function is _load else call.handle.key
         worker = self._workers.choice(part) if in_turn else None
         arguments = part, _run, call.function, call.handle, *call.arguments
-        future = self.client.submit(reported, *arguments, pure=False, workers=worker and [worker])
+        key = f"finitesum{call.function.__name__}-{uuid4().hex}"  # Dask expects of a call what those named alike have taken
+        future = self.client.submit(reported, *arguments, key=key, workers=worker and [worker])
         if worker is not None:
             self._workers.given(worker, future)
         return future

@@ -232,19 +232,28 @@ class _Job(NamedTuple):
     name: str
     digest: str
     frame: Frame
-    chosen: Indices | None  # of its rows; None: all
+    components: Indices | None  # with rows in the part, increasing; None: all
+    size: int  # rows of a component
     arguments: tuple[Any, ...]
     written: tuple[tuple[tuple[int, ...], Any], ...]  # shapes and dtypes of what is written, or what stands there
     start: int
 
+    def chosen(self, n_rows: int) -> Indices | None:
+        """Return which of the part's rows belong to the components, increasing; None: all."""
+        if self.components is None:
+            return None
+        rows = (self.components[:, None] * self.size + np.arange(self.size)).ravel() if self.size > 1 else self.components
+        return rows[(rows >= self.start) & (rows < self.start + n_rows)] - self.start
+
     def reads(self, data: PartData) -> tuple[Any, ...]:
         """Return the arrays of the part's rows that are worked on, those between near ones included."""
         data = data if self.frame.inside == slice(None) else _rows_inside(data, self.frame.inside)
-        if self.chosen is None or self.chosen.size == 0:
+        chosen = self.chosen(data.rows.n_rows)
+        if chosen is None or chosen.size == 0:
             return data
-        ends = np.append(np.flatnonzero(np.diff(self.chosen) > NEAR), self.chosen.size - 1)
-        firsts = self.chosen[np.append(0, ends[:-1] + 1)]
-        each = zip(firsts.tolist(), self.chosen[ends].tolist(), strict=True)
+        ends = np.append(np.flatnonzero(np.diff(chosen) > NEAR), chosen.size - 1)
+        firsts = chosen[np.append(0, ends[:-1] + 1)]
+        each = zip(firsts.tolist(), chosen[ends].tolist(), strict=True)
         return tuple(stored_between(data.rows, first, last + 1) for first, last in each)
 
 
@@ -262,7 +271,8 @@ def _run(data: PartData, job: _Job, function: Callable[..., Any], *kept: Any) ->
     try:
         given, written = in_place(job.arguments, kept), in_place(job.written, kept)
         arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else _new(*like) for like in written)
-        return function(as_problem(data, job.frame), job.start, job.chosen, *given, *arrays), arrays
+        part = as_problem(data, job.frame)
+        return function(part, job.start, job.chosen(part.n_rows), *given, *arrays), arrays
     except PartError:
         raise
     except Exception as error:
@@ -273,6 +283,10 @@ def _result(found: tuple[Any, Any]) -> Any:
     return found[0]
 
 
+def _itself(found: Any) -> Any:
+    return found
+
+
 def _written(found: tuple[Any, Any]) -> Any:
     return None, found[1]
 
@@ -280,14 +294,11 @@ def _written(found: tuple[Any, Any]) -> Any:
 # -- sums over parts
 
 
-def _rows_of(part: Placed, components: Indices, size: int) -> Indices | None:
-    """Return which of a part's rows belong to some components (increasing) of this size; None: all."""
+def _components_in(part: Placed, components: Indices, size: int) -> Indices | None:
+    """Return which of some components (increasing) of this size have rows in a part; None: all that do."""
     first, last = part.start // size, (part.stop - 1) // size
     here = components[np.searchsorted(components, first) : np.searchsorted(components, last, side="right")]
-    if here.size == last - first + 1:
-        return None
-    rows = (here[:, None] * size + np.arange(size)).ravel() if size > 1 else here
-    return rows[(rows >= part.start) & (rows < part.stop)] - part.start
+    return None if here.size == last - first + 1 else here
 
 
 def _frame(problem: "Problem", part: Placed, shell: "Problem") -> Frame:
@@ -320,7 +331,7 @@ def ask(function: Callable[..., Any], problem: "Problem", *arguments: Any, in_tu
 
     part = problem.rows.parts[0]
     frame = _frame(problem, part, _shell(problem))
-    job = _Job(part.name, part.digest, frame, None, arguments, (), part.start)
+    job = _Job(part.name, part.digest, frame, None, 1, arguments, (), part.start)
     engine = problem.rows.engine
     submit = getattr(engine, "submit_in_turn", engine.submit) if in_turn else engine.submit
     return submit(_run, part.handle, job, of_part)
@@ -352,7 +363,8 @@ def sum_over_parts(
     sent = rows.engine.share(function) if is_shared and hasattr(rows.engine, "share") else function
     is_all = components is None or components.size == problem.n_components
     for k, part in enumerate(rows.parts):
-        here, chosen = slice(part.start, part.stop), None if is_all else _rows_of(part, components, size)  # type: ignore[arg-type]
+        here = slice(part.start, part.stop)
+        chosen = None if components is None or is_all else _components_in(part, components, size)
         if chosen is not None and chosen.size == 0 and (part.start > 0 or components.size > 0):  # type: ignore[union-attr]
             continue
         between = here
@@ -366,7 +378,7 @@ def sum_over_parts(
             for out in writes
         )
         old = (*(sends(out, rows=here) for out in updates), *new)
-        job = _Job(part.name, part.digest, _frame(problem, part, shell), chosen, arguments, old, part.start)
+        job = _Job(part.name, part.digest, _frame(problem, part, shell), chosen, size, arguments, old, part.start)
         calls.append(Call(_run, part.handle, (job, sent, *futures)))
         asked.append(k)
 
@@ -374,18 +386,14 @@ def sum_over_parts(
     is_brought = (bool(outs) and not rows.is_elsewhere) or n_bytes <= MOST_BROUGHT
 
     def take(k: int, future: Any) -> Any:
-        """Put what was written in its place, or leave it there; bring a small result here, and leave a large one."""
+        """Put what was written in its place, or leave it there; return a future of the result without it."""
         part, submit = rows.parts[asked[k]], rows.engine.submit
         stays = [stays_there(out, part.stop - part.start) for out in outs]
         for place, out in enumerate(outs):
             if stays[place]:
                 out.put(asked[k], Written(future, place))
         if all(stays):
-            term = submit(_result, future) if outs or not is_brought else future
-            if not is_brought:
-                return term
-            result = fetched(rows.engine, term)
-            return done(result if outs else result[0])
+            return submit(_result, future)
         result, written = fetched(rows.engine, future if is_brought else submit(_written, future))
         for out, numbers, is_there in zip(outs, written, stays, strict=True):
             if isinstance(out, Beside) and not is_there:
@@ -394,9 +402,17 @@ def sum_over_parts(
                 out[part.start : part.stop] = numbers
         return done(result) if is_brought else submit(_result, future)
 
+    whole = is_brought and not outs  # nothing but the result is in what a call returns
     arrivals: list[float] = []
     started = time.perf_counter()
-    total = sum_of_parts(rows.engine, calls, add, take, lambda: arrivals.append(time.perf_counter() - started))
+    total = sum_of_parts(
+        rows.engine,
+        calls,
+        add,
+        None if whole else take,
+        lambda: arrivals.append(time.perf_counter() - started),
+        None if not is_brought else _result if whole else _itself,
+    )
     if len(calls) == len(rows.arrivals):
         rows.rounds.add(arrivals)
     return total
