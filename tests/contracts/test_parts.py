@@ -20,7 +20,7 @@ from finitesum.core.mapped import mapping_of
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.evaluation.row_products import predictions
 from finitesum.losses import LOSSES, Cornered, as_loss
-from finitesum.methods import ACIAG
+from finitesum.methods import ACIAG, NewtonCG
 from finitesum.methods.rounds import lateness
 from finitesum.problems.arrivals import Rounds
 from finitesum.problems.beside import Beside, some_by_row
@@ -287,12 +287,39 @@ def test_lazy_newton_asks_one_part_first_where_parts_are_elsewhere(term, is_sort
         assert len(steps) < 12
 
 
-def test_a_run_on_parts_elsewhere_is_resumed_to_the_same_bits(tmp_path):
-    X, y, *_ = data("logistic", n=12_000)
+@pytest.mark.parametrize("is_sorted", [False, True])
+@pytest.mark.parametrize(("form", "weighted"), [(np.asarray, True), (scipy.sparse.csr_array, False)])
+def test_newton_cg_asks_one_part_first_where_parts_are_elsewhere(is_sorted, form, weighted):
+    X, y, weight, offset = data("logistic", n=30_000)
+    cuts = (0, 5000, 5001, 20_000, 30_000)
+    order = np.arange(len(y)) if is_sorted else np.random.default_rng(0).permutation(len(y))  # one label a part, or both
+    arrays = [X[order], y[order], weight[order], offset[order]][: 4 if weighted else 2]
+    term = {"alpha": 0.01, "fit_intercept": True}
+    given = dict(zip(("sample_weight", "offset"), arrays[2:], strict=False))
+    known = minimize(Problem.linear(*arrays[:2], **given, **term), method="newton", tol=1e-10)
+    parts = [(form(part[0]), *part[1:]) for part in in_parts(*arrays, cuts=cuts)]
+    rounds, n_passes = [], []
+    for engine, first_rows in ((Elsewhere(), "auto"), (Elsewhere(), 2000)):
+        problem = Problem.partitioned(parts, engine=engine, **term)
+        n_before = len(engine.sent)
+        result = minimize(problem, method=NewtonCG(first_rows=first_rows), tol=1e-10, measure_every=0)
+        assert result.success
+        assert result.x == pytest.approx(known.x, abs=1e-7)
+        rounds.append(len(engine.sent) - n_before)
+        n_passes.append(result.n_passes)
+    if not is_sorted:  # else the start is the better point, and samples are as without
+        assert rounds[0] < rounds[1]
+        assert n_passes[0] < 2.0 * n_passes[1]
+
+
+@pytest.mark.parametrize("method", ["lazy-newton", "newton-cg"])
+def test_a_run_on_parts_elsewhere_is_resumed_to_the_same_bits(method, tmp_path):
+    n = 12_000 if method == "lazy-newton" else 40_000
+    X, y, *_ = data("logistic", n=n)
     runs = []
     for cut in (None, 1, 3):
-        problem = Problem.partitioned(in_parts(X, y, cuts=range(0, 12_001, 3000)), alpha=0.01, engine=Elsewhere())
-        settings = {"method": "lazy-newton", "tol": 1e-10, "measure_every": 0}
+        problem = Problem.partitioned(in_parts(X, y, cuts=range(0, n + 1, n // 4)), alpha=0.01, engine=Elsewhere())
+        settings = {"method": method, "tol": 1e-10, "measure_every": 0}
         if cut is not None:
             file = tmp_path / f"{cut}.ckpt"
             minimize(problem, max_iter=cut, checkpoint=file, **settings)

@@ -25,6 +25,9 @@ Newton's steps go on from there; where F is not below its start, they begin with
 makes as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes a row while they last.
 Epochs run on one thread.
 
+On parts elsewhere the first pass takes the steps on samples of the largest part, and on the whole of it, by its worker
+alone (`finitesum.methods.newton.one_part`); where F is higher there than at the start, the run goes on from the start.
+
 A pass is an epoch (on small data a few: a pass costs calls), a larger sample, a product, or the end of a step.
 
 With an l1 penalty the step is taken in the orthant into which F falls first [3]: coefficients keep their sign s_j,
@@ -44,7 +47,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, rounded_gram_product
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
-from finitesum.methods.newton import row_metric, subsampling
+from finitesum.methods.newton import one_part, row_metric, subsampling
 from finitesum.methods.newton.row_metric import RowMetric
 from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, next_epoch
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
@@ -154,12 +157,12 @@ class NewtonCG(SampledNewton):
             if state.dual.slopes.size > 0:
                 return self._after_epoch(problem, state)
             is_complete = state.n_sampled == problem.n_components
-            is_between = state.cg.residual.size == 0
-            is_minimised = state.n_steps == MOST_STEPS or state.optimality <= state.enough
-            if state.n_sampled == 0 or (is_between and is_minimised and not is_complete):
+            if state.n_sampled == 0 and self.first_rows == "auto" and one_part.is_worth_it(problem):
+                return self._from_one_part(problem, state)
+            if state.n_sampled == 0 or (_is_enough(state) and not is_complete):
                 return self._grown(problem, state)
             sample = sample_of(problem, state.order[: state.n_sampled])
-            if is_between:
+            if state.cg.residual.size == 0:
                 state = _begun(problem, state, sample)
             if is_solved(state.cg, self.accuracy(state) if is_complete else 0.25):
                 return self._stepped(problem, state, sample)
@@ -202,9 +205,27 @@ class NewtonCG(SampledNewton):
         needed = 0.6 * max(state.tol, subsampling.LEAST_TOL) / state.optimality
         return min(0.25, max(math.sqrt(state.optimality / state.first_optimality), needed))
 
-    def _grown(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
+    def is_minimised(self, problem: Problem, state: NewtonCGState) -> bool:
+        """Return whether F is minimised on all rows as far as on a sample of more."""
+        return state.n_sampled == problem.n_components and _is_enough(state)
+
+    def _from_one_part(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
+        """Return the state on a sample at the minimiser over one part, or at the start where F is lower there."""
+        on_part, start = NewtonCG(first_rows=subsampling.FIRST_ROWS), state.x
+        found, n_rows = one_part.minimised_on_largest(on_part, problem, start)
+        n_gradients = state.n_gradients + -(-found.n_read // (problem.batch_size or 1))
+        if np.isfinite(found.w).all():
+            at_part = state._replace(x=found.w, n_gradients=n_gradients, first_optimality=found.first_optimality)
+            there = self._grown(problem, at_part, subsampling.GROWTH * n_rows)
+            sample = sample_of(problem, there.order[: there.n_sampled])
+            if subsampling.value_on(problem, sample, there.value, there.x) <= found.first:
+                return there
+            n_gradients = there.n_gradients
+        return self._grown(problem, state._replace(n_gradients=n_gradients))
+
+    def _grown(self, problem: Problem, state: NewtonCGState, n_first: int = subsampling.FIRST_ROWS) -> NewtonCGState:
         """Return the state on the next larger sample, with the gradient there: only new rows are read."""
-        first = subsampling.FIRST_ROWS if self.first_rows == "auto" else int(self.first_rows)
+        first = n_first if self.first_rows == "auto" else int(self.first_rows)
         state, _ = self.on_larger_sample(problem, state, first if problem.is_smooth else problem.n_rows, state.majorize)
         if math.isnan(state.first_optimality):
             state = state._replace(first_optimality=state.optimality)
@@ -230,6 +251,11 @@ class NewtonCG(SampledNewton):
             return state._replace(majorize=Majorize.ALL)
         moved: NewtonCGState = found_at(problem, state, end.x, end.found, majorize=_majorize_after(problem, end))
         return moved
+
+
+def _is_enough(state: NewtonCGState) -> bool:
+    """Return whether a step has ended, and F is minimised on the sample."""
+    return state.cg.residual.size == 0 and (state.n_steps == MOST_STEPS or state.optimality <= state.enough)
 
 
 def _majorize_after(problem: Problem, end: End) -> int:

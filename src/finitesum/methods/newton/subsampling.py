@@ -212,12 +212,12 @@ def _falls(problem: Problem, state: Any, sample: Sample, end: End) -> bool:
     """Return whether F is lower at the end of a step: where the slope there does not say it, the values do."""
     if end.slope <= 0.0:
         return True
-    before = _value_on(problem, sample, state.value, state.x)
-    after = _value_on(problem, sample, end.found.value, end.x)
+    before = value_on(problem, sample, state.value, state.x)
+    after = value_on(problem, sample, end.found.value, end.x)
     return after <= before + ROUNDING * math.sqrt(problem.n_rows) * abs(before)
 
 
-def _value_on(problem: Problem, sample: Sample, losses: float, w: Vector) -> float:
+def value_on(problem: Problem, sample: Sample, losses: float, w: Vector) -> float:
     """Return F on the sample, where the sum of its losses is known."""
     term = problem.term
     more_ridge = sample.ridge - term.ridge
