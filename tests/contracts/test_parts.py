@@ -344,6 +344,8 @@ BESIDE = {
     "semismooth-newton": ("hinge", {"alpha": 0.05}, {}),
     "semismooth-newton, an intercept": ("hinge", {"alpha": 0.05, "fit_intercept": True}, {}),
     "semismooth-newton, two corners": ("epsilon-insensitive", {"alpha": 0.05, "fit_intercept": True}, {}),
+    "interior-point": ("hinge", {"alpha": 0.05, "l1_ratio": 0.5}, {}),
+    "interior-point, two hinges a row": ("quantile", {"alpha": 0.05, "l1_ratio": 0.5, "fit_intercept": True}, {}),
 }
 
 
@@ -369,10 +371,65 @@ def test_what_workers_wrote_stays_with_them(name, monkeypatch):
     assert not brought
 
 
-@pytest.mark.parametrize("name", ["semismooth-newton, an intercept", "interior-point", "newton-cg"])
+#: Penalties and sets, without and with sides beside the rows, of each kind that interior points know.
+SIDES = {
+    "l2": {"alpha": 0.05},
+    "l1": {"alpha": 0.03, "l1_ratio": 1.0},
+    "box": {"alpha": 0.01, "constraint": Box(-0.2, 0.3)},
+    "l1-ball": {"constraint": L1Ball(0.7)},
+    "l2-ball": {"constraint": L2Ball(0.6)},
+    "simplex": {"constraint": Simplex(1.0)},
+    "half-space": {"alpha": 0.01, "constraint": HalfSpace(np.ones(5), 0.5)},
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("loss", ["hinge", "quantile", "epsilon-insensitive"])
+def test_interior_points_leave_their_numbers_beside_the_rows(loss, name, monkeypatch):
+    monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 8)
+    X, y, weight, offset = data(loss, n=400)
+    cuts, n_rounds = [0, 120, 200, 400], []
+    each = Beside.numbers
+    settings = {"loss": loss, "fit_intercept": True, **SIDES[name]}
+    ask = {"method": "interior-point", "tol": 1e-9, "measure_every": 0}
+    known = minimize(Problem.linear(X, y, sample_weight=weight, offset=offset, **settings), **ask)
+    runs = []
+    for engine in (Threads(1), Threads(2), Threads(7), Elsewhere()):
+        parts = in_parts(X, y, weight, offset, cuts=cuts)
+        problem = Problem.partitioned(parts, engine=engine, **settings)
+        with monkeypatch.context() as patched:
+            brought, rounds = [], []
+            patched.setattr(Beside, "numbers", property(lambda self, to=brought: to.append(1) or each.fget(self)))
+            patched.setattr(problem.rows.rounds, "add", rounds.append)
+            runs.append(minimize(problem, **ask))
+            n_rounds.append(len(rounds))
+        assert not brought
+    assert known.success
+    assert all(run.success for run in runs)
+    assert len({run.x.tobytes() for run in runs}) == 1
+    assert abs(runs[0].fun - known.fun) <= 2e-9
+    assert max(n_rounds) <= 6 * runs[0].nit + 12  # those of the start, of the bound and of the check
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_few_rows_in_parts_are_brought_together_where_their_span_is_needed(form):
+    rng = np.random.default_rng(3)
+    X, weight = rng.standard_normal((30, 80)), rng.integers(0, 4, 30).astype(float)
+    y, offset = np.where(rng.random(30) < 0.5, 1.0, -1.0), 0.2 * rng.standard_normal(30)
+    settings = {"loss": "hinge", "alpha": 0.2, "fit_intercept": True}
+    whole = Problem.linear(form(X), y, sample_weight=weight, offset=offset, **settings)
+    parted = Problem.partitioned(in_parts(form(X), y, weight, offset, cuts=(0, 10, 30)), engine=Elsewhere(), **settings)
+    runs = [minimize(problem, method="interior-point", tol=1e-11, measure_every=0) for problem in (whole, parted)]
+    assert runs[0].nit == runs[1].nit
+    np.testing.assert_allclose(runs[1].x, runs[0].x, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "name", ["semismooth-newton, an intercept", "interior-point", "interior-point, two hinges a row", "newton-cg"]
+)
 def test_kernels_are_given_arrays_where_numbers_by_row_are_elsewhere(name, monkeypatch):
     monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
-    loss, term, options = BESIDE.get(name, ("hinge", TERMS["elastic net"], {}))
+    loss, term, options = BESIDE[name]
     X, y, *_ = data(loss, n=8000)
     settings = {"method": name.split(",")[0], "options": options, "tol": 1e-4, "max_iter": 60, "measure_every": 0}
     runs = []
@@ -399,12 +456,23 @@ def test_factors_of_several_classes_see_as_many_rows_of_each_part_as_of_all(monk
 @pytest.mark.parametrize("cut", [1, 3])
 @pytest.mark.parametrize(
     "name",
-    ["newton", "newton-cg", "lazy-newton", "multinomial-newton, exact", "multinomial-newton, cg", "semismooth-newton"],
+    [
+        "newton",
+        "newton-cg",
+        "lazy-newton",
+        "multinomial-newton, exact",
+        "multinomial-newton, cg",
+        "semismooth-newton",
+        "interior-point",
+        "interior-point, quantile",
+    ],
 )
 def test_numbers_by_row_elsewhere_are_in_checkpoints(name, cut, tmp_path, monkeypatch):
     monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
-    method, *solver = name.split(", ")
-    loss = "multinomial" if solver else "hinge" if method == "semismooth-newton" else "logistic"
+    method, *more = name.split(", ")
+    solver = more if method == "multinomial-newton" else []
+    loss = {"multinomial-newton": "multinomial", "semismooth-newton": "hinge", "interior-point": "hinge"}.get(method)
+    loss = (loss or "logistic") if solver or not more else more[0]
     X, y, *_ = data(loss, n=8000)
     settings = {"method": method, "options": {"solver": solver[0]} if solver else {}, "tol": 1e-10, "measure_every": 0}
 

@@ -280,7 +280,12 @@ def dual_minorant(problem: Problem, multipliers: Vector, w: Vector | None = None
         part = np.where(problem.targets == sign, loads, 0.0)
         constants[side] = part @ (1.0 - sign * problem.offsets)
         slopes[side] = -sign * combination(problem, part)
-    return Minorant(constants, slopes, _radius(problem, np.zeros(problem.dim) if w is None else w))
+    return minorant_around(problem, np.zeros(problem.dim) if w is None else w, constants, slopes)
+
+
+def minorant_around(problem: Problem, w: Vector, constants: Vector, slopes: Matrix) -> Minorant:
+    """Return the minorant with these sums that is to bound F within a radius around w."""
+    return Minorant(constants, slopes, _radius(problem, w))
 
 
 @kernel

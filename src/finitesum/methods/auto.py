@@ -146,7 +146,7 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
     n_passes = least + by_coupling * min(math.sqrt(n / dim), 1.0) * coupling**power
     ascent = forecasts.DUAL_VISIT * n * costs.gradient * n_passes
     found = [("dual-ascent", ascent)]
-    if fits and isinstance(problem.loss, Hinge):  # others have two rows for each there
+    if fits and isinstance(problem.loss, Hinge):  # others have two hinges for each row there
         factor, work = costs.factor * (order / dim) ** 3, n * float(order) ** 2
         rows = TRIANGLE * work if work <= MOST_WORK else n * costs.hessian
         basis = SPAN * dim * n**2 if n < problem.rows.n_columns else 0.0

@@ -7,6 +7,8 @@ from sklearn.datasets import load_breast_cancer
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, L1Ball, Simplex
 from finitesum.evaluation.certificates import dual_minorant, lower_bound
+from finitesum.losses import Hinge, as_loss
+from finitesum.methods.newton.hinge_rows import hinges_of, n_hinges, offsets_of_hinges, totals_of
 from finitesum.methods.newton.interior_point import InteriorPoint
 from finitesum.methods.newton.linear_program import LinearProgram
 
@@ -131,3 +133,61 @@ def test_more_columns_than_rows(form, intercept):
     assert np.abs(result.x[:80] - span @ other.x[:30]).max() < 1e-9
     warm = minimize(problem, np.ones(problem.dim), method=InteriorPoint(), tol=1e-12)  # a start outside of the span
     assert np.abs(warm.x[:80] - result.x[:80]).max() < 1e-9
+
+
+LOSSES = {"hinge": 1, "absolute": 2, "quantile": 2, "epsilon-insensitive": 2}
+
+
+def with_corners(loss, n=40):
+    """A problem, and its rows, targets, weights and offsets."""
+    rng = np.random.default_rng(7)
+    X, weights, offset = rng.standard_normal((n, 3)), rng.integers(0, 4, n).astype(float), 0.3 * rng.standard_normal(n)
+    y = X @ rng.standard_normal(3) + rng.standard_normal(n)
+    y = np.where(y > 0.0, 1.0, -1.0) if loss == "hinge" else y
+    given = {"loss": loss, "alpha": 0.05, "fit_intercept": True}
+    return Problem.linear(X, y, sample_weight=weights, offset=offset, **given), (X, y, weights / weights.sum(), offset)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_with_corners_are_sums_of_hinges(loss):
+    problem, (_, y, p, offset) = with_corners(loss)
+    hinges, offsets, rng = hinges_of(problem), offsets_of_hinges(problem), np.random.default_rng(1)
+    n, J = y.size, LOSSES[loss]
+    assert n_hinges(problem) == J
+    signs, costs = np.broadcast_to(hinges.signs, (J, n)), hinges.costs
+    for u in 3.0 * rng.standard_normal((20, n)):
+        expected = [p[i] * as_loss(loss).value(u[i] + offset[i], y[i]) for i in range(n)]
+        each = [sum(costs[j, i] * max(0.0, 1.0 - signs[j, i] * (u[i] + offsets[j, i])) for j in range(J)) for i in range(n)]
+        np.testing.assert_allclose(each, expected, rtol=1e-12, atol=1e-15)
+        np.testing.assert_array_equal(hinges.of_rows(u), [signs[j, i] * u[i] for j in range(J) for i in range(n)])
+    loads = rng.standard_normal(J * n)
+    by_row = [[loads[j * n + i] for j in range(J)] for i in range(n)]
+    np.testing.assert_allclose(hinges.total(loads), [sum(row) for row in by_row], atol=1e-15)
+    signed = [sum(signs[j, i] * row[j] for j in range(J)) for i, row in enumerate(by_row)]
+    np.testing.assert_allclose(hinges.signed_total(loads), signed, atol=1e-15)
+    np.testing.assert_array_equal(hinges.of_sign(1.0, loads) + hinges.of_sign(-1.0, loads), loads.reshape(J, n))
+    assert totals_of(problem) == (pytest.approx(costs.sum()), np.count_nonzero(costs))
+
+
+@pytest.mark.parametrize("loss", ["absolute", "quantile", "epsilon-insensitive"])
+def test_steps_are_those_of_the_hinge_loss_of_all_hinges_as_rows(loss):
+    problem, (X, *_) = with_corners(loss)
+    hinges, offsets = hinges_of(problem), offsets_of_hinges(problem)
+    y, costs = (np.broadcast_to(numbers, offsets.shape).ravel() for numbers in (hinges.signs, hinges.costs))
+    as_rows = Problem.linear(
+        np.vstack([X, X]),
+        y,
+        loss=Hinge(costs.sum()),
+        alpha=0.05,
+        fit_intercept=True,
+        sample_weight=costs,
+        offset=offsets.ravel(),
+    )
+    method, x0 = InteriorPoint(), 0.2 * np.arange(4.0)
+    states = [method.init(one, x0, 1e-9) for one in (problem, as_rows)]
+    for _ in range(6):
+        states = [method.run_pass(one, state, np.arange(40)) for one, state in zip((problem, as_rows), states, strict=True)]
+        np.testing.assert_allclose(states[0].x, states[1].x, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(states[0].multipliers, states[1].multipliers, atol=1e-6)
+        gaps = [method.estimate(one, state) for one, state in zip((problem, as_rows), states, strict=True)]
+        assert gaps[0] == pytest.approx(gaps[1], rel=1e-6, abs=1e-12)

@@ -20,25 +20,30 @@ reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depend
 are left out. The multipliers a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), so
 that the optimality is a duality gap, with the best bound seen. In the last steps rounding errors of theta x_i'dw leave the
 first equation short; where these hide the gap, the a_i are corrected for the bound, by a step with min(a_i, 1 - a_i) in the
-place of theta. All of this is about the hinge loss; other losses with corners are hinge losses of two
-rows for each (`finitesum.methods.newton.hinge_rows`). The references are those of `InteriorPoint`.
+place of theta. All of this is about the hinge loss; another loss with corners is the sum of two hinges of a row, which
+read it once (`finitesum.methods.newton.hinge_rows`). Of rows in parts xi, r, a and 1 - a lie beside these, and a step is
+six rounds of sums (`finitesum.methods.newton.interior_numbers`). The references are those of `InteriorPoint`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.evaluation.certificates import Minorant, dual_minorant, hinge_scale, lower_bound
+from finitesum.evaluation.certificates import Minorant, lower_bound, minorant_around
+from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
-from finitesum.methods.newton.hinge_rows import hinge_form
+from finitesum.methods.newton.interior_numbers import Inner, Numbers, Pieces, Report, Step, begun
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
-from finitesum.methods.newton.interior_systems import System, margins_at, pulled_back, span, system_at
-from finitesum.problems.linear import Problem
+from finitesum.methods.newton.interior_systems import has_span, span, system_at
+from finitesum.problems.input import as_rows
+from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.partitioned import is_parted
 
 #: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.
 FRACTION_TO_BOUNDARY = 0.995
@@ -61,26 +66,21 @@ PROXIMAL = 1e-11
 class InteriorState(NamedTuple):
     x: Vector  # (w, b), coefficients that are found to be at a bound or 0 put there
     z: Vector  # (w, b) in the interior; on an l1 ball (w, b, v), v bounds of the absolute values
-    slacks: Vector  # (n + k,)  xi, of the rows and the sides behind them; 0 where a side must hold
-    gaps: Vector  # (n + k,)  r = m - 1 + xi
-    multipliers: Vector  # (n + k,)  a
-    complements: Vector  # (n + k,)  1 - a, which keeps its own digits; 1 where a side must hold
+    slacks: Vector  # (J n + k,)  xi, of the J hinges of each row, one hinge behind the other, and the sides behind them;
+    # of rows in parts (n,) or (n, J), without the sides; 0 where a side must hold
+    gaps: Vector  # the same  r = m - 1 + xi
+    multipliers: Vector  # the same  a
+    complements: Vector  # the same  1 - a, which keeps its own digits; 1 where a side must hold
+    of_sides: Matrix  # (4, k)  those of the sides, where rows are in parts; else (4, 0)
     basis: Matrix  # (d, n)  orthonormal, of the rows' span, where they are fewer than columns; else (0, 0)
     coordinates: Matrix  # (n, n)  of the rows in it
+    products: float  # the sum of those that vanish at the minimum, in units of F
     tol: float
     n_gradients: int
     n_hessians: int
+    losses: float = math.inf  # that slacks and gaps mean
     best_bound: float = -math.inf  # of the minimum, of those that multipliers have made
     radius: float = 0.0  # of the points that it bounds F at, in units of columns
-
-
-class _Direction(NamedTuple):
-    """By what a whole step changes the numbers that a state begins with."""
-
-    z: Vector  # (w, b) or (w, b, v)
-    slacks: Vector
-    gaps: Vector
-    multipliers: Vector
 
 
 @dataclass(frozen=True)
@@ -127,176 +127,123 @@ class InteriorPoint(SumMethod):
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
         """Return the state before the first step: slacks so that nothing is tight, multipliers 1/2."""
-        n_components, problem = problem.n_components, hinge_form(problem)
+        n_components, problem = problem.n_components, _at_hand(problem)
         x, (basis, coordinates) = x0.copy(), span(problem)
         if basis.size:
             d = problem.rows.n_columns
             x[:d] = basis @ (basis.T @ x[:d])
-        sides = sides_of(problem)
-        z, beyond = start_within(problem, sides, x)
-        margins = np.concatenate([margins_at(problem, z[: problem.dim]) - 1.0, beyond])
-        mean = float(sides.costs[sides.used & sides.is_soft].mean())
-        units = np.divide(mean, sides.costs, out=np.ones(sides.costs.size), where=sides.used)
-        slacks = np.where(sides.is_soft, np.maximum(-margins, 0.0) + np.maximum(units, 1.0), 0.0)
-        gaps = margins + slacks
-        multipliers = np.where(sides.is_soft, 0.5, 0.5 * units / gaps)
-        complements = np.where(sides.is_soft, 0.5, 1.0)
-        inner = slacks, gaps, multipliers, complements
-        return InteriorState(z[: problem.dim].copy(), z, *inner, basis, coordinates, tol, n_components, 0)
+        z, beyond = start_within(problem, sides_of(problem), x)
+        numbers, of_sides, products = begun(problem, z, beyond)
+        x = z[: problem.dim].copy()
+        return InteriorState(x, z, *numbers, of_sides, basis, coordinates, products, tol, n_components, 0)
 
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
-        m, problem = problem.n_components, hinge_form(problem)
+        m, problem = problem.n_components, _at_hand(problem)
         state = state._replace(n_gradients=state.n_gradients + 5 * m, n_hessians=state.n_hessians + m)
-        system = _system(problem, state)
+        pieces = _pieces(problem, state)
+        sides, system = pieces.sides, system_at(pieces, _quadratic(pieces, state), (state.basis, state.coordinates))
         if system is None:  # the equations are solved to rounding errors
             return state
-        sides, zeros = system.sides, np.zeros(state.gaps.size)
-        mu, least = _mean_product(state, sides), max(OF_TOL * state.tol, OF_LOSS * hinge_scale(problem)) / zeros.size
-        first = _direction(problem, state, system, zeros, zeros)
-        ahead = _moved(state, sides, first, _length(state, sides, first, 1.0))
-        aim = max((_mean_product(ahead, sides) / mu) ** 3 * mu, least)
-        target = np.divide(aim, sides.costs, out=np.zeros(zeros.size), where=sides.used)
-        bent = target - first.multipliers * first.gaps
-        if sides.radius > 0.0:
-            bent[-1] += state.multipliers[-1] * _curved(first, sides)
-        slack_target = np.where(sides.is_soft, target + first.multipliers * first.slacks, 0.0)
-        second = _direction(problem, state, system, bent, slack_target)
-        state = _moved(state, sides, second, _length(state, sides, second, max(FRACTION_TO_BOUNDARY, 1.0 - mu)))
-        return _bounded(problem, sides, state._replace(x=_reported(problem, sides, state)))
+        mu = state.products / sides.n_products
+        first = system.solution(_right(pieces, state, system.pull))
+        ahead = pieces.ahead(first, mu)
+        left = (state.products + float(ahead.terms @ ahead.length ** np.arange(1, 4))) / sides.n_products
+        aim = max((left / mu) ** 3 * mu, max(OF_TOL * state.tol, OF_LOSS * sides.scale) / sides.n_inner)
+        second = system.solution(_right(pieces, state, pieces.second_pull(first, aim, ahead, mu)))
+        length = pieces.length(first, aim, second, max(FRACTION_TO_BOUNDARY, 1.0 - mu))
+        step, z = Step(first, aim, second, length), state.z + length * second
+        points = _points(problem, sides, z, pieces.sides_after(step))
+        numbers, of_sides, report = pieces.moved(step, points)
+        inside, moved = (loss + problem.term.value(point) for loss, point in zip(report.at_points, points, strict=True))
+        state = state._replace(
+            x=points[int(moved <= inside + OF_MOVE * state.tol)],
+            z=z,
+            **numbers._asdict(),
+            of_sides=of_sides,
+            products=report.products,
+            losses=report.losses,
+        )
+        return _bounded(problem, state, report)
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap, with the losses that the slacks and gaps mean."""
-        problem = hinge_form(problem)
-        return max(_value(problem, sides_of(problem), state) - state.best_bound, 0.0)
+        return max(_value(problem, state) - state.best_bound, 0.0)
 
     def bound(self, problem: Problem, state: InteriorState) -> float:
         """Return the best bound of the minimum that multipliers have made."""
         return state.best_bound
 
 
-def _value(problem: Problem, sides: Sides, state: InteriorState) -> float:
-    n = problem.n_rows
-    losses = np.maximum(state.slacks[:n] - state.gaps[:n], 0.0)
-    return float(sides.costs[:n] @ losses) + problem.term.value(state.x)
+@remembered
+def _at_hand(problem: Problem) -> Problem:
+    """Return the problem; of fewer rows in parts than columns, whose span is in memory, one with the rows in memory."""
+    if not is_parted(problem) or not has_span(problem):
+        return problem
+    targets, offsets, weights = map(np.ascontiguousarray, (problem.targets, problem.offsets, problem.weights))
+    rows = as_rows(matrix_of_rows(problem), intercept=problem.has_intercept)
+    return replace(problem, rows=rows, targets=targets, offsets=offsets, weights=weights)
 
 
-def _bounded(problem: Problem, sides: Sides, state: InteriorState) -> InteriorState:
+def _value(problem: Problem, state: InteriorState) -> float:
+    return state.losses + problem.term.value(state.x)
+
+
+def _pieces(problem: Problem, state: InteriorState) -> Pieces:
+    numbers = Numbers(state.slacks, state.gaps, state.multipliers, state.complements)
+    return Pieces(problem, state.z, numbers, state.of_sides)
+
+
+def _right(pieces: Pieces, state: InteriorState, pull: Vector) -> Vector:
+    """Return the right-hand side of a step, given the pull of the rows and sides."""
+    right, term = pull + pieces.sides.linear, pieces.problem.term
+    right[: term.quadratic.size] -= term.quadratic * state.z[: term.quadratic.size]
+    return right
+
+
+def _bounded(problem: Problem, state: InteriorState, report: Report) -> InteriorState:
     """Return the state with the bound of its multipliers, or of corrected ones, or a better one of before."""
-    n = problem.n_rows
-
-    def minorant(multipliers: Vector) -> Minorant:
-        return dual_minorant(problem, np.clip(multipliers[:n], 0.0, 1.0), state.x)
-
-    made = minorant(state.multipliers)
-    bound, enough = lower_bound(problem, made), _value(problem, sides, state) - state.tol
+    made = minorant_around(problem, state.x, report.constants, report.slopes)
+    bound, enough = lower_bound(problem, made), _value(problem, state) - state.tol
     if made.radius == state.radius:  # what held for points nearby says nothing of others
         bound = max(bound, state.best_bound)
-    if bound < enough and _sum_of_products(state, sides) <= state.tol:
-        bound = max(bound, lower_bound(problem, minorant(_corrected(problem, sides, state))))
+    if bound < enough and state.products <= state.tol:
+        bound = max(bound, lower_bound(problem, _corrected(problem, state, made)))
     return state._replace(best_bound=bound, radius=made.radius)
 
 
-def _corrected(problem: Problem, sides: Sides, state: InteriorState) -> Vector:
-    """Return the multipliers nearest to these that meet the first equation, by their distance from 0 and 1.
+def _corrected(problem: Problem, state: InteriorState, made: Minorant) -> Minorant:
+    """Return the minorant of the multipliers nearest to these that meet the first equation, by their distance from 0 and 1.
 
     In the last steps theta is so large that rounding errors of x_i'dw become visible ones of a_i; the distances are not.
     """
-    room = np.where(sides.used, np.minimum(state.multipliers, state.complements), 0.0)
-    quadratic, z, multipliers = np.zeros(state.z.size), state.z, state.multipliers
+    pieces, quadratic, z = _pieces(problem, state), np.zeros(state.z.size), state.z
     quadratic[: problem.dim] = problem.term.quadratic
-    system = system_at(problem, sides, sides.rows_at(z), room, quadratic, (state.basis, state.coordinates))
+    system = system_at(pieces, quadratic, (state.basis, state.coordinates), corrects=True)
     if system is None:
-        return multipliers
-    for _ in range(N_CORRECTIONS):
-        right = pulled_back(problem, sides, system.rows, multipliers) + sides.linear - quadratic * z
-        step, changes = system.solution(problem, right)
-        z, multipliers = z + step, multipliers - room * changes
-    return multipliers
+        return made
+    pull = system.pull
+    steps: list[Vector] = []
+    for k in range(N_CORRECTIONS):
+        if k > 0:
+            pull = pieces.sum(partial(Inner.corrected_pull, steps=tuple(steps)))
+        steps.append(system.solution(pull + pieces.sides.linear - quadratic * z))
+        z = z + steps[-1]
+    return minorant_around(problem, state.x, *pieces.sum(partial(Inner.corrected_minorant, steps=tuple(steps))))
 
 
-def _reported(problem: Problem, sides: Sides, state: InteriorState) -> Vector:
-    """Return the point of the set for z, with coefficients at their bounds or 0 where F does not suffer from it."""
-    x = state.z[: problem.dim]
-    snapped = np.concatenate([sides.snapped(state.z, problem.n_rows, state[2:6]), x[sides.units.size :]])
-    points = [problem.term.project(x.copy()), problem.term.project(snapped)]
-    inner, moved = (
-        float(sides.costs[: problem.n_rows] @ np.maximum(1.0 - margins_at(problem, point), 0.0)) + problem.term.value(point)
-        for point in points
-    )
-    return points[moved <= inner + OF_MOVE * state.tol]
+def _points(problem: Problem, sides: Sides, z: Vector, of_sides: Numbers) -> tuple[Vector, Vector]:
+    """Return the points of the set for z, and with coefficients at their bounds or at 0."""
+    x = z[: problem.dim]
+    snapped = np.concatenate([sides.snapped(z, of_sides), x[sides.units.size :]])
+    return problem.term.project(x.copy()), problem.term.project(snapped)
 
 
-def _sum_of_products(state: InteriorState, sides: Sides) -> float:
-    """Return the sum of the products that vanish at the minimum, in units of F."""
-    return float((sides.costs * (state.multipliers * state.gaps + state.complements * state.slacks)).sum())
-
-
-def _mean_product(state: InteriorState, sides: Sides) -> float:
-    """Return mu, the mean of these products."""
-    return _sum_of_products(state, sides) / int(sides.used.sum() + (sides.used & sides.is_soft).sum())
-
-
-def _moved(state: InteriorState, sides: Sides, direction: _Direction, t: float) -> InteriorState:
-    """Return the state after a step of length t."""
-    gaps = state.gaps + t * direction.gaps
+def _quadratic(pieces: Pieces, state: InteriorState) -> Vector:
+    """Return the diagonal of a step's system that penalty, proximal term and an l2 ball's multiplier make."""
+    sides, quadratic, d = pieces.sides, np.zeros(state.z.size), pieces.sides.units.size
+    quadratic[: pieces.problem.dim] = pieces.problem.term.quadratic
+    lengths = np.maximum(sides.units, np.abs(state.z[:d]))
+    quadratic[:d] += PROXIMAL * sides.scale / lengths**2
     if sides.radius > 0.0:
-        gaps[-1] -= _curved(direction, sides) * t * t
-    return state._replace(
-        z=state.z + t * direction.z,
-        slacks=state.slacks + t * direction.slacks,
-        gaps=gaps,
-        multipliers=state.multipliers + t * direction.multipliers,
-        complements=state.complements - t * np.where(sides.is_soft, direction.multipliers, 0.0),
-    )
-
-
-def _curved(direction: _Direction, sides: Sides) -> float:
-    """Return ||dw||^2 / (2 radius), by which an l2 ball's boundary falls away from its tangent."""
-    w = direction.z[: sides.units.size]
-    return 0.5 * float(w @ w) / sides.radius
-
-
-def _system(problem: Problem, state: InteriorState) -> System | None:
-    sides = sides_of(problem)
-    quadratic = np.zeros(state.z.size)
-    quadratic[: problem.dim] = problem.term.quadratic
-    lengths = np.maximum(sides.units, np.abs(state.z[: sides.units.size]))
-    quadratic[: sides.units.size] += PROXIMAL * hinge_scale(problem) / lengths**2
-    if sides.radius > 0.0:
-        quadratic[: sides.units.size] += sides.costs[-1] * state.multipliers[-1] / sides.radius
-    with np.errstate(all="ignore"):
-        shift = state.gaps + state.multipliers * state.slacks / state.complements
-        theta = np.where(sides.used, state.multipliers / shift, 0.0)
-    return system_at(problem, sides, sides.rows_at(state.z), theta, quadratic, (state.basis, state.coordinates))
-
-
-def _direction(problem: Problem, state: InteriorState, system: System, target: Vector, slack_target: Vector) -> _Direction:
-    """Return the direction that brings a r to target and (1 - a) xi to slack_target, up to products of its parts."""
-    slacks, gaps, multipliers, free = state.slacks, state.gaps, state.multipliers, state.complements
-    sides, n = system.sides, problem.dim
-    lacking = target - multipliers * gaps - multipliers * (slack_target / free - slacks)
-    rho = np.divide(system.theta * lacking, multipliers, out=np.zeros(gaps.size), where=sides.used)
-    right = pulled_back(problem, sides, system.rows, multipliers + rho) + sides.linear
-    right[:n] -= problem.term.quadratic * state.z[:n]
-    step, changes = system.solution(problem, right)
-    multiplier = rho - system.theta * changes
-    slack = (slack_target - slacks * free + slacks * multiplier) / free
-    return _Direction(step, slack, changes + slack, multiplier)
-
-
-def _length(state: InteriorState, sides: Sides, direction: _Direction, fraction: float) -> float:
-    """Return the length <= 1 that keeps slacks, gaps, multipliers and 1 - multipliers positive in the rows in use."""
-    length = 1.0
-    for here, step in (
-        (state.slacks, direction.slacks),
-        (state.gaps, direction.gaps),
-        (state.multipliers, direction.multipliers),
-        (state.complements, np.where(sides.is_soft, -direction.multipliers, 0.0)),
-    ):
-        falling = sides.used & (step < 0.0)
-        if falling.any():
-            length = min(length, fraction * float((-here[falling] / step[falling]).min()))
-    if sides.radius > 0.0 and (curved := _curved(direction, sides)) > 0.0:  # gap + t change - t^2 curved > 0
-        gap, change = state.gaps[-1], direction.gaps[-1]
-        length = min(length, fraction * 2.0 * gap / (math.sqrt(change**2 + 4.0 * gap * curved) - change))
-    return length
+        quadratic[:d] += sides.costs[-1] * pieces.here.numbers.multipliers[-1] / sides.radius
+    return quadratic

@@ -12,7 +12,9 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Flags, Indices, Vector
-from finitesum.evaluation.certificates import column_sizes, hinge_scale
+from finitesum.evaluation.certificates import column_sizes
+from finitesum.losses import Hinge
+from finitesum.methods.newton.hinge_rows import n_hinges, totals_of
 from finitesum.problems.linear import Problem, remembered
 
 #: The width of an interval, relative to its bounds, from which there is room in it.
@@ -27,9 +29,12 @@ class Sides(NamedTuple):
 
     rows: Any  # sparse (k, dim or dim + d)
     limits: Vector  # (k,)
-    costs: Vector  # (n + k,)  what a unit of a multiplier counts for: c_i of the data's rows, in front
-    is_soft: Flags  # (n + k,)  whether the inequality may be violated at that cost
-    used: Flags  # (n + k,)  rows of weight 0 are not
+    costs: Vector  # (k,)  what a unit of a multiplier counts for, as c_i of the data's rows
+    is_soft: Flags  # (k,)  whether the inequality may be violated at that cost, as all of the data's rows
+    scale: float  # the sum of c_i
+    n_inner: int  # slacks, gaps, multipliers and complements of the data's rows and of sides, each
+    n_products: int  # of them that vanish at the minimum; rows of weight 0 have none
+    mean_cost: float  # of what may be violated at a cost > 0
     linear: Vector  # less the gradient of the linear part of the objective
     total: Vector  # the coefficients of the equation that a simplex adds, or of size 0
     radius: float  # of the l2 ball, or 0
@@ -46,11 +51,14 @@ class Sides(NamedTuple):
             return self.rows
         return scipy.sparse.csr_array(np.where(np.arange(z.size) < self.units.size, -z / self.radius, 0.0)[None, :])
 
-    def snapped(self, z: Vector, n_rows: int, inner: tuple[Vector, Vector, Vector, Vector]) -> Vector:
-        """Return the coefficients, those closer to a bound or to 0 than its multiplier is to 0 put there."""
+    def snapped(self, z: Vector, inner: Any) -> Vector:
+        """Return the coefficients, those closer to a bound or to 0 than its multiplier is to 0 put there.
+
+        The sides' own slacks, gaps, multipliers and complements are given, (k,) each.
+        """
         d, w = self.units.size, z[: self.units.size].copy()
-        slacks, gaps, multipliers, complements = (numbers[n_rows:] for numbers in inner)
-        forces = multipliers * self.costs[n_rows:] / self.costs[:n_rows].sum()
+        slacks, gaps, multipliers, complements = inner
+        forces = multipliers * self.costs / self.scale
         first, units = slice(self.bounded.size), self.units[self.bounded]
         near = gaps[first] < forces[first] * units**2
         w[self.bounded[near]] = self.bounds[near]
@@ -70,7 +78,8 @@ def sides_of(problem: Problem) -> Sides:
     """Return the inequalities of a problem."""
     d, dim, term = problem.rows.n_columns, problem.dim, problem.term
     constraint: Any = problem.constraint
-    sizes, scale = column_sizes(problem), hinge_scale(problem)
+    sizes, (cost, n_used) = column_sizes(problem), totals_of(problem)
+    scale = problem.loss.scale if isinstance(problem.loss, Hinge) else cost
     units = np.where(sizes > 1e-100, 1.0 / sizes, 1.0)
     dim += d if constraint.boundary == "l1-norm" else 0
     single, bounding = (scipy.sparse.eye_array(d, dim, k=k, format="csr") for k in (0, dim - d))
@@ -98,15 +107,17 @@ def sides_of(problem: Problem) -> Sides:
     rows.append(single[shrunk] * (-1.0 / units[shrunk])[:, None])
     limits.append(np.zeros(shrunk.size))
     hard, soft = np.full(n_hard, scale / max(n_hard, 1)), 2.0 * thresholds[shrunk] * units[shrunk]
-    costs = np.concatenate([scale * problem.weights, hard, soft])
-    is_soft = np.ones(costs.size, dtype=bool)
-    is_soft[problem.n_rows : problem.n_rows + n_hard] = False
+    costs, is_soft = np.concatenate([hard, soft]), np.arange(n_hard + soft.size) >= n_hard
+    n_soft = n_used + np.count_nonzero(soft)
     return Sides(
         scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in rows], format="csr"),
         np.concatenate(limits),
         costs,
         is_soft,
-        costs > 0.0,
+        scale,
+        n_hinges(problem) * problem.n_rows + costs.size,
+        2 * n_soft + n_hard,
+        (cost + float(soft.sum())) / n_soft,
         np.concatenate([thresholds, np.zeros(dim - d)]),
         (np.arange(dim) < d).astype(np.float64) if constraint.boundary == "sum" else np.zeros(0),
         float(constraint.radius) if constraint.boundary == "l2-norm" else 0.0,

@@ -9,15 +9,16 @@ References
 .. [1] A. J. Cox, N. J. Higham, "Stability of Householder QR factorization for weighted least squares problems", 1998.
 """
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, lapack, qr
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.hessian import gram
-from finitesum.evaluation.row_products import combination, matrix_of_rows, predictions
-from finitesum.methods.newton.interior_sides import Sides
+from finitesum.evaluation.row_products import matrix_of_rows
+from finitesum.methods.newton.interior_numbers import Equations, Inner, Pieces, n_wrong_of
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
 
@@ -37,30 +38,30 @@ N_REFINEMENTS = 1
 class System(NamedTuple):
     """A system's matrix and its factor: R'R is the matrix, scaled to a diagonal of ones, its coordinates in `order`."""
 
-    sides: Sides
-    rows: Any  # of the sides, where the state is
-    theta: Vector  # (n + k,)
+    pieces: Pieces
+    corrects: bool  # whether the matrix has what stands in the place of theta where multipliers are corrected
+    pull: Vector  # of the first right-hand side
     quadratic: Vector  # the diagonal that the penalty and an l2 ball's multiplier make
     basis: Matrix  # of the rows' span, in which the factor is; else (0, 0)
     triangle: Matrix
     order: Indices
     scale: Vector
 
-    def solution(self, problem: Problem, right: Vector) -> tuple[Vector, Vector]:
-        """Return the step for a right-hand side, in a simplex's plane, and what the margins and sides change by."""
-        step = self._solved(right)
+    def solution(self, right: Vector) -> Vector:
+        """Return the step for a right-hand side, in a simplex's plane."""
+        corrects, step = self.corrects, self._solved(right)
         for _ in range(N_REFINEMENTS):
-            changes = row_products(problem, self.rows, step)
-            pull = pulled_back(problem, self.sides, self.rows, self.theta * changes)
+            pull = self.pieces.sum(partial(Inner.response, step=step, corrects=corrects))
             step = step + self._solved(right - self.quadratic * step - pull)
-        return step, row_products(problem, self.rows, step)
+        return step
 
     def _solved(self, right: Vector) -> Vector:
         if self.basis.size:
             d, n = self.basis.shape
             small = self._by_triangle(np.concatenate([self.basis.T @ right[:d], right[d:]]))
             return np.concatenate([self.basis @ small[:n], small[n:]])
-        step, total = self._by_triangle(np.where(self.sides.free, right, 0.0)), self.sides.total
+        sides = self.pieces.sides
+        step, total = self._by_triangle(np.where(sides.free, right, 0.0)), sides.total
         if total.size:
             pushed = self._by_triangle(total)
             for _ in range(2):  # the second time for what rounding errors have left
@@ -74,29 +75,14 @@ class System(NamedTuple):
         return solved * self.scale
 
 
-def margins_at(problem: Problem, x: Vector) -> Vector:
-    """Return m_i = y_i (x_i'w + b + o_i)."""
-    return np.asarray(problem.targets * (predictions(problem, x) + problem.offsets))
-
-
-def row_products(problem: Problem, rows: Any, z: Vector) -> Vector:
-    """Return y_i x_i'w and what the sides make of z."""
-    margins: Vector = problem.targets * predictions(problem, z[: problem.dim])
-    return np.concatenate([margins, rows @ z]) if rows.shape[0] else margins
-
-
-def pulled_back(problem: Problem, sides: Sides, rows: Any, multipliers: Vector) -> Vector:
-    """Return sum_i c_i a_i y_i x_i, and the same of the sides."""
-    loads, n = sides.costs * multipliers, problem.n_rows
-    pull = rows.T @ loads[n:] if rows.shape[0] else np.zeros(rows.shape[1])
-    pull[: problem.dim] += combination(problem, loads[:n] * problem.targets)
-    return np.asarray(pull)
+def has_span(problem: Problem) -> bool:
+    """Return whether the span of the rows has fewer dimensions than columns, and holds an optimum."""
+    return problem.n_rows < problem.rows.n_columns and problem.term.is_smooth and not problem.term.has_weights
 
 
 def span(problem: Problem) -> tuple[Matrix, Matrix]:
     """Return an orthonormal basis of the rows' span and their coordinates in it, where it holds an optimum."""
-    term = problem.term
-    if problem.n_rows >= problem.rows.n_columns or not term.is_smooth or term.has_weights:
+    if not has_span(problem):
         return np.zeros((0, 0)), np.zeros((0, 0))
     matrix = matrix_of_rows(problem)
     basis, coordinates = qr(
@@ -105,41 +91,47 @@ def span(problem: Problem) -> tuple[Matrix, Matrix]:
     return basis, np.ascontiguousarray(coordinates.T)
 
 
-def system_at(
-    problem: Problem, sides: Sides, rows: Any, theta: Vector, quadratic: Vector, span: tuple[Matrix, Matrix]
-) -> System | None:
+def system_at(pieces: Pieces, quadratic: Vector, span: tuple[Matrix, Matrix], *, corrects: bool = False) -> System | None:
     """Return the system of a step, or None where numbers have left the range of floats or lost their sign."""
-    basis, coordinates = span
-    n, loads, diagonal, free = problem.n_rows, sides.costs * theta, quadratic, sides.free
+    (basis, coordinates), problem, sides, here = span, pieces.problem, pieces.sides, pieces.here
+    diagonal, free, loads = quadratic, sides.free, here.loads(corrects=corrects)
     if basis.size:
-        last = problem.rows.intercept
+        n, last = problem.n_rows, problem.rows.intercept
         diagonal = np.concatenate([np.full(n, problem.term.ridge), np.zeros(last)])
         free = np.ones(n + last, dtype=bool)
-    if not (np.isfinite(loads).all() and loads.min(initial=0.0) >= 0.0 and np.isfinite(diagonal).all()):
+    if n_wrong_of(loads) or not np.isfinite(diagonal).all():
         return None
-    others = [np.sqrt(loads[n:])[:, None] * rows.toarray()] if rows.shape[0] else []
+    others = [] if here.place.sides is None else [np.sqrt(loads[here.n_of_rows :])[:, None] * here.place.sides.toarray()]
     if sides.total.size:  # leaves steps in the plane as they are
-        others.append(np.sqrt(sides.costs.sum()) / sides.units.min() * sides.total[None, :])
-    work = (np.count_nonzero(loads) + diagonal.size) * diagonal.size**2
-    if work <= MOST_WORK and not is_parted(problem):
-        stacked = np.zeros((n, diagonal.size))
-        table = _with_ones(problem, coordinates) if basis.size else _table(problem)
-        np.multiply(table, np.sqrt(loads[:n])[:, None], out=stacked[:, : table.shape[1]])
+        others.append(np.sqrt(sides.scale + sides.costs.sum()) / sides.units.min() * sides.total[None, :])
+
+    def as_sum(of_rows: Matrix) -> tuple[Matrix, Indices, Vector] | None:
+        matrix = np.diag(diagonal)
+        matrix[: len(of_rows), : len(of_rows)] += of_rows
+        for part in others:
+            matrix += part.T @ part
+        matrix[~free] = 0.0
+        matrix[:, ~free] = 0.0
+        return _cholesky(matrix)
+
+    if is_parted(problem):
+        found: Equations = pieces.sum(partial(Inner.equations, corrects=corrects))
+        factor = None if found.n_wrong else as_sum(found.matrix)
+        return None if factor is None else System(pieces, corrects, found.pull, quadratic, basis, *factor)
+    of_rows, n_others = here.loads_of_rows(loads), loads.size - here.n_of_rows
+    table = _with_ones(problem, coordinates) if basis.size else None
+    if (np.count_nonzero(of_rows) + n_others + diagonal.size) * diagonal.size**2 <= MOST_WORK:
+        stacked = np.zeros((problem.n_rows, diagonal.size))
+        table = _table(problem) if table is None else table
+        np.multiply(table, np.sqrt(of_rows)[:, None], out=stacked[:, : table.shape[1]])
         stacked = np.concatenate([stacked, np.diag(np.sqrt(diagonal)), *others])
         stacked[:, ~free] = 0.0
-        return System(sides, rows, theta, quadratic, basis, *_triangle(stacked))
-    matrix = np.diag(diagonal)
-    if basis.size:
-        table = _with_ones(problem, coordinates)
-        matrix += table.T @ (table * loads[:n, None])
+        factor = _triangle(stacked)
     else:
-        matrix[: problem.dim, : problem.dim] += gram(problem, loads[:n])
-    for part in others:
-        matrix += part.T @ part
-    matrix[~free] = 0.0
-    matrix[:, ~free] = 0.0
-    factor = _cholesky(matrix)
-    return None if factor is None else System(sides, rows, theta, quadratic, basis, *factor)
+        factor = as_sum(gram(problem, of_rows) if table is None else table.T @ (table * of_rows[:, None]))
+    if factor is None:
+        return None
+    return System(pieces, corrects, here.first_pull(corrects=corrects), quadratic, basis, *factor)
 
 
 @remembered
