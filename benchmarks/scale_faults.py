@@ -1,6 +1,6 @@
 """Fits on a Dask cluster of two processes while a worker is killed at a random moment: are the results right?
 
-    python benchmarks/scale_faults.py                  20 fits, about a minute
+    python benchmarks/scale_faults.py                  20 fits, about three minutes
     python benchmarks/scale_faults.py --fits 5
 
 Each fit is compared with one that nobody disturbed. Sums over parts and changes taken in order must have the same bits,
