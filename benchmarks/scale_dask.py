@@ -36,7 +36,7 @@ from records import read_rows, write_rows
 
 N_BLOCKS, N_WORKERS = 8, 2
 GAPS = (1e-4, 1e-8)
-TOLS = (1e-3, 1e-5, 1e-7, 1e-9)
+TOLS = (1e-2, 1e-3, 1e-5, 1e-7, 1e-9)
 ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 3000, 10_000, 100_000)
 PEER = ("lbfgs", "newton", "admm", "proximal_grad", "gradient_descent")
 

@@ -13,6 +13,7 @@ from finitesum.evaluation.many_points import curvatures_at_each, gradients_at_ea
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.rounding import extended_gradient
 from finitesum.evaluation.row_sums import Majorize, loss_sums
+from finitesum.losses import SmoothedHinge
 
 N = 700
 
@@ -124,3 +125,13 @@ def test_grams_of_few_sparse_rows_are_those_of_their_numbers(dtype, fit_intercep
     sums = before.copy()
     _sparse_in_arrays(problem.rows, picked, scales, sums)
     np.testing.assert_allclose(np.tril(sums), np.tril(before + (dense.T * scales) @ dense), atol=1e-12)
+
+
+def test_rows_without_curvature_are_counted():
+    X = np.random.default_rng(3).standard_normal((300, 3))
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    problem = Problem(X, y, loss=SmoothedHinge(), alpha=0.1)
+    w, slopes, curvatures = np.array([2.0, 0.3, 0.0]), np.empty(300), np.empty(300)
+    found = loss_sums(problem, w, slopes=slopes, curvatures=curvatures, counts_straight=True)
+    assert found.n_straight == (curvatures == 0.0).sum() > found.n_sloped > 0
+    assert found.n_sloped == ((curvatures == 0.0) & (slopes != 0.0)).sum()

@@ -66,7 +66,8 @@ def evaluate(problem: AnyProblem, w: Vector) -> Measures:
     elif problem.n_outputs > 1:
         value, gradient = measure(problem, w)
     else:
-        gradient, _, value = loss_sums(problem, w)
+        found = loss_sums(problem, w)
+        gradient, value = found.gradient, found.value
     objective = value + problem.term.add_to(gradient, w)
     return Measures(float(objective), problem.term.optimality(w, gradient), gradient)
 

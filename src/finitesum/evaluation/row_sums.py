@@ -223,6 +223,15 @@ class LossSums(NamedTuple):
     gradient: Vector  # sum_i p_i phi'_i x_i
     squared_slopes: float  # sum_i p_i phi'_i^2
     value: float  # sum_i p_i phi_i
+    n_straight: int = 0  # rows without curvature, where these were asked to be counted
+    n_sloped: int = 0  # those of them with a slope
+
+
+def _with_straight(sums: LossSums, curvatures: Any, slopes: Any) -> LossSums:
+    """Return sums with the numbers of rows that have no curvature, and of those among them that have a slope."""
+    straight = curvatures == 0.0
+    n_straight = int(np.count_nonzero(straight))
+    return sums._replace(n_straight=n_straight, n_sloped=int(np.count_nonzero(slopes[straight])) if n_straight else 0)
 
 
 def loss_sums(
@@ -233,6 +242,7 @@ def loss_sums(
     curvatures: npt.NDArray[Any] | None = None,  # (n,), float32 or float64: phi''_i is written there, 0 for weight 0
     slopes: Vector | None = None,  # (n,): phi'_i is written there
     majorize: int = Majorize.NONE,  # whose curvatures are those of the majorant
+    counts_straight: bool = False,  # of written slopes and curvatures of all components
     n_threads: int = 1,
 ) -> LossSums:
     """Return value and gradient of the mean loss at w, by one pass over the rows of all components, or increasing ones."""
@@ -240,7 +250,8 @@ def loss_sums(
         majorize = Majorize.ALL
     if (arrays := whole_arrays(problem)) is not None:
         chosen = EVERY if components is None else chosen_rows(problem.view_of_rows, components)
-        return LossSums(*arrays.sums(w, int(majorize), curvatures, slopes, chosen))
+        of_all = LossSums(*arrays.sums(w, int(majorize), curvatures, slopes, chosen))
+        return _with_straight(of_all, curvatures, slopes) if counts_straight else of_all
 
     has_curvatures, has_slopes = curvatures is not None, slopes is not None
 
@@ -251,7 +262,8 @@ def loss_sums(
         parts, rows, few = np.empty(3 * N_TOGETHER), np.empty(N_TOGETHER, dtype=np.int64), np.empty((3, N_TOGETHER))
         at = Scratch(parts, rows, few[0], few[1], few[2], np.empty(N_TOGETHER, dtype=second.dtype))
         found = _add_losses(block.view, block.components, w, int(majorize), second, first, gradient, at)
-        return LossSums(gradient, float(found[0]), float(found[1]))
+        of_block = LossSums(gradient, float(found[0]), float(found[1]))
+        return _with_straight(of_block, second, first) if counts_straight else of_block
 
     writes = [array for array in (curvatures, slopes) if array is not None]
     total: LossSums = sum_over_blocks(sums, problem, components, n_threads, writes=writes)

@@ -83,7 +83,8 @@ def evaluate_on(
         make = empty_by_row if sample.is_complete(problem) else zeros_by_row
         curvatures = make(problem, first.curvatures.dtype)
     new = sample.components if before is None else others(sample.components, before.components, problem.n_components)
-    gradient, squares, value = loss_sums(problem, w, new, curvatures=curvatures, majorize=majorize, n_threads=n_threads)
+    found = loss_sums(problem, w, new, curvatures=curvatures, majorize=majorize, n_threads=n_threads)
+    gradient, squares, value = found.gradient, found.squared_slopes, found.value
     quadratic = problem.term.weights * w
     if before is not None and before.components.size > 0:
         gradient += before.weight * first.gradient

@@ -48,32 +48,34 @@ class Snapshot(NamedTuple):
     gradient: Vector  # (d,)  of the mean loss, without the penalty
     objective: float
     optimality: float
+    n_straight: int = 0  # rows without curvature
+    n_sloped: int = 0  # those of them with a slope
 
 
-def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float]:
-    """Return slopes and curvatures of the rows, gradient and value of the mean loss."""
+def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float, int, int]:
+    """Return slopes and curvatures of rows, gradient and value of the mean loss, and how many rows have no curvature."""
     if isinstance(problem, Problem) and problem.n_outputs > 1:
         scores = scores_at(problem, w)
         value, slopes = mean_loss_and_slopes(problem, scores)
         gradient = sum_of_rows(problem, slopes).reshape(-1)
-        return in_blocks(problem.n_components * slopes, problem.batch_size or 1), np.empty(0), gradient, value
+        return in_blocks(problem.n_components * slopes, problem.batch_size or 1), np.empty(0), gradient, value, 0, 0
     if isinstance(problem, Problem):
         slopes, curvatures = empty_by_row(problem), empty_by_row(problem)
-        gradient, _, value = loss_sums(problem, w, slopes=slopes, curvatures=curvatures)
-        return slopes, curvatures, gradient, value
+        found = loss_sums(problem, w, slopes=slopes, curvatures=curvatures, counts_straight=True)
+        return slopes, curvatures, found.gradient, found.value, found.n_straight, found.n_sloped
     if not np.isfinite(w).all():  # after a divergence: the functions are not to be asked there
         nothing = np.full((problem.n_components, problem.dim), np.nan)
-        return nothing, np.empty(0), nothing[0], math.nan
+        return nothing, np.empty(0), nothing[0], math.nan, 0, 0
     values, gradients = problem.values_and_gradients(w)
-    return gradients, np.empty(0), gradients.mean(axis=0), math.fsum(values) / values.size
+    return gradients, np.empty(0), gradients.mean(axis=0), math.fsum(values) / values.size, 0, 0
 
 
 def take_snapshot(problem: AnySum, w: Vector) -> Snapshot:
     """Return the snapshot at w: one pass of component gradients (and, of a linear model, second derivatives)."""
     with np.errstate(all="ignore"):  # after a divergence
-        slopes, curvatures, gradient, value = _sums(problem, w)
+        slopes, curvatures, gradient, value, *straight = _sums(problem, w)
         objective, optimality = value + problem.term.value(w), optimality_of(problem, w, gradient)
-    return Snapshot(w.copy(), slopes, curvatures, gradient, objective, optimality)
+    return Snapshot(w.copy(), slopes, curvatures, gradient, objective, optimality, *straight)
 
 
 def smooth_gradient(problem: AnySum, snapshot: Snapshot) -> Vector:
@@ -117,9 +119,9 @@ def with_majorants(problem: Problem, snapshot: Snapshot, theta: float, *, where_
     def bend(_part: Problem, curvatures: Vector, slopes: Vector, majorants: Vector, bent: Vector) -> None:
         bent[:] = np.where(straight(curvatures, slopes), theta * majorants, curvatures)
 
-    reads = snapshot.curvatures, snapshot.slopes
-    if not sum_over_problems(lambda _part, *given: int(straight(*given).any()), problem, reads=reads):
+    if not (snapshot.n_straight if where_zero else snapshot.n_sloped):
         return snapshot
+    reads = snapshot.curvatures, snapshot.slopes
     majorants, bent = empty_by_row(problem), empty_by_row(problem)
     loss_sums(problem, snapshot.point, curvatures=majorants, majorize=Majorize.ALL)
     sum_over_problems(bend, problem, reads=(*reads, majorants), writes=(bent,))

@@ -195,7 +195,8 @@ def test_sums_over_some_components():
     rows = np.concatenate([F.blocks[j] for j in some])
     slopes = F.p[rows] * F.d1(F.predictions(x, rows), F.y[rows])
     curvatures = np.zeros(50, dtype=np.float32)
-    gradient, squares, loss = loss_sums(problem, x, some, curvatures=curvatures)
+    sums = loss_sums(problem, x, some, curvatures=curvatures)
+    gradient, squares, loss = sums.gradient, sums.squared_slopes, sums.value
     np.testing.assert_allclose(gradient, F.Z[rows].T @ slopes, atol=1e-14)
     assert squares == pytest.approx(slopes @ F.d1(F.predictions(x, rows), F.y[rows]))
     np.testing.assert_allclose(curvatures[rows], F.d2(F.predictions(x, rows), F.y[rows]), rtol=1e-6)
