@@ -369,18 +369,6 @@ def test_calls_that_were_given_to_a_worker_that_is_killed_go_to_others(mortal, m
     np.testing.assert_array_equal(result.x, known.x)
 
 
-def test_calls_of_any_function_are_named_by_it(client):
-    """Dask expects of a call the seconds that others of its name have taken: loads and sums differ."""
-    X, y, _, _ = data()
-    engine = on_dask.DaskEngine(client)
-    part = Problem.partitioned([(X, np.where(y > 0.0, 1.0, -1.0))], engine=engine).rows.parts[0].handle
-    assert part.key.startswith("finitesum_load-")
-    future = engine.submit(functools.partial(lambda factor, held: factor * held.rows.n_rows, 2), part)
-    assert future.result() == 2 * len(X)
-    assert future.key.startswith("finitesum")
-    engine.close()
-
-
 def test_data_that_differ_when_a_lost_part_is_loaded_again_are_noticed(mortal, tmp_path, monkeypatch):
     monkeypatch.setattr("finitesum.dask.engine.PATIENCE", 30.0)  # all workers are killed, and started again
     X, y, _, _ = data()

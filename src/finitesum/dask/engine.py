@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple
-from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -20,7 +19,6 @@ from finitesum.core.threads import limited_blas
 try:
     import distributed
     from dask.delayed import Delayed
-    from dask.utils import funcname
 except ImportError as error:  # pragma: no cover - where the extra is not installed
     raise ImportError("finitesum.dask needs dask and distributed: pip install 'finitesum[dask]'.") from error
 
@@ -195,10 +193,7 @@ class DaskEngine:
         part = "" if call.function is _load else call.handle.key
         worker = self._workers.choice(part) if in_turn else None
         arguments = part, _run, call.function, call.handle, *call.arguments
-        key = (
-            f"finitesum{funcname(call.function)}-{uuid4().hex}"  # Dask expects of a call what those named alike have taken
-        )
-        future = self.client.submit(reported, *arguments, key=key, workers=worker and [worker])
+        future = self.client.submit(reported, *arguments, pure=False, workers=worker and [worker])
         if worker is not None:
             self._workers.given(worker, future)
         return future
