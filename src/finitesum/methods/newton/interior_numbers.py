@@ -1,27 +1,20 @@
 """The positive numbers of the interior-point method: what a step makes of those of some rows and sides.
 
 Each hinge of a row, and each side, has a slack xi, a gap r, a multiplier a and 1 - a. `Inner` has those of rows that lie
-together and of sides, and answers what is summed over all of them. Rows in memory and the sides behind them are one; of
-rows in parts each part is one, beside which its numbers stay, and the sides are another where the method runs (`Pieces`).
-There a step is six rounds, each of one call for every part: what an earlier one found is computed again, so that only the
-last writes numbers by row.
+together and of sides, and answers what is summed over all of them (`finitesum.methods.newton.interior_pieces`).
 """
 
 import math
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from finitesum.core.arrays import Flags, Matrix, Vector
-from finitesum.core.engine import added
 from finitesum.evaluation.hessian import gram
-from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import combination, predictions
-from finitesum.methods.newton.hinge_rows import Hinges, hinges_of, n_hinges, offsets_of_hinges
+from finitesum.methods.newton.hinge_rows import Hinges, hinges_of, offsets_of_hinges
 from finitesum.methods.newton.interior_sides import Sides, sides_of
-from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
 
@@ -114,13 +107,14 @@ def _fixed(problem: Problem) -> Fixed:
     return Fixed(costs, _used(costs), None if is_soft.all() else is_soft)
 
 
-def _of_part(part: Problem, n_columns: int, size: int) -> Place:
+def place_of_part(part: Problem, n_columns: int, size: int) -> Place:
+    """Return the rows of a part, without sides."""
     hinges = hinges_of(part)
     costs = hinges.costs.reshape(-1)
     return Place(part, hinges, None, Fixed(costs, _used(costs), None), n_columns, size, 0.0)
 
 
-def _of_all(problem: Problem, sides: Sides, size: int, rows: Any) -> Place:
+def place_of_all(problem: Problem, sides: Sides, size: int, rows: Any) -> Place:
     """Return all rows in memory with the sides, or of rows in parts the sides alone."""
     more = sides.units.size, size, sides.radius
     if is_parted(problem):
@@ -373,8 +367,8 @@ def _margins(problem: Problem, hinges: Hinges, x: Vector) -> Vector:
     return hinges.of_rows(predictions(problem, x) + offsets_of_hinges(problem))
 
 
-def _start(place: Place, z: Vector, beyond: Vector, mean_cost: float) -> Inner:
-    """Return numbers before the first step: slacks so that nothing is tight, multipliers 1/2."""
+def start_at(place: Place, z: Vector, beyond: Vector, mean_cost: float) -> Inner:
+    """Return the numbers before the first step: slacks so that nothing is tight, multipliers 1/2."""
     (costs, used, is_soft), (problem, hinges, *_) = place.fixed, place
     margins = beyond
     if problem is not None and hinges is not None:
@@ -386,103 +380,3 @@ def _start(place: Place, z: Vector, beyond: Vector, mean_cost: float) -> Inner:
     gaps = margins + slacks
     complements = np.where(soft, np.full(gaps.size, 0.5), 1.0)
     return Inner(place, Numbers(slacks, gaps, np.where(soft, 0.5, 0.5 * units / gaps), complements))
-
-
-def _flat(numbers: Any) -> Vector:
-    """Return a part's numbers hinge by hinge."""
-    return np.asarray(numbers.T.reshape(-1))
-
-
-def _write(inner: Inner, written: Any) -> None:
-    for out, numbers in zip(written, inner.numbers, strict=True):
-        out.T[...] = numbers.reshape(out.T.shape)
-
-
-def _by_row(problem: Problem) -> Any:
-    n = n_hinges(problem)
-    return [empty_by_row(problem, np.float64, n if n > 1 else 0) for _ in Numbers._fields]
-
-
-def _with_least_length(left: Ahead, right: Ahead) -> Ahead:
-    return Ahead(min(left.length, right.length), *added(left[1:], right[1:]))
-
-
-class Pieces:
-    """All numbers at a point z: with those of rows in memory the sides' are one piece, of rows in parts one beside them."""
-
-    def __init__(self, problem: Problem, z: Vector, numbers: Numbers, of_sides: Matrix) -> None:
-        self.problem, self.numbers, self.sides, self.size = problem, numbers, sides_of(problem), z.size
-        place = _of_all(problem, self.sides, z.size, self.sides.rows_at(z))
-        self.here = Inner(place, Numbers(*of_sides) if is_parted(problem) else numbers)
-
-    def sum(self, ask: Callable[..., Any], add: Callable[[Any, Any], Any] = added, written: Any = ()) -> Any:
-        """Return the sum of what is asked of each piece, and what is written of it: of parts where they are, in a tree."""
-        if not is_parted(self.problem):
-            return ask(self.here)
-        n_columns, size, n = self.sides.units.size, self.size, len(self.numbers)
-
-        def of_part(part: Problem, *arrays: Any) -> Any:
-            numbers = Numbers(*map(_flat, arrays[:n]))
-            return ask(Inner(_of_part(part, n_columns, size), numbers), *arrays[n:])
-
-        total = sum_over_problems(of_part, self.problem, reads=self.numbers, writes=written, add=add)
-        return add(total, ask(self.here)) if self.sides.costs.size else total
-
-    def ahead(self, first: Vector, aim: float) -> Ahead:
-        """Return what the first solution promises; of rows in parts with pulls of the second for the aims 0 and this."""
-        if not is_parted(self.problem):
-            return self.here.ahead(first)
-        found: Ahead = self.sum(lambda inner: inner.ahead(first, (0.0, aim)), _with_least_length)
-        return found
-
-    def second_pull(self, first: Vector, aim: float, known: Ahead, of_known: float) -> Vector:
-        """Return the pull of the second solution for an aim, which is linear in it: between those that are known."""
-        if not is_parted(self.problem):
-            return self.here.second_pull(first, aim)
-        at_zero, at_known = known.pulls
-        return np.asarray(at_zero + aim / of_known * (at_known - at_zero))
-
-    def length(self, first: Vector, aim: float, second: Vector, fraction: float) -> float:
-        """Return how far the second solution may be gone."""
-        return float(self.sum(lambda inner: inner.length(first, aim, second, fraction), min))
-
-    def sides_after(self, step: Step) -> Any:
-        """Return the sides' numbers after a step."""
-        n = self.here.n_of_rows
-        return Numbers(*(numbers[n:] for numbers in self.here.moved(step).numbers))
-
-    def moved(self, step: Step, points: tuple[Vector, ...]) -> tuple[Numbers, Matrix, Report]:
-        """Return the numbers after a step, those of sides beside parts, and sums, with the losses at some points."""
-
-        def ask(inner: Inner, *written: Any) -> Report:
-            after = inner.moved(step)
-            if written:
-                _write(after, written)
-            return after.report(points)
-
-        if not is_parted(self.problem):
-            return self.here.moved(step).numbers, np.zeros((len(self.numbers), 0)), self.sum(ask)
-        written = _by_row(self.problem)
-        found = self.sum(ask, written=written)
-        return Numbers(*written), np.stack(self.sides_after(step)), found
-
-
-def begun(problem: Problem, z: Vector, beyond: Vector) -> tuple[Numbers, Matrix, float]:
-    """Return the numbers before the first step, those of sides beside parts, and the sum of the products.
-
-    `beyond` is how far the sides are from being tight at z, shape (k,).
-    """
-    sides = sides_of(problem)
-    n_columns, size, mean_cost = sides.units.size, z.size, sides.mean_cost
-    here = _start(_of_all(problem, sides, size, sides.rows_at(z)), z, beyond, mean_cost)
-    if not is_parted(problem):
-        return here.numbers, np.zeros((len(here.numbers), 0)), here.products()
-
-    def of_part(part: Problem, *written: Any) -> float:
-        inner = _start(_of_part(part, n_columns, size), z, np.zeros(0), mean_cost)
-        _write(inner, written)
-        return inner.products()
-
-    written = _by_row(problem)
-    products = sum_over_problems(of_part, problem, writes=written) + here.products()
-    return Numbers(*written), np.stack(here.numbers), products

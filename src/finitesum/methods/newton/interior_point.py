@@ -22,7 +22,7 @@ that the optimality is a duality gap, with the best bound seen. In the last step
 first equation short; where these hide the gap, the a_i are corrected for the bound, by a step with min(a_i, 1 - a_i) in the
 place of theta. All of this is about the hinge loss; another loss with corners is the sum of two hinges of a row, which
 read it once (`finitesum.methods.newton.hinge_rows`). Of rows in parts xi, r, a and 1 - a lie beside these, and a step is
-six rounds of sums (`finitesum.methods.newton.interior_numbers`). The references are those of `InteriorPoint`.
+six rounds of sums (`finitesum.methods.newton.interior_pieces`). The references are those of `InteriorPoint`.
 """
 
 import math
@@ -38,7 +38,8 @@ from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
-from finitesum.methods.newton.interior_numbers import Inner, Numbers, Pieces, Report, Step, begun
+from finitesum.methods.newton.interior_numbers import Inner, Numbers, Report, Step
+from finitesum.methods.newton.interior_pieces import Pieces, begun
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import has_span, span, system_at
 from finitesum.problems.input import as_rows

@@ -18,7 +18,8 @@ from scipy.linalg import LinAlgError, cholesky, lapack, qr
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.hessian import gram
 from finitesum.evaluation.row_products import matrix_of_rows
-from finitesum.methods.newton.interior_numbers import Equations, Inner, Pieces, n_wrong_of
+from finitesum.methods.newton.interior_numbers import Equations, Inner, n_wrong_of
+from finitesum.methods.newton.interior_pieces import Pieces
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
 
