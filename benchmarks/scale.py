@@ -33,9 +33,10 @@ from records import RESULTS, read_rows, table_of, write_rows
 from scale_dask import table
 
 from finitesum import Problem, minimize
-from finitesum.core.engine import Call, Threads, sum_of_parts
+from finitesum.core.engine import Call, Threads
 from finitesum.core.jit import as_compiled
 from finitesum.core.mapped import mapping_of
+from finitesum.core.sums import sum_of_parts
 from finitesum.datasets import load
 
 #: Rows, columns, stored entries a row (0: all), rows of a file, and the method.

@@ -435,7 +435,7 @@ def slow_workers(n_workers: int, seconds: float) -> None:
 
         def _submit(self, call: Any, *tries: int, **how: bool) -> Any:
             """Return a future of a call; what works on a part takes its time."""
-            if self.times > 0.0 and call.function.__name__ in ("_run", "survey"):
+            if self.times > 0.0 and call.function.__name__ in ("run_job", "survey"):
                 call = call._replace(function=functools.partial(slowed, call.function, seconds, self.times))
             return super()._submit(call, *tries, **how)
 

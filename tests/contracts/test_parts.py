@@ -904,7 +904,7 @@ class Asking(Threads):
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
 def test_a_call_says_which_rows_of_a_part_it_reads(form, monkeypatch):
-    monkeypatch.setattr("finitesum.problems.partitioned.NEAR", 4)
+    monkeypatch.setattr("finitesum.problems.part_jobs.NEAR", 4)
     parts, engine = [(form(X), y) for X, y in in_parts(*data("logistic")[:2])], Asking(1)
     problem = Problem.partitioned(parts, engine=engine)
     predictions(problem, np.ones(problem.dim), np.array([0, 1, 50, 121, 123, 150, 151, 190]))

@@ -333,7 +333,7 @@ def test_numbers_by_row_that_are_lost_with_their_worker_are_computed_again(morta
 
 @pytest.mark.parametrize("n_killed", [0, 1])
 def test_points_that_are_sent_to_each_worker_once_change_no_bit(n_killed, mortal, monkeypatch):
-    monkeypatch.setattr("finitesum.problems.partitioned.MANY_COLUMNS", 0)
+    monkeypatch.setattr("finitesum.dask.engine.LARGE", 0)
     monkeypatch.setattr("finitesum.problems.partitioned.MOST_BROUGHT", 0)  # results are added up where they are
     X, y, _, _ = data()
     parts = [(X[k : k + CHUNK], np.where(y[k : k + CHUNK] > 0.0, 1.0, -1.0)) for k in range(0, N, CHUNK)]
@@ -452,15 +452,15 @@ def test_without_a_barrier_on_a_cluster(client):
 
 def _become_slow():
     """Have each call for a part take some time more in this process."""
-    import finitesum.problems.partitioned as parted
+    import finitesum.problems.part_jobs as parted
 
-    run = parted._run
+    run = parted.run_job
 
     def slowly(*arguments):
         time.sleep(0.3)
         return run(*arguments)
 
-    parted._run = slowly
+    parted.run_job = slowly
 
 
 def test_a_worker_that_becomes_slow_is_waited_for_no_longer(monkeypatch):

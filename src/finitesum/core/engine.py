@@ -1,9 +1,8 @@
-"""Where work on parts of the data runs: an engine of five functions, and sums over parts in a fixed order.
+"""Where work on parts of the data runs: an engine of five functions.
 
 A *part* is placed once, and functions are sent to it. An engine decides where and when they run, and nothing else: what a
 function returns depends on the part and the arguments alone, so that a lost result can be computed again. Sums of the
-parts' results are taken in a binary tree by the parts' numbers, whoever was faster: their bits do not depend on how many
-workers there are.
+parts' results are in `finitesum.core.sums`.
 """
 
 import os
@@ -20,7 +19,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from finitesum.core.mapped import on_disk, read_ahead
-from finitesum.core.threads import limited_blas
 
 
 class PartError(ValueError):
@@ -63,6 +61,26 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give back what the engine holds; it is not used any more."""
+
+
+@runtime_checkable
+class EngineElsewhere(Engine, Protocol):
+    """An engine whose workers share no memory with the caller, and have calls for many parts go in fewer messages."""
+
+    def share(self, value: Any, n_calls: int) -> Any:
+        """Return what stands for a value that is the same in so many calls, in the place of which these are given it."""
+
+    def submit_all(self, calls: Sequence["Call"]) -> list[Any]:
+        """Return futures of calls."""
+
+    def submit_in_turn(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
+        """Return what `submit` does, for one of few calls at a time, for which the engine may choose the worker."""
+
+    def collect(self, futures: Sequence[Any], asked: Sequence[Callable[[Any], Any] | None]) -> list[Any]:
+        """Return the results of futures that are done, or what functions make of them where they are.
+
+        Any error says that they are to be brought one by one.
+        """
 
 
 class _Placed:
@@ -136,6 +154,14 @@ def _removed(folder: Path, process: int) -> None:
     """Remove a folder, unless this is a fork of the process that made it."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class Call(NamedTuple):
+    """A function for one part."""
+
+    function: Callable[..., Any]
+    handle: Any
+    arguments: tuple[Any, ...]
 
 
 class Threads:
@@ -250,159 +276,3 @@ def _start_again() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_again)
-
-
-class Call(NamedTuple):
-    """A function for one part."""
-
-    function: Callable[..., Any]
-    handle: Any
-    arguments: tuple[Any, ...]
-
-
-#: Seconds that a result of a future that is done may take to come, at first, before it is asked whether it is lost.
-FIRST_WAIT = 10.0
-
-
-def added(left: Any, right: Any) -> Any:
-    """Return the sum of two results: arrays, numbers, tuples of such, or None."""
-    if isinstance(left, tuple):
-        sums = (added(*both) for both in zip(left, right, strict=True))
-        return type(left)(*sums) if hasattr(left, "_fields") else tuple(sums)
-    return None if left is None else left + right
-
-
-def _parent(place: tuple[int, int]) -> tuple[int, int]:
-    return place[0] + 1, place[1] // 2
-
-
-def error_of(future: Any, seconds: float = FIRST_WAIT) -> BaseException | None:
-    """Return the error of a future that is done; None where there is none, or where its result is lost meanwhile."""
-    try:
-        error: BaseException | None = future.exception(timeout=seconds)
-    except TimeoutError:
-        return None
-    return error
-
-
-def settled(engine: Engine, future: Any) -> Any:
-    """Return a future, or while it is lost already another of the same call."""
-    while future.done() and error_of(future) is not None:
-        future = engine.recover(future)
-    return future
-
-
-def fetched(engine: Engine, future: Any) -> Any:
-    """Return a future's result, computed again where it was lost."""
-    seconds = FIRST_WAIT
-    while True:
-        if not future.done():
-            next(iter(engine.as_completed([future])))  # which notices that nobody is left to compute it
-        try:
-            return future.result(timeout=seconds)
-        except TimeoutError:  # done, and lost before it came here; or large; or the call's own error
-            seconds *= 2.0
-            if error_of(future) is not None:
-                future = engine.recover(future)
-        except Exception:
-            future = engine.recover(future)  # which raises an error of the call's own
-
-
-class _Tree:
-    """Results at the places of a binary tree: level 0 has those of the parts, in their order."""
-
-    def __init__(self, engine: Engine, add: Callable[[Any, Any], Any], n_parts: int) -> None:
-        self.engine, self.add, self.root = engine, add, None
-        self.sizes, self.known = [n_parts], {}  # type: ignore[var-annotated]
-        while self.sizes[-1] > 1:
-            self.sizes.append(-(-self.sizes[-1] // 2))
-
-    def join(self, future: Any, place: tuple[int, int]) -> tuple[Any, tuple[int, int]] | None:
-        """Take a result that is there; return one that is still computed from it, with its place."""
-        while place[0] < len(self.sizes) - 1:
-            other = place[0], place[1] ^ 1
-            if other[1] >= self.sizes[place[0]]:  # without a neighbour it goes up as it is
-                place = _parent(place)
-                continue
-            if other not in self.known:
-                self.known[place] = future
-                return None
-            neighbour = self.known.pop(other)
-            left, right = (future, neighbour) if place[1] < other[1] else (neighbour, future)
-            future, place = self.engine.submit(self.add, left, right), _parent(place)
-            future = settled(self.engine, future)
-            if not future.done():
-                return future, place
-        self.root = future
-        return None
-
-
-def sum_of_parts(
-    engine: Engine,
-    calls: Sequence[Call],
-    add: Callable[[Any, Any], Any] = added,
-    take: Callable[[int, Any], Any] | None = None,
-    arrived: Callable[[], Any] | None = None,
-    bring: Callable[[Any], Any] | None = None,
-) -> Any:
-    """Return the sum of the calls' results, in a tree by their order; the first error is raised, and ends the others.
-
-    If given, `take` is called with the number and the future of each result that is there, and returns a future of what is
-    to be summed, which need not be there yet; before it `arrived` is called, as each of them comes. With `bring`, what it
-    returns of each result is summed here. No result is kept longer than it is needed.
-    """
-    with limited_blas(1):  # one part a worker, and the same bits for any number of them
-        waiting = {engine.submit(call.function, call.handle, *call.arguments): (_CALLED, k) for k, call in enumerate(calls)}
-        tree = _Tree(engine, add, len(calls))
-        try:
-            while waiting:
-                waiting.update(_next_round(engine, tree, waiting, take, arrived, bring))
-        except BaseException:
-            for future in waiting:
-                future.cancel()
-            raise
-        return fetched(engine, tree.root)
-
-
-#: The level of results that are not taken yet: below the tree's.
-_CALLED = -1
-
-
-def _next_round(
-    engine: Engine,
-    tree: _Tree,
-    waiting: dict[Any, tuple[int, int]],
-    take: Callable[[int, Any], Any] | None,
-    arrived: Callable[[], Any] | None,
-    bring: Callable[[Any], Any] | None,
-) -> dict[Any, tuple[int, int]]:
-    """Return what is to be waited for next; these futures wait no more."""
-    following = {}
-    for future in engine.as_completed(list(waiting)):
-        level, k = waiting.pop(future)
-        if error_of(future) is not None:
-            following[engine.recover(future)] = level, k
-            continue
-        joining = future
-        if level == _CALLED:
-            level = 0
-            if arrived is not None:
-                arrived()
-            if take is not None and not (joining := settled(engine, take(k, future))).done():
-                following[joining] = level, k
-                continue
-        del future
-        if bring is not None and level == 0:
-            joining = done(bring(fetched(engine, joining)))
-        if (more := tree.join(joining, (level, k))) is not None:
-            following[more[0]] = more[1]
-    return following
-
-
-def each_part(engine: Engine, calls: Iterable[Call], arrived: Callable[[], Any] | None = None) -> list[Any]:
-    """Return the calls' results in their order; if given, a function is called when each of them is there."""
-
-    def listed(left: Any, right: Any) -> Any:
-        return [*left, *right]
-
-    return list(sum_of_parts(engine, list(calls), listed, arrived=arrived, bring=lambda result: [result]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from finitesum.core.engine import fetched
+from finitesum.core.sums import fetched
 from finitesum.dask.workers import BANDWIDTH
 from finitesum.problems.linear import Problem
 from finitesum.problems.parts import PartData

@@ -4,8 +4,9 @@ A part is a future of its arrays, made from the collection's blocks by a worker;
 worker is lost. A call that failed because workers were lost, and not by itself, is submitted again.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,7 +14,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from finitesum.core.engine import Call, PartError, called_here, error_of
+from finitesum.core.engine import Call, PartError, called_here
+from finitesum.core.sums import FIRST_WAIT, error_of
 from finitesum.core.threads import limited_blas
 
 try:
@@ -22,6 +24,7 @@ try:
 except ImportError as error:  # pragma: no cover - where the extra is not installed
     raise ImportError("finitesum.dask needs dask and distributed: pip install 'finitesum[dask]'.") from error
 
+from finitesum.dask.packed import Packed, opened, packed
 from finitesum.dask.workers import reported, workers_of
 
 #: Addresses of arrays are multiples of it, as those of memory that was allocated here are: these are never copied.
@@ -33,6 +36,9 @@ MOST_TRIES = 10
 #: Seconds after which it is asked whether there are workers; after six times that without any, there are none: on a loaded
 #: machine one takes some ten seconds to start.
 PATIENCE, MOST_MISSES = 5.0, 6
+
+#: Bytes from which a value that many calls share is sent to each worker once: else it goes with each call.
+LARGE = 1 << 20
 
 #: The priority of calls that need no part: they are short, and the client waits for them.
 FIRST = 1
@@ -102,7 +108,12 @@ def aligned(argument: Any) -> Any:
 
 def _run(function: Callable[..., Any], *arguments: Any) -> Any:
     with np.errstate(all="ignore"), limited_blas(1):  # the same bits on any worker
-        return function(*map(aligned, arguments))
+        return function(*(opened(one) if isinstance(one, Packed) else aligned(one) for one in arguments))
+
+
+def _each(functions: Sequence[Callable[[Any], Any] | None], *results: Any) -> list[Any]:
+    """Return what functions make of results; None leaves one as it is."""
+    return [result if function is None else function(result) for function, result in zip(functions, results, strict=True)]
 
 
 class DaskEngine:
@@ -173,12 +184,54 @@ class DaskEngine:
         """Return what `submit` does, for one of few calls at a time: it goes to the worker that will end it first."""
         return self._submit(Call(function, handle, arguments), in_turn=True)
 
-    def share(self, value: Any) -> Any:
-        """Return a future of a value that is sent once to the scheduler, and to each worker that needs it.
+    def share(self, value: Any, n_calls: int) -> Any:
+        """Return a value as so many calls are given it: pickled once; a large one as a future, sent once to each worker.
 
-        It is the result of a call, which is made again where its worker is lost: a scattered value would be lost, too.
+        That is the result of a call, which is made again where its worker is lost: a scattered value would be lost, too.
         """
-        return self.client.submit(_same, value, pure=False)
+        one = packed(value)
+        return self.client.submit(_same, one, pure=False) if n_calls > 1 and len(one.pickled) >= LARGE else one
+
+    def submit_all(self, calls: Sequence[Call]) -> list[Any]:
+        """Return futures of calls, which are sent in one message where they are alike."""
+        is_alike = len({len(call.arguments) for call in calls}) == 1
+        if not is_alike or not all(call.function is not _load and call.handle in self._parts for call in calls):
+            return [self._submit(call) for call in calls]
+        each = [(call.handle.key, _run, call.function, call.handle, *call.arguments) for call in calls]
+        futures: list[Any] = self.client.map(reported, *zip(*each, strict=True), pure=False)
+        for future, call in zip(futures, calls, strict=True):
+            self._calls[future] = call, 0
+        return futures
+
+    def collect(self, futures: Sequence[Any], asked: Sequence[Callable[[Any], Any] | None]) -> list[Any]:
+        """Return the results of futures that are done, or what functions make of them where they are: one call a worker."""
+        found = self._gathered([future for future, one in zip(futures, asked, strict=True) if one is None])
+        made = [k for k, one in enumerate(asked) if one is not None]
+        places = self.client.who_has([futures[k] for k in made]) if made else {}
+        by_worker: dict[Any, list[int]] = {}
+        for k in made:
+            by_worker.setdefault(places[futures[k].key][0], []).append(k)
+        answers = []
+        for worker, numbers in by_worker.items():
+            given = [asked[k] for k in numbers], *(futures[k] for k in numbers)
+            where = {"workers": [worker], "allow_other_workers": True}
+            answers.append(self.client.submit(_each, *given, pure=False, priority=FIRST, **where))
+        results: dict[int, Any] = {}
+        for numbers, answer in zip(by_worker.values(), self._gathered(answers), strict=True):
+            results |= zip(numbers, answer, strict=True)
+        rest = iter(found)
+        return [results[k] if k in results else next(rest) for k in range(len(futures))]
+
+    def _gathered(self, futures: list[Any]) -> list[Any]:
+        """Return the results of futures, within some seconds."""
+        if not futures:
+            return []
+        coming = self.client.gather(futures, asynchronous=True)
+        found = asyncio.run_coroutine_threadsafe(coming, self.client.loop.asyncio_loop)
+        try:
+            return list(found.result(timeout=FIRST_WAIT))
+        finally:
+            found.cancel()
 
     def _submit(self, call: Call, n_tries: int = 0, *, in_turn: bool = False) -> Any:
         future = self._sent(call, in_turn=in_turn)

@@ -11,7 +11,8 @@ import numpy as np
 
 from finitesum.constraints import Unconstrained
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.engine import Engine, fetched
+from finitesum.core.engine import Engine
+from finitesum.core.sums import fetched
 from finitesum.core.threads import limited_blas
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.evaluation.outputs import full_hessian, hessian_product, loss_of, measure, scores_at

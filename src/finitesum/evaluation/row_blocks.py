@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices
-from finitesum.core.engine import added
+from finitesum.core.sums import added
 from finitesum.core.threads import map_blocks
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem, View

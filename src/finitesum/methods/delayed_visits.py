@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.engine import fetched
+from finitesum.core.sums import fetched
 from finitesum.evaluation.part_components import ASKED_A_WORKER, Change
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.partitioned import is_parted

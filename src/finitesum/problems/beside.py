@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from finitesum.core.engine import Engine, done, fetched
+from finitesum.core.engine import Engine, done
+from finitesum.core.sums import fetched
 
 #: Rows of parts from which what is computed for each of them, and soon not needed any more, is kept in files.
 MOST_IN_MEMORY = 1 << 22

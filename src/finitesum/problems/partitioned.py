@@ -7,7 +7,6 @@ function writes there is a new value, which stays with the part where that is el
 part that is lost is computed again from the same arguments.
 """
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -18,13 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices
-from finitesum.core.engine import Call, Engine, PartError, added, done, fetched, sum_of_parts
+from finitesum.core.engine import Call, Engine, done
 from finitesum.core.jit import Interpreted
-from finitesum.core.mapped import as_writable
+from finitesum.core.sums import added, collected, completed, fetched, sum_in_tree, sum_of_parts
 from finitesum.problems.arrivals import Rounds
-from finitesum.problems.beside import Beside, ByRow, Written, in_place, of_part, stays_there
-from finitesum.problems.parts import PartData
-from finitesum.problems.rows import columns_of, rows_between, stored_between
+from finitesum.problems.beside import Beside, ByRow, Written, of_part, stays_there
+from finitesum.problems.part_jobs import Frame, Job, result_of, run_job, written_by
 
 if TYPE_CHECKING:
     from finitesum.problems.linear import Problem
@@ -34,12 +32,9 @@ if TYPE_CHECKING:
 #: Bytes of the parts' matrices of all columns up to which results are added up here: each sum elsewhere is a message.
 MOST_BROUGHT = 1 << 23
 
-#: Columns from which a point is sent to each worker once, where an engine elsewhere can: else it goes with each part.
-MANY_COLUMNS = 1 << 17
 
-
-#: Rows between two that a part's call works on up to which those between are read ahead, too.
-NEAR = 1 << 12
+def _joined(left: Any, right: Any) -> Any:
+    return np.concatenate([left, right])
 
 
 class Entries(NamedTuple):
@@ -146,151 +141,6 @@ def parts_of_components(problem: "Problem") -> tuple[Indices, Indices]:
     return np.searchsorted(stops, first, side="right"), np.searchsorted(stops, last, side="right")
 
 
-# -- functions that run where a part is
-
-
-class Frame(NamedTuple):
-    """What a part needs to be a problem of its own: the problem without its rows, and numbers by row that are others."""
-
-    problem: "Problem"
-    total: float  # S, of the parts' own weights
-    view: Any  # of sums over rows, of the problem without its rows; None of several outputs
-    columns: Indices | None  # of the part's; None: all
-    inside: slice  # of the part's rows
-    targets: Any  # by label; None where they are numbers, or given
-    given: dict[str, Any]  # targets, weights or offsets of these rows (or one for all) in the place of the part's own
-
-
-@functools.lru_cache(maxsize=8)
-def _constant(value: float, size: int) -> Any:
-    """Return as many equal numbers, in memory that all parts share."""
-    numbers = np.full(size, value)
-    numbers.flags.writeable = False
-    return as_writable(numbers)
-
-
-def _repeated(value: float, n: int) -> Any:
-    """Return n equal numbers."""
-    return _constant(float(value), 1 << max(n - 1, 1).bit_length())[:n]
-
-
-def _targets(data: PartData, by_label: Any) -> Any:
-    """Return a part's targets, given those of its labels."""
-    if by_label is None:
-        return data.targets
-    return np.where(data.targets, by_label[1], by_label[0]) if len(by_label) == 2 else by_label[data.targets]
-
-
-def _rows_inside(data: PartData, inside: slice) -> PartData:
-    """Return some rows of a part, over the same memory."""
-    rows = rows_between(data.rows, inside.start, inside.stop)
-    targets, weights, offsets = (
-        None if array is None else array[inside] for array in (data.targets, data.weights, data.offsets)
-    )
-    return data._replace(rows=rows, targets=targets, weights=weights, offsets=offsets)
-
-
-def as_problem(data: PartData, frame: Frame) -> "Problem":
-    """Return a part as a problem, whose weights are those that its rows have in the whole."""
-    data = data if frame.inside == slice(None) else _rows_inside(data, frame.inside)
-    n, n_outputs, given = data.rows.n_rows, frame.problem.n_outputs, frame.given
-
-    def by_row(name: str, own: Callable[[], Any]) -> Any:
-        if name not in given:
-            return own()
-        if given[name].ndim == 1 and given[name].size == 1:
-            return _repeated(given[name][0], n)
-        return given[name] if given[name].shape[0] == n else np.broadcast_to(given[name], (n, *given[name].shape[1:]))
-
-    def weights() -> Any:
-        return _repeated(1.0 / frame.total, n) if data.weights is None else data.weights / frame.total
-
-    def offsets() -> Any:
-        if data.offsets is None:
-            return _repeated(0.0, n) if n_outputs == 1 else np.broadcast_to(0.0, (n, n_outputs))
-        to_all = np.ascontiguousarray(np.broadcast_to(data.offsets.reshape(n, -1), (n, n_outputs)))
-        return to_all if n_outputs > 1 else to_all[:, 0]
-
-    part = replace(
-        frame.problem,
-        rows=data.rows if frame.columns is None else columns_of(data.rows, frame.columns),
-        targets=by_row("targets", lambda: _targets(data, frame.targets)),
-        weights=by_row("weights", weights),
-        offsets=by_row("offsets", offsets),
-        batch_size=None,
-    )
-    if frame.view is not None:  # what it says of all rows is so of these
-        names = ("rows", "targets", "offsets", "weights", "n_components")
-        own: Any = (part.rows, part.targets, part.offsets, part.weights, n)
-        part.__dict__["view_of_rows"] = frame.view._replace(**dict(zip(names, own, strict=True)))
-    return part
-
-
-class _Job(NamedTuple):
-    """What is done with a part."""
-
-    name: str
-    digest: str
-    frame: Frame
-    components: Indices | None  # with rows in the part, increasing; None: all
-    size: int  # rows of a component
-    arguments: tuple[Any, ...]
-    written: tuple[tuple[tuple[int, ...], Any], ...]  # shapes and dtypes of what is written, or what stands there
-    start: int
-
-    def chosen(self, n_rows: int) -> Indices | None:
-        """Return which of the part's rows belong to the components, increasing; None: all."""
-        if self.components is None:
-            return None
-        rows = (self.components[:, None] * self.size + np.arange(self.size)).ravel() if self.size > 1 else self.components
-        return rows[(rows >= self.start) & (rows < self.start + n_rows)] - self.start
-
-    def reads(self, data: PartData) -> tuple[Any, ...]:
-        """Return the arrays of the part's rows that are worked on, those between near ones included."""
-        data = data if self.frame.inside == slice(None) else _rows_inside(data, self.frame.inside)
-        chosen = self.chosen(data.rows.n_rows)
-        if chosen is None or chosen.size == 0:
-            return data
-        ends = np.append(np.flatnonzero(np.diff(chosen) > NEAR), chosen.size - 1)
-        firsts = chosen[np.append(0, ends[:-1] + 1)]
-        each = zip(firsts.tolist(), chosen[ends].tolist(), strict=True)
-        return tuple(stored_between(data.rows, first, last + 1) for first, last in each)
-
-
-def _new(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return memory that lies output by output, as that of `empty_by_row`."""
-    return np.empty(shape[::-1], dtype=dtype).T
-
-
-def _run(data: PartData, job: _Job, function: Callable[..., Any], *kept: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the function's result, and what it wrote, given results that hold what was not sent."""
-    if data.digest != job.digest:
-        raise PartError(
-            f"{job.name}: its data have changed since they were first read. A part must give the same rows each time."
-        )
-    try:
-        given, written = in_place(job.arguments, kept), in_place(job.written, kept)
-        arrays = tuple(np.array(like) if isinstance(like, np.ndarray) else _new(*like) for like in written)
-        part = as_problem(data, job.frame)
-        return function(part, job.start, job.chosen(part.n_rows), *given, *arrays), arrays
-    except PartError:
-        raise
-    except Exception as error:
-        raise PartError(f"{job.name}: {error}") from error
-
-
-def _result(found: tuple[Any, Any]) -> Any:
-    return found[0]
-
-
-def _itself(found: Any) -> Any:
-    return found
-
-
-def _written(found: tuple[Any, Any]) -> Any:
-    return None, found[1]
-
-
 # -- sums over parts
 
 
@@ -301,22 +151,20 @@ def _components_in(part: Placed, components: Indices, size: int) -> Indices | No
     return None if here.size == last - first + 1 else here
 
 
-def _frame(problem: "Problem", part: Placed, shell: "Problem") -> Frame:
+def _own(problem: "Problem", part: Placed) -> tuple[Any, dict[str, Any]]:
+    """Return targets by a part's labels, and numbers by row in the place of its own."""
     given, rows = {}, slice(part.start, part.stop)
     for name in ("targets", "weights", "offsets"):
         numbers = getattr(problem, name)
         if not isinstance(numbers, RowNumbers):  # one for all rows, or taken from the caller
             given[name] = numbers[:1] if numbers.strides[0] == 0 else numbers[rows]
-    targets = None if part.targets is None or "targets" in given else part.targets
+    return None if part.targets is None or "targets" in given else part.targets, given
+
+
+def _frame(problem: "Problem") -> Frame:
     nothing: Any = dict.fromkeys(("rows", "targets", "offsets", "weights"))
     view = None if problem.n_outputs > 1 else problem.view_of_rows._replace(batch_size=1, **nothing)
-    return Frame(shell, problem.rows.total, view, problem.rows.columns, problem.rows.inside, targets, given)
-
-
-def _shell(problem: "Problem") -> "Problem":
-    """Return a problem without its rows."""
-    nothing: Any = None
-    return replace(problem, rows=None, targets=nothing, weights=nothing, offsets=nothing)
+    return Frame(replace(problem, **nothing), problem.rows.total, view, problem.rows.columns)
 
 
 def ask(function: Callable[..., Any], problem: "Problem", *arguments: Any, in_turn: bool = False) -> Any:
@@ -329,12 +177,10 @@ def ask(function: Callable[..., Any], problem: "Problem", *arguments: Any, in_tu
     def of_part(part: "Problem", start: int, chosen: Indices | None, *given: Any) -> Any:
         return function(part, *given)
 
-    part = problem.rows.parts[0]
-    frame = _frame(problem, part, _shell(problem))
-    job = _Job(part.name, part.digest, frame, None, 1, arguments, (), part.start)
-    engine = problem.rows.engine
+    part, engine = problem.rows.parts[0], problem.rows.engine
+    job = Job(part.name, part.digest, problem.rows.inside, *_own(problem, part), None, 1, arguments, (), part.start)
     submit = getattr(engine, "submit_in_turn", engine.submit) if in_turn else engine.submit
-    return submit(_run, part.handle, job, of_part)
+    return submit(run_job, part.handle, job, (_frame(problem), of_part))
 
 
 def sum_over_parts(
@@ -356,11 +202,10 @@ def sum_over_parts(
     """
     rows: PartedRows = problem.rows
     outs = (*updates, *writes)
-    shell, size = _shell(problem), problem.batch_size or 1
+    size, shared = problem.batch_size or 1, (_frame(problem), function)
     calls: list[Call] = []
     asked: list[int] = []  # of which parts
-    is_shared = problem.dim >= MANY_COLUMNS and len(rows.parts) > 1
-    sent = rows.engine.share(function) if is_shared and hasattr(rows.engine, "share") else function
+    sent = rows.engine.share(shared, len(rows.parts)) if hasattr(rows.engine, "share") else shared
     is_all = components is None or components.size == problem.n_components
     for k, part in enumerate(rows.parts):
         here = slice(part.start, part.stop)
@@ -378,45 +223,81 @@ def sum_over_parts(
             for out in writes
         )
         old = (*(sends(out, rows=here) for out in updates), *new)
-        job = _Job(part.name, part.digest, _frame(problem, part, shell), chosen, size, arguments, old, part.start)
-        calls.append(Call(_run, part.handle, (job, sent, *futures)))
+        own = _own(problem, part)
+        job = Job(part.name, part.digest, rows.inside, *own, chosen, size, arguments, old, part.start)
+        calls.append(Call(run_job, part.handle, (job, sent, *futures)))
         asked.append(k)
 
-    n_bytes = 8 * problem.dim ** (1 if outs else 2) * len(calls)
-    is_brought = (bool(outs) and not rows.is_elsewhere) or n_bytes <= MOST_BROUGHT
-
-    def take(k: int, future: Any) -> Any:
-        """Put what was written in its place, or leave it there; return a future of the result without it."""
-        part, submit = rows.parts[asked[k]], rows.engine.submit
-        stays = [stays_there(out, part.stop - part.start) for out in outs]
-        for place, out in enumerate(outs):
-            if stays[place]:
-                out.put(asked[k], Written(future, place))
-        if all(stays):
-            return submit(_result, future)
-        result, written = fetched(rows.engine, future if is_brought else submit(_written, future))
-        for out, numbers, is_there in zip(outs, written, stays, strict=True):
-            if isinstance(out, Beside) and not is_there:
-                out.put(asked[k], numbers)
-            elif not is_there:
-                out[part.start : part.stop] = numbers
-        return done(result) if is_brought else submit(_result, future)
-
-    whole = is_brought and not outs  # nothing but the result is in what a call returns
     arrivals: list[float] = []
     started = time.perf_counter()
-    total = sum_of_parts(
-        rows.engine,
-        calls,
-        add,
-        None if whole else take,
-        lambda: arrivals.append(time.perf_counter() - started),
-        None if not is_brought else _result if whole else _itself,
-    )
+
+    def arrived() -> None:
+        arrivals.append(time.perf_counter() - started)
+
+    n_bytes = 8 * problem.dim ** (1 if outs else 2) * len(calls)
+    total_of = _brought if rows.is_elsewhere and n_bytes <= MOST_BROUGHT else _in_turn
+    total = total_of(rows, _Asked(tuple(calls), tuple(asked), outs), add, arrived)
     if len(calls) == len(rows.arrivals):
         rows.rounds.add(arrivals)
     return total
 
 
-def _joined(left: Any, right: Any) -> Any:
-    return np.concatenate([left, right])
+class _Asked(NamedTuple):
+    """Calls for some parts."""
+
+    calls: tuple[Call, ...]
+    parts: tuple[int, ...]  # of each call
+    outs: tuple[Any, ...]  # what is written for each row
+
+
+def _put(rows: PartedRows, k: int, outs: Sequence[Any], future: Any, written: Any) -> None:
+    """Put what was written for a part in its place: None is to stay where it lies, with a future."""
+    part = rows.parts[k]
+    for place, (out, numbers) in enumerate(zip(outs, written, strict=True)):
+        if numbers is None:
+            out.put(k, Written(future, place))
+        elif isinstance(out, Beside):
+            out.put(k, numbers)
+        else:
+            out[part.start : part.stop] = numbers
+
+
+def _all_stay(rows: PartedRows, k: int, outs: Sequence[Any]) -> bool:
+    return all(stays_there(out, rows.parts[k].stop - rows.parts[k].start) for out in outs)
+
+
+def _or_none(rows: PartedRows, k: int, outs: Sequence[Any], written: Sequence[Any]) -> list[Any]:
+    """Return what was written for a part, with None in the place of what stays there."""
+    n_rows = rows.parts[k].stop - rows.parts[k].start
+    return [None if stays_there(out, n_rows) else numbers for out, numbers in zip(outs, written, strict=True)]
+
+
+def _brought(rows: PartedRows, asked: _Asked, add: Callable[[Any, Any], Any], arrived: Callable[[], Any]) -> Any:
+    """Return the sum of calls' results, which are brought here together."""
+    futures, outs = completed(rows.engine, asked.calls, arrived), asked.outs
+    leaves = [bool(outs) and _all_stay(rows, k, outs) for k in asked.parts]
+    found = collected(rows.engine, futures, [result_of if stays else None for stays in leaves])
+    results = []
+    for k, future, stays, one in zip(asked.parts, futures, leaves, found, strict=True):
+        result, written = (one, [None] * len(outs)) if stays else (one[0], _or_none(rows, k, outs, one[1]))
+        _put(rows, k, outs, future, written)
+        results.append(result)
+    return sum_in_tree(results, add)
+
+
+def _in_turn(rows: PartedRows, asked: _Asked, add: Callable[[Any, Any], Any], arrived: Callable[[], Any]) -> Any:
+    """Return the sum of calls' results, each of which is taken when it comes; elsewhere they are added up there."""
+
+    def take(place: int, future: Any) -> Any:
+        """Put what was written in its place; return a future of the result without it."""
+        k, engine, outs = asked.parts[place], rows.engine, asked.outs
+        if not rows.is_elsewhere:
+            result, written = fetched(engine, future)
+            _put(rows, k, outs, future, written)
+            return done(result)
+        stays = _all_stay(rows, k, outs)
+        written = [None] * len(outs) if stays else fetched(engine, engine.submit(written_by, future))[1]
+        _put(rows, k, outs, future, _or_none(rows, k, outs, written))
+        return engine.submit(result_of, future)
+
+    return sum_of_parts(rows.engine, asked.calls, add, take, arrived)

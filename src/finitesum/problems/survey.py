@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from finitesum.core.engine import Call, Engine, PartError, Threads, each_part
+from finitesum.core.engine import Call, Engine, PartError, Threads
+from finitesum.core.sums import each_part
 from finitesum.losses import Loss
 from finitesum.losses.classes import SquaredTargets
 from finitesum.problems.input import is_of_labels, require_classes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.engine import added
+from finitesum.core.sums import added
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.methods.newton.hinge_rows import n_hinges
 from finitesum.methods.newton.interior_numbers import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.core.engine import fetched
+from finitesum.core.sums import fetched
 from finitesum.core.threads import limited_blas
 from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.newton.subsampling import FIRST_ROWS, GROWTH
