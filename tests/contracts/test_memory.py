@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 import finitesum
-from finitesum import METHODS, Problem, minimize
+from finitesum import METHODS, FiniteSum, Problem, minimize
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((400, 5))
@@ -43,7 +43,7 @@ def left():
     """What counts the problems that there are beyond those before, while no garbage is collected."""
 
     def count():
-        return sum(type(one) is Problem for one in gc.get_objects())
+        return sum(issubclass(type(one), Problem | FiniteSum) for one in gc.get_objects())
 
     gc.collect()
     gc.disable()
@@ -66,4 +66,25 @@ def test_a_fit_leaves_no_problem(name, form, left):
     model, y = ESTIMATORS[name]
     model.fit(form(X), y)
     assert np.isfinite(model.coef_).all()
+    assert left() <= 0
+
+
+@pytest.mark.parametrize("method", ["saga", "svrg", "newton", "a-ciag", "iqn"])
+def test_a_run_on_functions_leaves_no_problem(method, left):
+    problem = FiniteSum.from_linear(Problem.linear(X[:9], SIGNAL[:9], loss="squared", alpha=0.1))
+    result = minimize(problem, method=method, tol=1e-3, max_iter=3, measure_every=0)
+    assert np.isfinite(result.x).all()
+    del problem
+    assert left() <= 0
+
+
+@pytest.mark.parametrize("method", ["newton", "lazy-newton", "newton-cg", "working-set-newton", "saga", "auto"])
+def test_a_run_on_parts_leaves_no_problem(method, left):
+    y, weight = np.where(SIGNAL > 0.0, 1.0, -1.0), rng.uniform(0.5, 1.0, len(SIGNAL))
+    parts = [(X[rows], y[rows], weight[rows]) for rows in (slice(150), slice(150, 400))]
+    problem = Problem.partitioned(parts, alpha=0.1)
+    result = minimize(problem, method=method, tol=1e-3, max_iter=3, measure_every=0)
+    np.testing.assert_array_equal(problem.targets, y)
+    assert np.isfinite(result.x).all()
+    del problem
     assert left() <= 0

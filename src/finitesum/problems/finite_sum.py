@@ -8,6 +8,7 @@ components return is checked for its shape, and at the start for its numbers.
 
 import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -248,7 +249,7 @@ class FiniteSum:
     @cached_property
     def loss(self) -> FunctionLoss:
         """The components in the place of a loss."""
-        return FunctionLoss(self)
+        return FunctionLoss(copy(self))  # which knows no loss: nothing refers to itself
 
     @cached_property
     def view(self) -> View:

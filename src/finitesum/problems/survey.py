@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -183,8 +184,10 @@ def partitioned_term(
 
 
 def bind(problem: "Problem") -> "Problem":
-    """Return the problem, by which its numbers by row are brought together."""
-    for numbers in (problem.targets, problem.offsets, problem.weights):
-        if isinstance(numbers, RowNumbers):
-            numbers.problem = problem
+    """Return the problem, whose numbers by row are brought together by a copy that has none: no one refers to itself."""
+    given = {name: getattr(problem, name) for name in ("targets", "offsets", "weights")}
+    beside = {name: numbers for name, numbers in given.items() if isinstance(numbers, RowNumbers)}
+    bare: Any = {name: RowNumbers(name, numbers.shape) for name, numbers in beside.items()}
+    for numbers in beside.values():
+        numbers.problem = replace(problem, **bare)
     return problem
