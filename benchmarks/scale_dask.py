@@ -433,11 +433,19 @@ def slow_workers(n_workers: int, seconds: float) -> None:
     class Slowed(DaskEngine):
         times = 0.0  # as long as the others; 0: nothing is slowed down
 
+        def _slow(self, call: Any) -> Any:
+            """Return a call that takes its time if it works on a part."""
+            if self.times > 0.0 and getattr(call.function, "__name__", "") in ("run_job", "survey"):
+                return call._replace(function=functools.partial(slowed, call.function, seconds, self.times))
+            return call
+
+        def submit_all(self, calls: Any) -> Any:
+            """Return futures of calls."""
+            return super().submit_all([self._slow(call) for call in calls])
+
         def _submit(self, call: Any, *tries: int, **how: bool) -> Any:
-            """Return a future of a call; what works on a part takes its time."""
-            if self.times > 0.0 and call.function.__name__ in ("run_job", "survey"):
-                call = call._replace(function=functools.partial(slowed, call.function, seconds, self.times))
-            return super()._submit(call, *tries, **how)
+            """Return a future of a call."""
+            return super()._submit(self._slow(call), *tries, **how)
 
     methods: dict[str, Any] = {
         "newton (a barrier in each round)": "newton",

@@ -4,8 +4,9 @@
 
 Each fit is a process of its own, with one thread, that loads the arrays, fits once uncounted (which loads libraries and
 compiled kernels) and then on the clock: once, or where a fit takes less than a second seven times and for half a second at
-least, because a median of seven fits of a millisecond is one of a process that is not yet warm. A first fit of over ten seconds
-counts itself. Fits of a case take turns, round by round; times are medians, wall and processor. Peers that are not installed are left out.
+least, because a median of seven fits of a millisecond is one of a process that is not yet warm. A first fit of over ten
+seconds counts itself. Fits of a case take turns, round by round; times are medians, wall and processor. Peers that are
+not installed are left out.
 The objective is computed here, from the coefficients, in float64; a fit counts for a gap when its objective is at most
 that much above the best that anybody found, relative to it. Everyone has a setting as it comes, and tighter tolerances: of
 the hinge, where nobody's tolerance is relative to the objective, six in each decade.
