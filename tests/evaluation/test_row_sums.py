@@ -130,7 +130,7 @@ def test_grams_of_few_sparse_rows_are_those_of_their_numbers(dtype, fit_intercep
 def test_rows_without_curvature_are_counted():
     X = np.random.default_rng(3).standard_normal((300, 3))
     y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
-    problem = Problem(X, y, loss=SmoothedHinge(), alpha=0.1)
+    problem = Problem.linear(X, y, loss=SmoothedHinge(), alpha=0.1)
     w, slopes, curvatures = np.array([2.0, 0.3, 0.0]), np.empty(300), np.empty(300)
     found = loss_sums(problem, w, slopes=slopes, curvatures=curvatures, counts_straight=True)
     assert found.n_straight == (curvatures == 0.0).sum() > found.n_sloped > 0
