@@ -269,6 +269,7 @@ def test_samples_are_named_by_their_components_and_not_by_their_rows(method):
     assert max(engine.sent) < 20_000  # bytes: the rows of a sample would be 50,000 and more
 
 
+@pytest.mark.as_chosen
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize("term", [{"fit_intercept": True}, {"l1_ratio": 0.5}, {"constraint": Box(-0.2, 0.3)}])
 def test_lazy_newton_asks_one_part_first_where_parts_are_elsewhere(term, is_sorted):
@@ -287,6 +288,7 @@ def test_lazy_newton_asks_one_part_first_where_parts_are_elsewhere(term, is_sort
         assert len(steps) < 12
 
 
+@pytest.mark.as_chosen
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize(("form", "weighted"), [(np.asarray, True), (scipy.sparse.csr_array, False)])
 def test_newton_cg_asks_one_part_first_where_parts_are_elsewhere(is_sorted, form, weighted):
@@ -312,6 +314,7 @@ def test_newton_cg_asks_one_part_first_where_parts_are_elsewhere(is_sorted, form
         assert n_passes[0] < 2.0 * n_passes[1]
 
 
+@pytest.mark.as_chosen
 @pytest.mark.parametrize("method", ["lazy-newton", "newton-cg"])
 def test_a_run_on_parts_elsewhere_is_resumed_to_the_same_bits(method, tmp_path):
     n = 12_000 if method == "lazy-newton" else 40_000
@@ -349,6 +352,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.as_chosen
 @pytest.mark.parametrize("name", BESIDE)
 def test_what_workers_wrote_stays_with_them(name, monkeypatch):
     monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
@@ -453,6 +457,7 @@ def test_factors_of_several_classes_see_as_many_rows_of_each_part_as_of_all(monk
     assert found[2].fun == pytest.approx(found[3].fun, abs=1e-9)
 
 
+@pytest.mark.as_chosen
 @pytest.mark.parametrize("cut", [1, 3])
 @pytest.mark.parametrize(
     "name",
