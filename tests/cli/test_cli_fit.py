@@ -263,12 +263,44 @@ def test_settings_whose_files_are_no_list_are_damaged(data, run, svm, tmp_path):
     [
         (["--memory", "much"], "a size must be a number of bytes such as 2GB"),
         (["--memory", "100MB"], "a fit takes some 300 MB for itself. Give --memory 300MB or more"),
-        (["--memory", "300MB"], "300 MB for itself, and 32 bytes for each of"),
+        (["--memory", "300MB"], "a fit takes some 300 MB by newton on"),
         (["--memory", "1GB", "--memmap"], "--memmap is for one file"),
     ],
 )
 def test_a_memory_that_cannot_be_kept_to_is_an_error(run, csv_file, options, says):
     done = run("fit", csv_file, "--target", "answer", *options)
+    assert done.exit_code == 2
+    assert says in done.stderr
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """800 rows of 1,500 columns, whose matrix of all columns has 18 MB: more than 330 MB leave room for, several times."""
+    folder, rng = tmp_path_factory.mktemp("wide"), np.random.default_rng(0)
+    X = rng.standard_normal((800, 1500))
+    np.save(folder / "X.npy", X)
+    np.save(folder / "y.npy", np.where(X[:, 0] + rng.standard_normal(800) > 0.0, 1.0, -1.0))
+    return folder
+
+
+def test_auto_takes_the_first_of_its_choices_that_the_memory_has_room_for(run, wide, tmp_path):
+    asked = [wide / "X.npy", "--target", wide / "y.npy", "--alpha", "1", "--tol", "1e-8", "--json"]
+    free, kept = (json.loads(run("fit", *asked, *more).stdout) for more in ([], ["--memory", "330MB"]))
+    assert kept["success"]
+    assert kept["method"].startswith("NewtonCG")
+    assert kept["objective"] == pytest.approx(free["objective"], rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--solver", "newton"], "MB by newton on 800 rows x 1,500 columns (--solver newton-cg or afg takes less)"),
+        (["--solver", "lazy-newton"], "MB by lazy-newton on"),
+        (["--loss", "hinge"], "(--solver dual-ascent takes less)"),
+    ],
+)
+def test_a_method_without_room_is_refused_before_it_runs(run, wide, options, says):
+    done = run("fit", wide / "X.npy", "--target", wide / "y.npy", "--alpha", "1", "--memory", "330MB", *options)
     assert done.exit_code == 2
     assert says in done.stderr
 

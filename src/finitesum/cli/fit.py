@@ -26,7 +26,7 @@ from finitesum.cli.options import (
     solver_option,
     table_options,
 )
-from finitesum.cli.parts import problem_of_parts, read_parts, wants_parts
+from finitesum.cli.parts import problem_of_parts, read_parts, wants_parts, within_memory
 from finitesum.cli.show import MOST_SHOWN, rows_of, table_of
 
 if TYPE_CHECKING:
@@ -139,6 +139,13 @@ class Plan(NamedTuple):
         """All that a later call needs to do the same."""
         return {**asdict(self.settings), "solver": self.solver}
 
+    @property
+    def begun(self) -> str:
+        """The name of the method of the fit to go on with, "" where there is none."""
+        from finitesum.running.checkpoint import method_name
+
+        return method_name(self.folder.checkpoint) if self.goes_on and self.folder is not None else ""
+
 
 @click.command(short_help="Fit a linear model to DATA and write it to a folder.")
 @data_options(several=True)
@@ -186,6 +193,7 @@ def fit(ctx: click.Context, /, *, console: Console, threads: int | None, strict:
         if wants_parts(plan.settings):
             data = read_parts(plan.settings, console, task=task_of(plan.settings), n_workers=threads)
             problem, classes = problem_of_parts(plan.settings, data, n_workers=threads)
+            method = within_memory(plan.settings, problem, method, n_workers=threads, begun=plan.begun)
         else:
             data = read_data(plan.settings, console, task=task_of(plan.settings))
             problem, classes = make_problem(plan.settings, data)

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 #: Parts of the memory's size that may be worked on at once leave room for what they are turned into, and bytes of a part.
 ROOM, LEAST_BYTES, MOST_BYTES = 8, 1 << 20, 1 << 26
 
-#: Bytes that a fit keeps in memory for each row, about (curvatures as they are and were, steps along a line), and those of
-#: the program with its kernels and of what a block of a file is while it is parsed.
-BYTES_A_ROW, OF_ITSELF = 32, 300_000_000
+#: Bytes of the program with its kernels and of what a block of a file is while it is parsed.
+OF_ITSELF = 300_000_000
 
 
 def wants_parts(settings: Settings) -> bool:
@@ -50,27 +49,62 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
         raise InputError(f"{name} is shipped with scikit-learn, and read into memory. Leave --memory and other DATA out.")
     part_bytes = MOST_BYTES
     if settings.memory is not None:
-        _require_room(settings, what, 0)
+        _require_bytes(settings, what, OF_ITSELF, "for itself")
         n, room = Threads(n_workers).n_workers, bytes_of(settings.memory) - OF_ITSELF
         part_bytes = max(LEAST_BYTES, min(MOST_BYTES, room // (ROOM * n)))
     names = ("format", "n_features", "zero_based")
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     with console.busy(f"reading {what}"):
-        data = load(found, target=column_of(settings.target), task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
-    if settings.memory is not None:
-        _require_room(settings, data.name, data.n_rows)
-    return data
+        return load(found, target=column_of(settings.target), task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
 
 
-def _require_room(settings: Settings, name: str, n_rows: int) -> None:
-    """Raise where the memory that was asked for has no room for a fit of this number of rows."""
-    needed = OF_ITSELF + BYTES_A_ROW * n_rows
+def _require_bytes(settings: Settings, what: str, needed: float, why: str) -> None:
+    """Raise where the memory that was asked for is less than what is needed."""
     if needed > bytes_of(settings.memory or ""):
-        beside = f", and {BYTES_A_ROW} bytes for each of {n_rows:,} rows" if n_rows else ""
         raise InputError(
-            f"{name}: a fit takes some {OF_ITSELF // 10**6} MB for itself{beside}. "
-            f"Give --memory {-(-needed // 10**6)}MB or more, or leave it out."
+            f"{what}: a fit takes some {needed / 1e6:,.0f} MB {why}. Give --memory {-(-needed // 10**6):.0f}MB or more, or "
+            "leave it out."
         )
+
+
+def within_memory(settings: Settings, problem: Problem, method: Any, *, n_workers: int | None, begun: str = "") -> Any:
+    """Return the method to run within --memory: of "auto" the first of its choices that there is room for.
+
+    Raises
+    ------
+    InputError
+        There is no room for the method, or for any of the choices.
+    """
+    if settings.memory is None:
+        return method
+    from finitesum.core.engine import Threads
+    from finitesum.methods.auto import choose
+    from finitesum.methods.base import Choice
+    from finitesum.methods.working_memory import working_bytes
+
+    n, room = Threads(n_workers).n_workers, bytes_of(settings.memory)
+    choice = choose(problem, settings.tol, begun=begun) if method == "auto" else Choice(method)
+    found = [choice.method, *(other.method for other in choice.others)]
+    needed = [OF_ITSELF + working_bytes(one, problem, n) for one in found]
+    if not (fitting := [one for one, n_bytes in zip(found, needed, strict=True) if n_bytes <= room]):
+        least = found[needed.index(min(needed))]
+        why = f"by {least.name} on {problem.n_rows:,} rows x {problem.rows.n_columns:,} columns{_with_less(least, problem)}"
+        _require_bytes(settings, settings.data[0], min(needed), why)
+    if method != "auto":
+        return method
+    others = tuple(other for other in choice.others if other.method in fitting and other.method is not fitting[0])
+    left_out = "" if fitting[0] is choice.method else f"; {choice.method.name} needs more than {settings.memory}"
+    return choice._replace(method=fitting[0], reason=choice.reason + left_out, others=others)
+
+
+def _with_less(method: Any, problem: Problem) -> str:
+    """Return which solvers take less memory, in words to follow the name of one that takes more."""
+    from finitesum.methods import as_method
+    from finitesum.methods.base import is_suited
+
+    others = [as_method(name) for name in ("newton-cg", "afg", "dual-ascent")]
+    suited = [one.name for one in others if one.name != method.name and is_suited(one, problem, reads_rows=True)]
+    return f" (--solver {' or '.join(suited)} takes less)" if suited and "d^2" in method.card.storage else ""
 
 
 def problem_of_parts(settings: Settings, data: FileParts, *, n_workers: int | None) -> tuple[Problem, Any]:

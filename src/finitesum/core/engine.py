@@ -36,6 +36,10 @@ class Placeable(Protocol):
     def is_held(self) -> bool:
         """Whether the caller holds the part's arrays in memory anyway, or they are mapped files."""
 
+    @property
+    def version(self) -> Any:
+        """What changes where the data are written anew, of a part that is mapped as it lies in a file; else None."""
+
     def load(self) -> Any:
         """Return the part's data, each time the same."""
 
@@ -89,13 +93,17 @@ class _Placed:
     def __init__(self, part: Placeable, folder: Callable[[], Path]) -> None:
         self._part, self._folder, self._lock = part, folder, threading.Lock()
         self._data: Any = None
+        self._version: Any = None
 
     def data(self) -> Any:
         """Return the part's data, which are loaded when they are first asked for."""
         with self._lock:
+            version = self._part.version
             if self._data is None:
                 data = self._part.load()
-                self._data = data if self._part.is_held else self._kept(data)
+                self._data, self._version = data if self._part.is_held else self._kept(data), version
+            elif version != self._version:
+                raise PartError(f"{self._part.name}: its file was written to since it was read. Make the problem anew.")
             return self._data
 
     def _kept(self, data: Any) -> Any:
@@ -210,7 +218,7 @@ class Threads:
         self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
 
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
         """Return the folder of kept parts, which is made when it is first asked for."""
         with self._lock:
             if self._own is None:
@@ -220,14 +228,17 @@ class Threads:
 
     def place(self, part: Placeable) -> Any:
         """Return a handle to a part."""
-        return _Placed(part, self._folder)
+        return _Placed(part, self.folder)
 
     def submit(self, function: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
         """Return a future of the function's result; what needs no part, but results that are there, is done at once."""
         if isinstance(handle, _Placed):
             waiting = _Waiting(handle, arguments[0] if arguments else None)
             self._waiting.append(waiting)
-            of_part = self._pool.submit(self._work, waiting, function, handle, arguments)
+            try:
+                of_part = self._pool.submit(self._work, waiting, function, handle, arguments)
+            except RuntimeError as error:
+                raise PartError("the engine of the parts is closed. Make the problem with another one.") from error
             of_part.add_done_callback(lambda done: self._forget(waiting) if done.cancelled() else None)
             return of_part
         return called_here(function, handle, arguments)

@@ -97,6 +97,19 @@ class FilePart:
         """How messages call the part."""
         return f"{self.file}, rows {self.start} to {self.stop - 1}"
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the columns, where the file has some."""
+        return _open(self.file, self.options).feature_names
+
+    @property
+    def version(self) -> tuple[int, int] | None:
+        """What changes where the file is written to, of one that is mapped as it is; None of one that has a parsed copy."""
+        if find_format(self.file, self.options.format) != "npy" or not self.file.exists():
+            return None
+        known = self.file.stat()
+        return known.st_mtime_ns, known.st_size
+
     def __call__(self) -> tuple[Any, Any]:
         """Return rows and labels."""
         data = _open(self.file, self.options)
@@ -225,6 +238,7 @@ class Fragment:
     def __init__(self, fragment: Any, target: Any = None) -> None:
         self._fragment, self._target = fragment, target
         self.part_name = str(getattr(fragment, "path", "a fragment"))
+        self.feature_names: tuple[str, ...] | None = None  # once it was read
 
     def __call__(self) -> tuple[Any, Any]:
         """Return rows and labels."""
@@ -236,9 +250,10 @@ class Fragment:
         data = as_dataset(read_table(table, name, RowCollector(), self._target), name)
         if data.labels is None:
             raise DataError(f"{name} has no labels.")
+        self.feature_names = data.feature_names
         return data.rows, data.labels
 
 
-def as_parts(given: Any) -> list[Any]:
-    """Return the parts that a path, a folder, a pattern or a fragment stands for."""
-    return [Fragment(given)] if hasattr(given, "to_table") else list(FileParts(given))
+def of_fragments(given: Any) -> list[Fragment]:
+    """Return a fragment, or those of a ``pyarrow`` data set, as parts."""
+    return [Fragment(one) for one in (given.get_fragments() if hasattr(given, "get_fragments") else [given])]

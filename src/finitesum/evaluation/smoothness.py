@@ -60,9 +60,10 @@ def _counted_eigenvalue(problem: Problem) -> tuple[float, int]:
 def _curvature_bound(problem: Problem) -> float:
     bound = problem.loss.curvature_bound()
     if not math.isfinite(bound):
+        other = ', or use a method that adapts it (method="a-ciag")' if problem.term.is_convex else ""
         raise ValueError(
             f"{type(problem.loss).__name__} has no bound on its second derivative, so no constant step size is safe. "
-            'Give step_size, or use a method that adapts it (method="a-ciag").'
+            f"Give step_size{other}."
         )
     return bound
 

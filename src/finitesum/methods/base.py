@@ -220,10 +220,13 @@ INSTEAD = {
 }
 
 
-def require_suited(method: Method, problem: AnyProblem) -> None:
-    """Raise a ValueError unless a method can treat what a problem demands, and has the second derivatives that it needs."""
+def require_suited(method: Method, problem: AnyProblem, *, reads_rows: bool = False) -> None:
+    """Raise a ValueError unless a method can treat what a problem demands, and has the second derivatives that it needs.
+
+    Rows in parts that it `reads_rows` of are no demand: they lie in one file then.
+    """
     for name, (what, instead) in _demands(problem).items():
-        if name not in method.handles and not (name == "parts" and "components" in method.handles):
+        if name not in method.handles and not (name == "parts" and (reads_rows or "components" in method.handles)):
             raise ValueError(
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."
@@ -235,10 +238,10 @@ def require_suited(method: Method, problem: AnyProblem) -> None:
         problem.require_hessians(method.name)
 
 
-def is_suited(method: Method | type[Any], problem: AnyProblem) -> bool:
-    """Return whether a method, or one of a class with its defaults, can treat a problem."""
+def is_suited(method: Method | type[Any], problem: AnyProblem, *, reads_rows: bool = False) -> bool:
+    """Return whether a method, or one of a class with its defaults, can treat a problem: see `require_suited`."""
     try:
-        require_suited(method() if isinstance(method, type) else method, problem)
+        require_suited(method() if isinstance(method, type) else method, problem, reads_rows=reads_rows)
     except ValueError:
         return False
     return True

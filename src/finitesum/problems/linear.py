@@ -88,7 +88,7 @@ def n_numbers(view: "View | Problem", *_others: Any) -> float:
 #: Cached properties, and what is derived from the rows, that do not depend on the size of components.
 _KEPT = "term", "has_offsets", "is_smooth", "equal_weight"
 _OF_SUMS = "_as_arrays", "_numbers_touched", "_frobenius", "sum_of_squares", "squares_of_rows"
-_KEPT_DERIVED = *_OF_SUMS, "costs_of", "traits_of", "hessian_sample", "_times_of_products"
+_KEPT_DERIVED = *_OF_SUMS, "costs_of", "traits_of", "hessian_sample", "_times_of_products", "stops_of_parts"
 
 
 @dataclass(frozen=True, eq=False)

@@ -133,11 +133,18 @@ def is_parted(problem: Any) -> bool:
     return isinstance(getattr(problem, "rows", None), PartedRows)
 
 
+def stops_of_parts(problem: Any) -> tuple[int, ...]:
+    """Return where the parts of the rows end: those of rows in parts, or written one behind the other to one file."""
+    if is_parted(problem):
+        return tuple(part.stop for part in problem.rows.parts)
+    return tuple(getattr(problem, "derived", {}).get("stops_of_parts", ()))
+
+
 def parts_of_components(problem: "Problem") -> tuple[Indices, Indices]:
     """Return the numbers of the parts that each component begins in, and ends in."""
-    stops, size = [part.stop for part in problem.rows.parts], problem.batch_size or 1
+    stops, size = stops_of_parts(problem), problem.batch_size or 1
     first = np.arange(problem.n_components) * size
-    last = np.minimum(first + size, problem.rows.n_rows) - 1
+    last = np.minimum(first + size, problem.n_rows) - 1
     return np.searchsorted(stops, first, side="right"), np.searchsorted(stops, last, side="right")
 
 

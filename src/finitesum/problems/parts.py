@@ -7,6 +7,7 @@ each, by which a part that is loaded again is known.
 """
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class PartData(NamedTuple):
     weights: Any  # (n,) s_i >= 0; None: all 1
     offsets: Any  # (n,) or (n, K); None: all 0
     digest: str = ""  # of the arrays, by which a part that is loaded again is known
+    names: Any = None  # of the columns, (d,) of text, where they have any
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Part:
     source: Any  # a tuple, or a function that returns one
     loss: Loss
     intercept: bool
+
+    @property
+    def version(self) -> Any:
+        """What changes where the data are written to, of a part that is mapped as it lies in a file of the caller."""
+        return getattr(self.source, "version", None)
 
     @property
     def is_held(self) -> bool:
@@ -68,11 +75,21 @@ def _in_words(error: Exception) -> str:
 
 def expanded(given: Any) -> Iterator[Any]:
     """Yield the parts that were given, those of files and of fragments in their place."""
-    for one in [given] if isinstance(given, str | os.PathLike) else given:
-        if isinstance(one, str | os.PathLike) or hasattr(type(one), "to_table"):  # an object that is delayed has any name
-            yield from import_module("finitesum.datasets.parts").as_parts(one)  # a room above, for those who have files
-        else:
-            yield one
+    if isinstance(given, dict) or hasattr(given, "to_numpy") or hasattr(given, "dask"):
+        raise TypeError(
+            f"parts must be a list of tuples (X, y[, weight, offset]), of paths or of functions that return a tuple, got a "
+            f"{type(given).__name__}. Rows in memory go to Problem.linear, Dask collections to finitesum.dask."
+        )
+    alone = isinstance(given, str | os.PathLike) or hasattr(given, "get_fragments")
+    files = import_module("finitesum.datasets.parts")  # a room above, for those who have files
+    for is_path, some in itertools.groupby([given] if alone else given, lambda one: isinstance(one, str | os.PathLike)):
+        if is_path:  # together, so that each may lack the last columns of sparse rows
+            yield from files.FileParts(some)
+            continue
+        for one in some:
+            # an object that is delayed has any name
+            is_fragment = hasattr(type(one), "to_table") or hasattr(type(one), "get_fragments")
+            yield from files.of_fragments(one) if is_fragment else (one,)
 
 
 def as_part(number: int, given: Any, loss: Loss, *, intercept: bool) -> Part:
@@ -106,11 +123,17 @@ def _read(given: Any, part: Part) -> PartData:
         weight = checked_numbers(weight, (n,), "weight")
         if (weight < 0.0).any():
             i = int(np.flatnonzero(weight < 0.0)[0])
-            raise ValueError(f"weight must be >= 0, got {weight[i]} at position {i}. Weight 0 leaves a row out.")
+            raise ValueError(f"weight must be >= 0, got {weight[i]:g} at position {i}. Weight 0 leaves a row out.")
     if offset is not None:
         given_shape = np.shape(offset)
         offset = checked_numbers(offset, (n,) if len(given_shape) < 2 else (n, given_shape[1]), "offset")
-    return PartData(rows, targets, labels, weight, offset)
+    return PartData(rows, targets, labels, weight, offset, names=_names_of(X, part.source))
+
+
+def _names_of(X: Any, source: Any) -> Any:
+    """Return the names of the columns of a data frame, or those that a part's source knows; None where there are none."""
+    names = getattr(X, "columns", None) if hasattr(X, "to_numpy") else getattr(source, "feature_names", None)
+    return None if names is None else np.array([str(name) for name in names])
 
 
 def digest_of(data: PartData) -> str:

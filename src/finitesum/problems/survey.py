@@ -37,6 +37,8 @@ class Survey(NamedTuple):
     largest_weight: float
     has_weights: bool
     has_offsets: bool
+    n_offsets: int  # of a row; 0 where they are a vector, or there are none
+    names: Any  # of the columns, or None
     square: float  # sum of the squares of the entries
     digest: str
 
@@ -70,6 +72,8 @@ def survey(data: PartData) -> Survey:
         largest_weight=float(np.max(weights)),
         has_weights=data.weights is not None,
         has_offsets=data.offsets is not None and bool(np.any(data.offsets)),
+        n_offsets=0 if data.offsets is None or data.offsets.ndim == 1 else data.offsets.shape[1],
+        names=data.names,
         square=_square(rows.values.ravel()),
         digest=data.digest,
     )
@@ -95,6 +99,22 @@ def agreeing(parts: list[Part], found: list[Survey]) -> None:
                 raise PartError(
                     f"{part.name}: all parts must have the same {what}, got {seen}, and {expected} in {parts[0].name}."
                 )
+        if first.names is not None and other.names is not None and not np.array_equal(first.names, other.names):
+            j = int(np.flatnonzero(first.names != other.names)[0])
+            raise PartError(
+                f"{part.name}: all parts must have the same columns in the same order, got {str(other.names[j])!r} as "
+                f"column {j}, which is {str(first.names[j])!r} in {parts[0].name}. Select the columns by name."
+            )
+
+
+def _require_offsets(parts: list[Part], found: list[Survey], n_outputs: int) -> None:
+    """Raise unless each row has an offset for each output."""
+    for part, one in zip(parts, found, strict=True):
+        if one.has_offsets or one.n_offsets:
+            expected = (one.n_rows,) if n_outputs == 1 else (one.n_rows, n_outputs)
+            seen = (one.n_rows,) if one.n_offsets == 0 else (one.n_rows, one.n_offsets)
+            if expected != seen:
+                raise PartError(f"{part.name}: offset must have shape {expected} to match the rows of X, got {seen}.")
 
 
 def merged_labels(found: list[Survey], loss: Loss, check: Callable[[Any, Any, Loss], None]) -> Any:
@@ -129,6 +149,11 @@ class Parted(NamedTuple):
 def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None) -> Parted:
     """Return the parts, placed and checked by a first pass over each of them."""
     engine = Threads() if engine is None else engine
+    if not isinstance(engine, Engine):
+        raise TypeError(
+            "engine must have the functions place, submit, as_completed, recover and close, as "
+            f"finitesum.core.engine.Threads() has, got {engine!r}."
+        )
     parts = [as_part(k, one, loss, intercept=intercept) for k, one in enumerate(expanded(given))]
     if not parts:
         raise ValueError("parts must hold at least one part, got none.")
@@ -143,6 +168,7 @@ def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None
     if is_of_labels(loss):
         classes = merged_labels(found, loss, require_classes)
         n_outputs = len(classes) if loss.target_kind() == "class" else 1
+    _require_offsets(parts, found, n_outputs)
     total, stops = sum(one.weight for one in found), np.cumsum([one.n_rows for one in found]).tolist()
     if not 0.0 < total < np.inf:
         raise ValueError(f"the weights of all parts must have a positive and finite sum, got {total:g}.")

@@ -31,6 +31,7 @@ from finitesum.methods.base import Choice, Method, batch_size_for, identity_of, 
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
+from finitesum.problems.one_file import can_be_one_file, has_small_components, in_one_file
 from finitesum.problems.partitioned import is_parted
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.ending import result_of
@@ -121,6 +122,21 @@ def _later(problem: AnyProblem, choice: Choice, sampling: str | None) -> Without
     return WithoutBarrier(method, order, partial(parts_as_components, problem), partial(later_without_barrier, problem))
 
 
+def _as_read_by(method: Method, problem: Problem) -> AnyProblem:
+    """Return a problem in parts as a method reads it: by sums over the parts, part by part, or row by row in one file."""
+    is_elsewhere, by_sums = getattr(problem.rows.engine, "is_elsewhere", False), "parts" in method.handles
+    by_parts = "components" in method.handles and not (
+        has_small_components(problem) and not getattr(method, "max_delay", 0)
+    )
+    if not (by_sums or by_parts) and can_be_one_file(problem):
+        require_suited(method, problem, reads_rows=True)
+        return in_one_file(problem)
+    require_suited(method, problem)
+    if not by_sums or (is_elsewhere and getattr(method, "prefers_components", False)):
+        return parts_as_components(problem)
+    return problem
+
+
 def _check_earlier(earlier: Result, method: Method, problem: AnyProblem, x0: Any, checkpoint: Any) -> None:
     if x0 is not None or checkpoint is not None:
         raise ValueError("earlier goes without x0 and checkpoint: the run goes on where the earlier one ended.")
@@ -205,7 +221,8 @@ def minimize(
         Whether the method works on columns of equal size, a copy of X by powers of 2 (`finitesum.problems.scaled`), as
         methods with one step for all coordinates need it. x, tol, trace, callbacks and checkpoints stay in the units of X.
         "auto" does so for these methods where they choose their steps, columns differ by a factor of 8 or more, and penalty
-        and set allow it (any penalty of one coefficient each, boxes; no groups, balls or other sets), for X up to 4 GB.
+        and set allow it (any penalty of one coefficient each, boxes; no groups, balls or other sets), for X up to 4 GB
+        (256 MB in mapped files).
         With False, or a step size that is given, iterates are those of the papers' recursions in the columns as they are.
 
     Returns
@@ -248,14 +265,14 @@ def minimize(
     choice = _going_on(_chosen(problem, method, options, tol, begun), earlier)
     chosen = choice.method
     order = sampling or chosen.default_sampling
-    require_suited(chosen, problem)
+    if isinstance(problem, Problem) and is_parted(problem):
+        problem = _as_read_by(chosen, problem)
+        if not (isinstance(problem, Problem) and is_parted(problem)):
+            choice = Choice(chosen, choice.reason, remark=choice.remark)
+    else:
+        require_suited(chosen, problem)
     if earlier is not None:
         _check_earlier(earlier, chosen, problem, x0, checkpoint)
-    if isinstance(problem, Problem) and is_parted(problem):
-        is_elsewhere = getattr(problem.rows.engine, "is_elsewhere", False)
-        if "parts" not in chosen.handles or (is_elsewhere and getattr(chosen, "prefers_components", False)):
-            problem = parts_as_components(problem)
-            choice = Choice(chosen, choice.reason, remark=choice.remark)
     if isinstance(problem, Problem) and is_parted(problem):
         problem.rows.rounds.clear()
     later = _later(problem, choice, sampling)
@@ -263,7 +280,7 @@ def minimize(
     if problem.batch_size is None:
         problem = problem.batched(batch_size_for(chosen, problem))
     elif problem.term.constraint.has_memory:
-        problem = replace(problem)
+        problem = problem.batched(problem.batch_size) if isinstance(problem, Problem) else replace(problem)
     file = None if checkpoint is None else Path(checkpoint)
     goes_on = file is not None and checkpoints.prepare(file, resume=resume)
     run = Run(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from finitesum.core.arrays import Indices
-from finitesum.problems.partitioned import is_parted, parts_of_components
+from finitesum.problems.partitioned import parts_of_components, stops_of_parts
 
 
 def _generator(seed: int, k: int) -> np.random.Generator:
@@ -46,17 +46,18 @@ def order_of_pass(sampling: str, seed: int, k: int, n: int) -> Indices:
 
 
 def order_for(problem: Any, sampling: str, seed: int, k: int) -> Indices:
-    """Return the order of pass k on a problem; of rows in parts, components of a part follow each other.
+    """Return the order of pass k on a problem; of rows in parts, and from parts, components of a part follow each other.
 
     The parts come in the order in which the sampling visits them first: a sample takes whole parts first. A component
     with rows of two parts comes with the later one, so that no part is read for a few of its rows before.
     """
     order = order_of_pass(sampling, seed, k, problem.n_components)
-    if not is_parted(problem):
+    stops = stops_of_parts(problem)
+    if not stops:
         return order
     begins, ends = parts_of_components(problem)
     visited, first = np.unique(begins[order], return_index=True)
-    places = np.zeros(len(problem.rows.parts), dtype=np.int64)
+    places = np.zeros(len(stops), dtype=np.int64)
     places[visited] = first
     return order[np.argsort(np.maximum(places[begins], places[ends])[order], kind="stable")]
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
+from finitesum.core.mapped import mapping_of
 from finitesum.methods.base import Method, identity_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
@@ -17,8 +18,8 @@ from finitesum.problems.scaled import LEAST_SPREAD, ScaledProblem, can_scale, sc
 
 ScaleColumns = bool | Literal["auto"]
 
-#: The bytes of X's entries up to which "auto" copies them: memory-mapped data may be larger than the memory.
-MOST_BYTES = 4e9
+#: The bytes of X's entries up to which "auto" copies them, and those of mapped files, which are there to take no memory.
+MOST_BYTES, MOST_MAPPED = 4e9, 1 << 28
 
 
 @functools.cache
@@ -79,7 +80,8 @@ def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlie
     """Return the scales of the columns that a run has, shape (d,), or None.
 
     "auto" scales for methods with `wants_scaled_columns` that choose their steps, where the scales differ by at least
-    `LEAST_SPREAD` and X has at most `MOST_BYTES`. A run that goes on from an earlier one is in the columns of that one.
+    `LEAST_SPREAD` and X is not too large to be copied. A run that goes on from an earlier one is in that
+    one's columns.
     """
     if scale_columns is True and (sentence := _refusal(method, problem)):
         raise ValueError(sentence)
@@ -87,7 +89,8 @@ def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlie
     if scale_columns is False or (earlier is not None and not goes_on_scaled) or _refusal(method, problem):
         return None
     has_step = getattr(method, "step_size", "auto") != "auto"
-    if scale_columns == "auto" and (has_step or problem.rows.values.nbytes > MOST_BYTES):
+    most_bytes = MOST_BYTES if mapping_of(problem.rows.values) is None else MOST_MAPPED
+    if scale_columns == "auto" and (has_step or problem.rows.values.nbytes > most_bytes):
         return None
     columns = scale_of(problem)
     least = min(columns.min(initial=1.0), 1.0) if problem.has_intercept else columns.min(initial=1.0)
