@@ -514,3 +514,43 @@ def test_the_bits_are_those_of_seven_workers(client):
     with LocalCluster(n_workers=1, **threads) as cluster, Client(cluster) as alone:
         assert found == [solution(method, alone) for method in methods]
     assert found == [solution(method, client) for method in methods]
+
+
+@pytest.mark.parametrize("case", ["two classes", "three classes", "ridge", "class weights", "huber, joint"])
+def test_empty_blocks_change_no_bit_and_have_empty_predictions(case, client):
+    name, parameters, targets = CASES[case]
+    X, y, weights, _ = data()
+    y = targets(y)
+    kept = np.ones(N, dtype=bool)
+    kept[: 2 * CHUNK] = kept[3 * CHUNK : 4 * CHUNK] = False
+    kept[::7] = False
+    full = chunked(X, y, weights, kept)
+    dX, dy, dw = (one[full[3]] for one in full[:3])  # of unknown lengths
+    places = [2, 4, 5]
+    known = getattr(on_dask, name)(client=client, **parameters)
+    known.fit(*(da.concatenate([one.blocks[k] for k in places]) for one in (dX, dy, dw)))
+    model = getattr(on_dask, name)(client=client, **parameters).fit(dX, dy, dw)
+    np.testing.assert_array_equal(model.coef_, known.coef_)
+    np.testing.assert_array_equal(model.intercept_, known.intercept_)
+    local = model.to_local()
+    np.testing.assert_array_equal(model.predict(dX).compute(), local.predict(X[kept]))
+    assert model.score(dX, dy, dw).compute() == pytest.approx(local.score(X[kept], y[kept], weights[kept]), abs=1e-12)
+    if hasattr(model, "classes_"):
+        assert local.classes_.dtype == y.dtype
+        assert model.predict(dX).compute().dtype == y.dtype
+    if name == "LogisticRegression":
+        np.testing.assert_array_equal(model.predict_proba(dX).compute(), local.predict_proba(X[kept]))
+    with pytest.raises(ValueError, match="X must have at least one row, got 6 empty parts"):
+        getattr(on_dask, name)(client=client, **parameters).fit(*(one[~full[3] & full[3]] for one in full[:2]))
+
+
+def test_empty_blocks_of_dataframes_are_left_out(client):
+    X, y, _, _ = data()
+    frame = pd.DataFrame(X, columns=["age", "dose", "site", "time"]).assign(sick=y > 0.0, row=np.arange(N))
+    lazy = dd.from_pandas(frame, npartitions=6)
+    lazy = lazy[lazy.row < 250]
+    names = list(frame.columns[:4])
+    known = finitesum.LogisticRegression().fit(frame[names][:250], frame.sick[:250])
+    model = on_dask.LogisticRegression(client=client).fit(lazy[names], lazy.sick)
+    assert model.coef_ == pytest.approx(known.coef_, abs=1e-6)
+    assert model.predict_proba(lazy[names]).compute() == pytest.approx(known.predict_proba(frame[names][:250]), abs=1e-6)

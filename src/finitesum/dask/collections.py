@@ -1,11 +1,13 @@
 """Dask collections as parts: a block of rows of X with the same rows of the targets, weights and offsets."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from finitesum.dask.engine import Blocks
 from finitesum.problems.input import classes_and_codes
+from finitesum.problems.parts import require_some_rows
 
 try:
     import dask
@@ -64,6 +66,8 @@ def as_parts(X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> l
 def totals_of(parts: list[Blocks]) -> tuple[Any, Any]:
     """Return the labels of all parts, increasing, and the sum of the weights of each label's rows."""
     found = dask.compute(*[dask.delayed(_totals)(part.y, part.weight) for part in parts])
+    found = [one for one in found if one[0].size]  # an empty block's labels may be of another type
+    require_some_rows(len(found), len(parts))
     labels, places = np.unique(np.concatenate([one[0] for one in found]), return_inverse=True)
     return labels, np.bincount(places, weights=np.concatenate([one[1] for one in found]))
 
@@ -122,10 +126,16 @@ def mapped(X: Any, function: Any, *, width: int, dtype: Any) -> Any:
     """Return a lazy array of function(block) for the blocks of rows of X: (n,) for width 0, (n, width) elsewhere."""
     if is_frame(X):
         meta = np.zeros((0, width) if width else 0, dtype=dtype)
-        delayed = [dask.delayed(function)(block) for block in X.to_delayed()]
+        delayed = [dask.delayed(of_rows)(block, function, width=width, dtype=dtype) for block in X.to_delayed()]
         shape = (np.nan, width) if width else (np.nan,)
         return da.concatenate([da.from_delayed(one, shape=shape, dtype=dtype, meta=meta) for one in delayed])
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    each = partial(of_rows, function=function, width=width, dtype=dtype)
     if width:
-        return X.map_blocks(function, chunks=(X.chunks[0], (width,)), dtype=dtype, meta=np.zeros((0, width), dtype=dtype))
-    return X.map_blocks(function, drop_axis=1, dtype=dtype, meta=np.zeros(0, dtype=dtype))
+        return X.map_blocks(each, chunks=(X.chunks[0], (width,)), dtype=dtype, meta=np.zeros((0, width), dtype=dtype))
+    return X.map_blocks(each, drop_axis=1, dtype=dtype, meta=np.zeros(0, dtype=dtype))
+
+
+def of_rows(block: Any, function: Any, *, width: int, dtype: Any) -> Any:
+    """Return function(block), or as empty an array where the block has no rows."""
+    return function(block) if block.shape[0] else np.zeros((0, width) if width else 0, dtype=dtype)

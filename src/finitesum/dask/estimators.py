@@ -18,6 +18,7 @@ from finitesum.dask.collections import (
     is_frame,
     mapped,
     n_columns_of,
+    of_rows,
     totals_of,
     weighted,
     with_labels,
@@ -180,7 +181,8 @@ class OnCollections:
 def _checked(model: Any, X: Any, y: Any, weight: Any, offset: Any) -> tuple[Any, Any, Any]:
     """Return weights, targets and predictions of a block."""
     _, y, weight, _ = of_blocks(None, y, weight, offset)
-    return np.ones(y.shape[0]) if weight is None else weight.astype(np.float64), y, np.asarray(model.predict(X))
+    predicted = np.asarray(of_rows(X, model.predict, width=0, dtype=y.dtype))
+    return np.ones(y.shape[0]) if weight is None else weight.astype(np.float64), y, predicted
 
 
 def _moments(model: Any, *block: Any) -> Any:

@@ -84,12 +84,15 @@ def _csr_rows(matrix: Any, intercept: int, *, is_checked: bool) -> CSRRows:
     return CSRRows(values, columns, starts, int(n_rows), int(n_columns), intercept)
 
 
-def as_rows(X: Any, *, intercept: bool = False, is_checked: bool = False) -> DenseRows | CSRRows:
+def as_rows(
+    X: Any, *, intercept: bool = False, is_checked: bool = False, may_be_empty: bool = False
+) -> DenseRows | CSRRows:
     """Return the rows of a matrix as kernels see them, without a copy where the memory fits, or raise what is wrong.
 
     float32 and float64 are kept; other numbers become float64. Sparse input becomes CSR with indices narrowed to int32
     where they fit; duplicates are summed. An intercept is a column of ones behind the last one, which is not stored.
-    What is known to be finite, in CSR with indices that fit and increase in each row, is not looked at again.
+    What is known to be finite, in CSR with indices that fit and increase in each row, is not looked at again. There must
+    be a row, unless the rows may be empty, and a column.
     """
     ones = int(bool(intercept))
     if isinstance(X, DenseRows | CSRRows):
@@ -100,7 +103,7 @@ def as_rows(X: Any, *, intercept: bool = False, is_checked: bool = False) -> Den
         raise ValueError(
             f"X must have two axes (rows and columns), got shape {shape}. Use X.reshape(-1, 1) for one column."
         )
-    if shape[0] == 0 or shape[1] + ones == 0:
+    if (shape[0] == 0 and not may_be_empty) or (shape[0] > 0 and shape[1] + ones == 0):
         raise ValueError(f"X must have at least one row and one column, got shape {shape}.")
     if scipy.sparse.issparse(table):
         return _csr_rows(table, ones, is_checked=is_checked)

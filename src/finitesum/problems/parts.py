@@ -2,8 +2,8 @@
 
 A part is given as ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``, or as what can be asked for that: a
 function of no arguments, or a ``dask.delayed`` (by ``compute()``). `Part.load` returns the rows as kernels see them and
-checks them; a first pass over all parts (`finitesum.problems.survey`) finds out what they must agree in, and a digest of
-each, by which a part that is loaded again is known.
+checks them; a first pass over all parts (`finitesum.problems.survey`) finds out which of them have rows, what they must agree
+in, and a digest of each, by which a part that is loaded again is known.
 """
 
 import hashlib
@@ -23,6 +23,12 @@ from finitesum.problems.rows import CSRRows, DenseRows
 
 #: What a part's tuple may hold, in this order.
 FIELDS = ("X", "y", "weight", "offset")
+
+
+def require_some_rows(n_with_rows: int, n_parts: int) -> None:
+    """Raise where no part has a row."""
+    if n_with_rows == 0:
+        raise ValueError(f"X must have at least one row, got {n_parts} empty parts. Check what the rows were filtered by.")
 
 
 class PartData(NamedTuple):
@@ -95,7 +101,7 @@ def _read(given: Any, part: Part) -> PartData:
     if not isinstance(given, tuple | list) or not 2 <= len(given) <= len(FIELDS):
         raise TypeError(f"a part is (X, y), (X, y, weight) or (X, y, weight, offset), got a {type(given).__name__}")
     X, y, weight, offset = (*given, None, None)[: len(FIELDS)]
-    rows = as_rows(X, intercept=part.intercept)
+    rows = as_rows(X, intercept=part.intercept, may_be_empty=True)
     n, loss, labels = rows.n_rows, part.loss, None
     if is_of_labels(loss):
         labels, targets = checked_labels(y, n, loss)
