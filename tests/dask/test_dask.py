@@ -540,7 +540,7 @@ def test_empty_blocks_change_no_bit_and_have_empty_predictions(case, client):
         assert model.predict(dX).compute().dtype == y.dtype
     if name == "LogisticRegression":
         np.testing.assert_array_equal(model.predict_proba(dX).compute(), local.predict_proba(X[kept]))
-    with pytest.raises(ValueError, match="X must have at least one row, got 6 empty parts"):
+    with pytest.raises(ValueError, match=r"X must have at least one row, got none in all parts \(6\)"):
         getattr(on_dask, name)(client=client, **parameters).fit(*(one[~full[3] & full[3]] for one in full[:2]))
 
 

@@ -57,6 +57,8 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     with console.busy(f"reading {what}"):
         data = load(found, target=column_of(settings.target), task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
+    if data.empty_files:
+        console.note(f"{data.name}: files without rows, which are left out: {', '.join(map(str, data.empty_files))}")
     if settings.memory is not None:
         _require_room(settings, data.name, data.n_rows)
     return data

@@ -2,8 +2,8 @@
 
 A part is given as ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``, or as what can be asked for that: a
 function of no arguments, or a ``dask.delayed`` (by ``compute()``). `Part.load` returns the rows as kernels see them and
-checks them; a first pass over all parts (`finitesum.problems.survey`) finds out which of them have rows, what they must agree
-in, and a digest of each, by which a part that is loaded again is known.
+checks them; a first pass over all parts (`finitesum.problems.survey`) finds out which of them have rows, what they must
+agree in, and a digest of each, by which a part that is loaded again is known.
 """
 
 import hashlib
@@ -28,7 +28,9 @@ FIELDS = ("X", "y", "weight", "offset")
 def require_some_rows(n_with_rows: int, n_parts: int) -> None:
     """Raise where no part has a row."""
     if n_with_rows == 0:
-        raise ValueError(f"X must have at least one row, got {n_parts} empty parts. Check what the rows were filtered by.")
+        raise ValueError(
+            f"X must have at least one row, got none in all parts ({n_parts}). Check what the rows were filtered by."
+        )
 
 
 class PartData(NamedTuple):
