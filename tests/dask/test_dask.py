@@ -554,3 +554,26 @@ def test_empty_blocks_of_dataframes_are_left_out(client):
     model = on_dask.LogisticRegression(client=client).fit(lazy[names], lazy.sick)
     assert model.coef_ == pytest.approx(known.coef_, abs=1e-6)
     assert model.predict_proba(lazy[names]).compute() == pytest.approx(known.predict_proba(frame[names][:250]), abs=1e-6)
+
+
+FRAMES = {
+    "bool beside float": lambda frame: frame.assign(site=frame.site > 0.0),
+    "Int64": lambda frame: frame.assign(site=frame.site.round().astype("Int64")),
+    "float32 beside int": lambda frame: frame.astype("float32").assign(site=frame.site.round().astype(int)),
+    "pyarrow": lambda frame: frame.astype("float64[pyarrow]"),
+}
+
+
+@pytest.mark.parametrize("case", FRAMES)
+def test_columns_of_dataframes_are_converted_as_in_memory(case, client):
+    X, y, _, _ = data()
+    frame = FRAMES[case](pd.DataFrame(X, columns=["age", "dose", "site", "time"]))
+    known = finitesum.LogisticRegression().fit(frame, y > 0.0)
+    lazy = dd.from_pandas(frame, npartitions=3)
+    model = on_dask.LogisticRegression(client=client).fit(lazy, dd.from_pandas(pd.Series(y > 0.0), npartitions=3))
+    assert model.coef_.dtype == known.coef_.dtype
+    assert model.coef_ == pytest.approx(known.coef_, abs=1e-6)
+    assert model.predict_proba(lazy).compute() == pytest.approx(known.predict_proba(frame), abs=1e-6)
+    gap = frame.assign(dose=pd.array([None] + [1] * (N - 1), dtype="Int64"))
+    with pytest.raises(PartError, match="part 0.*X must be finite, got nan in row 0, column 1"):
+        on_dask.Ridge(client=client).fit(dd.from_pandas(gap, npartitions=3), dd.from_pandas(pd.Series(y), npartitions=3))

@@ -26,6 +26,7 @@ except ImportError as error:  # pragma: no cover - where the extra is not instal
 
 from finitesum.dask.packed import Packed, opened, packed
 from finitesum.dask.workers import reported, workers_of
+from finitesum.estimators.plain_input import frame_as_numbers
 
 #: Addresses of arrays are multiples of it, as those of memory that was allocated here are: these are never copied.
 ALIGNMENT = 16
@@ -73,7 +74,7 @@ def of_blocks(X: Any, y: Any, weight: Any = None, offset: Any = None) -> tuple[A
     """Return blocks as a part has them: frames and series as arrays."""
     y, weight, offset = (None if one is None else np.asarray(one) for one in (y, weight, offset))
     if hasattr(X, "to_numpy"):
-        X = X.to_numpy()
+        X = frame_as_numbers(X)
     return X, y, weight, offset
 
 

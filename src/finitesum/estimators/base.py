@@ -21,7 +21,7 @@ from finitesum.estimators.covariance import require_covariance
 from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.penalties import as_penalty_of, box_of
-from finitesum.estimators.plain_input import is_plain_table, is_plain_target
+from finitesum.estimators.plain_input import X_CHECKS, is_plain_table, is_plain_target
 from finitesum.estimators.robust_errors import model_covariance
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
@@ -32,9 +32,6 @@ from finitesum.problems.input import as_rows, checked_numbers, in_order, stored_
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 from finitesum.running.observers import Trace
-
-#: What X may be: float32 is kept, CSR may have int64 indices.
-X_CHECKS: Any = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": (np.float64, np.float32), "order": "C"}
 
 
 class FitAttributes:
