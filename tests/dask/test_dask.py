@@ -575,5 +575,8 @@ def test_columns_of_dataframes_are_converted_as_in_memory(case, client):
     assert model.coef_ == pytest.approx(known.coef_, abs=1e-6)
     assert model.predict_proba(lazy).compute() == pytest.approx(known.predict_proba(frame), abs=1e-6)
     gap = frame.assign(dose=pd.array([None] + [1] * (N - 1), dtype="Int64"))
-    with pytest.raises(PartError, match="part 0.*X must be finite, got nan in row 0, column 1"):
+    with pytest.raises(PartError, match=r"part 0.*X must be finite, got nan in row 0, column 1"):
         on_dask.Ridge(client=client).fit(dd.from_pandas(gap, npartitions=3), dd.from_pandas(pd.Series(y), npartitions=3))
+    text = dd.from_pandas(frame.assign(dose="none"), npartitions=3)
+    with pytest.raises(PartError, match=r"part 0.*could not convert string to float: 'none'"):
+        on_dask.Ridge(client=client).fit(text, dd.from_pandas(pd.Series(y), npartitions=3))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -81,7 +82,7 @@ def of_blocks(X: Any, y: Any, weight: Any = None, offset: Any = None) -> tuple[A
 def _load(part: Any, *blocks: Any) -> Any:
     """Return a part's data, from its blocks, or the tuple that was delayed, where there are some."""
     if blocks:
-        part = replace(part, source=of_blocks(*blocks) if len(blocks) > 1 else blocks[0])
+        part = replace(part, source=partial(of_blocks, *blocks) if len(blocks) > 1 else blocks[0])
     return part.load()
 
 

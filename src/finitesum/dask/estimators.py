@@ -243,6 +243,12 @@ class Classifies(OnCollections):
         own: Any = self
         return self._lazily("predict_proba", X, offset, width=len(own.classes_), dtype=np.float64)
 
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Any:
+        """Return the logarithms of the probabilities, lazily for a collection, shape (n, K)."""
+        check_is_fitted(self)
+        own: Any = self
+        return self._lazily("predict_log_proba", X, offset, width=len(own.classes_), dtype=np.float64)
+
     def _strength(self, total: float) -> float:
         own: Any = self
         return float(own.alpha) if not hasattr(own, "C") else alpha_of_C(own.C, total)

@@ -26,7 +26,7 @@ def is_plain_table(X: Any) -> bool:
 
 
 def frame_as_numbers(X: Any) -> Any:
-    """Return a data frame as floats, converted as that of a fit in memory is; what is missing is NaN, and rows may be none."""
+    """Return a data frame as floats, as a fit in memory converts it; what is missing is NaN, and rows may be none."""
     from sklearn.utils.validation import check_array  # which takes a while to load
 
     return check_array(X, **X_CHECKS, ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0, input_name="X")

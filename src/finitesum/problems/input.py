@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Data, Vector
+from finitesum.core.in_memory import require_in_memory
 from finitesum.core.indices import require_indices
 from finitesum.core.mapped import as_writable
 from finitesum.losses import Loss, Squared, SquaredTargets
@@ -28,6 +29,7 @@ def _floating(values: Any) -> Data:
 
 def _table(X: Any) -> Data:
     """Return a dense input as an array of two axes."""
+    require_in_memory(X, "X")
     if np.ma.is_masked(X):
         raise ValueError("X must not have masked entries. Impute or drop them first.")
     try:
@@ -146,6 +148,7 @@ def checked_numbers(values: Any, shape: tuple[int, ...], name: str) -> Any:
 
 
 def _as_array(values: Any, name: str) -> Any:
+    require_in_memory(values, name)
     if np.ma.is_masked(values):
         raise ValueError(f"{name} must not have masked entries. Drop those rows first.")
     try:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.engine import PartError
+from finitesum.core.in_memory import is_on_dask, require_in_memory
 from finitesum.losses import Loss
 from finitesum.problems.digests import digest_sums
 from finitesum.problems.input import as_rows, checked_labels, checked_numbers, checked_values, is_of_labels
@@ -76,6 +77,11 @@ def _in_words(error: Exception) -> str:
 
 def expanded(given: Any) -> Iterator[Any]:
     """Yield the parts that were given, those of files and of fragments in their place."""
+    if is_on_dask(given):
+        raise TypeError(
+            "parts must be a list of parts, got a Dask collection: give each of its blocks as a dask.delayed of a tuple "
+            "(X, y), or fit a class of finitesum.dask."
+        )
     for one in [given] if isinstance(given, str | os.PathLike) else given:
         if isinstance(one, str | os.PathLike) or hasattr(type(one), "to_table"):  # an object that is delayed has any name
             yield from import_module("finitesum.datasets.parts").as_parts(one)  # a room above, for those who have files
@@ -94,6 +100,9 @@ def as_part(number: int, given: Any, loss: Loss, *, intercept: bool) -> Part:
             f"{name} must be a tuple (X, y[, weight, offset]), a path, or a function or delayed that returns a tuple, "
             f"got a {type(given).__name__}."
         )
+    elif not callable(given):
+        for field, one in zip(FIELDS, given, strict=False):
+            require_in_memory(one, field, f"{name}: ")
     if described:
         name += f" ({described})"
     return Part(number, name, given, loss, intercept)

@@ -144,7 +144,8 @@ def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None
     surveys = each_part(engine, [Call(survey, handle, ()) for handle in handles], arrived)
     kept = [k for k, one in enumerate(surveys) if one is not None]
     require_some_rows(len(kept), len(parts))
-    parts, handles, found = ([each[k] for k in kept] for each in (parts, handles, surveys))
+    parts, handles = [parts[k] for k in kept], [handles[k] for k in kept]
+    found: list[Survey] = [surveys[k] for k in kept]
     agreeing(parts, found)
     classes, n_outputs = None, found[0].n_targets or 1
     if is_of_labels(loss):
