@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import finitesum
 
@@ -233,6 +235,20 @@ def test_refusals_say_where_to_go(client):
         on_dask.LogisticRegression(client=client, class_weight={"c": 2.0}).fit(dX, dy > 0.0)
     with pytest.raises(ValueError, match="standard_errors of a robust loss are not known for collections"):
         on_dask.LinearRegressor(client=client, loss="huber", standard_errors=True).fit(dX, dy)
+    for name in ("LogisticRegression", "Ridge"):
+        one, labels = getattr(on_dask, name)(client=client), (dy > 0.0).astype(int)
+        for weight, says in (
+            (-1.0, r"part \d.*weight must be >= 0, got -1.0"),
+            (np.nan, r"part \d.*weight must be finite"),
+        ):
+            with pytest.raises(PartError, match=says):
+                one.fit(dX, labels, sample_weight=da.full(N, weight, chunks=CHUNK))
+        with pytest.raises(ValueError, match="must have a positive"):
+            one.fit(dX, labels, sample_weight=da.zeros(N, chunks=CHUNK))
+        with pytest.raises(ValueError, match="y must have a label or a target for each row of X, got None"):
+            one.fit(dX, None)
+    with pytest.raises(PartError, match=r"part 2.*y must be finite, got nan at position 50"):
+        on_dask.LogisticRegression(client=client).fit(dX, np.where(np.arange(N) == 250, np.nan, y > 0.0))
     broken = X.copy()
     broken[250, 1] = np.nan
     (dX,) = chunked(broken)
@@ -578,5 +594,56 @@ def test_columns_of_dataframes_are_converted_as_in_memory(case, client):
     with pytest.raises(PartError, match=r"part 0.*X must be finite, got nan in row 0, column 1"):
         on_dask.Ridge(client=client).fit(dd.from_pandas(gap, npartitions=3), dd.from_pandas(pd.Series(y), npartitions=3))
     text = dd.from_pandas(frame.assign(dose="none"), npartitions=3)
-    with pytest.raises(PartError, match=r"part 0.*could not convert string to float: 'none'"):
+    with pytest.raises(PartError, match=r"part \d.*could not convert string to float: 'none'"):
         on_dask.Ridge(client=client).fit(text, dd.from_pandas(pd.Series(y), npartitions=3))
+
+
+def test_what_is_no_open_client_is_refused(client):
+    dX, dy = chunked(*data()[:2])
+    for given, kind in ((client.scheduler.address, "str"), (client.cluster, "LocalCluster"), (3, "int")):
+        with pytest.raises(
+            TypeError, match=rf"client must be a distributed\.Client, got a {kind}: give distributed\.Client\("
+        ):
+            on_dask.Ridge(client=given).fit(dX, dy)
+    closed = Client(client.scheduler.address, set_as_default=False)
+    closed.close()
+    with pytest.raises(ValueError, match="client must be open, got one that is closed: make another one by distributed"):
+        on_dask.Ridge(client=closed).fit(dX, dy)
+
+
+def test_clones_have_the_same_client(client):
+    model = on_dask.LogisticRegression(client=client, C=0.3, penalty_weights=[1.0, 2.0, 1.0, 1.0])
+    other = clone(model)
+    assert other.client is client
+    assert other.get_params().keys() == model.get_params().keys()
+    assert (other.C, other.penalty_weights) == (0.3, [1.0, 2.0, 1.0, 1.0])
+    assert other.penalty_weights is not model.penalty_weights
+    X, y, _, _ = data()
+    model.fit(*chunked(X, y > 0.0))
+    assert not hasattr(clone(model), "coef_")
+    assert model.client is client
+
+
+def test_searches_of_scikit_learn_choose_as_in_memory(client):
+    X, y, _, _ = data()
+    dX, dy = chunked(X, y > 0.0)
+    grid = {"C": [1e-4, 1e-2, 1.0]}
+    known = GridSearchCV(finitesum.LogisticRegression(), grid, cv=3).fit(X, y > 0.0)
+    found = GridSearchCV(on_dask.LogisticRegression(client=client), grid, cv=3).fit(dX, dy)
+    assert found.best_params_ == known.best_params_
+    assert found.cv_results_["mean_test_score"] == pytest.approx(known.cv_results_["mean_test_score"], abs=1e-12)
+    assert found.best_estimator_.client is client
+    scores = cross_val_score(on_dask.Ridge(client=client), *chunked(X, y), cv=3)
+    assert scores == pytest.approx(cross_val_score(finitesum.Ridge(), X, y, cv=3), abs=1e-6)
+
+
+def test_where_all_workers_are_lost_an_estimator_says_that_the_same_call_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("finitesum.dask.engine.PATIENCE", 0.3)
+    X, y, _, _ = data()
+    file = tmp_path / "fit.ckpt"
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as many:
+        stops = {"callback": lambda report: cluster.scale(0) if report.nit == 2 else None}
+        model = on_dask.LogisticRegression(client=many, solver="afg", tol=1e-12, checkpoint=file, **stops)
+        with pytest.raises(PartError, match="all workers of the Dask cluster are lost") as raised:
+            model.fit(*chunked(X, y > 0.0))
+    assert raised.value.__notes__ == [f"The run was written to {file}; the same call goes on from there."]

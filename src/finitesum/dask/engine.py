@@ -128,8 +128,10 @@ class DaskEngine:
 
     Raises
     ------
+    TypeError
+        The client is an address or a cluster, or something else.
     ValueError
-        There is no client.
+        There is no client, or it is closed.
 
     Examples
     --------
@@ -145,6 +147,13 @@ class DaskEngine:
             self.client = distributed.get_client() if client is None else client
         except ValueError as error:
             raise ValueError("there is no Dask client: make one by distributed.Client(), or give client=.") from error
+        if not isinstance(self.client, distributed.Client):
+            raise TypeError(
+                f"client must be a distributed.Client, got a {type(client).__name__}: give distributed.Client(...) of an "
+                "address or a cluster."
+            )
+        if self.client.status in ("closing", "closed"):
+            raise ValueError("client must be open, got one that is closed: make another one by distributed.Client(...).")
         self._calls: WeakKeyDictionary[Any, tuple[Call, int]] = WeakKeyDictionary()
         self._parts: WeakSet[Any] = WeakSet()
         self._workers = workers_of(self.client)

@@ -157,14 +157,20 @@ def _as_array(values: Any, name: str) -> Any:
         raise ValueError(f"{name} must be a vector: {error}.") from error
 
 
+def weights_of_rows(values: Any, n: int, name: str) -> Vector:
+    """Return numbers s_i >= 0 for the rows, or raise what is wrong with them."""
+    weights: Vector = checked_numbers(values, (n,), name)
+    if (weights < 0.0).any():
+        i = int(np.flatnonzero(weights < 0.0)[0])
+        raise ValueError(f"{name} must be >= 0, got {weights[i]} at position {i}. Weight 0 leaves a row out.")
+    return weights
+
+
 def checked_weights(sample_weight: Any, n: int) -> Vector:
     """Return the sample weights, scaled so that they sum to 1, or raise what is wrong with them."""
     if sample_weight is None:
         return np.full(n, 1.0 / n)
-    weights = checked_numbers(sample_weight, (n,), "sample_weight")
-    if (weights < 0.0).any():
-        i = int(np.flatnonzero(weights < 0.0)[0])
-        raise ValueError(f"sample_weight must be >= 0, got {weights[i]} at position {i}. Weight 0 leaves a row out.")
+    weights = weights_of_rows(sample_weight, n, "sample_weight")
     with np.errstate(over="ignore"):
         total = weights.sum()
     if total == 0.0:
@@ -223,7 +229,7 @@ def _vector(y: Any, n: int, loss: Loss) -> Any:
 
 def checked_labels(y: Any, n: int, loss: Loss) -> tuple[Any, Any]:
     """Return the labels that there are, in increasing order, and the place of each row's among them."""
-    return _labels(_vector(y, n, loss))
+    return labels_and_codes(_vector(y, n, loss))
 
 
 def checked_values(y: Any, n: int, loss: Loss) -> Any:
@@ -256,7 +262,7 @@ def classes_and_codes(labels: Any) -> tuple[Any, Any]:
     return np.unique(labels, return_inverse=True)
 
 
-def _labels(labels: Any) -> tuple[Any, Any]:
+def labels_and_codes(labels: Any) -> tuple[Any, Any]:
     """Return the classes in increasing order and the code of each label, or raise where one is missing."""
     kind = labels.dtype.kind
     if kind in "fc" and not np.isfinite(labels).all():

@@ -9,6 +9,7 @@ agree in, and a digest of each, by which a part that is loaded again is known.
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from finitesum.core.engine import PartError
 from finitesum.core.in_memory import is_on_dask, require_in_memory
 from finitesum.losses import Loss
 from finitesum.problems.digests import digest_sums
-from finitesum.problems.input import as_rows, checked_labels, checked_numbers, checked_values, is_of_labels
+from finitesum.problems.input import as_rows, checked_labels, checked_numbers, checked_values, is_of_labels, weights_of_rows
 from finitesum.problems.rows import CSRRows, DenseRows
 
 #: What a part's tuple may hold, in this order.
@@ -62,11 +63,18 @@ class Part:
 
     def load(self) -> PartData:
         """Return the data, checked; raise a PartError that names the part where something is wrong."""
-        try:
+        with errors_named(self.name):
             data = _read(self.source() if callable(self.source) else self.source, self)
-        except Exception as error:
-            raise PartError(f"{self.name}: {_in_words(error)}") from error
         return data._replace(digest=digest_of(data))
+
+
+@contextmanager
+def errors_named(name: str) -> Iterator[None]:
+    """Raise a PartError that names a part where something is wrong with it."""
+    try:
+        yield
+    except Exception as error:
+        raise PartError(f"{name}: {_in_words(error)}") from error
 
 
 def _in_words(error: Exception) -> str:
@@ -120,10 +128,7 @@ def _read(given: Any, part: Part) -> PartData:
     else:
         targets = checked_values(y, n, loss)
     if weight is not None:
-        weight = checked_numbers(weight, (n,), "weight")
-        if (weight < 0.0).any():
-            i = int(np.flatnonzero(weight < 0.0)[0])
-            raise ValueError(f"weight must be >= 0, got {weight[i]} at position {i}. Weight 0 leaves a row out.")
+        weight = weights_of_rows(weight, n, "weight")
     if offset is not None:
         given_shape = np.shape(offset)
         offset = checked_numbers(offset, (n,) if len(given_shape) < 2 else (n, given_shape[1]), "offset")
