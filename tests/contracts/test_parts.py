@@ -1064,3 +1064,27 @@ def test_a_problem_in_parts_is_known_by_its_data(tmp_path):
     other = Problem.partitioned(in_parts(*data("logistic")[:2], cuts=(0, 100, 200)), fit_intercept=True, alpha=0.05)
     with pytest.raises(ValueError, match="problem"):
         minimize(other, tol=1e-10, checkpoint=tmp_path / "run.npz", resume=True)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+@pytest.mark.parametrize("loss", ["logistic", "multinomial", "squared"])
+def test_parts_without_rows_change_no_bit(loss, form):
+    X, y, weight, offset = data(loss)
+    offset = np.zeros((*offset.shape, 3)) if loss == "multinomial" else offset
+    settings = {"loss": loss, "alpha": 0.01, "fit_intercept": True}
+    known = Problem.partitioned(in_parts(form(X), y, weight, offset), **settings)
+    parts = in_parts(form(X), y, weight, offset, cuts=(0, 0, 50, 50, 51, 120, 200, 200))
+    parts += [(np.empty((0, 2), dtype=np.float32), np.array([], dtype=object)), lambda: (form(X[:0]), [], [])]
+    found = Problem.partitioned(parts, **settings)
+    assert (found.n_rows, len(found.rows.parts), len(found.rows.arrivals)) == (200, 4, 4)
+    assert found.rows.parts[1].name == "part 3"
+    assert found.fingerprint == known.fingerprint
+    np.testing.assert_array_equal(minimize(found, tol=1e-10).x, minimize(known, tol=1e-10).x)
+
+
+def test_parts_that_are_all_empty_or_whose_targets_are_not_are_refused():
+    empty = np.empty((0, 2)), np.empty(0)
+    with pytest.raises(ValueError, match=r"X must have at least one row, got none in all parts \(3\)\. Check what"):
+        Problem.partitioned([empty] * 3)
+    with pytest.raises(PartError, match=r"part 1: y must have shape \(0,\) to match the rows of X, got \(4,\)"):
+        Problem.partitioned([(np.eye(2), [0, 1]), (empty[0], [0, 1, 0, 1])])

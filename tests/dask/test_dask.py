@@ -5,6 +5,8 @@ import functools
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,7 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import finitesum
 
@@ -233,6 +237,20 @@ def test_refusals_say_where_to_go(client):
         on_dask.LogisticRegression(client=client, class_weight={"c": 2.0}).fit(dX, dy > 0.0)
     with pytest.raises(ValueError, match="standard_errors of a robust loss are not known for collections"):
         on_dask.LinearRegressor(client=client, loss="huber", standard_errors=True).fit(dX, dy)
+    for name in ("LogisticRegression", "Ridge"):
+        one, labels = getattr(on_dask, name)(client=client), (dy > 0.0).astype(int)
+        for weight, says in (
+            (-1.0, r"part \d.*weight must be >= 0, got -1.0"),
+            (np.nan, r"part \d.*weight must be finite"),
+        ):
+            with pytest.raises(PartError, match=says):
+                one.fit(dX, labels, sample_weight=da.full(N, weight, chunks=CHUNK))
+        with pytest.raises(ValueError, match="must have a positive"):
+            one.fit(dX, labels, sample_weight=da.zeros(N, chunks=CHUNK))
+        with pytest.raises(ValueError, match="y must have a label or a target for each row of X, got None"):
+            one.fit(dX, None)
+    with pytest.raises(PartError, match=r"part 2.*y must be finite, got nan at position 50"):
+        on_dask.LogisticRegression(client=client).fit(dX, np.where(np.arange(N) == 250, np.nan, y > 0.0))
     broken = X.copy()
     broken[250, 1] = np.nan
     (dX,) = chunked(broken)
@@ -410,6 +428,54 @@ def test_where_all_workers_are_lost_it_is_said_and_another_cluster_goes_on(tmp_p
     assert resumed.n_passes == whole.n_passes
 
 
+#: A process that fits on a cluster, whose address it is given, and says when it has taken some passes.
+CLIENT = """
+import sys, time
+import numpy as np
+from distributed import Client
+from finitesum import Problem, minimize
+from finitesum.dask import DaskEngine
+
+address, arrays, checkpoint = sys.argv[1:]
+with np.load(arrays) as file:
+    X, signs = file["X"], file["signs"]
+parts = [(X[k : k + 50], signs[k : k + 50]) for k in range(0, len(X), 50)]
+
+def wait(report):
+    if report.nit == 3:
+        print("three passes", flush=True)
+        time.sleep(600)
+
+problem = Problem.partitioned(parts, alpha=0.01, engine=DaskEngine(Client(address)))
+settings = {"method": "newton", "tol": 1e-10, "measure_every": 0, "checkpoint_seconds": 0}
+minimize(problem, checkpoint=checkpoint, callback=wait, **settings)
+"""
+
+
+def test_a_client_that_is_killed_is_resumed_by_another_to_the_same_bits(client, tmp_path):
+    X, y, _, _ = data()
+    signs, seen = np.where(y > 0.0, 1.0, -1.0), []
+    np.savez(tmp_path / "arrays.npz", X=X, signs=signs)
+    arguments = [client.scheduler.address, str(tmp_path / "arrays.npz"), str(tmp_path / "run.ckpt")]
+    with subprocess.Popen([sys.executable, "-c", CLIENT, *arguments], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "three passes\n"
+        other.kill()
+    parts = [(X[k : k + 50], signs[k : k + 50]) for k in range(0, len(X), 50)]
+    settings = {"method": "newton", "tol": 1e-10, "measure_every": 0}
+    whole = minimize(Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(client)), **settings)
+    resumed = minimize(
+        Problem.partitioned(parts, alpha=0.01, engine=on_dask.DaskEngine(client)),
+        checkpoint=tmp_path / "run.ckpt",
+        resume=True,
+        callback=lambda report: seen.append(report.nit),
+        **settings,
+    )
+    assert whole.success
+    assert resumed.x.tobytes() == whole.x.tobytes()
+    assert seen[0] > 2
+    assert resumed.nit == whole.nit
+
+
 def test_an_estimator_goes_on_from_its_checkpoint_on_a_cluster_of_another_size(client, tmp_path):
     X, y, _, _ = data()
     parameters = {"client": client, "solver": "newton", "tol": 1e-10}
@@ -514,3 +580,120 @@ def test_the_bits_are_those_of_seven_workers(client):
     with LocalCluster(n_workers=1, **threads) as cluster, Client(cluster) as alone:
         assert found == [solution(method, alone) for method in methods]
     assert found == [solution(method, client) for method in methods]
+
+
+@pytest.mark.parametrize("case", ["two classes", "three classes", "ridge", "class weights", "huber, joint"])
+def test_empty_blocks_change_no_bit_and_have_empty_predictions(case, client):
+    name, parameters, targets = CASES[case]
+    X, y, weights, _ = data()
+    y = targets(y)
+    kept = np.ones(N, dtype=bool)
+    kept[: 2 * CHUNK] = kept[3 * CHUNK : 4 * CHUNK] = False
+    kept[::7] = False
+    full = chunked(X, y, weights, kept)
+    dX, dy, dw = (one[full[3]] for one in full[:3])  # of unknown lengths
+    places = [2, 4, 5]
+    known = getattr(on_dask, name)(client=client, **parameters)
+    known.fit(*(da.concatenate([one.blocks[k] for k in places]) for one in (dX, dy, dw)))
+    model = getattr(on_dask, name)(client=client, **parameters).fit(dX, dy, dw)
+    np.testing.assert_array_equal(model.coef_, known.coef_)
+    np.testing.assert_array_equal(model.intercept_, known.intercept_)
+    local = model.to_local()
+    np.testing.assert_array_equal(model.predict(dX).compute(), local.predict(X[kept]))
+    assert model.score(dX, dy, dw).compute() == pytest.approx(local.score(X[kept], y[kept], weights[kept]), abs=1e-12)
+    if hasattr(model, "classes_"):
+        assert local.classes_.dtype == y.dtype
+        assert model.predict(dX).compute().dtype == y.dtype
+    if name == "LogisticRegression":
+        np.testing.assert_array_equal(model.predict_proba(dX).compute(), local.predict_proba(X[kept]))
+    with pytest.raises(ValueError, match=r"X must have at least one row, got none in all parts \(6\)"):
+        getattr(on_dask, name)(client=client, **parameters).fit(*(one[~full[3] & full[3]] for one in full[:2]))
+
+
+def test_empty_blocks_of_dataframes_are_left_out(client):
+    X, y, _, _ = data()
+    frame = pd.DataFrame(X, columns=["age", "dose", "site", "time"]).assign(sick=y > 0.0, row=np.arange(N))
+    lazy = dd.from_pandas(frame, npartitions=6)
+    lazy = lazy[lazy.row < 250]
+    names = list(frame.columns[:4])
+    known = finitesum.LogisticRegression().fit(frame[names][:250], frame.sick[:250])
+    model = on_dask.LogisticRegression(client=client).fit(lazy[names], lazy.sick)
+    assert model.coef_ == pytest.approx(known.coef_, abs=1e-6)
+    assert model.predict_proba(lazy[names]).compute() == pytest.approx(known.predict_proba(frame[names][:250]), abs=1e-6)
+
+
+FRAMES = {
+    "bool beside float": lambda frame: frame.assign(site=frame.site > 0.0),
+    "Int64": lambda frame: frame.assign(site=frame.site.round().astype("Int64")),
+    "float32 beside int": lambda frame: frame.astype("float32").assign(site=frame.site.round().astype(int)),
+    "pyarrow": lambda frame: frame.astype("float64[pyarrow]"),
+}
+
+
+@pytest.mark.parametrize("case", FRAMES)
+def test_columns_of_dataframes_are_converted_as_in_memory(case, client):
+    X, y, _, _ = data()
+    frame = FRAMES[case](pd.DataFrame(X, columns=["age", "dose", "site", "time"]))
+    known = finitesum.LogisticRegression().fit(frame, y > 0.0)
+    lazy = dd.from_pandas(frame, npartitions=3)
+    model = on_dask.LogisticRegression(client=client).fit(lazy, dd.from_pandas(pd.Series(y > 0.0), npartitions=3))
+    assert model.coef_.dtype == known.coef_.dtype
+    assert model.coef_ == pytest.approx(known.coef_, abs=1e-6)
+    assert model.predict_proba(lazy).compute() == pytest.approx(known.predict_proba(frame), abs=1e-6)
+    gap = frame.assign(dose=pd.array([None] + [1] * (N - 1), dtype="Int64"))
+    with pytest.raises(PartError, match=r"part 0.*X must be finite, got nan in row 0, column 1"):
+        on_dask.Ridge(client=client).fit(dd.from_pandas(gap, npartitions=3), dd.from_pandas(pd.Series(y), npartitions=3))
+    text = dd.from_pandas(frame.assign(dose="none"), npartitions=3)
+    with pytest.raises(PartError, match=r"part \d.*could not convert string to float: 'none'"):
+        on_dask.Ridge(client=client).fit(text, dd.from_pandas(pd.Series(y), npartitions=3))
+
+
+def test_what_is_no_open_client_is_refused(client):
+    dX, dy = chunked(*data()[:2])
+    for given, kind in ((client.scheduler.address, "str"), (client.cluster, "LocalCluster"), (3, "int")):
+        with pytest.raises(
+            TypeError, match=rf"client must be a distributed\.Client, got a {kind}: give distributed\.Client\("
+        ):
+            on_dask.Ridge(client=given).fit(dX, dy)
+    closed = Client(client.scheduler.address, set_as_default=False)
+    closed.close()
+    with pytest.raises(ValueError, match="client must be open, got one that is closed: make another one by distributed"):
+        on_dask.Ridge(client=closed).fit(dX, dy)
+
+
+def test_clones_have_the_same_client(client):
+    model = on_dask.LogisticRegression(client=client, C=0.3, penalty_weights=[1.0, 2.0, 1.0, 1.0])
+    other = clone(model)
+    assert other.client is client
+    assert other.get_params().keys() == model.get_params().keys()
+    assert (other.C, other.penalty_weights) == (0.3, [1.0, 2.0, 1.0, 1.0])
+    assert other.penalty_weights is not model.penalty_weights
+    X, y, _, _ = data()
+    model.fit(*chunked(X, y > 0.0))
+    assert not hasattr(clone(model), "coef_")
+    assert model.client is client
+
+
+def test_searches_of_scikit_learn_choose_as_in_memory(client):
+    X, y, _, _ = data()
+    dX, dy = chunked(X, y > 0.0)
+    grid = {"C": [1e-4, 1e-2, 1.0]}
+    known = GridSearchCV(finitesum.LogisticRegression(), grid, cv=3).fit(X, y > 0.0)
+    found = GridSearchCV(on_dask.LogisticRegression(client=client), grid, cv=3).fit(dX, dy)
+    assert found.best_params_ == known.best_params_
+    assert found.cv_results_["mean_test_score"] == pytest.approx(known.cv_results_["mean_test_score"], abs=1e-12)
+    assert found.best_estimator_.client is client
+    scores = cross_val_score(on_dask.Ridge(client=client), *chunked(X, y), cv=3)
+    assert scores == pytest.approx(cross_val_score(finitesum.Ridge(), X, y, cv=3), abs=1e-6)
+
+
+def test_where_all_workers_are_lost_an_estimator_says_that_the_same_call_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("finitesum.dask.engine.PATIENCE", 0.3)
+    X, y, _, _ = data()
+    file = tmp_path / "fit.ckpt"
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as many:
+        stops = {"callback": lambda report: cluster.scale(0) if report.nit == 2 else None}
+        model = on_dask.LogisticRegression(client=many, solver="afg", tol=1e-12, checkpoint=file, **stops)
+        with pytest.raises(PartError, match="all workers of the Dask cluster are lost") as raised:
+            model.fit(*chunked(X, y > 0.0))
+    assert raised.value.__notes__ == [f"The run was written to {file}; the same call goes on from there."]

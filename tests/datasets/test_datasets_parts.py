@@ -89,3 +89,41 @@ def test_one_file_of_labels_does_not_stand_for_several(data, tmp_path):
     written(tmp_path, "npy", *data)
     with pytest.raises(DataError, match=r"names 1 files, and there are 3 of rows"):
         load([tmp_path / "X*.npy"], target=str(tmp_path / "y0.npy"))
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet", "svm", "npz", "npy"])
+def test_files_without_rows_are_left_out(format, data, tmp_path):
+    (full := tmp_path / "full").mkdir()
+    (empty := tmp_path / "empty").mkdir()
+    target, files = written(full, format, *data), sorted(full.glob("X*" if format == "npy" else "*"))
+    if format == "svm":
+        (empty / "0.svm").write_text("# of nobody\n")
+    else:
+        written(empty, format, data[0][:0], data[1][:0], n_files=1)
+    nothing = empty / files[0].name
+    given = [nothing, files[0], nothing, *files[1:]]
+    if format == "npy":
+        labels = sorted(full.glob("y*"))
+        target = [labels[0], labels[0], labels[1], *labels[1:]]
+    parts = load(given, target=target)
+    assert (parts.n_rows, parts.files, parts.empty_files) == (N, files, [nothing, nothing])
+    assert "3 files, 2 without rows" in repr(parts)
+    known = minimize(Problem.partitioned(load(files, target=labels if format == "npy" else target)))
+    np.testing.assert_array_equal(minimize(Problem.partitioned(parts)).x, known.x)
+    with pytest.raises(DataError, match=r"0\.\w+ and 1 others hold no rows"):
+        load([nothing] * 2, target=labels[:2] if format == "npy" else target)
+    if format != "npy":
+        np.testing.assert_array_equal(minimize(Problem.partitioned(given)).x, known.x)
+        with pytest.raises(ValueError, match=r"X must have at least one row, got none in all parts \(1\)"):
+            Problem.partitioned(empty)
+
+
+def test_fragments_without_rows_are_left_out(data, tmp_path):
+    written(tmp_path, "parquet", *data)
+    known = minimize(Problem.partitioned(tmp_path), tol=1e-12)
+    pytest.importorskip("pandas").DataFrame({name: [] for name in [*NAMES, "y"]}, dtype=object).to_parquet(
+        tmp_path / "0a.parquet"
+    )
+    fragments = list(pytest.importorskip("pyarrow.dataset").dataset(tmp_path).get_fragments())
+    assert len(fragments) == 4
+    np.testing.assert_array_equal(minimize(Problem.partitioned(fragments), tol=1e-12).x, known.x)

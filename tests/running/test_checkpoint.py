@@ -126,7 +126,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_and_a_note(method, tmp_path):
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate()
     assert child.returncode != 0
-    assert f"The run was written to {path}; resume=True goes on from there." in errors
+    assert f"The run was written to {path}; the same call goes on from there." in errors  # which says resume=True
     assert load(path).header["loop"]["k"] >= 6
     resumed = minimize(problem, method=method, checkpoint=path, resume=True, **settings)
     assert bits(resumed) == bits(minimize(problem, method=method, **settings))

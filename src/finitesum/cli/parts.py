@@ -55,7 +55,10 @@ def read_parts(settings: Settings, console: Console, *, task: str | None, n_work
     names = ("format", "n_features", "zero_based")
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     with console.busy(f"reading {what}"):
-        return load(found, target=column_of(settings.target), task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
+        data = load(found, target=column_of(settings.target), task=task, part_bytes=part_bytes, **options)  # type: ignore[arg-type]
+    if data.empty_files:
+        console.note(f"{data.name}: files without rows, which are left out: {', '.join(map(str, data.empty_files))}")
+    return data
 
 
 def _require_bytes(settings: Settings, what: str, needed: float, why: str) -> None:

@@ -95,13 +95,13 @@ def sum_of_parts(
     calls: Sequence[Call],
     add: Callable[[Any, Any], Any] = added,
     take: Callable[[int, Any], Any] | None = None,
-    arrived: Callable[[], Any] | None = None,
+    arrived: Callable[[int], Any] | None = None,
 ) -> Any:
     """Return the sum of the calls' results, in a tree by their order; the first error is raised, and ends the others.
 
     If given, `take` is called with the number and the future of each result that is there, and returns a future of what is
-    to be summed, which need not be there yet; before it `arrived` is called, as each of them comes. No result is kept
-    longer than it is needed.
+    to be summed, which need not be there yet; before it `arrived` is called with the number, as each of them comes. No
+    result is kept longer than it is needed.
     """
     with limited_blas(1):  # one part a worker, and the same bits for any number of them
         tree, waiting = _Tree(engine, add, len(calls)), {}
@@ -139,7 +139,7 @@ def _next_round(
     tree: _Tree,
     waiting: dict[Any, tuple[int, int]],
     take: Callable[[int, Any], Any] | None,
-    arrived: Callable[[], Any] | None,
+    arrived: Callable[[int], Any] | None,
 ) -> dict[Any, tuple[int, int]]:
     """Return what is to be waited for next; these futures wait no more."""
     following = {}
@@ -152,7 +152,7 @@ def _next_round(
         if level == _CALLED:
             level = 0
             if arrived is not None:
-                arrived()
+                arrived(k)
             if take is not None and not (joining := settled(engine, take(k, future))).done():
                 following[joining] = level, k
                 continue
@@ -162,8 +162,11 @@ def _next_round(
     return following
 
 
-def completed(engine: Engine, calls: Sequence[Call], arrived: Callable[[], Any] | None = None) -> list[Any]:
-    """Return futures of the calls, in their order, once all are done; if given, a function is called as each of them is."""
+def completed(engine: Engine, calls: Sequence[Call], arrived: Callable[[int], Any] | None = None) -> list[Any]:
+    """Return futures of the calls, in their order, once all are done; if given, a function is called as each of them is.
+
+    It is given the call's number.
+    """
     with limited_blas(1):
         futures = _submitted(engine, calls)
         waiting = {future: k for k, future in enumerate(futures)}
@@ -172,7 +175,7 @@ def completed(engine: Engine, calls: Sequence[Call], arrived: Callable[[], Any] 
     return futures
 
 
-def _complete(engine: Engine, futures: list[Any], waiting: dict[Any, int], arrived: Callable[[], Any] | None) -> None:
+def _complete(engine: Engine, futures: list[Any], waiting: dict[Any, int], arrived: Callable[[int], Any] | None) -> None:
     """Wait until futures are done, those of calls that are made again put in the places of what was lost."""
     while waiting:
         again = {}
@@ -182,7 +185,7 @@ def _complete(engine: Engine, futures: list[Any], waiting: dict[Any, int], arriv
                 futures[k] = engine.recover(future)
                 again[futures[k]] = k
             elif arrived is not None:
-                arrived()
+                arrived(k)
         waiting.update(again)
 
 
@@ -197,8 +200,8 @@ def collected(engine: Engine, futures: Sequence[Any], asked: Sequence[Callable[[
     return [fetched(engine, future if one is None else engine.submit(one, future)) for future, one in each]
 
 
-def each_part(engine: Engine, calls: Iterable[Call], arrived: Callable[[], Any] | None = None) -> list[Any]:
-    """Return the calls' results in their order; if given, a function is called when each of them is there."""
+def each_part(engine: Engine, calls: Iterable[Call], arrived: Callable[[int], Any] | None = None) -> list[Any]:
+    """Return the calls' results in their order; if given, a function is called with the number of each that is there."""
     futures = completed(engine, list(calls), arrived)
     return collected(engine, futures, [None] * len(futures))
 

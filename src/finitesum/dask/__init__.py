@@ -7,6 +7,8 @@ Only public futures are used: nothing pins work to a worker, and the work of one
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from finitesum.estimators.elsewhere import ON_DASK
+
 if TYPE_CHECKING:
     from finitesum.dask.engine import DaskEngine as DaskEngine
     from finitesum.dask.estimators import (
@@ -21,18 +23,7 @@ if TYPE_CHECKING:
         TweedieRegressor as TweedieRegressor,
     )
 
-_HOMES = {
-    "DaskEngine": "engine",
-    "GammaRegressor": "estimators",
-    "HuberRegressor": "estimators",
-    "LinearClassifier": "estimators",
-    "LinearRegressor": "estimators",
-    "LinearSVC": "estimators",
-    "LogisticRegression": "estimators",
-    "PoissonRegressor": "estimators",
-    "Ridge": "estimators",
-    "TweedieRegressor": "estimators",
-}
+_HOMES = {"DaskEngine": "engine"} | dict.fromkeys(ON_DASK, "estimators")
 
 __all__ = list(_HOMES)
 

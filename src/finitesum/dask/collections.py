@@ -1,17 +1,35 @@
 """Dask collections as parts: a block of rows of X with the same rows of the targets, weights and offsets."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from finitesum.dask.engine import Blocks
-from finitesum.problems.input import classes_and_codes
+from finitesum.problems.input import labels_and_codes, weights_of_rows
+from finitesum.problems.parts import errors_named, require_some_rows
 
 try:
     import dask
     import dask.array as da
+    from dask.delayed import Delayed
 except ImportError as error:  # pragma: no cover - where the extra is not installed
     raise ImportError("finitesum.dask needs dask with its arrays: pip install 'finitesum[dask]'.") from error
+
+
+class Score(Delayed):  # type: ignore[misc]
+    """A delayed number that scikit-learn takes for a score: it asks those of libraries for their `item`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, number: Any) -> "Score":
+        """Return a delayed number as one."""
+        return cls(number.key, number.dask)
+
+    def item(self) -> float:
+        """Return the number, which is computed."""
+        return float(self.compute())
 
 
 def is_frame(collection: Any) -> bool:
@@ -35,6 +53,14 @@ def n_columns_of(X: Any) -> int:
     return len(X.columns) if is_frame(X) else int(X.shape[1])
 
 
+def require_one_target(y: Any) -> None:
+    """Raise unless there are targets, of one dimension."""
+    if y is None:
+        raise ValueError("y must have a label or a target for each row of X, got None.")
+    if getattr(y, "ndim", 1) != 1:
+        raise ValueError(f"y must have one dimension, got {y.ndim}: fit one target at a time, or the class in memory.")
+
+
 def as_parts(X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> list[Blocks]:
     """Return the blocks of collections with the same rows as parts.
 
@@ -46,9 +72,11 @@ def as_parts(X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> l
     TypeError
         X is no dask array or dataframe.
     ValueError
+        y is None, or has several columns.
         The rows of the collections are divided differently, and how many each division has is not known.
     """
     n_columns_of(X)
+    require_one_target(y)
     if is_frame(X):
         blocks = list(X.to_delayed())
         sizes = None
@@ -63,14 +91,22 @@ def as_parts(X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> l
 
 def totals_of(parts: list[Blocks]) -> tuple[Any, Any]:
     """Return the labels of all parts, increasing, and the sum of the weights of each label's rows."""
-    found = dask.compute(*[dask.delayed(_totals)(part.y, part.weight) for part in parts])
+    names = [f"part {k} ({part.part_name})" for k, part in enumerate(parts)]
+    each = zip(names, parts, strict=True)
+    found = dask.compute(*[dask.delayed(_totals)(name, part.y, part.weight) for name, part in each])
+    found = [one for one in found if one[0].size]  # an empty block's labels may be of another type
+    require_some_rows(len(found), len(parts))
     labels, places = np.unique(np.concatenate([one[0] for one in found]), return_inverse=True)
-    return labels, np.bincount(places, weights=np.concatenate([one[1] for one in found]))
+    totals = np.bincount(places, weights=np.concatenate([one[1] for one in found]))
+    if not totals.any():
+        raise ValueError("sample_weight must have a positive sum, got zeros only. Leave it out for equal weights.")
+    return labels, totals
 
 
-def _totals(y: Any, weight: Any) -> tuple[Any, Any]:
-    labels, codes = classes_and_codes(np.asarray(y))
-    return labels, np.bincount(codes, weights=None if weight is None else np.asarray(weight, dtype=np.float64))
+def _totals(name: str, y: Any, weight: Any) -> tuple[Any, Any]:
+    with errors_named(name):
+        labels, codes = labels_and_codes(np.asarray(y))
+        return labels, np.bincount(codes, weights=None if weight is None else weights_of_rows(weight, codes.size, "weight"))
 
 
 def with_labels(parts: list[Blocks], labels: Any) -> list[Blocks]:
@@ -122,10 +158,16 @@ def mapped(X: Any, function: Any, *, width: int, dtype: Any) -> Any:
     """Return a lazy array of function(block) for the blocks of rows of X: (n,) for width 0, (n, width) elsewhere."""
     if is_frame(X):
         meta = np.zeros((0, width) if width else 0, dtype=dtype)
-        delayed = [dask.delayed(function)(block) for block in X.to_delayed()]
+        delayed = [dask.delayed(of_rows)(block, function, width=width, dtype=dtype) for block in X.to_delayed()]
         shape = (np.nan, width) if width else (np.nan,)
         return da.concatenate([da.from_delayed(one, shape=shape, dtype=dtype, meta=meta) for one in delayed])
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    each = partial(of_rows, function=function, width=width, dtype=dtype)
     if width:
-        return X.map_blocks(function, chunks=(X.chunks[0], (width,)), dtype=dtype, meta=np.zeros((0, width), dtype=dtype))
-    return X.map_blocks(function, drop_axis=1, dtype=dtype, meta=np.zeros(0, dtype=dtype))
+        return X.map_blocks(each, chunks=(X.chunks[0], (width,)), dtype=dtype, meta=np.zeros((0, width), dtype=dtype))
+    return X.map_blocks(each, drop_axis=1, dtype=dtype, meta=np.zeros(0, dtype=dtype))
+
+
+def of_rows(block: Any, function: Any, *, width: int, dtype: Any) -> Any:
+    """Return function(block), or as empty an array where the block has no rows."""
+    return function(block) if block.shape[0] else np.zeros((0, width) if width else 0, dtype=dtype)

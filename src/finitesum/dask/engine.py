@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -26,6 +27,7 @@ except ImportError as error:  # pragma: no cover - where the extra is not instal
 
 from finitesum.dask.packed import Packed, opened, packed
 from finitesum.dask.workers import reported, workers_of
+from finitesum.estimators.plain_input import frame_as_numbers
 
 #: Addresses of arrays are multiples of it, as those of memory that was allocated here are: these are never copied.
 ALIGNMENT = 16
@@ -73,14 +75,14 @@ def of_blocks(X: Any, y: Any, weight: Any = None, offset: Any = None) -> tuple[A
     """Return blocks as a part has them: frames and series as arrays."""
     y, weight, offset = (None if one is None else np.asarray(one) for one in (y, weight, offset))
     if hasattr(X, "to_numpy"):
-        X = X.to_numpy()
+        X = frame_as_numbers(X)
     return X, y, weight, offset
 
 
 def _load(part: Any, *blocks: Any) -> Any:
     """Return a part's data, from its blocks, or the tuple that was delayed, where there are some."""
     if blocks:
-        part = replace(part, source=of_blocks(*blocks) if len(blocks) > 1 else blocks[0])
+        part = replace(part, source=partial(of_blocks, *blocks) if len(blocks) > 1 else blocks[0])
     return part.load()
 
 
@@ -126,8 +128,10 @@ class DaskEngine:
 
     Raises
     ------
+    TypeError
+        The client is an address or a cluster, or something else.
     ValueError
-        There is no client.
+        There is no client, or it is closed.
 
     Examples
     --------
@@ -143,6 +147,13 @@ class DaskEngine:
             self.client = distributed.get_client() if client is None else client
         except ValueError as error:
             raise ValueError("there is no Dask client: make one by distributed.Client(), or give client=.") from error
+        if not isinstance(self.client, distributed.Client):
+            raise TypeError(
+                f"client must be a distributed.Client, got a {type(client).__name__}: give distributed.Client(...) of an "
+                "address or a cluster."
+            )
+        if self.client.status in ("closing", "closed"):
+            raise ValueError("client must be open, got one that is closed: make another one by distributed.Client(...).")
         self._calls: WeakKeyDictionary[Any, tuple[Call, int]] = WeakKeyDictionary()
         self._parts: WeakSet[Any] = WeakSet()
         self._workers = workers_of(self.client)

@@ -2,22 +2,26 @@
 
 import contextlib
 import math
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from finitesum import estimators as local
 from finitesum.dask.brought import brought_here, is_worth_bringing
 from finitesum.dask.collections import (
+    Score,
     as_parts,
     is_collection,
     is_frame,
     mapped,
     n_columns_of,
+    of_rows,
+    require_one_target,
     totals_of,
     weighted,
     with_labels,
@@ -66,8 +70,7 @@ class OnCollections:
         own: Any = self
         own._check_parameters()
         self._note_columns(X)
-        if getattr(y, "ndim", 1) != 1:
-            raise ValueError(f"y must have one dimension, got {y.ndim}: fit one target at a time, or the class in memory.")
+        require_one_target(y)  # before anything is computed
         # without an end, parts would stay with the workers until garbage is collected
         with contextlib.closing(DaskEngine(self.client)) as engine:
             problem, total = self._problem_of_fit(engine, X, y, sample_weight, offset)
@@ -143,6 +146,14 @@ class OnCollections:
         model.__dict__.update(deepcopy(fitted))
         return model
 
+    def __sklearn_clone__(self) -> Any:
+        """Return an estimator with copies of the parameters, but with the same client."""
+        bare: Any = copy(self)
+        bare.client = None  # which cannot be copied
+        made = BaseEstimator.__sklearn_clone__(bare)
+        made.client = self.client
+        return made
+
     def _lazily(self, name: str, X: Any, offset: Any, *, width: int, dtype: Any) -> Any:
         model = self.to_local()
         if not is_collection(X):
@@ -161,6 +172,8 @@ class OnCollections:
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Any:
         """Return what the class in memory says is the score, as a delayed number for collections.
 
+        scikit-learn's searches and validations compute it.
+
         Accuracy of a classifier; of a regressor R^2, or D^2 for losses of a mean: by sums over blocks.
         """
         own: Any = self
@@ -172,15 +185,16 @@ class OnCollections:
         blocks = as_parts(X, y, sample_weight)
         first = dask.delayed(_added)([dask.delayed(_moments)(model, *block) for block in blocks])
         if hasattr(own, "classes_"):
-            return dask.delayed(_share)(first)
+            return Score.of(dask.delayed(_share)(first))
         lacks = [dask.delayed(_lacks)(model, first, *block) for block in blocks]
-        return dask.delayed(_explained)(dask.delayed(_added)(lacks))
+        return Score.of(dask.delayed(_explained)(dask.delayed(_added)(lacks)))
 
 
 def _checked(model: Any, X: Any, y: Any, weight: Any, offset: Any) -> tuple[Any, Any, Any]:
     """Return weights, targets and predictions of a block."""
     _, y, weight, _ = of_blocks(None, y, weight, offset)
-    return np.ones(y.shape[0]) if weight is None else weight.astype(np.float64), y, np.asarray(model.predict(X))
+    predicted = np.asarray(of_rows(X, model.predict, width=0, dtype=y.dtype))
+    return np.ones(y.shape[0]) if weight is None else weight.astype(np.float64), y, predicted
 
 
 def _moments(model: Any, *block: Any) -> Any:
@@ -240,6 +254,12 @@ class Classifies(OnCollections):
         check_is_fitted(self)
         own: Any = self
         return self._lazily("predict_proba", X, offset, width=len(own.classes_), dtype=np.float64)
+
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Any:
+        """Return the logarithms of the probabilities, lazily for a collection, shape (n, K)."""
+        check_is_fitted(self)
+        own: Any = self
+        return self._lazily("predict_log_proba", X, offset, width=len(own.classes_), dtype=np.float64)
 
     def _strength(self, total: float) -> float:
         own: Any = self

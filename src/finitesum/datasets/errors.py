@@ -7,6 +7,10 @@ class DataError(ValueError):
     """Data cannot be read or used: the message names the file or argument, what is wrong with it and what to do."""
 
 
+class NoRowsError(DataError):
+    """A file holds no rows: among several files it counts as absent."""
+
+
 class NotNumbersError(DataError):
     """Features are text or missing, or written otherwise: `finitesum.datasets.tables` prepares such columns."""
 

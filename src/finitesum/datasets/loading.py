@@ -169,7 +169,7 @@ def load(
         except DataError as error:
             if str(file) in str(error):
                 raise
-            raise DataError(f"{file}: {error}") from None
+            raise type(error)(f"{file}: {error}") from None
         except (StorageError, OSError, MemoryError):
             raise
         except Exception as error:  # of a file that no test has thought of

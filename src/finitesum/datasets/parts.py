@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.datasets.dataset import Dataset
-from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.errors import DataError, NoRowsError, preview
 from finitesum.datasets.formats.detect import Format, find_format, is_data_file
 
 #: The bytes of rows in a part, about: much of them at a time keep a processor busy, and little memory.
@@ -134,7 +134,8 @@ class FileParts(Sequence[FilePart]):
 
     Attributes
     ----------
-    files : list of Path
+    files, empty_files : list of Path
+        Those with rows, and those without, which count as absent.
     n_rows, n_features, n_skipped : int
         Rows, columns, and lines that hold no row.
     feature_names : tuple of str or None
@@ -153,8 +154,7 @@ class FileParts(Sequence[FilePart]):
 
     def __init__(self, given: Given | Iterable[Given], *, part_bytes: int = PART_BYTES, **options: Any) -> None:
         self.files, asked = find_files(given), _Options(**options)
-        targets = self._targets(asked)
-        opened = [_open(file, asked._replace(target=target)) for file, target in zip(self.files, targets, strict=True)]
+        targets, opened = self._opened(asked)
         first, self.n_features = opened[0], max(data.n_features for data in opened)
         if (
             any(data.n_features < self.n_features for data in opened) and first.is_sparse
@@ -172,6 +172,21 @@ class FileParts(Sequence[FilePart]):
             for size in [max(1, int(part_bytes // max(1, _row_bytes(data))))]
             for start in range(0, data.n_rows, size)
         ]
+
+    def _opened(self, asked: _Options) -> tuple[list[Any], list[Dataset]]:
+        """Return where the labels of each file with rows are, and its data set; files without rows are left out."""
+        found: list[tuple[Path, Any, Dataset]] = []
+        self.empty_files: list[Path] = []
+        for file, target in zip(self.files, self._targets(asked), strict=True):
+            try:
+                found.append((file, target, _open(file, asked._replace(target=target))))
+            except NoRowsError:
+                self.empty_files.append(file)
+        if not found:
+            first, n = self.files[0], len(self.files)
+            raise NoRowsError(f"{first}{f' and {n - 1} others' if n > 1 else ''} hold no rows. Are these the right files?")
+        self.files = [file for file, _, _ in found]
+        return [target for _, target, _ in found], [data for _, _, data in found]
 
     def _targets(self, asked: _Options) -> list[Any]:
         """Return where the labels of each file are: of .npy files a list or a pattern names files of their own."""
@@ -210,9 +225,8 @@ class FileParts(Sequence[FilePart]):
 
     def __repr__(self) -> str:
         kind = f"sparse {self.dtype}" if self.is_sparse else f"dense {self.dtype}"
-        return (
-            f"FileParts({len(self.files)} files: {self.n_rows} rows, {self.n_features} features, {kind}, {len(self)} parts)"
-        )
+        files = f"{len(self.files)} files" + (f", {len(self.empty_files)} without rows" if self.empty_files else "")
+        return f"FileParts({files}: {self.n_rows} rows, {self.n_features} features, {kind}, {len(self)} parts)"
 
 
 def _row_bytes(data: Dataset) -> float:
@@ -225,7 +239,7 @@ class _Table:
     """A table in memory with what a reader asks of a Parquet file."""
 
     def __init__(self, table: Any) -> None:
-        self._table, self.schema_arrow = table, table.schema
+        self._table, self.schema_arrow, self.metadata = table, table.schema, table
 
     def iter_batches(self, batch_size: int, columns: list[str]) -> Iterator[Any]:
         """Yield the table piece by piece."""
@@ -247,11 +261,27 @@ class Fragment:
         from finitesum.datasets.loading import as_dataset
 
         table, name = _Table(self._fragment.to_table()), Path(self.part_name)
-        data = as_dataset(read_table(table, name, RowCollector(), self._target), name)
+        try:
+            data = as_dataset(read_table(table, name, RowCollector(), self._target), name)
+        except NoRowsError:
+            return _no_rows()
         if data.labels is None:
             raise DataError(f"{name} has no labels.")
         self.feature_names = data.feature_names
         return data.rows, data.labels
+
+
+def _no_rows() -> tuple[Any, Any]:
+    """Return an empty part."""
+    return np.empty((0, 0)), np.empty(0)
+
+
+def of_paths(given: Iterable[Given]) -> list[Any]:
+    """Return the parts of files, folders and patterns."""
+    try:
+        return list(FileParts(given))
+    except NoRowsError:
+        return [_no_rows]
 
 
 def of_fragments(given: Any) -> list[Fragment]:

@@ -5,12 +5,14 @@ as scikit-learn has it, predictions and attributes of a fit are arrays of the li
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from copy import copy
 from typing import Any, TypeVar
 
 import numpy as np
 
+from finitesum.estimators.elsewhere import require_no_collection
 from finitesum.estimators.formulas import is_raw
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -41,9 +43,12 @@ def in_kind(method: Method) -> Method:
     """Return a method of (X, ...) that takes arrays of other libraries, and returns arrays as scikit-learn does."""
 
     changes = method.__name__ in ("fit", "partial_fit")
+    names = tuple(inspect.signature(method).parameters)[1:]
 
     @functools.wraps(method)
     def call(self: Any, X: Any, *arguments: Any, **named: Any) -> Any:
+        for name, one in (*zip(names, (X, *arguments), strict=False), *named.items()):
+            require_no_collection(one, name, type(self).__name__, method.__name__)
         if "formula_" in self.__dict__:
             X = _of_formula(self, X, changes)
         has_foreign = _MARK in self.__dict__

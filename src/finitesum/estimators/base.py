@@ -15,13 +15,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from finitesum.constraints import Constraint
 from finitesum.core.arrays import Data, Vector
+from finitesum.core.in_memory import require_in_memory
 from finitesum.core.indices import require_indices
 from finitesum.core.threads import map_tasks
 from finitesum.estimators.covariance import require_covariance
-from finitesum.estimators.elsewhere import estimator
+from finitesum.estimators.elsewhere import estimator, require_no_collection
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.penalties import as_penalty_of, box_of
-from finitesum.estimators.plain_input import is_plain_table, is_plain_target
+from finitesum.estimators.plain_input import X_CHECKS, is_plain_table, is_plain_target
 from finitesum.estimators.robust_errors import model_covariance
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
@@ -32,9 +33,6 @@ from finitesum.problems.input import as_rows, checked_numbers, in_order, stored_
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason, as_seed, minimize
 from finitesum.running.observers import Trace
-
-#: What X may be: float32 is kept, CSR may have int64 indices.
-X_CHECKS: Any = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": (np.float64, np.float32), "order": "C"}
 
 
 class FitAttributes:
@@ -150,7 +148,8 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
 
     def _checked_data(self, X: Any, y: Any, *, reset: bool = True, **checks: Any) -> tuple[Any, Any]:
         self._check_parameters()
-        require_in_memory(X, type(self).__name__)
+        for name, one in (("X", X), ("y", y)):
+            require_no_collection(one, name, type(self).__name__)
         increase, given = require_indices(X), X
         if self._is_plain(X, reset=reset) and is_plain_target(y, X.shape[0]):
             if reset:
@@ -345,19 +344,11 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
         return scores if offset is None else scores + checked_numbers(offset, scores.shape, "offset").astype(scores.dtype)
 
 
-def require_in_memory(X: Any, name: str) -> None:
-    """Raise where X is a Dask collection, which would be brought into memory as it is read."""
-    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
-        raise TypeError(
-            f"X is a Dask collection: fit finitesum.dask.{name} (pip install 'finitesum[dask]'), or X.compute() where that "
-            "fits into memory."
-        )
-
-
 def checked_weights(sample_weight: Any, X: Any) -> Vector | None:
     """Return sample weights as float64, None for None, or raise what is wrong with them."""
     if sample_weight is None:
         return None
+    require_in_memory(sample_weight, "sample_weight")
     weights: Vector = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if not (weights >= 0.0).all():
         raise ValueError("sample_weight must be >= 0. Weight 0 leaves a row out.")

@@ -4,6 +4,8 @@ import functools
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast, dataclass_transform
 
+from finitesum.core.in_memory import is_on_dask
+
 Class = TypeVar("Class", bound=type[Any])
 
 #: Parameters of scikit-learn, statsmodels, glum, glmnet and others that have another name here, or none.
@@ -66,6 +68,23 @@ SOLVERS = frozenset(
 )
 
 
+#: Estimators that have a class of their name in `finitesum.dask`.
+ON_DASK = (
+    "GammaRegressor",
+    "HuberRegressor",
+    "LinearClassifier",
+    "LinearRegressor",
+    "LinearSVC",
+    "LogisticRegression",
+    "PoissonRegressor",
+    "Ridge",
+    "TweedieRegressor",
+)
+
+#: Methods whose results for some rows depend on these rows alone.
+BY_ROW = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+
+
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def estimator(cls: Class) -> Class:
     """Make an estimator of a class: its fields are the parameters, by name; one of another library is answered.
@@ -92,6 +111,29 @@ def estimator(cls: Class) -> Class:
 
     made.__init__ = __init__
     return cast(Class, made)
+
+
+def require_no_collection(given: Any, name: str, estimator: str, method: str = "fit") -> None:
+    """Raise where an argument of an estimator's method in memory is a Dask collection, and say where to go instead."""
+    if not is_on_dask(given):
+        return
+    in_memory = f"{name}.compute() where that fits into memory"
+    if method in BY_ROW and name == "X":
+        go = (
+            f": call {method} for its blocks, by X.map_blocks (with dtype=, and drop_axis=1 where a row gives one number) "
+            f"or X.map_partitions, or give {in_memory}."
+        )
+    elif method not in ("fit", "score"):
+        go = f", which {method} does not take: give {in_memory}."
+    elif estimator in ON_DASK:
+        how = "fit" if method == "fit" else "score by a fitted"
+        go = f": {how} finitesum.dask.{estimator} (pip install 'finitesum[dask]'), or {in_memory}."
+    else:
+        go = (
+            f", and finitesum.dask has no {estimator}: fit one of {', '.join(ON_DASK)} there, or here a sample of the "
+            f"rows, or {in_memory}."
+        )
+    raise TypeError(f"{name} is a Dask collection{go}")
 
 
 def hint_for_solver(name: str) -> str:

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from finitesum.estimators.elsewhere import require_no_collection
+
 INTERCEPT = "Intercept"
 
 
@@ -46,6 +48,7 @@ def fit_formula(cls: Any, text: str, frame: Any, sample_weight: Any, offset: Any
         raise ValueError(f'formula must have a target and features, such as "y ~ a + b", got {text!r}.')
     if "fit_intercept" in parameters:
         raise ValueError('fit_intercept is what the formula says: write "- 1" in it for a model without an intercept.')
+    require_no_collection(frame, "frame", cls.__name__, "from_formula")
     frame = frame.reset_index(drop=True)  # so that an index is a position
     known = formulaic.Formula(text)
     target = _target(known.lhs, text, frame)

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 
+#: What X may be: float32 is kept, CSR may have int64 indices.
+X_CHECKS: Any = {"accept_sparse": "csr", "accept_large_sparse": True, "dtype": (np.float64, np.float32), "order": "C"}
+
 #: Types of numbers that are kept.
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -20,6 +23,13 @@ def is_plain_table(X: Any) -> bool:
     else:
         values, is_stored_well = X, type(X) is np.ndarray and X.ndim == 2 and X.flags.c_contiguous
     return bool(is_stored_well and values.dtype in FLOATS and 0 not in X.shape and _is_finite(values))
+
+
+def frame_as_numbers(X: Any) -> Any:
+    """Return a data frame as floats, as a fit in memory converts it; what is missing is NaN, and rows may be none."""
+    from sklearn.utils.validation import check_array  # which takes a while to load
+
+    return check_array(X, **X_CHECKS, ensure_all_finite=False, ensure_min_samples=0, ensure_min_features=0, input_name="X")
 
 
 def is_plain_target(y: Any, n_rows: int) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from finitesum.core.arrays import Data, Vector
+from finitesum.core.in_memory import require_in_memory
 from finitesum.core.indices import require_indices
 from finitesum.core.mapped import as_writable
 from finitesum.losses import Loss, Squared, SquaredTargets
@@ -28,6 +29,7 @@ def _floating(values: Any) -> Data:
 
 def _table(X: Any) -> Data:
     """Return a dense input as an array of two axes."""
+    require_in_memory(X, "X")
     if np.ma.is_masked(X):
         raise ValueError("X must not have masked entries. Impute or drop them first.")
     try:
@@ -84,12 +86,15 @@ def _csr_rows(matrix: Any, intercept: int, *, is_checked: bool) -> CSRRows:
     return CSRRows(values, columns, starts, int(n_rows), int(n_columns), intercept)
 
 
-def as_rows(X: Any, *, intercept: bool = False, is_checked: bool = False) -> DenseRows | CSRRows:
+def as_rows(
+    X: Any, *, intercept: bool = False, is_checked: bool = False, may_be_empty: bool = False
+) -> DenseRows | CSRRows:
     """Return the rows of a matrix as kernels see them, without a copy where the memory fits, or raise what is wrong.
 
     float32 and float64 are kept; other numbers become float64. Sparse input becomes CSR with indices narrowed to int32
     where they fit; duplicates are summed. An intercept is a column of ones behind the last one, which is not stored.
-    What is known to be finite, in CSR with indices that fit and increase in each row, is not looked at again.
+    What is known to be finite, in CSR with indices that fit and increase in each row, is not looked at again. There must
+    be a row, unless the rows may be empty, and a column.
     """
     ones = int(bool(intercept))
     if isinstance(X, DenseRows | CSRRows):
@@ -100,7 +105,7 @@ def as_rows(X: Any, *, intercept: bool = False, is_checked: bool = False) -> Den
         raise ValueError(
             f"X must have two axes (rows and columns), got shape {shape}. Use X.reshape(-1, 1) for one column."
         )
-    if shape[0] == 0 or shape[1] + ones == 0:
+    if (shape[0] == 0 and not may_be_empty) or (shape[0] > 0 and shape[1] + ones == 0):
         raise ValueError(f"X must have at least one row and one column, got shape {shape}.")
     if scipy.sparse.issparse(table):
         return _csr_rows(table, ones, is_checked=is_checked)
@@ -143,6 +148,7 @@ def checked_numbers(values: Any, shape: tuple[int, ...], name: str) -> Any:
 
 
 def _as_array(values: Any, name: str) -> Any:
+    require_in_memory(values, name)
     if np.ma.is_masked(values):
         raise ValueError(f"{name} must not have masked entries. Drop those rows first.")
     try:
@@ -151,14 +157,20 @@ def _as_array(values: Any, name: str) -> Any:
         raise ValueError(f"{name} must be a vector: {error}.") from error
 
 
+def weights_of_rows(values: Any, n: int, name: str) -> Vector:
+    """Return numbers s_i >= 0 for the rows, or raise what is wrong with them."""
+    weights: Vector = checked_numbers(values, (n,), name)
+    if (weights < 0.0).any():
+        i = int(np.flatnonzero(weights < 0.0)[0])
+        raise ValueError(f"{name} must be >= 0, got {weights[i]} at position {i}. Weight 0 leaves a row out.")
+    return weights
+
+
 def checked_weights(sample_weight: Any, n: int) -> Vector:
     """Return the sample weights, scaled so that they sum to 1, or raise what is wrong with them."""
     if sample_weight is None:
         return np.full(n, 1.0 / n)
-    weights = checked_numbers(sample_weight, (n,), "sample_weight")
-    if (weights < 0.0).any():
-        i = int(np.flatnonzero(weights < 0.0)[0])
-        raise ValueError(f"sample_weight must be >= 0, got {weights[i]} at position {i}. Weight 0 leaves a row out.")
+    weights = weights_of_rows(sample_weight, n, "sample_weight")
     with np.errstate(over="ignore"):
         total = weights.sum()
     if total == 0.0:
@@ -217,7 +229,7 @@ def _vector(y: Any, n: int, loss: Loss) -> Any:
 
 def checked_labels(y: Any, n: int, loss: Loss) -> tuple[Any, Any]:
     """Return the labels that there are, in increasing order, and the place of each row's among them."""
-    return _labels(_vector(y, n, loss))
+    return labels_and_codes(_vector(y, n, loss))
 
 
 def checked_values(y: Any, n: int, loss: Loss) -> Any:
@@ -250,7 +262,7 @@ def classes_and_codes(labels: Any) -> tuple[Any, Any]:
     return np.unique(labels, return_inverse=True)
 
 
-def _labels(labels: Any) -> tuple[Any, Any]:
+def labels_and_codes(labels: Any) -> tuple[Any, Any]:
     """Return the classes in increasing order and the code of each label, or raise where one is missing."""
     kind = labels.dtype.kind
     if kind in "fc" and not np.isfinite(labels).all():

@@ -229,6 +229,7 @@ class Problem:
             Each a tuple ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``; a function of no arguments or a
             ``dask.delayed`` that returns one, the same each time; a data file, a folder of them, a pattern such as
             ``data/*.parquet``, or a fragment of a ``pyarrow`` data set. `finitesum.datasets.load` reads files with options.
+            Parts without rows count as absent.
         engine : Engine, optional
             Where parts are worked on: `finitesum.core.engine.Threads`, with a thread for each processor, when left out.
         loss, fit_intercept, **term

@@ -238,7 +238,7 @@ def sum_over_parts(
     arrivals: list[float] = []
     started = time.perf_counter()
 
-    def arrived() -> None:
+    def arrived(_k: int) -> None:
         arrivals.append(time.perf_counter() - started)
 
     n_bytes = 8 * problem.dim ** (1 if outs else 2) * len(calls)
@@ -279,7 +279,7 @@ def _or_none(rows: PartedRows, k: int, outs: Sequence[Any], written: Sequence[An
     return [None if stays_there(out, n_rows) else numbers for out, numbers in zip(outs, written, strict=True)]
 
 
-def _brought(rows: PartedRows, asked: _Asked, add: Callable[[Any, Any], Any], arrived: Callable[[], Any]) -> Any:
+def _brought(rows: PartedRows, asked: _Asked, add: Callable[[Any, Any], Any], arrived: Callable[[int], Any]) -> Any:
     """Return the sum of calls' results, which are brought here together."""
     futures, outs = completed(rows.engine, asked.calls, arrived), asked.outs
     leaves = [bool(outs) and _all_stay(rows, k, outs) for k in asked.parts]
@@ -292,7 +292,7 @@ def _brought(rows: PartedRows, asked: _Asked, add: Callable[[Any, Any], Any], ar
     return sum_in_tree(results, add)
 
 
-def _in_turn(rows: PartedRows, asked: _Asked, add: Callable[[Any, Any], Any], arrived: Callable[[], Any]) -> Any:
+def _in_turn(rows: PartedRows, asked: _Asked, add: Callable[[Any, Any], Any], arrived: Callable[[int], Any]) -> Any:
     """Return the sum of calls' results, each of which is taken when it comes; elsewhere they are added up there."""
 
     def take(place: int, future: Any) -> Any:

@@ -2,14 +2,15 @@
 
 A part is given as ``(X, y)``, ``(X, y, weight)`` or ``(X, y, weight, offset)``, or as what can be asked for that: a
 function of no arguments, or a ``dask.delayed`` (by ``compute()``). `Part.load` returns the rows as kernels see them and
-checks them; a first pass over all parts (`finitesum.problems.survey`) finds out what they must agree in, and a digest of
-each, by which a part that is loaded again is known.
+checks them; a first pass over all parts (`finitesum.problems.survey`) finds out which of them have rows, what they must
+agree in, and a digest of each, by which a part that is loaded again is known.
 """
 
 import hashlib
 import itertools
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -17,13 +18,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.engine import PartError
+from finitesum.core.in_memory import is_on_dask, require_in_memory
 from finitesum.losses import Loss
 from finitesum.problems.digests import digest_sums
-from finitesum.problems.input import as_rows, checked_labels, checked_numbers, checked_values, is_of_labels
+from finitesum.problems.input import as_rows, checked_labels, checked_numbers, checked_values, is_of_labels, weights_of_rows
 from finitesum.problems.rows import CSRRows, DenseRows
 
 #: What a part's tuple may hold, in this order.
 FIELDS = ("X", "y", "weight", "offset")
+
+
+def require_some_rows(n_with_rows: int, n_parts: int) -> None:
+    """Raise where no part has a row."""
+    if n_with_rows == 0:
+        raise ValueError(
+            f"X must have at least one row, got none in all parts ({n_parts}). Check what the rows were filtered by."
+        )
 
 
 class PartData(NamedTuple):
@@ -60,11 +70,18 @@ class Part:
 
     def load(self) -> PartData:
         """Return the data, checked; raise a PartError that names the part where something is wrong."""
-        try:
+        with errors_named(self.name):
             data = _read(self.source() if callable(self.source) else self.source, self)
-        except Exception as error:
-            raise PartError(f"{self.name}: {_in_words(error)}") from error
         return data._replace(digest=digest_of(data))
+
+
+@contextmanager
+def errors_named(name: str) -> Iterator[None]:
+    """Raise a PartError that names a part where something is wrong with it."""
+    try:
+        yield
+    except Exception as error:
+        raise PartError(f"{name}: {_in_words(error)}") from error
 
 
 def _in_words(error: Exception) -> str:
@@ -75,16 +92,21 @@ def _in_words(error: Exception) -> str:
 
 def expanded(given: Any) -> Iterator[Any]:
     """Yield the parts that were given, those of files and of fragments in their place."""
-    if isinstance(given, dict) or hasattr(given, "to_numpy") or hasattr(given, "dask"):
+    if is_on_dask(given):
+        raise TypeError(
+            "parts must be a list of parts, got a Dask collection: give each of its blocks as a dask.delayed of a tuple "
+            "(X, y), or fit a class of finitesum.dask."
+        )
+    if isinstance(given, dict) or hasattr(given, "to_numpy"):
         raise TypeError(
             f"parts must be a list of tuples (X, y[, weight, offset]), of paths or of functions that return a tuple, got a "
-            f"{type(given).__name__}. Rows in memory go to Problem.linear, Dask collections to finitesum.dask."
+            f"{type(given).__name__}. Rows in memory go to Problem.linear."
         )
     alone = isinstance(given, str | os.PathLike) or hasattr(given, "get_fragments")
     files = import_module("finitesum.datasets.parts")  # a room above, for those who have files
     for is_path, some in itertools.groupby([given] if alone else given, lambda one: isinstance(one, str | os.PathLike)):
         if is_path:  # together, so that each may lack the last columns of sparse rows
-            yield from files.FileParts(some)
+            yield from files.of_paths(some)
             continue
         for one in some:
             # an object that is delayed has any name
@@ -103,6 +125,9 @@ def as_part(number: int, given: Any, loss: Loss, *, intercept: bool) -> Part:
             f"{name} must be a tuple (X, y[, weight, offset]), a path, or a function or delayed that returns a tuple, "
             f"got a {type(given).__name__}."
         )
+    elif not callable(given):
+        for field, one in zip(FIELDS, given, strict=False):
+            require_in_memory(one, field, f"{name}: ")
     if described:
         name += f" ({described})"
     return Part(number, name, given, loss, intercept)
@@ -112,7 +137,7 @@ def _read(given: Any, part: Part) -> PartData:
     if not isinstance(given, tuple | list) or not 2 <= len(given) <= len(FIELDS):
         raise TypeError(f"a part is (X, y), (X, y, weight) or (X, y, weight, offset), got a {type(given).__name__}")
     X, y, weight, offset = (*given, None, None)[: len(FIELDS)]
-    rows = as_rows(X, intercept=part.intercept)
+    rows = as_rows(X, intercept=part.intercept, may_be_empty=True)
     n, loss, labels = rows.n_rows, part.loss, None
     if is_of_labels(loss):
         labels, targets = checked_labels(y, n, loss)
@@ -120,10 +145,7 @@ def _read(given: Any, part: Part) -> PartData:
     else:
         targets = checked_values(y, n, loss)
     if weight is not None:
-        weight = checked_numbers(weight, (n,), "weight")
-        if (weight < 0.0).any():
-            i = int(np.flatnonzero(weight < 0.0)[0])
-            raise ValueError(f"weight must be >= 0, got {weight[i]:g} at position {i}. Weight 0 leaves a row out.")
+        weight = weights_of_rows(weight, n, "weight")
     if offset is not None:
         given_shape = np.shape(offset)
         offset = checked_numbers(offset, (n,) if len(given_shape) < 2 else (n, given_shape[1]), "offset")

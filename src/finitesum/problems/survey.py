@@ -13,7 +13,7 @@ from finitesum.losses import Loss
 from finitesum.losses.classes import SquaredTargets
 from finitesum.problems.input import is_of_labels, require_classes
 from finitesum.problems.partitioned import PartedRows, Placed, RowNumbers
-from finitesum.problems.parts import Part, PartData, as_part, expanded
+from finitesum.problems.parts import Part, PartData, as_part, expanded, require_some_rows
 from finitesum.problems.rows import CSRRows
 
 if TYPE_CHECKING:
@@ -50,9 +50,11 @@ def _square(entries: Any) -> float:
     )
 
 
-def survey(data: PartData) -> Survey:
-    """Return what a pass over a part finds."""
+def survey(data: PartData) -> Survey | None:
+    """Return what a pass over a part finds; None of a part without rows."""
     rows = data.rows
+    if rows.n_rows == 0:
+        return None
     stored = np.diff(rows.starts).astype(np.float64) if isinstance(rows, CSRRows) else np.full(1, float(rows.n_columns))
     weights = np.ones(rows.n_rows) if data.weights is None else data.weights
     totals = None if data.labels is None else np.bincount(data.targets, data.weights, len(data.labels)).astype(np.float64)
@@ -147,7 +149,7 @@ class Parted(NamedTuple):
 
 
 def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None) -> Parted:
-    """Return the parts, placed and checked by a first pass over each of them."""
+    """Return the parts, placed and checked by a first pass over each of them; those without rows are left out."""
     engine = Threads() if engine is None else engine
     if not isinstance(engine, Engine):
         raise TypeError(
@@ -158,11 +160,17 @@ def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None
     if not parts:
         raise ValueError("parts must hold at least one part, got none.")
     handles = [engine.place(part) for part in parts]
-    arrivals: list[float] = []
+    arrivals: dict[int, float] = {}
     started = time.perf_counter()
-    found: list[Survey] = each_part(
-        engine, [Call(survey, handle, ()) for handle in handles], lambda: arrivals.append(time.perf_counter() - started)
-    )
+
+    def arrived(k: int) -> None:
+        arrivals[k] = time.perf_counter() - started
+
+    surveys = each_part(engine, [Call(survey, handle, ()) for handle in handles], arrived)
+    kept = [k for k, one in enumerate(surveys) if one is not None]
+    require_some_rows(len(kept), len(parts))
+    parts, handles = [parts[k] for k in kept], [handles[k] for k in kept]
+    found: list[Survey] = [surveys[k] for k in kept]
     agreeing(parts, found)
     classes, n_outputs = None, found[0].n_targets or 1
     if is_of_labels(loss):
@@ -183,7 +191,8 @@ def read_parts(given: Any, loss: Loss, *, intercept: bool, engine: Engine | None
         )
         for part, handle, one, stop in zip(parts, handles, found, stops, strict=True)
     ]
-    rows, n = PartedRows(engine, placed, found, int(intercept), total, tuple(arrivals)), stops[-1]
+    came = tuple(sorted(arrivals[k] for k in kept))
+    rows, n = PartedRows(engine, placed, found, int(intercept), total, came), stops[-1]
     shape = (n,) if n_outputs == 1 else (n, n_outputs)
     has_weights, has_offsets = any(one.has_weights for one in found), any(one.has_offsets for one in found)
     return Parted(

@@ -311,7 +311,8 @@ def minimize(
         except (KeyboardInterrupt, PartError) as interrupt:
             if file is not None:
                 run.save()
-                interrupt.add_note(f"The run was written to {file}; resume=True goes on from there.")
+                again = "the same call" if resume else "resume=True"
+                interrupt.add_note(f"The run was written to {file}; {again} goes on from there.")
             raise
     run.save()
     result = result_of(run, reason)

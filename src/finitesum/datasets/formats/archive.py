@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from finitesum.core.indices import require_indices
-from finitesum.datasets.errors import DataError, preview
+from finitesum.datasets.errors import DataError, NoRowsError, preview
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector, StorageError
 from finitesum.datasets.formats.columns import Target
 from finitesum.datasets.formats.streams import line_blocks, open_stream, require_expansion, text_lines, to_number
@@ -154,7 +154,7 @@ def read_npy(path: Path, *, target: Target = None, memmap: bool = False) -> Cont
     if rows.ndim != 2:
         raise DataError(f"{path}: rows need two axes, got shape {rows.shape}.")
     if not len(rows):
-        raise DataError(f"{path} holds no rows. Is it the right file?")
+        raise NoRowsError(f"{path} holds no rows. Is it the right file?")
     wanted = as_floats(rows[:0], str(path)).dtype.newbyteorder("=")
     if memmap and not (rows.dtype == wanted and rows.flags.c_contiguous):
         order = "C" if rows.flags.c_contiguous else "Fortran"

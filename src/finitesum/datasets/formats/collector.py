@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.datasets.errors import DataError
+from finitesum.datasets.errors import DataError, NoRowsError
 from finitesum.datasets.labels import Labels, is_text
 
 Array = npt.NDArray[Any]
@@ -120,7 +120,7 @@ class RowCollector:
     def finish(self, feature_names: tuple[str, ...] | None = None, target_name: str | None = None) -> Contents:
         """Return all that was added, with what the reader knows about the columns; raise where that is nothing."""
         if self._n_rows == 0:
-            raise DataError("holds no rows. Is it the right file?")
+            raise NoRowsError("holds no rows. Is it the right file?")
         is_dense = "rows" in self._growing
         arrays = {"rows": self._growing["rows"].finish()} if is_dense else self._sparse_arrays()
         if self._labels:

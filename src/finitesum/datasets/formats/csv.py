@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from finitesum.datasets.errors import DataError, NotNumbersError, preview
+from finitesum.datasets.errors import DataError, NoRowsError, NotNumbersError, preview
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector
 from finitesum.datasets.formats.columns import TARGET_NAMES, Target, target_column
 from finitesum.datasets.formats.streams import Block, decoded, line_blocks, open_stream, text_lines, to_number
@@ -265,7 +265,7 @@ def find_layout(lines: Iterator[str], target: Target, path: Path, known: Collect
         if line.strip() and not line.startswith("#"):
             break
     else:
-        raise DataError(f"{path} {'holds no rows' if before else 'is empty'}. Is it the right file?")
+        raise NoRowsError(f"{path} {'holds no rows' if before else 'is empty'}. Is it the right file?")
     delimiter = _delimiter(before[-1], target, path)
     rows = (row for row in rows_of(itertools.chain(before, lines), delimiter, path) if row[1])
     sample = list(itertools.islice(rows, N_SAMPLE_ROWS))

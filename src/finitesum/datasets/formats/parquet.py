@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finitesum.datasets.errors import DataError, NotNumbersError, preview
+from finitesum.datasets.errors import DataError, NoRowsError, NotNumbersError, preview
 from finitesum.datasets.formats.archive import require_finite
 from finitesum.datasets.formats.collector import Array, Contents, RowCollector
 from finitesum.datasets.formats.columns import Target, target_column
@@ -49,6 +49,8 @@ def read_table(table: Any, path: Path, collector: RowCollector, target: Target) 
     """Return the rows of an open Parquet file, or of what has its schema and gives batches as it does."""
     from pyarrow import types
 
+    if table.metadata.num_rows == 0:  # whatever types its columns have
+        raise NoRowsError(f"{path} holds no rows. Is it the right file?")
     schema = table.schema_arrow
     names = [name for name in schema.names if not name.startswith("__index_level_")]
     if not names or len(set(names)) < len(names):
