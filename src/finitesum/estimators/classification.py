@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import log_expit, log_softmax
@@ -16,6 +16,7 @@ from finitesum.core.arrays import Data, Indices, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
 from finitesum.estimators.elsewhere import estimator
+from finitesum.estimators.multilabel import has_columns, indicators_of, offset_of_label
 from finitesum.estimators.plain_input import is_plain_label
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, LossName, Multinomial
@@ -103,6 +104,9 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
     tol: float = 1e-10
     class_weight: Any = None
 
+    #: Whether targets may be a column of 0 and 1 for each label.
+    takes_labels: ClassVar[bool] = False
+
     @abstractmethod
     def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
         """Return the problems of the classes, for a strength of the penalty."""
@@ -118,19 +122,47 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         Parameters
         ----------
         X : array_like or sparse, shape (n, d)
-        y : array_like, shape (n,)
-            Labels of any kind.
+        y : array_like, shape (n,) or (n, K), or sparse
+            Labels of any kind; or for several labels a row a column of 0 and 1 for each, which is fitted by itself:
+            `coef_` is (K, d) then, and predictions, decisions and probabilities are (n, K).
         sample_weight : array_like, shape (n,), optional
             Weights >= 0; weight 2 means the same as the row written twice.
-        offset : array_like, shape (n,), or (n, K) for K > 2 classes, optional
+        offset : array_like, shape (n,), or (n, K) for K > 2 classes or K labels a row, optional
             Added to each decision x'w + b; give those of the rows in question when you predict, too.
         """
+        if self.takes_labels and has_columns(y):
+            return self._fit_labels(X, y, sample_weight, offset)
+        self.__dict__.pop("n_labels_", None)
         data = self._labelled(X, y, sample_weight, offset)
         problems = self._problems(data, self._alpha(data))
         results = self._run(problems, (data.X, y, {"sample_weight": sample_weight, "offset": offset}))
         self._warn_if_separated(data, problems[0])
         self._note_errors(problems, results, data.total_weight)
         return self
+
+    def _fit_labels(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Self:
+        """Fit each column of 0 and 1 by itself, on the same rows."""
+        if self.standard_errors:
+            raise ValueError("standard_errors are those of one target: leave them out, or fit a model for each label.")
+        X, y = self._checked_data(X, indicators_of(y), multi_output=True)
+        self.n_labels_, self.classes_ = y.shape[1], self._numbered(y.shape[1])
+        labels = [LabelledData(self, X, y[:, k], sample_weight) for k in range(self.n_labels_)]
+        problems = []
+        for k, data in enumerate(labels):
+            data.offset = offset_of_label(offset, y.shape, k)
+            problems += LinearClassifierMixin._one_against_the_rest(self, data, self._label_loss(), self._alpha(data))
+        self._run(problems, (X, y, {"sample_weight": sample_weight, "offset": offset}))
+        self._note_errors(problems, [], 0.0)
+        return self
+
+    @staticmethod
+    def _numbered(n: int) -> Data:
+        """Return the numbers of the labels, which stand for their names."""
+        return np.arange(n)
+
+    def _label_loss(self) -> LossName | Loss:
+        """Return the loss of one label."""
+        return "logistic"
 
     def _posed(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[list[Problem], float]:
         """Return the problems that these data pose with the model's parameters, and the sum of the weights."""
@@ -141,7 +173,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         X, y = self._checked_data(X, y, reset=reset)
         data = LabelledData(self, X, y, sample_weight)
         if reset:
-            self.classes_: Data = data.classes
+            self.classes_ = data.classes
         elif not np.array_equal(self.classes_, data.classes):
             raise ValueError(f"y must hold the classes of the fit, {self.classes_.tolist()}, got {data.classes.tolist()}.")
         if offset is not None:
@@ -180,8 +212,18 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
                 stacklevel=5,
             )
 
+    @property
+    def _has_labels(self) -> bool:
+        """Whether a row may have several labels."""
+        return hasattr(self, "n_labels_")
+
     def _n_outputs(self) -> int:
-        return 1 if len(self.classes_) == 2 else len(self.classes_)
+        return 1 if len(self.classes_) == 2 and not self._has_labels else len(self.classes_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.takes_labels
+        return tags
 
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
         table = np.concatenate(points).reshape(self._n_outputs(), -1)
@@ -202,20 +244,26 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
     def decision_function(self, X: Any, offset: Any = None) -> Data:
         """Return the decisions of rows X, shape (n, d): for K classes a column each, shape (n, K).
 
-        For two classes they are x'w + b, shape (n,), positive for the second. Offsets, of the same shape, are added.
+        For two classes they are x'w + b, shape (n,), positive for the second; of several labels a row, positive for those
+        that it has. Offsets, of the same shape, are added.
         """
         return self._decision(X, offset)
 
     @in_kind
     def predict(self, X: Any, offset: Any = None) -> Data:
-        """Return the label of each row of X, shape (n, d): that of the largest decision, offsets included."""
+        """Return the label of each row of X, shape (n, d): that of the largest decision, offsets included.
+
+        Of several labels a row, (n, K) numbers: 1 for those with a positive decision, else 0.
+        """
         scores = self.decision_function(X, offset)
+        if self._has_labels:
+            return np.asarray(scores > 0.0, dtype=np.int64)
         codes = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_.take(codes)
 
     @in_kind
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return the accuracy, by weight, on data as for `fit`."""
+        """Return the accuracy, by weight, on data as for `fit`: of several labels a row, of rows with all of them right."""
         from sklearn.metrics import accuracy_score  # which takes a while to load
 
         return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))

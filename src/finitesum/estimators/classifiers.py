@@ -1,7 +1,7 @@
 """Linear classifiers with any loss, and linear support vector machines."""
 
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import log_softmax
@@ -23,7 +23,8 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
     F(w, b) = (1/S) sum_i s_i loss(y_i, x_i'w + b + o_i) + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2)
 
     over w in the set, with y_i = +-1, S the sum of the weights s_i and o_i known offsets. The intercept b is neither
-    penalised nor constrained. Of more than two classes each is fitted against the rest.
+    penalised nor constrained. Of more than two classes each is fitted against the rest; of several labels a row each by
+    itself.
 
     Parameters
     ----------
@@ -105,6 +106,8 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
     (array([[0.5, 0. ]]), array(['b'], dtype='<U1'))
     """
 
+    takes_labels: ClassVar[bool] = True
+
     loss: LossName | Loss = field(default="logistic", kw_only=False)
     alpha: float = 1e-4
     standard_errors: bool = False
@@ -112,11 +115,14 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
     def _alpha(self, data: LabelledData) -> float:
         return self.alpha
 
-    def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
+    def _label_loss(self) -> Loss:
         loss = as_loss(self.loss)
         if loss.target_kind() != "sign":
             raise ValueError(f"loss must be one for classification, such as logistic or squared-hinge, got {self.loss!r}.")
-        return self._one_against_the_rest(data, loss, alpha)
+        return loss
+
+    def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
+        return self._one_against_the_rest(data, self._label_loss(), alpha)
 
     @available_if(lambda estimator: isinstance(as_loss(estimator.loss), LIKELIHOODS))
     @in_kind
@@ -128,6 +134,8 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
         """
         scores = self.decision_function(X, offset)
         found: Data = log_likelihoods(as_loss(self.loss), np.asarray(scores))
+        if self._has_labels:  # each by itself
+            return np.exp(found[..., 1])
         return np.exp(found if scores.ndim == 1 else log_softmax(found[..., 1], axis=1))
 
 
@@ -139,7 +147,8 @@ class LinearSVC(LinearClassifierMixin):
 
     over w in the set, with known offsets o_i, loss(y, u) = max(0, 1 - y u)^2 ("squared-hinge") or max(0, 1 - y u)
     ("hinge"), y_i = +-1, S the sum of the weights. That is C sum_i s_i loss_i + ||w||^2/2 divided by C S. Unlike
-    scikit-learn's, the intercept b is not penalised. Of more than two classes each is fitted against the rest.
+    scikit-learn's, the intercept b is not penalised. Of more than two classes each is fitted against the rest; of several
+    labels a row each by itself.
 
     Parameters
     ----------
@@ -164,11 +173,16 @@ penalty_weights, groups, bounds, random_state, verbose, warm_start, n_threads, c
     (array([[1.]]), array([-1.5]), True)
     """
 
+    takes_labels: ClassVar[bool] = True
+
     C: float = field(default=1.0, kw_only=False)
     loss: Literal["squared-hinge", "hinge"] = "squared-hinge"
 
-    def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
-        name: Any = str(self.loss).replace("_", "-")
+    def _label_loss(self) -> Any:
+        name = str(self.loss).replace("_", "-")
         if name not in ("squared-hinge", "hinge"):
             raise ValueError(f'loss must be "squared-hinge" or "hinge", got {self.loss!r}.')
-        return self._one_against_the_rest(data, name, alpha)
+        return name
+
+    def _problems(self, data: LabelledData, alpha: float) -> list[Any]:
+        return self._one_against_the_rest(data, self._label_loss(), alpha)

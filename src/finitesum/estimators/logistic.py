@@ -1,9 +1,10 @@
 """Logistic regression for two and more classes."""
 
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import log_expit
 
 from finitesum.core.arrays import Data, Vector
 from finitesum.estimators.array_api import in_kind
@@ -30,7 +31,7 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
         """Of several classes return those that sum to 0: what is added to all of them changes no probability."""
         coef, intercept = super()._unpacked(points)
-        if len(coef) > 1:
+        if len(coef) > 1 and not self._has_labels:
             intercept = intercept - intercept.mean()
             is_ridge = not getattr(self, "l1_ratio_", self.l1_ratio) and self.groups is None and self.penalty is None
             coef = coef - coef.mean(axis=0) if is_ridge else coef
@@ -38,13 +39,17 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
 
     @in_kind
     def predict_proba(self, X: Any, offset: Any = None) -> Data:
-        """Return the probabilities of the classes, (n, K), for rows X, (n, d), with offsets as for `decision_function`."""
+        """Return the probabilities of the classes, (n, K), for rows X, (n, d), with offsets as for `decision_function`.
+
+        Of several labels a row, that of each label by itself.
+        """
         return np.exp(self.predict_log_proba(X, offset))
 
     @in_kind
     def predict_log_proba(self, X: Any, offset: Any = None) -> Data:
         """Return the logarithms of the probabilities that `predict_proba` gives, without underflow."""
-        return log_probabilities(self.decision_function(X, offset))
+        scores = self.decision_function(X, offset)
+        return np.asarray(log_expit(scores)) if self._has_labels else log_probabilities(scores)
 
 
 @estimator
@@ -95,6 +100,8 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
     >>> model.coef_.round(4), model.optimality_ <= 1e-12
     (array([[0.6002]]), True)
     """
+
+    takes_labels: ClassVar[bool] = True
 
     C: float = field(default=1.0, kw_only=False)
     standard_errors: bool = False

@@ -29,6 +29,8 @@ def as_scikit_learn(model: LinearEstimator) -> Any:
     if hasattr(model, "feature_names_in_"):
         known["feature_names_in_"] = model.feature_names_in_
     if isinstance(model, LinearClassifierMixin):
+        if hasattr(model, "n_labels_"):
+            raise ValueError("scikit-learn has no linear classifier of several labels a row: convert one of each label.")
         known["classes_"] = model.classes_
         if isinstance(model, estimators.OrdinalLogisticRegression) and len(model.classes_) > 2:
             raise ValueError("scikit-learn has no classifier of ordered classes.")
