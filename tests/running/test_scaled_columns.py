@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 from contracts.problems import as_format
+from scipy.sparse import csr_array
 
 from finitesum import METHODS, FiniteSum, Problem, minimize
 from finitesum.constraints import Box, L2Ball, NonNegative
 from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.base import is_suited
 from finitesum.problems.penalties import MCP
-from finitesum.problems.scaled import scale_of, scaled_problem
+from finitesum.problems.scaled import Columns, scale_of, scaled_problem, shift_of
 from finitesum.running.checkpoint import CheckpointError
 
 METHODS_SCALED = [name for name, cls in METHODS.items() if getattr(cls, "wants_scaled_columns", False)]
@@ -87,22 +88,23 @@ def test_the_objective_is_the_same_function(kind):
     problem = badly_scaled(**KINDS[kind])
     columns = scale_of(problem)
     assert np.array_equal(np.log2(columns), np.round(np.log2(columns)))  # powers of 2: no digit is lost
-    scaled = scaled_problem(problem, columns)
+    changed = Columns(columns, np.zeros(columns.size), problem.n_outputs)
+    scaled, scale = scaled_problem(problem, changed), changed.outward(np.ones(problem.dim))
     v = 0.01 * np.random.default_rng(1).standard_normal(problem.dim)
     if problem.is_constrained:
-        v = problem.term.project(v * scaled.scale) / scaled.scale
-    w = scaled.scale * v
+        v = problem.term.project(v * scale) / scale
+    w = scale * v
     here, there = evaluate(problem, w), evaluate(scaled, v)
     if not problem.is_constrained:  # else the quadratic part is in the prox
-        assert np.allclose(there.gradient / scaled.scale, here.gradient, rtol=1e-12)
+        assert np.allclose(there.gradient / scale, here.gradient, rtol=1e-12)
         assert there.optimality == pytest.approx(here.optimality, rel=1e-12)
     assert there.objective == pytest.approx(here.objective, rel=1e-12)
     step = 1e-3  # a prox step in the metric D^-2
     moved = problem.term.prox(w, 0.0) if problem.is_constrained else w
-    assert np.allclose(scaled.scale * scaled.term.prox(v, 0.0), moved)
+    assert np.allclose(scale * scaled.term.prox(v, 0.0), moved)
     rise = scaled.term.value(v + step) - scaled.term.value(v)
     if not problem.is_constrained:
-        assert rise == pytest.approx(problem.term.value(w + step * scaled.scale) - problem.term.value(w), rel=1e-9)
+        assert rise == pytest.approx(problem.term.value(w + step * scale) - problem.term.value(w), rel=1e-9)
 
 
 def test_callbacks_trace_and_result_are_in_the_users_units():
@@ -154,3 +156,71 @@ def test_what_has_no_columns_to_scale_says_so():
             minimize(of, method=name, scale_columns=True)
     with pytest.raises(ValueError, match="scale_columns must be"):
         minimize(problem, method="fg", scale_columns="always")
+
+
+def far_columns(form=np.asarray, loss="logistic", n=150, **more):
+    """Return a problem of columns near 480, whose spread is 20, or of one near 0, and of one in small units."""
+    rng = np.random.default_rng(7)
+    Z = rng.standard_normal((n, 5))
+    signal = Z @ rng.standard_normal(5) + rng.logistic(size=n)
+    X = (480.0 + 20.0 * Z) * np.array([1.0, 1.0, 1e-4, 1.0, 1.0])
+    X[:, 3] = Z[:, 3]
+    y = np.digitize(signal, [-1.0, 1.0] if loss == "multinomial" else [0.0])
+    return Problem.linear(form(X), y, loss=loss, **{"alpha": 1e-3, "fit_intercept": True, **more})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"l1_ratio": 1.0},
+        {"l1_ratio": 0.5, "penalty_weights": np.array([1.0, 0.0, 2.0, 0.5, 1.0])},
+        {"constraint": Box(-0.02, 0.03), "alpha": 0.0},
+        {"sample_weight": np.random.default_rng(1).integers(0, 4, 150).astype(float)},
+        {"loss": "multinomial"},
+    ],
+)
+@pytest.mark.parametrize("name", ["afg", "saga", "acc-svrg", "sarah", "ciag"])
+def test_columns_far_from_zero_are_centred_beside_an_intercept(name, more):
+    problem = far_columns(**more)
+    if not is_suited(METHODS[name], problem):
+        return
+    tol = 1e-3 if "loss" in more else 1e-5
+    result = minimize(problem, method=name, tol=tol, max_iter=400, measure_every=0)
+    assert result.success, result.message
+    exact = minimize(problem, method="newton", tol=1e-9)
+    assert result.fun == pytest.approx(exact.fun, abs=1e-6)
+    assert evaluate(problem, result.x).optimality <= tol  # in the user's columns
+    still = minimize(problem, method=name, tol=tol, max_iter=result.n_passes, measure_every=0, scale_columns=False)
+    assert still.optimality > 10.0 * tol
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [far_columns(csr_array, alpha=0.1), far_columns(fit_intercept=False), badly_scaled()],
+    ids=["sparse", "no intercept", "near 0"],
+)
+def test_columns_are_not_shifted_without_need(problem):
+    assert not shift_of(problem).any()
+
+
+def test_points_and_gradients_go_to_the_users_columns_and_back():
+    rng = np.random.default_rng(0)
+    for problem in (far_columns(), far_columns(loss="multinomial")):
+        columns = Columns(scale_of(problem), shift_of(problem), problem.n_outputs)
+        assert columns.shift.any()
+        inner, v = scaled_problem(problem, columns), rng.standard_normal(problem.dim)
+        w = columns.outward(v)
+        np.testing.assert_allclose(columns.inward(w), v, rtol=1e-10)
+        own, theirs = evaluate(inner, v), evaluate(problem, w)
+        assert own.objective == pytest.approx(theirs.objective, rel=1e-10)
+        assert own.optimality == pytest.approx(theirs.optimality, rel=1e-8)
+
+
+def test_a_run_in_shifted_columns_is_resumed_to_the_same_bits(tmp_path):
+    problem, settings = far_columns(), {"method": "saga", "tol": 1e-6, "measure_every": 0}
+    whole = minimize(problem, **settings)
+    minimize(problem, max_iter=3, checkpoint=tmp_path / "run.npz", **settings)
+    found = minimize(problem, checkpoint=tmp_path / "run.npz", resume=True, **settings)
+    assert whole.success
+    assert found.x.tobytes() == whole.x.tobytes()

@@ -136,6 +136,8 @@ class SumMethod(Method):
     default_sampling: ClassVar[str] = "shuffled"
     #: Whether its steps have one length for all coordinates, so that columns of different size cost passes.
     wants_scaled_columns: ClassVar[bool] = False
+    #: Whether it does on a set, too, which in scaled columns is one of their penalties.
+    wants_them_on_sets: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         if name := _NAMES.get(f"{cls.__module__}.{cls.__qualname__}".removeprefix("finitesum.methods.")):

@@ -1,4 +1,4 @@
-"""A problem in scaled columns: w = D v with a diagonal D, minimised over v.
+"""A problem in scaled columns: w = D v with a diagonal D, minimised over v; dense columns far from 0 are centred, too.
 
 F(D v) = (1/S) sum_i s_i loss(y_i, (D x_i)'v + b + o_i) + penalty(D v)
 
@@ -11,13 +11,19 @@ D_j is the power of 2 nearest to 1 / sqrt(q_j + quadratic_j / c), with q_j the m
 not 0, and c the bound on the loss's second derivative (1 where there is none): the Hessian's diagonal is then about c, less
 in rare columns: with D_j of their whole mean square the rows that have them would be long. Powers of 2 change no digit.
 
-The optimality is that of the user's coefficients: with the gradient g of F(D v), that of w = D v and g / D.
+Beside an intercept b, which has no penalty and no set, dense columns may be shifted: x_i'w + b = (x_i - c)'w + b' with
+b' = b + c'w, c their means. Columns far from 0 are nearly multiples of the intercept's, and as badly conditioned as the
+square of their distance by their spread; about their means they are not. A shift rounds x_i - c to the last digit of x_i.
+Sparse columns stay where they are: about their means they would not be sparse.
+
+The optimality is that of the user's coefficients: with the gradient (g, h) of F in (v, b') that of w = D v and
+(g / D + c h, h).
 """
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +38,46 @@ from finitesum.problems.term_penalties import Boxed, Separable, WeightedElasticN
 #: Columns are scaled where their scales differ by at least this factor.
 LEAST_SPREAD = 8.0
 
+#: Columns are shifted where the square of their mean is this many times their variance.
+FAR = 4.0
+
 #: Rows of dense data that are squared at a time.
 N_TOGETHER = 4096
+
+
+class Columns(NamedTuple):
+    """The columns D_j (x_ij - c_j), in which (w, b) = (D v, b' - c'D v); of several outputs for each of them."""
+
+    scale: Vector  # (d,)  D
+    shift: Vector  # (d,)  c; zeros where columns stay where they are
+    n_outputs: int = 1
+
+    def _blocks(self, point: Vector) -> Any:
+        return point.reshape(self.n_outputs, -1)
+
+    def outward(self, point: Vector) -> Vector:
+        """Return (w, b) of (v, b')."""
+        blocks, d = self._blocks(point).copy(), self.scale.size
+        blocks[:, :d] *= self.scale
+        if self.shift.any():
+            blocks[:, d] -= blocks[:, :d] @ self.shift
+        return np.asarray(blocks.reshape(-1))
+
+    def inward(self, point: Vector) -> Vector:
+        """Return (v, b') of (w, b)."""
+        blocks, d = self._blocks(point).copy(), self.scale.size
+        if self.shift.any():
+            blocks[:, d] += blocks[:, :d] @ self.shift
+        blocks[:, :d] /= self.scale
+        return np.asarray(blocks.reshape(-1))
+
+    def gradient_outward(self, gradient: Vector) -> Vector:
+        """Return the gradient in (w, b), given that in (v, b')."""
+        blocks, d = self._blocks(gradient).copy(), self.scale.size
+        blocks[:, :d] /= self.scale
+        if self.shift.any():
+            blocks[:, :d] += np.outer(blocks[:, d], self.shift)
+        return np.asarray(blocks.reshape(-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +85,11 @@ class ScaledTerm(ConvexTerm):
     """A term in scaled coordinates, whose optimality is that in the user's."""
 
     user: Any = None  # the ConvexTerm in the user's coordinates
-    scale: Any = None  # (dim,)  D
+    columns: Any = None  # Columns
 
     def optimality(self, w: Vector, gradient: Vector) -> float:
-        """Return the optimality at D w of the user's problem."""
-        return float(self.user.optimality(self.scale * w, gradient / self.scale))
+        """Return the optimality at the user's point of the user's problem."""
+        return float(self.user.optimality(self.columns.outward(w), self.columns.gradient_outward(gradient)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +97,37 @@ class ScaledProblem(Problem):
     """A problem in scaled columns; made by `scaled_problem`."""
 
     user: Any = None  # the user's ConvexTerm
-    scale: Any = None  # (dim,)  D
+    columns: Any = None  # Columns
 
     @cached_property
     def term(self) -> ConvexTerm:
         """Penalty and constraint, on the scaled coefficients."""
         shape = self.rows.n_columns, int(self.rows.intercept), self.n_outputs
-        return ScaledTerm(self.penalty, self.constraint, *shape, user=self.user, scale=self.scale)
+        return ScaledTerm(self.penalty, self.constraint, *shape, user=self.user, columns=self.columns)
 
 
-def column_squares(problem: Problem) -> Vector:
-    """Return the mean square of each column's entries that are not 0, (n_columns,): 0 where there are none."""
+def shift_of(problem: Problem) -> Vector:
+    """Return the weighted means of dense columns that are far from 0 by their spread, beside an intercept; else zeros."""
+    rows, d = problem.rows, problem.rows.n_columns
+    means, squares = np.zeros(d), np.zeros(d)
+    if isinstance(rows, CSRRows) or not problem.has_intercept:
+        return means
+    for start in range(0, rows.n_rows, N_TOGETHER):
+        block, weights = rows.values[start : start + N_TOGETHER], problem.weights[start : start + N_TOGETHER]
+        means += weights @ block
+    for start in range(0, rows.n_rows, N_TOGETHER):
+        block = rows.values[start : start + N_TOGETHER] - means
+        squares += problem.weights[start : start + N_TOGETHER] @ (block * block)
+    if not (np.isfinite(means) & np.isfinite(squares)).all():
+        return np.zeros(d)
+    return np.where(means * means > FAR * squares, means, 0.0)
+
+
+def column_squares(problem: Problem, shift: Vector | None = None) -> Vector:
+    """Return the mean square of each column's entries that are not 0, (n_columns,): 0 where there are none.
+
+    Of columns that are shifted it is that of what is left.
+    """
     rows, d = problem.rows, problem.rows.n_columns
     squares, counts = np.zeros(d), np.zeros(d)
     with np.errstate(over="ignore"):
@@ -75,16 +139,17 @@ def column_squares(problem: Problem) -> Vector:
         else:
             for start in range(0, rows.n_rows, N_TOGETHER):
                 block = rows.values[start : start + N_TOGETHER].astype(np.float64)
+                block = block if shift is None else block - shift
                 squares += np.einsum("ij,ij->j", block, block)
                 counts += np.count_nonzero(block, axis=0)
     return np.asarray(squares / np.maximum(counts, 1.0))
 
 
-def scale_of(problem: Problem) -> Vector:
-    """Return D, (n_columns,), or ones where the squares of entries overflow."""
+def scale_of(problem: Problem, shift: Vector | None = None) -> Vector:
+    """Return D, (n_columns,), for columns less their shift, or ones where the squares of entries overflow."""
     bound = problem.loss.curvature_bound()
     quadratic = problem.term.quadratic[: problem.rows.n_columns]
-    squares = column_squares(problem) + quadratic / (bound if 0.0 < bound < math.inf else 1.0)
+    squares = column_squares(problem, shift) + quadratic / (bound if 0.0 < bound < math.inf else 1.0)
     squares[squares == 0.0] = 1.0
     if not (np.isfinite(squares) & (squares > 1e-200)).all():
         return np.ones(squares.size)
@@ -98,12 +163,14 @@ def can_scale(term: ConvexTerm) -> bool:
     return isinstance(term.penalty, ElasticNet | WeightedElasticNet | Separable)
 
 
-def scaled_problem(problem: Problem, columns: Vector) -> ScaledProblem:
-    """Return the problem in columns multiplied by these numbers > 0, (n_columns,); the data are copied."""
+def scaled_problem(problem: Problem, changed: Columns) -> ScaledProblem:
+    """Return the problem in columns less their shift, times their scale > 0; the data are copied."""
+    columns, shift = changed.scale, changed.shift
     rows, d, penalty, constraint = problem.rows, problem.rows.n_columns, problem.penalty, problem.constraint
     scaled: Any
     if isinstance(rows, DenseRows):
-        scaled = rows._replace(values=rows.values * columns.astype(rows.values.dtype))
+        values = rows.values if not shift.any() else (rows.values - shift).astype(rows.values.dtype)
+        scaled = rows._replace(values=values * columns.astype(rows.values.dtype))
     else:
         scaled = rows._replace(values=rows.values * columns.astype(rows.values.dtype)[rows.columns])
     if problem.term.is_constrained:
@@ -114,8 +181,6 @@ def scaled_problem(problem: Problem, columns: Vector) -> ScaledProblem:
         penalty = penalty._replace(scale=penalty.scale * columns)
     elif problem.term.has_penalty:
         penalty = WeightedElasticNet(penalty.lasso(), penalty.ridge(), np.ones(d), columns)
-    scale = np.ones(problem.dim)
-    scale.reshape(problem.n_outputs, -1)[:, :d] = columns
     fields = {name: getattr(problem, name) for name in Problem.__dataclass_fields__}
     fields |= {"rows": scaled, "penalty": penalty, "constraint": constraint}
-    return ScaledProblem(**fields, user=problem.term, scale=scale)
+    return ScaledProblem(**fields, user=problem.term, columns=changed)

@@ -14,7 +14,7 @@ from finitesum.core.mapped import mapping_of
 from finitesum.methods.base import Method, identity_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
-from finitesum.problems.scaled import LEAST_SPREAD, ScaledProblem, can_scale, scale_of, scaled_problem
+from finitesum.problems.scaled import LEAST_SPREAD, Columns, ScaledProblem, can_scale, scale_of, scaled_problem, shift_of
 
 ScaleColumns = bool | Literal["auto"]
 
@@ -52,14 +52,16 @@ class ScaledColumns:
 
     def _exact_measures(self, problem: Problem, state: Any) -> Any:
         known = self.method.exact_measures(self.problem, state.inner)  # type: ignore[attr-defined]
-        return known if known is None else known._replace(gradient=known.gradient / self.problem.scale)
+        return known if known is None else known._replace(gradient=self.problem.columns.gradient_outward(known.gradient))
 
     def _outer(self, state: Any) -> Any:
-        return self.state_type(self.problem.scale * state.x, state, int(state.n_gradients), float(state.n_hessians))
+        return self.state_type(
+            self.problem.columns.outward(state.x), state, int(state.n_gradients), float(state.n_hessians)
+        )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> Any:
         """Return the state before the first visit."""
-        return self._outer(self.method.init(self.problem, x0 / self.problem.scale, tol))
+        return self._outer(self.method.init(self.problem, self.problem.columns.inward(x0), tol))
 
     def run_pass(self, problem: Problem, state: Any, order: Indices) -> Any:
         """Return the state after the visits of `order`."""
@@ -76,12 +78,12 @@ def in_scaled_columns(method: Method, problem: Any, scale_columns: ScaleColumns,
     return method if columns is None else ScaledColumns(method, scaled_problem(problem, columns))
 
 
-def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlier: Any = None) -> Vector | None:
-    """Return the scales of the columns that a run has, shape (d,), or None.
+def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlier: Any = None) -> Columns | None:
+    """Return the scales and shifts of the columns that a run has, or None.
 
     "auto" scales for methods with `wants_scaled_columns` that choose their steps, where the scales differ by at least
-    `LEAST_SPREAD` and X is not too large to be copied. A run that goes on from an earlier one is in that
-    one's columns.
+    `LEAST_SPREAD`, or columns are far from 0, and X is not too large to be copied. A run that goes on from an earlier one
+    is in the columns of that one.
     """
     if scale_columns is True and (sentence := _refusal(method, problem)):
         raise ValueError(sentence)
@@ -92,12 +94,15 @@ def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlie
     most_bytes = MOST_BYTES if mapping_of(problem.rows.values) is None else MOST_MAPPED
     if scale_columns == "auto" and (has_step or problem.rows.values.nbytes > most_bytes):
         return None
-    columns = scale_of(problem)
+    if scale_columns == "auto" and problem.is_constrained and not getattr(method, "wants_them_on_sets", True):
+        return None
+    shift = shift_of(problem)
+    columns = scale_of(problem, shift)
     least = min(columns.min(initial=1.0), 1.0) if problem.has_intercept else columns.min(initial=1.0)
     most = max(columns.max(initial=1.0), 1.0) if problem.has_intercept else columns.max(initial=least)
-    if not np.isfinite(most / least) or (scale_columns == "auto" and most < LEAST_SPREAD * least):
+    if not np.isfinite(most / least) or (scale_columns == "auto" and most < LEAST_SPREAD * least and not shift.any()):
         return None
-    return columns
+    return Columns(columns, shift, problem.n_outputs)
 
 
 def _refusal(method: Method, problem: Any) -> str:
