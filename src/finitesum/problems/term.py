@@ -35,7 +35,7 @@ class CompiledTerm(NamedTuple):
     projection: Projection  # onto the set, of the first n_penalised coordinates
     is_constrained: bool
     n_penalised: int  # the first coordinates of a block; an intercept stands behind them
-    n_blocks: int  # of equal length, one behind the other: more than one where there are several outputs
+    n_blocks: int  # of equal length, one behind the other: more than one where there are several outputs, and no groups
 
 
 @kernel
@@ -229,7 +229,10 @@ class ConvexTerm:
 
     @cached_property
     def compiled(self) -> CompiledTerm:
-        """What kernels take in place of the term."""
+        """What kernels take in place of the term: groups of several outputs name their coordinates in all blocks."""
+        if isinstance(self.penalty, Groups) and self.n_blocks > 1:
+            groups = self.penalty.over_outputs(self.n_blocks, self.n_columns + self.n_free)
+            return CompiledTerm(groups, self.constraint.compiled, self.is_constrained, self.dim, 1)
         return CompiledTerm(self.penalty, self.constraint.compiled, self.is_constrained, self.n_columns, self.n_blocks)
 
     @cached_property

@@ -170,7 +170,11 @@ class Boxed(NamedTuple):
 
 @compilable
 class Groups(NamedTuple):
-    """sum_g strengths_g ||w_g|| + l1 ||w||_1: the prox shrinks each coordinate, then each group."""
+    """sum_g strengths_g ||w_g|| + l1 ||w||_1: the prox shrinks each coordinate, then each group.
+
+    With several outputs kernels see `over_outputs`, on whole iterates: a group has the coefficients of its columns for all
+    outputs.
+    """
 
     l1: float
     strengths: Vector  # (n_groups,)
@@ -199,6 +203,12 @@ class Groups(NamedTuple):
             factor = 0.0 if norm <= threshold else 1.0 - threshold / norm  # NaN stays NaN
             for k in range(self.starts[g], self.starts[g + 1]):
                 coefficients[self.members[k]] *= factor
+
+    def over_outputs(self, n_outputs: int, dim: int) -> "Groups":
+        """Return the groups of an iterate of n_outputs blocks of length dim, sqrt(n_outputs) times as strong."""
+        firsts = np.arange(n_outputs)[:, None] * dim
+        members = [(firsts + some).ravel() for some in np.split(self.members, self.starts[1:-1])]
+        return Groups(self.l1, math.sqrt(n_outputs) * self.strengths, np.concatenate(members), n_outputs * self.starts)
 
     def ridge(self) -> float:
         return 0.0
