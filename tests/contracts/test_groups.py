@@ -115,8 +115,9 @@ def suited():
 def test_every_method_that_treats_groups_finds_the_minimum(method, form):
     problem = problem_of("squared", "of columns", 0.3, scipy.sparse.csr_array if form == "csr" else np.asarray)
     if form == "functions":
-        if not is_suited(as_method(method), problem := FiniteSum.from_linear(problem)):
-            pytest.skip("no functions")
+        problem = FiniteSum.from_linear(problem)
+    if not is_suited(as_method(method), problem):
+        pytest.skip("no functions")
     result = minimize(problem, method=method, tol=1e-7, max_iter=4000, measure_every=0)
     assert result.success, result.message
     np.testing.assert_allclose(result.x, slow_minimum("squared", "of columns", 0.3)[0].ravel(), atol=1e-5)

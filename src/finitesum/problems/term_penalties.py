@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Vector
+from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.core.jit import compilable
 from finitesum.problems.penalties import PENALTIES, ElasticNet, GroupLasso, Penalty, elastic_net, soft_threshold
 
@@ -204,11 +204,47 @@ class Groups(NamedTuple):
             for k in range(self.starts[g], self.starts[g + 1]):
                 coefficients[self.members[k]] *= factor
 
+    def group_of(self) -> Indices:
+        """Return the group of each member."""
+        return np.repeat(np.arange(self.strengths.size), np.diff(self.starts))
+
+    def sums(self, numbers: Vector | Flags) -> Vector:
+        """Return the sum over each group of a number for each member, group by group."""
+        return np.bincount(self.group_of(), numbers, self.strengths.size).astype(np.float64, copy=False)
+
+    def excess(self, gradient: Vector) -> Vector:
+        """Return by how much the slope of each group at 0 is more than its penalty holds: > 0 where it leaves 0."""
+        pull = np.maximum(np.abs(gradient[self.members]) - self.l1, 0.0)
+        return np.asarray(np.sqrt(self.sums(pull * pull)) - self.strengths)
+
+    def slope(self, end: Vector, direction: Vector) -> float:
+        """Return the slope of the penalty along a direction, at its end or from it on: at 0 that of what grows."""
+        at, along = end[self.members], direction[self.members]
+        norms, sizes = np.sqrt(self.sums(at * at)), np.sqrt(self.sums(along * along))
+        of_norms = np.divide(self.sums(at * along), norms, out=sizes, where=norms > 0.0)
+        of_sizes = float(np.where(at == 0.0, np.abs(along), np.sign(at) * along).sum())
+        return float(self.strengths @ of_norms) + self.l1 * of_sizes
+
+    def whole(self, columns: Indices) -> Indices:
+        """Return the columns of all groups that some columns are in, increasing."""
+        is_in = np.zeros(self.members.max(initial=-1) + 1, dtype=bool)
+        is_in[columns] = True
+        return np.sort(self.members[(self.sums(is_in[self.members]) > 0.0)[self.group_of()]])
+
+    def on_columns(self, columns: Indices) -> "Groups":
+        """Return the groups of some coordinates, increasing, which keep their strengths; others may be without a group."""
+        places = np.full(max(self.members.max(initial=-1), columns.max(initial=-1)) + 1, -1)
+        places[columns] = np.arange(columns.size)
+        found = places[self.members]
+        sizes = self.sums(found >= 0).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64)
+        return Groups(self.l1, self.strengths[sizes > 0], found[found >= 0].astype(np.int64), starts)
+
     def over_outputs(self, n_outputs: int, dim: int) -> "Groups":
         """Return the groups of an iterate of n_outputs blocks of length dim, sqrt(n_outputs) times as strong."""
-        firsts = np.arange(n_outputs)[:, None] * dim
-        members = [(firsts + some).ravel() for some in np.split(self.members, self.starts[1:-1])]
-        return Groups(self.l1, math.sqrt(n_outputs) * self.strengths, np.concatenate(members), n_outputs * self.starts)
+        members = (np.arange(n_outputs)[:, None] * dim + self.members).ravel()
+        by_group = np.argsort(np.tile(self.group_of(), n_outputs), kind="stable")
+        return Groups(self.l1, math.sqrt(n_outputs) * self.strengths, members[by_group], n_outputs * self.starts)
 
     def ridge(self) -> float:
         return 0.0
