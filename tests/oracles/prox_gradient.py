@@ -82,3 +82,22 @@ def minimum(X, slopes, w, quadratic, prox, step, n_steps):
         moved = w - step * np.append(X.T @ pull + quadratic * w[:-1], pull.sum())
         w = np.append(prox(moved[:-1], step), moved[-1])
     return w
+
+
+def minimum_of_outputs(X, slopes, table, value, prox, step, n_steps):
+    """Return a table (K, d + 1) after accelerated steps on the sum of losses of X W' + b, with restarts, and F's penalty.
+
+    `slopes` takes scores of shape (n, K), and the prox the coefficients, row by row in one vector.
+    """
+    point, t = table.copy(), 1.0
+    for _ in range(n_steps):
+        pull = slopes(X @ point[:, :-1].T + point[:, -1])
+        moved = point - step * np.column_stack([pull.T @ X, pull.sum(axis=0)])
+        moved[:, :-1] = prox(moved[:, :-1].ravel(), step).reshape(table.shape[0], -1)
+        after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
+        if ((point - moved) * (moved - table)).sum() > 0.0:
+            after, point = 1.0, moved.copy()
+        else:
+            point = moved + (t - 1.0) / after * (moved - table)
+        table, t = moved, after
+    return table, value(table[:, :-1].ravel())

@@ -195,7 +195,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         """Warn where a logistic model classifies all rows correctly and is not penalised: larger ones are better still."""
         if not isinstance(problem.loss, Logistic | Multinomial):
             return  # other losses of correctly classified rows are 0 from some size on
-        if problem.is_constrained or problem.penalty.ridge() > 0.0 or problem.penalty.lasso() > 0.0:
+        if problem.is_constrained or problem.term.value(np.ones(problem.dim)) > 0.0:
             return
         counted = data.weights > 0.0
         scores, codes = np.asarray(data.X @ self.coef_.T + self.intercept_)[counted], data.codes[counted]

@@ -54,7 +54,9 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
     penalty_weights : array_like, shape (d,), optional
         Numbers >= 0 that the penalty of each coefficient is multiplied with; 0 leaves one free.
     groups : array_like, shape (d,), optional
-        A label for each column: the (sparse) group lasso, with l1_ratio the share of the l1 part.
+        A label for each column: the (sparse) group lasso, with l1_ratio the share of the l1 part. A group of d_g columns
+        has the factor sqrt(d_g); in a model of K classes at once it has the K d_g coefficients of its columns for all of
+        them, and sqrt(K d_g). One class against the rest, or one target of a regressor, is a model of its own.
     bounds : dict or pair, optional
         By a column's name or number its (lower, upper), None for no bound; or one pair for all. Without l1_ratio.
     random_state : int, generator or None

@@ -264,7 +264,10 @@ def free_coordinates(problem: Problem) -> Indices:
     if not loss_of(problem).ignores_shifts():
         return np.zeros(0, dtype=np.int64)
     dim, term = problem.rows.dim(), problem.term
-    return np.flatnonzero((term.quadratic[:dim] == 0.0) & (term.thresholds[:dim] == 0.0))
+    is_free = (term.quadratic[:dim] == 0.0) & (term.thresholds[:dim] == 0.0)
+    if not term.is_elastic_net:
+        is_free[: term.n_columns] = False
+    return np.flatnonzero(is_free)
 
 
 def _gram_of_entry(problem: Problem, curvatures: Matrix, *, k: int, other: int) -> Matrix:

@@ -12,7 +12,8 @@ variables, an L-BFGS of their own, and working sets with an l1 penalty. Losses w
 ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; with any other elastic net or
 set to interior points, up to some thousand columns or rows, and the hinge to a linear program on an l1 ball or a box of
 more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy
-ball without a metric on a simplex or a half-space. Penalties that are known by their prox go to full proximal gradients.
+ball without a metric on a simplex or a half-space. Groups go to Newton's
+methods, too, on working sets in many variables. Other penalties that are known by their prox go to full proximal gradients.
 """
 
 import math
@@ -58,6 +59,9 @@ ALL_COLUMNS = 500
 #: Variables of several outputs up to which the last digits of each are looked for; without an l2 penalty, which leaves
 #: nothing to bound the condition, multiplications of a Hessian up to which they are, too.
 FEW_OF_OUTPUTS, FEW_MULTIPLICATIONS = 100, 1e8
+
+#: Variables of several outputs up to which all groups are treated at once.
+FEW_OF_GROUPS = 1000
 
 #: Variables of a function up to which its Hessians are computed: one costs about as many gradients as there are variables.
 MOST_OF_FUNCTION = 500
@@ -206,9 +210,9 @@ def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choi
         return _for_outputs(problem)
     if not problem.loss.is_smooth():
         return _for_nonsmooth(problem)
-    if not problem.term.is_elastic_net:
-        return _by_prox(problem)
     options: dict[str, Any] = {"n_threads": n_threads}
+    if not problem.term.is_elastic_net:
+        return _by_groups(problem, options) or _by_prox(problem)
     n, dim = problem.n_rows, problem.dim
     shape = f"{n:,} rows x {dim:,} columns"
     if not problem.convex:
@@ -272,6 +276,22 @@ def _for_set(problem: Problem, shape: str, options: dict[str, Any]) -> Choice:
     return Choice(as_method("acc-svrg"), f"{shape}, on a set: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not fit")
 
 
+def _by_groups(problem: Problem, options: dict[str, Any]) -> Choice | None:
+    """Return the method for groups of a model with one output or several, None where the penalty is another."""
+    if "groups" not in problem.term.demands:
+        return None
+    why, dim = f"groups in {problem.dim:,} variables, of which Newton's steps", problem.dim
+    if dim <= ALL_COLUMNS or (problem.n_outputs > 1 and dim <= FEW_OF_GROUPS):
+        is_long = problem.n_outputs == 1 and problem.convex and _of_newton(problem) > FEW_CALLS
+        known = as_method("lazy-newton", options) if is_long else as_method("newton")
+        return Choice(known, f"{why} take all")
+    known = as_method("working-set-newton", options) if problem.n_outputs == 1 else as_method("multinomial-working-set")
+    fits = 16.0 * dim**2 <= MOST_BYTES  # a solution of several outputs may need them all
+    if problem.convex and is_suited(known, problem) and (fits or problem.n_outputs == 1):
+        return Choice(known, f"{why} take those that a sparse solution needs")
+    return Choice(as_method("newton"), f"{why} take all") if fits else None
+
+
 def _by_prox(problem: Problem | FiniteSum) -> Choice:
     """Return the method for a penalty of which the prox is all that is known."""
     if not problem.term.is_convex:
@@ -320,6 +340,8 @@ def _for_outputs(problem: Problem) -> Choice:
             return Choice(as_method("multinomial-newton"), f"{what}, in {problem.dim:,} variables, which a Hessian fits")
         if not is_few:
             return Choice(as_method("multinomial-lbfgs"), f"{what}: too many variables for a Hessian of all")
+    if (of_groups := _by_groups(problem, {})) is not None:
+        return of_groups
     if not problem.term.is_elastic_net:
         saga = as_method("saga")
         reason = f"{what}, and a penalty that is known by its prox"

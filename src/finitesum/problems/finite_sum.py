@@ -60,7 +60,8 @@ class FiniteSum:
     penalty_weights : array_like, optional
         A number >= 0 for each variable but an intercept, that its penalty is multiplied with. 0 leaves it free.
     groups : array_like, optional
-        A label for each variable but an intercept: the penalty is then the (sparse) group lasso.
+        A label for each variable but an intercept (of one block of `n_outputs`): the penalty is then the (sparse) group
+        lasso of `Problem.linear`.
     smoothness : float or array_like of shape (n,), optional
         Bounds on the Lipschitz constants of the components' gradients. Left out, automatic step sizes estimate them.
     mean_smoothness : float, optional

@@ -52,7 +52,7 @@ class View(NamedTuple):
     projection: Projection  # onto the constraint set, of the first n_penalised coordinates
     is_constrained: bool
     n_penalised: int  # the first coordinates of a block; an intercept stands behind them
-    n_blocks: int  # 1: see `finitesum.problems.term.CompiledTerm`
+    n_blocks: int  # see `finitesum.problems.term.CompiledTerm`
     batch_size: int
     n_components: int
 
@@ -178,7 +178,9 @@ class Problem:
             alpha (l1_ratio sum_j v_j |w_j| + (1 - l1_ratio)/2 sum_j v_j w_j^2). 0 leaves a coefficient free.
         groups : array_like, shape (d,), optional
             A label for each column: the penalty is then the (sparse) group lasso
-            alpha ((1 - l1_ratio) sum_g sqrt(d_g) ||w_g|| + l1_ratio ||w||_1), d_g the number of columns in group g.
+            alpha ((1 - l1_ratio) sum_g sqrt(K d_g) ||W_g|| + l1_ratio ||W||_1), d_g the number of columns in group g,
+            K that of outputs, 1 but for several classes or targets, and W_g all K d_g coefficients of the group's columns:
+            they are 0 together, for all outputs.
         batch_size : int >= 1, optional
             Rows in a component; left out, the method chooses, and with several outputs it is about n / 1024.
 

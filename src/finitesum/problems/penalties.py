@@ -11,7 +11,7 @@ all that a method with proximal steps needs. One that is not convex says so by a
 `ElasticNet`     l1 |w_j| + l2/2 w_j^2                                  convex
 `MCP`            minimax concave penalty                                not convex; stationary points are found
 `SCAD`           smoothly clipped absolute deviation                    not convex; stationary points are found
-`GroupLasso`     alpha sum_g sqrt(d_g) ||w_g||, perhaps with l1         convex; zeros come in groups
+`GroupLasso`     alpha sum_g sqrt(K d_g) ||W_g||, perhaps with l1       convex; zeros come in groups
 ===============  =====================================================  ==============================================
 
 Kernels take what `finitesum.problems.term_penalties.as_penalty` makes of them.
@@ -207,7 +207,9 @@ class SCAD(NamedTuple):
 class GroupLasso(NamedTuple):
     """alpha ((1 - l1_ratio) sum_g sqrt(d_g) ||w_g|| + l1_ratio ||w||_1), d_g the size of group g [1]_, [2]_.
 
-    The coefficients of a group are 0 together; with an l1 part some of the others are 0, too.
+    The coefficients of a group are 0 together; with an l1 part some of the others are 0, too. With K outputs, classes or
+    targets, a group has the K d_g coefficients W_g of its columns for all of them, and sqrt(K d_g) ||W_g|| with the
+    Frobenius norm takes the place of sqrt(d_g) ||w_g||: a column is in the model of all outputs or of none.
 
     Parameters
     ----------

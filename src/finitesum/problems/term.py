@@ -35,7 +35,7 @@ class CompiledTerm(NamedTuple):
     projection: Projection  # onto the set, of the first n_penalised coordinates
     is_constrained: bool
     n_penalised: int  # the first coordinates of a block; an intercept stands behind them
-    n_blocks: int  # of equal length, one behind the other: more than one where there are several outputs
+    n_blocks: int  # of equal length, one behind the other: more than one where there are several outputs, and no groups
 
 
 @kernel
@@ -229,7 +229,10 @@ class ConvexTerm:
 
     @cached_property
     def compiled(self) -> CompiledTerm:
-        """What kernels take in place of the term."""
+        """What kernels take in place of the term: groups of several outputs name their coordinates in all blocks."""
+        if isinstance(self.penalty, Groups) and self.n_blocks > 1:
+            groups: Any = self.penalty.over_outputs(self.n_blocks, self.n_columns + self.n_free)
+            return CompiledTerm(groups, self.constraint.compiled, self.is_constrained, self.dim, 1)
         return CompiledTerm(self.penalty, self.constraint.compiled, self.is_constrained, self.n_columns, self.n_blocks)
 
     @cached_property
@@ -299,6 +302,12 @@ class ConvexTerm:
         if self.has_weights:
             return float(self.coefficients(self.thresholds) @ sizes)
         return float(self.lasso * sizes.sum())
+
+    def slope(self, end: Vector, direction: Vector) -> float:
+        """Return the slope of r along a direction at its end, of an elastic net or groups: at 0 that of what grows."""
+        if isinstance(self.penalty, Groups):
+            return float(self.compiled.penalty.slope(end, direction))  # type: ignore[attr-defined]
+        return float(self.thresholds @ np.where(end == 0.0, np.abs(direction), np.sign(end) * direction))
 
     def prox_step(self, w: Vector, gradient: Vector, step_size: float) -> Vector:
         """Return prox(w - step_size gradient), a new array: the intercept only steps."""

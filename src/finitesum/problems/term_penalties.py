@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Vector
+from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.core.jit import compilable
 from finitesum.problems.penalties import PENALTIES, ElasticNet, GroupLasso, Penalty, elastic_net, soft_threshold
 
@@ -170,7 +170,11 @@ class Boxed(NamedTuple):
 
 @compilable
 class Groups(NamedTuple):
-    """sum_g strengths_g ||w_g|| + l1 ||w||_1: the prox shrinks each coordinate, then each group."""
+    """sum_g strengths_g ||w_g|| + l1 ||w||_1: the prox shrinks each coordinate, then each group.
+
+    With several outputs kernels see `over_outputs`, on whole iterates: a group has the coefficients of its columns for all
+    outputs.
+    """
 
     l1: float
     strengths: Vector  # (n_groups,)
@@ -199,6 +203,48 @@ class Groups(NamedTuple):
             factor = 0.0 if norm <= threshold else 1.0 - threshold / norm  # NaN stays NaN
             for k in range(self.starts[g], self.starts[g + 1]):
                 coefficients[self.members[k]] *= factor
+
+    def group_of(self) -> Indices:
+        """Return the group of each member."""
+        return np.repeat(np.arange(self.strengths.size), np.diff(self.starts))
+
+    def sums(self, numbers: Vector | Flags) -> Vector:
+        """Return the sum over each group of a number for each member, group by group."""
+        return np.bincount(self.group_of(), numbers, self.strengths.size).astype(np.float64, copy=False)
+
+    def excess(self, gradient: Vector) -> Vector:
+        """Return by how much the slope of each group at 0 is more than its penalty holds: > 0 where it leaves 0."""
+        pull = np.maximum(np.abs(gradient[self.members]) - self.l1, 0.0)
+        return np.asarray(np.sqrt(self.sums(pull * pull)) - self.strengths)
+
+    def slope(self, end: Vector, direction: Vector) -> float:
+        """Return the slope of the penalty along a direction, at its end or from it on: at 0 that of what grows."""
+        at, along = end[self.members], direction[self.members]
+        norms, sizes = np.sqrt(self.sums(at * at)), np.sqrt(self.sums(along * along))
+        of_norms = np.divide(self.sums(at * along), norms, out=sizes, where=norms > 0.0)
+        of_sizes = float(np.where(at == 0.0, np.abs(along), np.sign(at) * along).sum())
+        return float(self.strengths @ of_norms) + self.l1 * of_sizes
+
+    def whole(self, columns: Indices) -> Indices:
+        """Return the columns of all groups that some columns are in, increasing."""
+        is_in = np.zeros(self.members.max(initial=-1) + 1, dtype=bool)
+        is_in[columns] = True
+        return np.sort(self.members[(self.sums(is_in[self.members]) > 0.0)[self.group_of()]])
+
+    def on_columns(self, columns: Indices) -> "Groups":
+        """Return the groups of some coordinates, increasing, which keep their strengths; others may be without a group."""
+        places = np.full(max(self.members.max(initial=-1), columns.max(initial=-1)) + 1, -1)
+        places[columns] = np.arange(columns.size)
+        found = places[self.members]
+        sizes = self.sums(found >= 0).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64)
+        return Groups(self.l1, self.strengths[sizes > 0], found[found >= 0].astype(np.int64), starts)
+
+    def over_outputs(self, n_outputs: int, dim: int) -> "Groups":
+        """Return the groups of an iterate of n_outputs blocks of length dim, sqrt(n_outputs) times as strong."""
+        members = (np.arange(n_outputs)[:, None] * dim + self.members).ravel()
+        by_group = np.argsort(np.tile(self.group_of(), n_outputs), kind="stable")
+        return Groups(self.l1, math.sqrt(n_outputs) * self.strengths, members[by_group], n_outputs * self.starts)
 
     def ridge(self) -> float:
         return 0.0

@@ -1,4 +1,4 @@
-r"""Newton's method on the coefficients that matter, for several outputs with an l1 penalty: sparse tables of coefficients.
+r"""Newton's method on the coefficients that matter, for several outputs with an l1 penalty or groups: sparse tables.
 
 With g and H the gradient and Hessian of F's smooth part at w, and t_j the thresholds of the l1 penalty, the subgradient of
 least size is
@@ -14,6 +14,9 @@ exact    A has at most 2000 coefficients: p minimises g'p + p'Hp / 2 + sum_j t_j
 orthant  A has more: F is smooth where coefficients keep the signs s_j = sign(w_j), or -sign(v_j) where w_j = 0. H p = -v
          is solved by conjugate gradients with the diagonal of H until the residual is at most min(1/2, sqrt(||v||)) ||v||,
          and w+ has w_j + t p_j, or 0 where that has not the sign s_j; F falls by v'(w+ - w) / 10^4 [2]
+
+Groups of columns are in A as a whole: those that are not 0, and those whose slope exceeds what their penalty holds most.
+Every step is exact then, and the model has the groups' penalty (`finitesum.methods.subproblems.group_models`).
 
 Products read the columns of A's coefficients alone, of which a copy is kept, and are charged by the fraction of the entries
 that they read. An exact step is a pass; so is a product, and the end of a step in an orthant. Each step ends with the
@@ -50,7 +53,7 @@ from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import n_entries, to_matrix
 from finitesum.problems.term import ConvexTerm
-from finitesum.problems.term_penalties import WeightedElasticNet
+from finitesum.problems.term_penalties import Groups, WeightedElasticNet
 
 #: Coefficients that may join at a step, at least, and those of a working set whose model is minimised exactly, at most.
 FEWEST_NEW, MOST_EXACT = 256, 2000
@@ -80,7 +83,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class MultinomialWorkingSet(SumMethod):
-    """Newton's method on the coefficients that matter, for several outputs with an l1 penalty: nothing to tune.
+    """Newton's method on the coefficients that matter, for several outputs with an l1 penalty or groups: nothing to tune.
 
     w+ = w + t p,    p = argmin g'p + p'Hp / 2 + sum_j t_j |w_j + p_j|,    p_j = 0 outside of the working set
 
@@ -97,7 +100,7 @@ class MultinomialWorkingSet(SumMethod):
 
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "l1", "weights"})
+    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "l1", "weights", "groups"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 50
 
@@ -131,7 +134,7 @@ class MultinomialWorkingSet(SumMethod):
         with np.errstate(all="ignore"):  # a step that is too long shows in F
             if state.cg.residual.size == 0:
                 columns = _columns(problem, members := _working_set(problem, state))
-                if np.count_nonzero(members) <= MOST_EXACT:
+                if np.count_nonzero(members) <= MOST_EXACT or isinstance(problem.penalty, Groups):
                     return _exact_step(problem, state, members, columns)
                 state = _begun(problem, state, members, columns)
             return _stepped(problem, state) if _is_solved(state) else _multiplied(problem, state)
@@ -166,6 +169,8 @@ def least_subgradient(w: Vector, gradient: Vector, thresholds: Vector) -> Vector
 
 def _working_set(problem: Problem, state: State) -> Flags:
     """Return which coefficients are in the working set, shape (K dim,)."""
+    if isinstance(problem.penalty, Groups):
+        return _working_groups(problem, state)
     v = least_subgradient(state.x, state.gradient, problem.term.thresholds)
     is_old = (state.x != 0.0) | (problem.term.thresholds == 0.0)
     sizes = np.where(is_old, 0.0, np.abs(v))
@@ -177,6 +182,19 @@ def _working_set(problem: Problem, state: State) -> Flags:
     return np.asarray(is_old)
 
 
+def _working_groups(problem: Problem, state: State) -> Flags:
+    """Return the same with groups, which are in it as a whole: those that are not 0, and those that leave 0 most."""
+    groups: Groups = problem.term.compiled.penalty  # type: ignore[assignment]
+    sizes, is_old = np.diff(groups.starts), groups.sums(np.abs(state.x[groups.members])) > 0.0
+    excess = np.where(is_old, 0.0, groups.excess(state.gradient))
+    new, n_old = np.argsort(-excess)[: np.count_nonzero(excess > 0.0)], int(sizes[is_old].sum())
+    most = max(FEWEST_NEW, min(n_old, MOST_EXACT))
+    is_old[new[: max(1, np.searchsorted(np.cumsum(sizes[new]), most, side="right"))]] = True
+    chosen = np.ones(problem.dim, dtype=bool)
+    chosen[groups.members] = is_old[groups.group_of()]
+    return chosen
+
+
 def _columns(problem: Problem, members: Flags) -> Indices:
     """Return the columns that have coefficients in the working set."""
     return np.flatnonzero(members.reshape(problem.n_outputs, -1)[:, : problem.rows.n_columns].any(axis=0))
@@ -185,8 +203,12 @@ def _columns(problem: Problem, members: Flags) -> Indices:
 def _exact_step(problem: Problem, state: State, members: Flags, columns: Indices) -> State:
     """Return the state after a step to the minimiser of the model over the working set."""
     chosen, term = np.flatnonzero(members), problem.term
-    thresholds, start = term.thresholds[chosen], state.x[chosen]
-    of_model = ConvexTerm(WeightedElasticNet(1.0, 0.0, thresholds, np.ones(chosen.size)), Unconstrained(), chosen.size)
+    if chosen.size == 0:  # nothing leaves 0
+        return state._replace(n_gradients=state.n_gradients + problem.n_components)
+    thresholds, start, penalty = term.thresholds[chosen], state.x[chosen], term.compiled.penalty
+    some = WeightedElasticNet(1.0, 0.0, thresholds, np.ones(chosen.size))
+    of_groups = penalty.on_columns(chosen) if isinstance(penalty, Groups) else some
+    of_model = ConvexTerm(of_groups, Unconstrained(), chosen.size)
     hessian, gradient = _hessian(problem, state, members, columns), state.gradient[chosen]
     tolerance = EXACT * of_model.optimality(start, gradient)
     direction = np.zeros(problem.dim)

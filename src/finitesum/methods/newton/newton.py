@@ -140,9 +140,7 @@ def _searched(
     def slope(t: float) -> float:
         nonlocal n_slopes
         n_slopes += 1
-        end = w + t * direction
-        of_sizes = term.thresholds @ np.where(end == 0.0, np.abs(direction), np.sign(end) * direction)
-        return of_losses(t) + linear + t * square + float(of_sizes)
+        return of_losses(t) + linear + t * square + term.slope(w + t * direction, direction)
 
     return with_gentler_slope(slope, slopes[0], ACCURACY, slopes[1]), n_slopes
 
@@ -321,7 +319,7 @@ class Newton(SumMethod):
     step_size: StepSize = "auto"
 
     handles: ClassVar[frozenset[str]] = frozenset(
-        {"l1", "weights", "constraint", "components", "outputs", "parts", "nonconvex-loss"}
+        {"l1", "weights", "groups", "constraint", "components", "outputs", "parts", "nonconvex-loss"}
     )
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25

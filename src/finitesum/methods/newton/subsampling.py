@@ -87,15 +87,12 @@ def found_at(problem: Problem, state: Any, w: Vector, found: Evaluation, **other
 def search(problem: Problem, sample: Sample, w: Vector, direction: Vector, first: float) -> float:
     """Return t > 0 where the slope of F_A along w + t direction is between -1/2 and 0 of the first."""
     line = line_through(problem, w, direction, sample.components)
-    term, thresholds = problem.term, problem.term.thresholds
+    term = problem.term
     square = sample.ridge * term.weighted_dot(direction, direction)
     linear = sample.ridge * term.weighted_dot(direction, w)
 
     def slope(t: float) -> float:
-        of_sizes = 0.0
-        if term.has_l1:
-            end = w + t * direction
-            of_sizes = float(thresholds @ np.where(end == 0.0, np.abs(direction), np.sign(end) * direction))
+        of_sizes = 0.0 if term.is_smooth or term.is_constrained else term.slope(w + t * direction, direction)
         return slope_along(problem, line, t) / sample.weight + linear + t * square + of_sizes
 
     return with_gentler_slope(slope, first)

@@ -6,10 +6,10 @@ small proximal step would move,
 
     W = {j : w_j != 0} with the largest of {j : w_j = 0, prox(w - s g)_j != 0},
 
-at most as many new ones as there are old ones, and some at first [1, 2]. F is then minimised over the columns in W by lazy
-Newton (`finitesum.methods.newton.lazy_newton`), whose matrices have the size of W, until a part of the optimality at w
-is left. Where W has all columns that violate the optimality conditions, and F is minimised on it, w is optimal. F never
-rises from one working set to the next, because each holds the last one's solution.
+at most as many new ones as there are old ones, and some at first [1, 2]; groups of columns as a whole. F is then minimised
+over the columns in W by lazy Newton (`finitesum.methods.newton.lazy_newton`), whose matrices have the size of W, until a
+part of the optimality at w is left. Where W has all columns that violate the optimality conditions, and F is minimised on
+it, w is optimal. F never rises from one working set to the next, because each holds the last one's solution.
 
 Memory: 8 bytes a row, a copy of the entries of W's columns, and |W|^2. A pass over W's columns is charged by the
 fraction of the entries that it reads. The references are those of `WorkingSetNewton`.
@@ -30,6 +30,7 @@ from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import columns_of, n_entries
+from finitesum.problems.term_penalties import Groups
 
 #: New columns in a working set, at least and at most.
 FEWEST_NEW, MOST_NEW = 128, 2048
@@ -89,7 +90,7 @@ class WorkingSetNewton(SampledNewton):
     n_threads: Count = 1
 
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "parts"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "groups", "parts"})
 
     def template(
         self, problem: Problem, first: WorkingSetNewtonState, state: WorkingSetNewtonState
@@ -180,7 +181,7 @@ def part_on(problem: Problem, columns: Indices) -> Problem:
 
 
 def working_set(problem: Problem, w: Vector, gradient: Vector, most_new: int) -> Indices:
-    """Return the columns with coefficients, and those that a small proximal step would move most, increasing."""
+    """Return the columns with coefficients, and those that a small proximal step would move most; groups are whole."""
     n_columns = problem.rows.n_columns
     steepest = float(np.abs(gradient[:n_columns]).max(initial=0.0))
     size = 1e-3 * (float(np.abs(w[:n_columns]).max(initial=0.0)) or 1.0)
@@ -191,7 +192,8 @@ def working_set(problem: Problem, w: Vector, gradient: Vector, most_new: int) ->
     new = np.flatnonzero(moved)
     if new.size > most_new:
         new = new[np.argpartition(moved[new], new.size - most_new)[new.size - most_new :]]
-    return np.sort(np.concatenate([old, new]))
+    columns: Indices = np.sort(np.concatenate([old, new]))
+    return problem.penalty.whole(columns) if isinstance(problem.penalty, Groups) else columns
 
 
 def on_columns(problem: Problem, columns: Indices) -> Problem:

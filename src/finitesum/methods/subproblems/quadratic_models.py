@@ -26,9 +26,11 @@ from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
+from finitesum.methods.subproblems import group_models
 from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm, Intervals
+from finitesum.problems.term_penalties import Groups
 
 #: Passes of coordinate descent, at most: of many variables they cost about as much as a factor. Passes without a change of
 #: signs after which few variables, or those that are to be exact, have their active set.
@@ -230,6 +232,8 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         end[order] = minimise_model(term, hessian[np.ix_(order, order)], gradient[order], y[order], tolerance)
         return end
     hidden = max(tolerance, ROUNDING * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max()))
+    if isinstance(term.penalty, Groups):
+        return group_models.minimised(term, hessian, gradient, y, math.sqrt(y.size) * hidden)
     closed_form, intervals = CLOSED_FORMS.get(term.constraint.boundary), term.intervals
     if closed_form is None and intervals is None:
         return _by_prox_gradients(term, hessian, gradient, y, hidden)
