@@ -13,6 +13,7 @@ from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.choice import chosen, criteria_of, least, ratios_of
 from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.gram_paths import SharedPaths
+from finitesum.estimators.mean_paths import solved_together
 from finitesum.estimators.means import PoissonRegressor
 from finitesum.estimators.path import positive_numbers, solve_path, with_alpha
 from finitesum.estimators.regressors import LinearRegressor, best_constant
@@ -159,7 +160,8 @@ def points_of(estimator: Any, problem: Problem, strengths: Vector, known: tuple[
     lacking = ~(optimality <= estimator.tol)
     if lacking.any():
         first = with_alpha(estimator, problem, float(strengths[lacking][0]))
-        results = solve_path(estimator, first, strengths[lacking], null_point(problem))
+        starts = points[lacking] if np.isfinite(points[lacking]).all() else None
+        results = solve_path(estimator, first, strengths[lacking], null_point(problem), starts=starts)
         points[lacking] = [result.x for result in results]
     return points
 
@@ -261,19 +263,26 @@ class ChoiceMixin:
         own: Any = self
         trains = [np.arange(problem.n_rows)[train] for train, _ in folds]
         shared = SharedPaths(problem, trains, own.n_threads)
-        solvers = [shared.paths_of(one, float(values[0])) for one, values in zip(estimators, strengths, strict=True)]
+        for train in trains:
+            if not problem.weights[train].any():
+                rows_of(problem, train)  # raises
+        parts = [self._factor(total * float(problem.weights[train].sum())) for train in trains]
+        more = np.array(parts) / self._factor(total)
+        null = null_point(problem)
+        solvers = [
+            shared.paths_of(one, float(values[0])) or solved_together(one, problem, trains, values, more, null, total)
+            for one, values in zip(estimators, strengths, strict=True)
+        ]
 
         def scores(k: int) -> Matrix:
             train, test = folds[k]
             of_test, tables = rows_of(problem, test), []
-            is_solved = all(solvers) and problem.weights[train].any()  # without weights rows_of raises
-            part = None if is_solved else rows_of(problem, train)
-            fewer = self._factor(total * float(problem.weights[train].sum())) / self._factor(total)
+            part = None if all(solvers) else rows_of(problem, train)
             for one, values, solve in zip(estimators, strengths, solvers, strict=True):
-                known = None if solve is None else solve(k, values * fewer)
+                known = None if solve is None else solve(k, values * more[k])
                 if part is None and known is not None and not (known[1] <= one.tol).all():
                     part = rows_of(problem, train)
-                points = points_of(one, part or problem, values * fewer, known)
+                points = points_of(one, part or problem, values * more[k], known)
                 tables.append(self._scores_at(one, of_test, data, points, test))
             return np.array(tables)
 
