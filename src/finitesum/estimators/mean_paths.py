@@ -48,7 +48,8 @@ def solved_together(
         The sum of all weights.
     """
     problem = with_alpha(estimator, problem, float(strengths[0]))
-    if not _is_suited(estimator, problem) or NUMBERS * more.size * strengths.size * problem.dim > MOST_NUMBERS:
+    n_numbers = more.size * (NUMBERS * strengths.size * problem.dim + problem.n_rows)
+    if n_numbers > MOST_NUMBERS or not _is_suited(estimator, problem):
         return None
     weights = np.zeros((len(trains), problem.n_rows))
     for of_rows, train in zip(weights, trains, strict=True):

@@ -18,12 +18,11 @@ from finitesum.estimators.means import PoissonRegressor
 from finitesum.estimators.path import positive_numbers, solve_path, with_alpha
 from finitesum.estimators.regressors import LinearRegressor, best_constant
 from finitesum.estimators.ridge import Ridge
-from finitesum.estimators.scoring import takes_weights, with_offset
+from finitesum.estimators.scoring import losses_at, takes_weights, with_offset
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.evaluation.optimality import evaluate
-from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import some_rows, to_matrix
+from finitesum.problems.rows import some_rows
 from finitesum.running.driver import Result
 
 #: What the strengths of a path fall to, relative to the first.
@@ -120,16 +119,6 @@ def rows_of(problem: Problem, chosen: Any) -> Problem:
         offsets=problem.offsets[indices],
         weights=weights / weights.sum(),
     )
-
-
-def losses_at(problem: Problem, points: Matrix) -> Matrix:
-    """Return each row's losses at the points, (n, m)."""
-    d = problem.rows.n_columns
-    outputs = np.asarray(to_matrix(problem.rows) @ points[:, :d].T) + problem.offsets[:, None]
-    if problem.has_intercept:
-        outputs += points[:, d]
-    losses = in_arrays(problem.loss).value(outputs, problem.targets[:, None])
-    return np.broadcast_to(losses, outputs.shape)
 
 
 def null_point(problem: Problem) -> Vector:
@@ -318,6 +307,9 @@ class ChoiceMixin:
 @estimator
 class LinearRegressorCV(ChoiceMixin, LinearRegressor):
     """`LinearRegressor` whose alpha and l1_ratio are chosen: by folds, AIC, BIC or EBIC.
+
+    With solver="auto" folds of the squared loss are solved to `tol` on Gram matrices, those of losses of a mean together,
+    to 1e-6 of their standard errors; all others by a path each, to `tol`. The fit to all rows always reaches `tol`.
 
     Parameters
     ----------
