@@ -83,7 +83,7 @@ def _is_suited(estimator: Any, problem: Problem) -> bool:
     is_net = estimator.penalty is None and isinstance(problem.penalty, ElasticNet) and not problem.is_constrained
     if not (is_auto and is_mean and is_net and problem.n_outputs == 1):
         return False
-    if not problem.is_smooth and problem.n_rows < L1_ROWS * problem.dim:
+    if problem.n_rows < (1 if problem.is_smooth else L1_ROWS) * problem.dim:
         return False
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
     return isinstance(method, LazyNewton | Newton)
