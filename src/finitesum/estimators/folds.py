@@ -64,7 +64,8 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     """Return the paths of all folds, and points near those of all rows; the problem is that of all rows."""
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
     is_free = isinstance(estimator.solver, str) and estimator.solver == "auto" and isinstance(method, LazyNewton | Newton)
-    is_suited = problem.is_smooth or (not problem.is_constrained and problem.n_rows >= L1_ROWS * problem.dim)
+    n_wanted = (1 if problem.is_smooth else L1_ROWS) * problem.dim  # with fewer rows than columns few of them span all
+    is_suited = problem.n_rows >= n_wanted and (problem.is_smooth or not problem.is_constrained)
     is_free = is_free and isinstance(problem.penalty, ElasticNet)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
         return _together(estimator, problem, data, folds, Cs)

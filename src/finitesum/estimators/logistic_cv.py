@@ -30,7 +30,7 @@ class LogisticRegressionCV(LogisticRegressionMixin):
 
     The model with the best C is fitted to all rows, to `tol`. Ties go to the smaller C. S is the sum of the fold's weights.
 
-    With solver="auto", two classes and not too many columns (with an l1 penalty, a fifteenth of the rows) the folds are
+    With solver="auto", two classes and no more columns than rows (with an l1 penalty, a fifteenth of them) the folds are
     solved for all Cs together, to no more than a score needs: the error of a fold's decisions x'w + b is about 1e-3 of
     their standard errors, where H^-1 / S is the estimates' covariance matrix. All else (a set, several classes, many
     columns, a solver that is named) has a path for each fold, from strong to weak penalties, each from what the last one

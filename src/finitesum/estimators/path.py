@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Data, Vector
+from finitesum.core.arrays import Data, Matrix, Vector
 from finitesum.core.threads import limited_blas
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
@@ -85,15 +85,22 @@ def path_of_classes(estimator: Any, data: LabelledData, Cs: Vector, n_threads: i
 
 
 def solve_path(
-    estimator: Any, first: Problem, alphas: Any, start: Vector | None = None, n_threads: int | None = None
+    estimator: Any,
+    first: Problem,
+    alphas: Any,
+    start: Vector | None = None,
+    n_threads: int | None = None,
+    starts: Matrix | None = None,
 ) -> list[Result]:
-    """Return the results for falling strengths, the first of which is the problem's, from a start on."""
+    """Return the results for falling strengths, the first of which is the problem's, from one start or from one each."""
     results: list[Result] = []
     method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol, n_threads=n_threads)
-    for alpha in alphas:
+    for k, alpha in enumerate(alphas):
         problem = with_alpha(estimator, first, float(alpha))
-        earlier = carried(problem, results[-1]) if results else None
-        if results:
+        earlier = carried(problem, results[-1]) if results and starts is None else None
+        if starts is not None:
+            start = starts[k]
+        elif results:
             start = results[-1].x if earlier is None else None
         result = estimator._solve(problem, start, method, earlier=earlier, measure_every=0)
         result.ridge = problem.penalty.ridge()

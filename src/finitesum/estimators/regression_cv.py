@@ -12,16 +12,17 @@ from finitesum.core.threads import map_tasks
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.choice import chosen, criteria_of, least, ratios_of
 from finitesum.estimators.elsewhere import estimator
+from finitesum.estimators.gram_paths import SharedPaths
+from finitesum.estimators.mean_paths import solved_together
 from finitesum.estimators.means import PoissonRegressor
 from finitesum.estimators.path import positive_numbers, solve_path, with_alpha
 from finitesum.estimators.regressors import LinearRegressor, best_constant
 from finitesum.estimators.ridge import Ridge
-from finitesum.estimators.scoring import takes_weights, with_offset
+from finitesum.estimators.scoring import losses_at, takes_weights, with_offset
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.evaluation.optimality import evaluate
-from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import products, some_rows
+from finitesum.problems.rows import some_rows
 from finitesum.running.driver import Result
 
 #: What the strengths of a path fall to, relative to the first.
@@ -131,9 +132,27 @@ def null_point(problem: Problem) -> Vector:
 
 
 def solve_strengths(estimator: Any, problem: Problem, strengths: Vector) -> list[Result]:
-    """Return the results for falling strengths, each from the one before."""
+    """Return the results for falling strengths, each from the one before, or from what a Gram matrix says."""
     first = with_alpha(estimator, problem, float(strengths[0]))
-    return solve_path(estimator, first, strengths, null_point(problem))
+    solve = SharedPaths(problem, []).paths_of(estimator, float(strengths[0])) if len(strengths) > 1 else None
+    starts = None if solve is None else solve(None, strengths)[0]
+    if starts is not None and not np.isfinite(starts).all():
+        starts = None
+    return solve_path(estimator, first, strengths, null_point(problem), starts=starts)
+
+
+def points_of(estimator: Any, problem: Problem, strengths: Vector, known: tuple[Matrix, Vector] | None) -> Matrix:
+    """Return the solutions for falling strengths, (m, dim); known are points and their optimality, where there are some."""
+    if known is None:
+        return np.array([result.x for result in solve_strengths(estimator, problem, strengths)])
+    points, optimality = known
+    lacking = ~(optimality <= estimator.tol)
+    if lacking.any():
+        first = with_alpha(estimator, problem, float(strengths[lacking][0]))
+        starts = points[lacking] if np.isfinite(points[lacking]).all() else None
+        results = solve_path(estimator, first, strengths[lacking], null_point(problem), starts=starts)
+        points[lacking] = [result.x for result in results]
+    return points
 
 
 @estimator
@@ -172,21 +191,28 @@ class ChoiceMixin:
         given = X
         problems, total, X, y = own._problems(X, y, sample_weight, offset)
         problem, estimators = problems[0], [self._estimator(ratio) for ratio in ratios]
+        for name in ("n_features_in_", "feature_names_in_"):  # which bounds by name refer to
+            for one in estimators if hasattr(self, name) else ():
+                setattr(one, name, getattr(self, name))
         factor = self._factor(total)
         strengths = [strengths_of(self._scaled_alphas(factor), one, problem) for one in estimators]
         if self.criterion == "cv":
             data = X, y, None if sample_weight is None else problem.weights, None if offset is None else problem.offsets
-            self.scores_ = self._fold_scores(estimators, strengths, problem, total, data, groups)
+            self.scores_, solvers = self._fold_scores(estimators, strengths, problem, total, data, groups)
             ratio, place = chosen(self.scores_, self.rule)
         else:
-            found = []
-            for one, values in zip(estimators, strengths, strict=True):
-                path = solve_strengths(one, problem, values)
-                found.append(criteria_of(self.criterion, one, problem, values, path, total))
-            self.criteria_ = np.stack(found)
+            solvers = None
+            tables = [solve_strengths(one, problem, values) for one, values in zip(estimators, strengths, strict=True)]
+            parts = zip(estimators, strengths, tables, strict=True)
+            self.criteria_ = np.stack(
+                [criteria_of(self.criterion, one, problem, values, path, total) for one, values, path in parts]
+            )
             ratio, place = least(self.criteria_, problem)
+            self._near = tables[ratio][place].x
         self.alphas_ = np.stack(strengths) / factor
         self.alpha_, self.l1_ratio_ = float(self.alphas_[ratio, place]), float(ratios[ratio])
+        if solvers is not None and (solve := solvers[ratio]) is not None:
+            self._near = solve(None, strengths[ratio][: place + 1])[0][-1]
         single: Any = super()
         single.fit(given, y, sample_weight, offset)  # with the names of the columns, and alpha_
         return self
@@ -211,8 +237,9 @@ class ChoiceMixin:
         return term
 
     def _fold_scores(self, estimators: Any, strengths: Any, problem: Problem, total: float, data: Any, groups: Any) -> Any:
-        """Return the scores of the folds, shape (folds, ratios, m): minus the mean loss, or what `scoring` says.
+        """Return the scores of the folds, (folds, ratios, m), and what solves each ratio's problems, or None for it.
 
+        A score is minus the mean loss, or what `scoring` says.
         The data are the checked X and y, with weights and offsets or None for them. The alphas of Ridge stand against the
         sum, and so the more against the mean the fewer rows are fitted.
         """
@@ -222,31 +249,56 @@ class ChoiceMixin:
         matrix = np.zeros((problem.n_rows, 1))
         folds = list(splitter.split(matrix, data[1], groups))
 
-        def scores(fold: Any) -> Matrix:
-            train, test = fold
-            part, tables = rows_of(problem, train), []
-            fewer = self._factor(total * float(problem.weights[train].sum())) / self._factor(total)
-            for one, values in zip(estimators, strengths, strict=True):
-                results = solve_strengths(one, part, values * fewer)
-                tables.append([self._score_at(one, problem, data, result.x, test) for result in results])
+        own: Any = self
+        trains = [np.arange(problem.n_rows)[train] for train, _ in folds]
+        shared = SharedPaths(problem, trains, own.n_threads)
+        for train in trains:
+            if not problem.weights[train].any():
+                rows_of(problem, train)  # raises
+        parts = [self._factor(total * float(problem.weights[train].sum())) for train in trains]
+        more = np.array(parts) / self._factor(total)
+        null = null_point(problem)
+        solvers = [
+            shared.paths_of(one, float(values[0])) or solved_together(one, problem, trains, values, more, null, total)
+            for one, values in zip(estimators, strengths, strict=True)
+        ]
+
+        def scores(k: int) -> Matrix:
+            train, test = folds[k]
+            of_test, tables = rows_of(problem, test), []
+            part = None if all(solvers) else rows_of(problem, train)
+            for one, values, solve in zip(estimators, strengths, solvers, strict=True):
+                known = None if solve is None else solve(k, values * more[k])
+                if part is None and known is not None and not (known[1] <= one.tol).all():
+                    part = rows_of(problem, train)
+                points = points_of(one, part or problem, values * more[k], known)
+                tables.append(self._scores_at(one, of_test, data, points, test))
             return np.array(tables)
 
-        own: Any = self
-        return np.array(map_tasks(scores, folds, own.n_threads))
+        return np.array(map_tasks(scores, range(len(folds)), own.n_threads)), solvers
 
-    def _score_at(self, estimator: Any, problem: Problem, data: Any, x: Vector, test: Any) -> float:
-        part = rows_of(problem, test)
+    def _scores_at(self, estimator: Any, part: Problem, data: Any, points: Matrix, test: Any) -> Vector:
+        """Return the scores of models on the test rows, which are the problem `part`."""
         if self.scoring is None:
-            losses = in_arrays(part.loss).value(products(part.rows, x) + part.offsets, part.targets)
-            return -float(part.weights @ np.broadcast_to(losses, part.targets.shape))
+            return -(part.weights @ losses_at(part, points))
         from sklearn.metrics import get_scorer
 
         scorer, model = get_scorer(self.scoring), copy(estimator)
         X, y, weights, offsets = (None if numbers is None else numbers[test] for numbers in data)
-        model.coef_, model.intercept_ = estimator._unpacked([x])
-        model.n_features_in_ = problem.rows.n_columns
+        model.n_features_in_ = part.rows.n_columns
         given = {} if weights is None or not takes_weights(scorer) else {"sample_weight": weights}
-        return float(scorer(with_offset(model, offsets), X, y, **given))
+        scores = []
+        for x in points:
+            model.coef_, model.intercept_ = estimator._unpacked([x])
+            scores.append(float(scorer(with_offset(model, offsets), X, y, **given)))
+        return np.array(scores)
+
+    def _starts(self, problems: list[Any]) -> list[Vector | None]:
+        own: Any = super()
+        starts: list[Vector | None] = own._starts(problems)
+        near = self.__dict__.pop("_near", None)
+        is_start = near is not None and starts[0] is None and bool(np.isfinite(near).all())
+        return [near] if is_start else starts
 
     def _alphas(self, n_targets: int, total_weight: float) -> list[float]:
         return [getattr(self, "alpha_", 1.0) * self._factor(total_weight)] * n_targets
@@ -255,6 +307,9 @@ class ChoiceMixin:
 @estimator
 class LinearRegressorCV(ChoiceMixin, LinearRegressor):
     """`LinearRegressor` whose alpha and l1_ratio are chosen: by folds, AIC, BIC or EBIC.
+
+    With solver="auto" folds of the squared loss are solved to `tol` on Gram matrices, those of losses of a mean together,
+    to 1e-6 of their standard errors; all others by a path each, to `tol`. The fit to all rows always reaches `tol`.
 
     Parameters
     ----------

@@ -144,7 +144,8 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         problems, total, X, y = self._problems(X, y, sample_weight, offset)
         loss = problems[0].loss
         starts: list[Vector | None] | None = None
-        if hasattr(loss, "link_of") and self.fit_intercept and not (self.warm_start and hasattr(self, "coef_")):
+        is_begun = (self.warm_start and hasattr(self, "coef_")) or hasattr(self, "_near")  # of a choice by folds
+        if hasattr(loss, "link_of") and self.fit_intercept and not is_begun:
             known = ((one.loss, one.targets, one.weights, one.offsets) for one in problems)
             starts = [np.append(np.zeros(one.dim - 1), best_constant(*of)) for one, of in zip(problems, known, strict=True)]
         results = self._run(problems, (X, y, {"sample_weight": sample_weight, "offset": offset}), starts)

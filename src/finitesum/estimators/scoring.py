@@ -1,9 +1,16 @@
-"""What scikit-learn's scorers are given: models that know their rows' offsets, and weights where a scorer takes some."""
+"""What scikit-learn's scorers are given: models that know offsets, weights where a scorer takes some; losses of rows."""
 
 import inspect
 from copy import copy
 from functools import wraps
 from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix
+from finitesum.losses.arrays import in_arrays
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import to_matrix
 
 
 def takes_weights(scorer: Any) -> bool:
@@ -25,3 +32,13 @@ def with_offset(model: Any, offset: Any) -> Any:
 
     setattr(bound, name, with_these)
     return bound
+
+
+def losses_at(problem: Problem, points: Matrix) -> Matrix:
+    """Return each row's losses at the points, (n, m)."""
+    d = problem.rows.n_columns
+    outputs = np.asarray(to_matrix(problem.rows) @ points[:, :d].T) + problem.offsets[:, None]
+    if problem.has_intercept:
+        outputs += points[:, d]
+    losses = in_arrays(problem.loss).value(outputs, problem.targets[:, None])
+    return np.broadcast_to(losses, outputs.shape)

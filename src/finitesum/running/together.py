@@ -77,6 +77,8 @@ class Family(NamedTuple):
     lassos: Matrix  # (F, m)  strengths of an l1 penalty, or 0
     lassos_of_all: Vector  # (m,)
     sizes: Vector  # (F,)  S_f
+    accuracy: float = ACCURACY
+    start: Vector | None = None  # (dim,)  of the sample's problems; 0 when left out
 
 
 class Together(NamedTuple):
@@ -102,7 +104,9 @@ class _Steps:
         enough: Vector,
         tol: float,
         gram: Matrix | None = None,
+        accuracy: float = ACCURACY,
     ) -> None:
+        self.accuracy = accuracy
         self.gram = gram  # of the rows: what steps change decisions by, in the mean of squares
         self.thresholds = lasso[:, None] * weights if lasso.any() else None
         self.x, self.quadratic, self.enough, self.tol = x.copy(), ridge[:, None] * weights, enough, tol
@@ -186,7 +190,7 @@ class _Steps:
         left = np.where(self.ratio[some] < 0.5, self.ratio[some], 1.0)
         is_small = left * decrement <= self.enough[some]
         if self.gram is not None:
-            is_small &= left * size_of(self.direction[some], self.gram) <= ACCURACY
+            is_small &= left * size_of(self.direction[some], self.gram) <= self.accuracy
         is_optimal = (np.linalg.norm(self.gradient[some], axis=1) <= self.tol) & (self.thresholds is None)
         solved = some[is_small | is_optimal]
         self.is_solved[solved] = True
@@ -217,7 +221,7 @@ def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 
     problem, (n_folds, m) = family.problem, family.ridges.shape
     sample, rows, components = _sampled(problem, order)
     hessians = SharedHessians(sample)
-    points, which = _on_sample(sample, hessians, family.ridges_of_all, family.lassos_of_all)
+    points, which = _on_sample(sample, hessians, family.ridges_of_all, family.lassos_of_all, family.start)
     precondition = Preconditioner(hessians, which, family.ridges.mean(axis=0), np.arange(m))
     first = _first_weak(family, precondition, points)
     between = np.arange(first + 1, m - 1)
@@ -229,9 +233,9 @@ def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 
     def solve(strengths: Indices, gradients: Matrix | None) -> None:
         """Solve the problems of all folds with some strengths, from the points found so far."""
         fold, strength = (each.ravel() for each in np.meshgrid(np.arange(n_folds), strengths, indexing="ij"))
-        x, enough = found[fold, strength], ACCURACY / np.sqrt(family.sizes[fold])
+        x, enough = found[fold, strength], family.accuracy / np.sqrt(family.sizes[fold])
         ridges, lassos = family.ridges[fold, strength], family.lassos[fold, strength]
-        steps = _Steps(x, ridges, lassos, problem.term.weights, enough, tol, hessians.gram())
+        steps = _Steps(x, ridges, lassos, problem.term.weights, enough, tol, hessians.gram(), family.accuracy)
         precondition.strength = strength
         if gradients is None:
             gradients = gradients_at_each(problem, x, family.weights, fold, n_threads)
@@ -251,7 +255,7 @@ def solve_together(family: Family, order: Indices, tol: float, n_threads: int = 
     if between.size > 0:
         errors = _interpolate(family, precondition, found, first, hessians.gram())
         ends = is_solved[:, [first - 1, first, m - 1]].all(axis=1, keepdims=True)
-        is_solved[:, between] = ends & (errors <= ACCURACY)
+        is_solved[:, between] = ends & (errors <= family.accuracy)
         if (rest := between[~is_solved[:, between].all(axis=0)]).size > 0:
             solve(rest, None)
     starts = _of_all_rows(family, precondition, found)
@@ -275,7 +279,7 @@ def _of_all_rows(family: Family, precondition: Preconditioner, found: npt.NDArra
 
 def _first_weak(family: Family, precondition: Preconditioner, points: Matrix) -> int:
     """Return the first strength from which on solutions may be near to linear in the strength; m - 1 if there is none."""
-    m, enough = len(points), ACCURACY / math.sqrt(family.sizes.max())
+    m, enough = len(points), family.accuracy / math.sqrt(family.sizes.max())
     if family.lassos.any():
         return m - 1
     pulls = family.problem.term.weights * points
@@ -310,12 +314,15 @@ def _interpolate(
     return errors
 
 
-def _on_sample(sample: Problem, hessians: SharedHessians, ridges: Vector, lassos: Vector) -> tuple[Matrix, Indices]:
+def _on_sample(
+    sample: Problem, hessians: SharedHessians, ridges: Vector, lassos: Vector, start: Vector | None
+) -> tuple[Matrix, Indices]:
     """Return points of all strengths that minimise F on the sample to its own accuracy, and which Hessian is nearest."""
     m, dim, of_all = ridges.size, sample.dim, sample.weights[None]
     noise = math.sqrt(OF_NOISE * dim / sample.n_rows)
-    precondition = Preconditioner(hessians, hessians.nearest(np.zeros((1, dim))).repeat(m), ridges, np.arange(m))
-    begin = gradients_at_each(sample, np.zeros((1, dim)), of_all, np.zeros(1, dtype=np.int64))
+    at = np.zeros((1, dim)) if start is None else start[None]
+    precondition = Preconditioner(hessians, hessians.nearest(at).repeat(m), ridges, np.arange(m))
+    begin = gradients_at_each(sample, at, of_all, np.zeros(1, dtype=np.int64))
     pull = sample.term.weights * precondition(np.array([m - 1]), begin)
     length = math.sqrt(max(float(pull[0] @ precondition(np.array([m - 1]), pull)[0]), 0.0))
     leads = (
@@ -324,7 +331,7 @@ def _on_sample(sample: Problem, hessians: SharedHessians, ridges: Vector, lassos
     leads[-1] = True
     chosen = np.flatnonzero(leads)
     weights, enough = sample.term.weights, np.full(chosen.size, noise)
-    steps = _Steps(np.zeros((chosen.size, dim)), ridges[chosen], lassos[chosen], weights, enough, 0.0)
+    steps = _Steps(np.repeat(at, chosen.size, axis=0), ridges[chosen], lassos[chosen], weights, enough, 0.0)
     precondition = Preconditioner(hessians, precondition.which[chosen], ridges[chosen], np.arange(chosen.size))
     steps.begin(begin, precondition)
     for _ in range(SAMPLE_PASSES):

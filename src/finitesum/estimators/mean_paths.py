@@ -1,0 +1,89 @@
+"""Paths of losses of a mean (Poisson, Gamma ...) in folds: all folds and strengths together, as logistic regression's.
+
+`finitesum.running.together` solves them: a pass over the rows serves all folds, few Hessians on a sample serve all
+strengths. Solutions are as near as `ACCURACY` standard errors, so that scores are those of exact fits to 1e-6 or so.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.threads import limited_blas
+from finitesum.estimators.folds import L1_ROWS, MOST_NUMBERS, NUMBERS
+from finitesum.estimators.gram_paths import Solve
+from finitesum.estimators.path import with_alpha
+from finitesum.estimators.solvers import as_solver
+from finitesum.methods.base import batch_size_for
+from finitesum.methods.newton.lazy_newton import LazyNewton
+from finitesum.methods.newton.newton import Newton
+from finitesum.problems.linear import Problem
+from finitesum.problems.penalties import ElasticNet
+from finitesum.running.driver import as_seed
+from finitesum.running.sampling import order_of_pass
+from finitesum.running.together import Family, solve_together
+
+#: The error of a solution, in standard errors.
+ACCURACY = 1e-6
+
+
+def solved_together(
+    estimator: Any, problem: Problem, trains: list[Indices], strengths: Vector, more: Vector, start: Vector, total: float
+) -> Solve | None:
+    """Return the solutions of all folds as what `SharedPaths.paths_of` returns, None where they go fold by fold.
+
+    Parameters
+    ----------
+    estimator : LinearRegressor
+        With the l1 ratio.
+    problem : Problem
+        Of all rows, whose weights sum to 1.
+    trains : list of ndarray
+        The rows of each fold.
+    strengths, more : ndarray, shape (m,) and (F,)
+        Strengths of all rows, falling, and what those of each fold are times them.
+    start : ndarray, shape (dim,)
+        The best model without columns.
+    total : float
+        The sum of all weights.
+    """
+    problem = with_alpha(estimator, problem, float(strengths[0]))
+    n_numbers = more.size * (NUMBERS * strengths.size * problem.dim + problem.n_rows)
+    if n_numbers > MOST_NUMBERS or not _is_suited(estimator, problem):
+        return None
+    weights = np.zeros((len(trains), problem.n_rows))
+    for of_rows, train in zip(weights, trains, strict=True):
+        np.add.at(of_rows, train, problem.weights[train])
+    parts = weights.sum(axis=1)
+    if not (parts > 0.0).all():
+        return None
+    sizes = np.maximum(total * parts, np.count_nonzero(weights, axis=1))
+    ratio, alphas = float(estimator.l1_ratio), more[:, None] * strengths
+    lassos, ridges = ratio * alphas, (1.0 - ratio) * alphas
+    of_all = (1.0 - ratio) * strengths, ratio * strengths
+    method = LazyNewton()
+    problem = problem.batched(batch_size_for(method, problem))
+    order = order_of_pass(method.default_sampling, as_seed(estimator.random_state), 0, problem.n_components)
+    family = Family(problem, weights / parts[:, None], ridges, of_all[0], lassos, of_all[1], sizes, ACCURACY, start)
+    with limited_blas(1):
+        found = solve_together(family, order, float(estimator.tol), estimator.n_threads or 1)
+
+    def solve(k: int | None, some: Vector) -> tuple[Matrix, Vector]:
+        if k is None:
+            return found.starts[: len(some)], np.full(len(some), np.inf)
+        return found.points[k].copy(), np.where(found.is_solved[k], 0.0, np.inf)
+
+    return solve
+
+
+def _is_suited(estimator: Any, problem: Problem) -> bool:
+    """Return whether folds are solved together."""
+    is_auto = isinstance(estimator.solver, str) and estimator.solver.lower() == "auto"
+    is_mean = hasattr(problem.loss, "link_of") and problem.loss.is_smooth() and problem.convex
+    is_net = estimator.penalty is None and isinstance(problem.penalty, ElasticNet) and not problem.is_constrained
+    if not (is_auto and is_mean and is_net and problem.n_outputs == 1):
+        return False
+    if problem.n_rows < (1 if problem.is_smooth else L1_ROWS) * problem.dim:
+        return False
+    method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
+    return isinstance(method, LazyNewton | Newton)

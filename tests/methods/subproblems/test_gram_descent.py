@@ -1,0 +1,37 @@
+"""Coordinate descent for several strengths: against the conditions of the minimum, and from a start."""
+
+import numpy as np
+
+from finitesum.methods.subproblems.gram_descent import minimisers
+
+TOL = 1e-9
+
+
+def model(d=7):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((30, d))
+    rows[:, -1] = 0.0  # a coordinate without curvature
+    return rows.T @ rows / 30.0, rows.T @ rng.standard_normal(30) / 30.0, rng.random(d)
+
+
+def test_each_strength_is_solved():
+    gram, right, weights = model()
+    quadratic, thresholds = 0.3 * weights, 0.7 * weights
+    strengths = np.array([0.5, 0.1, 0.01])
+    points = minimisers(gram, right, strengths, quadratic, thresholds, TOL)
+    for strength, w in zip(strengths, points, strict=True):
+        slopes = gram @ w - right + strength * quadratic * w
+        size = strength * thresholds
+        assert np.abs(slopes + size * np.sign(w))[w != 0.0].max(initial=0.0) <= TOL
+        assert (np.abs(slopes)[w == 0.0] <= size[w == 0.0] + TOL).all()
+    assert np.count_nonzero(points[0]) < np.count_nonzero(points[-1])
+
+
+def test_a_start_changes_nothing_but_the_sweeps():
+    gram, right, weights = model()
+    given = gram, right, np.array([0.05]), weights, weights, TOL
+    start = np.linspace(-1.0, 1.0, right.size)
+    start[-1] = 0.0
+    before = start.copy()
+    np.testing.assert_allclose(minimisers(*given, start), minimisers(*given), atol=1e-8)
+    np.testing.assert_array_equal(start, before)
