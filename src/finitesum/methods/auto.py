@@ -12,18 +12,20 @@ variables, an L-BFGS of their own, and working sets with an l1 penalty. Losses w
 ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; with any other elastic net or
 set to interior points, up to some thousand columns or rows, and the hinge to a linear program on an l1 ball or a box of
 more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy
-ball without a metric on a simplex or a half-space. Penalties that are known by their prox go to full proximal gradients.
+ball without a metric on a simplex or a half-space. Penalties that are known by their prox go to full proximal gradients,
+whose steps are looked for where the penalty or the loss is not convex.
 """
 
 import math
 from typing import Any
 
+from finitesum.core.arrays import in_one_line
 from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
 from finitesum.losses import Cornered, Hinge
 from finitesum.methods import as_method, forecasts
-from finitesum.methods.base import Alternative, Choice, Method, is_suited
+from finitesum.methods.base import INSTEAD, Alternative, Choice, Method, is_suited
 from finitesum.methods.cost_model import costs_of, has_few_rows
 from finitesum.methods.newton.class_ascent import is_worth_epochs
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
@@ -95,6 +97,7 @@ SEMISMOOTH_CALLS, SEMISMOOTH_FIRST, FIRST_ROWS = 8e6, 2000.0, 20_000
 
 def _for_nonsmooth(problem: Problem) -> Choice:
     name, dim, term = type(problem.loss).__name__, problem.dim, problem.term
+    _require_elastic_net(problem)
     smaller = order = min(dim, problem.n_rows)
     if term.is_constrained or term.has_l1 or term.has_weights:  # no span of rows holds the solution
         order = dim + (dim if term.constraint.boundary == "l1-norm" else 0)
@@ -113,8 +116,8 @@ def _for_nonsmooth(problem: Problem) -> Choice:
             return Choice(as_method(best), _why(problem, cost), 1e-9 * cost, others=going_on)
     elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         raise ValueError(
-            f"{name} has exact methods with an elastic net, or a set of the library but a polyhedron without interior "
-            "points: leave the rest out, or name a method that approaches the minimum slowly, such as hb."
+            f"{name} on {in_one_line(term.constraint)} has no exact method: those need a set with interior points. Give "
+            'another set, or name a method that approaches the minimum slowly: method="hb".'
         )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
@@ -132,6 +135,19 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     if fits and smaller <= MATRIX_UP_TO and is_suited(linear_program := as_method("linear-program"), problem):
         return Choice(linear_program, f"{name} on this set is a linear program in many columns")
     return by_steps
+
+
+def _require_elastic_net(problem: Problem) -> None:
+    """Raise a ValueError unless the penalty is one that methods for nonsmooth losses know."""
+    term: Any = problem.term
+    unknown = [name for name in term.demands if name in ("prox", "groups")]
+    if unknown:
+        what = in_one_line(term.penalty.base) if unknown[0] == "prox" else "a group lasso"
+        smooth = "huber" if problem.loss.target_kind() == "real" else "smoothed-hinge"
+        raise ValueError(
+            f"{type(problem.loss).__name__} is nonsmooth, and no method takes such a loss with {what}. Take a smooth loss, "
+            f'such as loss="{smooth}", or give {INSTEAD[unknown[0]]}.'
+        )
 
 
 def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple[float, str, float]]:
@@ -274,8 +290,9 @@ def _for_set(problem: Problem, shape: str, options: dict[str, Any]) -> Choice:
 
 def _by_prox(problem: Problem | FiniteSum) -> Choice:
     """Return the method for a penalty of which the prox is all that is known."""
-    if not problem.term.is_convex:
-        return Choice(as_method("fg"), "the penalty is not convex: proximal gradients find a stationary point")
+    for is_convex, what in ((problem.term.is_convex, "penalty"), (problem.convex, "loss")):
+        if not is_convex:
+            return Choice(as_method("fg"), f"the {what} is not convex: proximal gradients find a stationary point")
     why = "the penalty is known by its prox"
     if math.isfinite(problem.loss.curvature_bound()):
         return Choice(as_method("afg"), f"{why}: accelerated proximal gradients")
