@@ -18,7 +18,7 @@ import numpy as np
 
 from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import COORDINATE_NUMBERS, Projection
-from finitesum.core.arrays import Flags, Indices, Vector
+from finitesum.core.arrays import Flags, Indices, Vector, in_one_line
 from finitesum.core.jit import array_form, compiled_form, kernel
 from finitesum.core.vectors import sum_of_squares
 from finitesum.problems.penalties import ElasticNet
@@ -221,7 +221,7 @@ class ConvexTerm:
         if self.has_weights:
             demands["weights"] = "penalty_weights: it knows penalties of one strength for all coefficients"
         if isinstance(self.penalty, Separable):
-            name = repr(self.penalty.base)
+            name = in_one_line(self.penalty.base)
             demands["prox"] = f"{name}: it knows penalties as an l2 part and thresholds, and this one has a prox only"
             if self._weak_convexity > 0.0:
                 demands["nonconvex"] = f"{name}, which is not convex as its steps need it"
