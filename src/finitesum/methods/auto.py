@@ -116,8 +116,8 @@ def _for_nonsmooth(problem: Problem) -> Choice:
             return Choice(as_method(best), _why(problem, cost), 1e-9 * cost, others=going_on)
     elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         raise ValueError(
-            f"{name} on {in_one_line(term.constraint)} has no exact method: those need a set with interior points. Give "
-            'another set, or name a method that approaches the minimum slowly: method="hb".'
+            f"{name} has exact methods on the sets of the library but a polyhedron without interior points, got "
+            f'{in_one_line(term.constraint)}. Give another set, or name a method that approaches the minimum slowly: method="hb".'
         )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
