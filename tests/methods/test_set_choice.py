@@ -6,7 +6,9 @@ import scipy.sparse
 
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L2Ball, NonNegative, Simplex
+from finitesum.methods import as_method
 from finitesum.methods.auto import LATE, choose
+from finitesum.methods.base import Alternative, Choice
 from finitesum.running import handover
 
 
@@ -43,13 +45,12 @@ def test_newton_comes_first_where_rows_are_many_and_columns_are_few():
 
 
 def test_a_run_that_gradients_begin_is_ended_by_newton_where_they_are_slow():
-    problem = problem_of(300, 150, Simplex(50.0), alpha=0.0, spread=2.0)
-    choice = choose(problem, tol=1e-8)
-    assert choice.method.name == "afg"
-    result = minimize(problem, method=choice, tol=1e-8)
+    problem = problem_of(200, 20, L2Ball(50.0), alpha=1e-6, spread=1.0)
+    others = (Alternative(as_method("newton"), 1e-4),)
+    result = minimize(problem, method=Choice(as_method("afg"), "by a forecast", 1e-5, 0.3, others), tol=1e-8)
     assert result.success
-    assert result.method.name == choice.others[0].method.name
-    assert "went on from its point" in result.choice
+    assert result.method.name == "newton"
+    assert result.choice == "by a forecast; afg did worse than that, and newton went on from its point"
 
 
 def test_what_counts_as_late_is_what_the_driver_takes_for_it():

@@ -300,7 +300,11 @@ def _for_set(problem: Problem, shape: str, options: dict[str, Any], tol: float, 
         why = f"{shape}, on a set: accelerated gradients (about {gradients:.2g} s)" + f", then {best}" * bool(best)
         return Choice(accelerated, why, tried, forecasts.traits_of(problem).optimality, others)
     found = ", ".join(f"{name} {cost:.2g} s" for name, cost in sorted(seconds.items(), key=lambda item: item[1]))
-    return Choice(_on_set(best, problem, options), f"{shape}, on a set: the fastest by its forecast ({found})")
+    later = Alternative(accelerated, set_forecasts.UNSURE * gradients)
+    others = () if by_columns or not is_suited(accelerated, problem) else (later,)
+    start = forecasts.traits_of(problem).optimality
+    why = f"{shape}, on a set: the fastest by its forecast ({found})"
+    return Choice(_on_set(best, problem, options), why, likely, start, others)
 
 
 def _on_set(name: str, problem: Problem, options: dict[str, Any]) -> Method:

@@ -19,9 +19,12 @@ from finitesum.problems.linear import Problem
 #: Passes, Hessians and steps of Newton's methods on a set, typical; those of Newton's method where F is quadratic.
 NEWTON_COUNTS, WORKING_SET_COUNTS, QUADRATIC_COUNTS = (8.0, 3.0, 5.0), (9.0, 0.3, 12.0), (2.0, 1.0, 1.0)
 
+#: How many times as much Newton's method takes on intervals, where solutions often lie at their ends.
+OF_INTERVALS = 2.5
+
 #: Nanoseconds of a step of Newton's method by d^0 and d^3; on a simplex, whose active set is found from nothing, by d^2
 #: and d^3, too.
-STEP, OF_MODEL, SIMPLEX_SQUARE, SIMPLEX_CUBE = 8e5, 0.06, 700.0, 1.5
+STEP, OF_MODEL, SIMPLEX_SQUARE, SIMPLEX_CUBE = 8e5, 0.06, 400.0, 0.3
 
 #: Nanoseconds of a step on working sets, and of a column in one.
 SET_STEP, SET_COLUMN = 5e5, 1500.0
@@ -34,6 +37,9 @@ DESCENT, DESCENT_GRADIENTS = 3e6, 110.0
 
 #: The logarithm of the passes of accelerated gradients: one, by the logarithm of the digits, and by that of the coupling.
 PASSES, FEWEST_PASSES = (0.52, 1.86, 0.077), 30.0
+
+#: How many times their forecast accelerated gradients may well take, which go on where Newton's method is late.
+UNSURE = 7.0
 
 #: By how much slower accelerated gradients may be by their forecast where they are tried, and for which fraction of the
 #: time of the other method.
@@ -81,5 +87,7 @@ def forecast(name: str, problem: Problem, features: dict[str, float]) -> float:
         searches = not math.isfinite(problem.loss.curvature_bound())  # for its steps, by two gradients each
         return price(name, problem, Spent((1.0 + searches) * n_passes, 0.0, n_passes))
     newton_counts = QUADRATIC_COUNTS if problem.loss.d2_lipschitz() == 0.0 else NEWTON_COUNTS
+    if name == "newton" and problem.term.constraint.boundary in ("bounds", "signs"):
+        newton_counts = tuple(OF_INTERVALS * count for count in newton_counts)
     counts = WORKING_SET_COUNTS if name == "working-set-newton" else newton_counts
     return price(name, problem, Spent(*counts))

@@ -179,6 +179,8 @@ class AFG(_FullGradient):
     step_size: StepSize = "auto"
     momentum: Fraction = "auto"
 
+    slows_down: ClassVar[bool] = True  # its first digits come soon: see `finitesum.running.handover`
+
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> AFGState:
         n_gradients = 0
         if self._searches(problem):
