@@ -9,7 +9,10 @@ from finitesum.constraints import Box, HalfSpace, L2Ball, NonNegative, Simplex
 from finitesum.methods import as_method
 from finitesum.methods.auto import LATE, choose
 from finitesum.methods.base import Alternative, Choice
+from finitesum.methods.forecasts import Counts
 from finitesum.running import handover
+from finitesum.running.results import StopReason
+from finitesum.running.run_memory import Loop
 
 
 def problem_of(n, d, constraint, *, density=None, alpha=1e-2, loss="logistic", spread=0.0):
@@ -51,6 +54,14 @@ def test_a_run_that_gradients_begin_is_ended_by_newton_where_they_are_slow():
     assert result.success
     assert result.method.name == "newton"
     assert result.choice == "by a forecast; afg did worse than that, and newton went on from its point"
+
+
+def test_gradients_that_stall_are_followed_by_newton_whatever_it_takes():
+    others = (Alternative(as_method("newton"), 1e6),)
+    problem, choice = problem_of(50, 8, L2Ball(1.0)), Choice(as_method("afg"), "", 1.0, 0.3, others)
+    counts = Counts(120.0, 0.0, 100.0)
+    assert handover.is_changed(choice, Loop(k=100), counts, problem, 1e-8, StopReason.STALLED)
+    assert not handover.is_changed(choice, Loop(k=100), counts, problem, 1e-8, None)
 
 
 def test_what_counts_as_late_is_what_the_driver_takes_for_it():

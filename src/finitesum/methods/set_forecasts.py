@@ -86,7 +86,7 @@ def forecast(name: str, problem: Problem, features: dict[str, float]) -> float:
         n_passes = max(math.exp(sum(factor * log for factor, log in zip(PASSES, logs, strict=True))), FEWEST_PASSES)
         searches = not math.isfinite(problem.loss.curvature_bound())  # for its steps, by two gradients each
         return price(name, problem, Spent((1.0 + searches) * n_passes, 0.0, n_passes))
-    newton_counts = QUADRATIC_COUNTS if problem.loss.d2_lipschitz() == 0.0 else NEWTON_COUNTS
+    newton_counts: tuple[float, ...] = QUADRATIC_COUNTS if problem.loss.d2_lipschitz() == 0.0 else NEWTON_COUNTS
     if name == "newton" and problem.term.constraint.boundary in ("bounds", "signs"):
         newton_counts = tuple(OF_INTERVALS * count for count in newton_counts)
     counts = WORKING_SET_COUNTS if name == "working-set-newton" else newton_counts

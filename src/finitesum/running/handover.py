@@ -65,6 +65,9 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
         passes, hessians = counts.passes - loop.changed_passes, counts.hessians - loop.changed_hessians
         counts = Counts(passes, hessians, loop.k - loop.changed_k)
     spent = price(running.method.name, problem, counts)
+    slows_down = getattr(running.method, "slows_down", False)
+    if reason is not None and slows_down:  # it was only tried, whatever the other one takes
+        return True
     if reason is not None:
         return other.seconds <= max(AFTER_STALL * (spent if loop.n_changes == 0 else choice.seconds), NO_MATTER)
     is_steady = getattr(running.method, "falls_steadily", True)
@@ -73,8 +76,7 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
     is_late = loop.n_changes == 0 and spent > LATE * running.seconds  # two that are late say that others will be, too
     if is_late and spent * to_go > SLOWER * other.seconds:
         return True
-    slows_down = is_late and getattr(running.method, "slows_down", False)
-    if slows_down and spent > other.seconds and spent * to_go > ALMOST * other.seconds:
+    if is_late and slows_down and spent > other.seconds and spent * to_go > ALMOST * other.seconds:
         return True
     is_long = counts.passes >= MANY_SEEN and before + counts.passes * to_go > MOST_PASSES
     return is_long and other.seconds <= (AFTER_MANY if is_steady else AFTER_UNKNOWN) * spent
