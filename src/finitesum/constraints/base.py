@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+import finitesum.constraints.whole_arrays  # noqa: F401 - the form of projections for few coordinates
 from finitesum.constraints.projections import Projection, project_euclidean, project_in_metric
 from finitesum.core.arrays import Indices, Vector
 

@@ -55,11 +55,6 @@ def _in_metric_in_python(projection: Projection, x: Vector, metric: Vector, out:
     projection.project_into(x, metric, out)
 
 
-@array_form(project_euclidean, lambda projection, x, out: x.size * COORDINATE_NUMBERS)
-def _euclidean_in_python(projection: Projection, x: Vector, out: Vector) -> None:
-    projection.project_euclidean_into(x, out)
-
-
 # Intervals: the projection is a clip, whatever the metric.
 
 

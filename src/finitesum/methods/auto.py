@@ -4,27 +4,30 @@ Least squares in few columns are one step of Newton's method. With any other smo
 method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets, for hinges that are rounded at their corner
 dual ascent where rows are few, are compared by forecasts of their seconds
 (`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first does worse than its forecast
-(`finitesum.running.handover`). On sets Newton's methods are taken where a Hessian fits, on working sets where many
-coefficients are likely to be 0. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have many
+(`finitesum.running.handover`). On sets that couple coordinates a run begins with accelerated gradients where these may be
+as fast as Newton's method, which goes on where they are not (`finitesum.methods.set_forecasts`); on boxes and signs it is
+compared with coordinate descent. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have many
 variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to SVRG, whose
 step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method and, in many
 variables, an L-BFGS of their own, and working sets with an l1 penalty. Losses with corners and an l2 penalty go to dual
 ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; with any other elastic net or
 set to interior points, up to some thousand columns or rows, and the hinge to a linear program on an l1 ball or a box of
 more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy
-ball without a metric on a simplex or a half-space. Groups go to Newton's
-methods, too, on working sets in many variables. Other penalties that are known by their prox go to full proximal gradients.
+ball without a metric on a simplex or a half-space. Groups go to Newton's methods, too, on working sets in many variables.
+Other penalties that are known by their prox go to full proximal gradients, whose steps are looked for where the penalty or
+the loss is not convex.
 """
 
 import math
 from typing import Any
 
+from finitesum.core.arrays import in_one_line
 from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
 from finitesum.losses import Cornered, Hinge
-from finitesum.methods import as_method, forecasts
-from finitesum.methods.base import Alternative, Choice, Method, is_suited
+from finitesum.methods import as_method, forecasts, set_forecasts
+from finitesum.methods.base import INSTEAD, Alternative, Choice, Method, is_suited
 from finitesum.methods.cost_model import costs_of, has_few_rows
 from finitesum.methods.newton.class_ascent import is_worth_epochs
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
@@ -76,9 +79,12 @@ VECTORS, PART_OF_VECTORS = 12.0, 0.25
 #: Passes of L-BFGS for classes, typical, less those of Newton's steps.
 LBFGS_PASSES = 60.0
 
-#: Passes, Hessians and factors of Newton's methods, typical of real data, and on sets the seconds up to which Newton's
-#: steps over all rows are preferred.
-NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, NO_TIME = 10.0, 3.0, 8.0, 0.005
+#: Passes, Hessians and factors of Newton's methods, typical of real data, and on sets the seconds of a Hessian from which
+#: lazy Newton is taken.
+NEWTON_PASSES, NEWTON_HESSIANS, NEWTON_FACTORS, MUCH_OF_HESSIAN = 10.0, 3.0, 8.0, 0.3
+
+#: By how many times its forecast a run is late: see `finitesum.running.handover`, which is above this module.
+LATE = 2.0
 
 #: Seconds up to which calls take longer than numbers: below them Newton's method, with the fewest calls, is not compared.
 FEW_CALLS = 0.002
@@ -99,6 +105,7 @@ SEMISMOOTH_CALLS, SEMISMOOTH_FIRST, FIRST_ROWS = 8e6, 2000.0, 20_000
 
 def _for_nonsmooth(problem: Problem) -> Choice:
     name, dim, term = type(problem.loss).__name__, problem.dim, problem.term
+    _require_elastic_net(problem)
     smaller = order = min(dim, problem.n_rows)
     if term.is_constrained or term.has_l1 or term.has_weights:  # no span of rows holds the solution
         order = dim + (dim if term.constraint.boundary == "l1-norm" else 0)
@@ -117,8 +124,9 @@ def _for_nonsmooth(problem: Problem) -> Choice:
             return Choice(as_method(best), _why(problem, cost), 1e-9 * cost, others=going_on)
     elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         raise ValueError(
-            f"{name} has exact methods with an elastic net, or a set of the library but a polyhedron without interior "
-            "points: leave the rest out, or name a method that approaches the minimum slowly, such as hb."
+            f"{name} has exact methods on the sets of the library but a polyhedron without interior points, got "
+            f"{in_one_line(term.constraint)}. Give another set, or name a method that approaches the minimum slowly: "
+            'method="hb".'
         )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
@@ -136,6 +144,19 @@ def _for_nonsmooth(problem: Problem) -> Choice:
     if fits and smaller <= MATRIX_UP_TO and is_suited(linear_program := as_method("linear-program"), problem):
         return Choice(linear_program, f"{name} on this set is a linear program in many columns")
     return by_steps
+
+
+def _require_elastic_net(problem: Problem) -> None:
+    """Raise a ValueError unless the penalty is one that methods for nonsmooth losses know."""
+    term: Any = problem.term
+    unknown = [name for name in term.demands if name in ("prox", "groups")]
+    if unknown:
+        what = in_one_line(term.penalty.base) if unknown[0] == "prox" else "a group lasso"
+        smooth = "huber" if problem.loss.target_kind() == "real" else "smoothed-hinge"
+        raise ValueError(
+            f"{type(problem.loss).__name__} is nonsmooth, and no method takes such a loss with {what}. Take a smooth loss, "
+            f'such as loss="{smooth}", or give {INSTEAD[unknown[0]]}.'
+        )
 
 
 def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple[float, str, float]]:
@@ -220,11 +241,11 @@ def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choi
         return Choice(known, f"{shape}: {type(problem.loss).__name__} is not convex, and no step of {known.name} raises F")
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
-    needs_no_kernel = not problem.term.has_l1 or dim <= FEW_COORDINATES
-    if needs_no_kernel and _of_newton(problem) <= (NO_TIME if problem.is_constrained else FEW_CALLS):
-        return Choice(as_method("newton"), f"{shape}: few numbers are fitted to the last digits by Newton's method")
     if problem.is_constrained:
-        return _for_set(problem, shape, options)
+        return _for_set(problem, shape, options, tol, begun)
+    needs_no_kernel = not problem.term.has_l1 or dim <= FEW_COORDINATES
+    if needs_no_kernel and _of_newton(problem) <= FEW_CALLS:
+        return Choice(as_method("newton"), f"{shape}: few numbers are fitted to the last digits by Newton's method")
     return _by_forecast(problem, shape, options, tol, begun)
 
 
@@ -262,18 +283,41 @@ def _going_on(name: str, problem: Problem, options: dict[str, Any]) -> Method:
     return as_method(name, options if name == "working-set-newton" else options | {"first_rows": problem.n_rows})
 
 
-def _for_set(problem: Problem, shape: str, options: dict[str, Any]) -> Choice:
-    """Return the method for a smooth loss on a set."""
-    dim = problem.dim
-    if (problem.term.constraint.makes_zeros or problem.term.constraint.boundary == "signs") and dim > ALL_COLUMNS:
-        if is_suited(by_columns := as_method("coordinate-descent"), problem):
-            return Choice(by_columns, f"{shape}, of which a sparse solution needs few")
-        return Choice(as_method("working-set-newton", options), f"{shape}, of which a sparse solution needs few")
-    if 16.0 * dim**2 <= MOST_BYTES:
-        return Choice(
-            as_method("lazy-newton", options), f"{shape}, on a set: a Hessian of {8.0 * dim**2 / 1e6:.2g} MB fits"
-        )
-    return Choice(as_method("acc-svrg"), f"{shape}, on a set: a Hessian of {8.0 * dim**2 / 1e9:.2g} GB does not fit")
+def _for_set(problem: Problem, shape: str, options: dict[str, Any], tol: float, begun: str) -> Choice:
+    """Return the method for a smooth loss on a set, and what goes on where accelerated gradients turn out to be slow.
+
+    Where columns have intervals of their own, coordinate descent is compared, too, and gradients are not.
+    """
+    features, by_columns = forecasts.features_of(problem, tol), is_suited(as_method("coordinate-descent"), problem)
+    has_matrix = 16.0 * problem.dim**2 <= MOST_BYTES
+    makes_zeros = (by_columns or problem.term.constraint.makes_zeros) and problem.dim > ALL_COLUMNS
+    names = [*["newton"] * has_matrix, *["coordinate-descent"] * by_columns]
+    names += ["working-set-newton"] * (makes_zeros and not by_columns)
+    seconds = {name: set_forecasts.forecast(name, problem, features) for name in names}
+    best, likely = min(seconds, key=lambda name: seconds[name], default=""), min(seconds.values(), default=math.inf)
+    accelerated = as_method("afg")
+    gradients = set_forecasts.forecast("afg", problem, features)
+    is_tried = not by_columns and is_suited(accelerated, problem) and gradients <= set_forecasts.WORTH_TRYING * likely
+    if (is_tried and begun in ("", "afg")) or not best:
+        others = (Alternative(_on_set(best, problem, options), likely),) if best else ()
+        tried = min(gradients, set_forecasts.TRIED * likely) / LATE
+        why = f"{shape}, on a set: accelerated gradients (about {gradients:.2g} s)" + f", then {best}" * bool(best)
+        return Choice(accelerated, why, tried, forecasts.traits_of(problem).optimality, others)
+    found = ", ".join(f"{name} {cost:.2g} s" for name, cost in sorted(seconds.items(), key=lambda item: item[1]))
+    later = Alternative(accelerated, set_forecasts.UNSURE * gradients)
+    others = () if by_columns or not is_suited(accelerated, problem) else (later,)
+    start = forecasts.traits_of(problem).optimality
+    why = f"{shape}, on a set: the fastest by its forecast ({found})"
+    return Choice(_on_set(best, problem, options), why, likely, start, others)
+
+
+def _on_set(name: str, problem: Problem, options: dict[str, Any]) -> Method:
+    """Return a method of Newton's kind for a set: where Hessians are expensive, one that shares or saves them."""
+    if name == "newton":
+        of_hessian = 1e-9 * problem.n_rows * costs_of(problem).hessian
+        saves = of_hessian > MUCH_OF_HESSIAN and is_suited(as_method("lazy-newton"), problem)
+        return as_method("lazy-newton", options) if saves else as_method(name)
+    return as_method(name, options if name == "working-set-newton" else None)
 
 
 def _by_groups(problem: Problem, options: dict[str, Any]) -> Choice | None:
@@ -294,8 +338,9 @@ def _by_groups(problem: Problem, options: dict[str, Any]) -> Choice | None:
 
 def _by_prox(problem: Problem | FiniteSum) -> Choice:
     """Return the method for a penalty of which the prox is all that is known."""
-    if not problem.term.is_convex:
-        return Choice(as_method("fg"), "the penalty is not convex: proximal gradients find a stationary point")
+    for is_convex, what in ((problem.term.is_convex, "penalty"), (problem.convex, "loss")):
+        if not is_convex:
+            return Choice(as_method("fg"), f"the {what} is not convex: proximal gradients find a stationary point")
     why = "the penalty is known by its prox"
     if math.isfinite(problem.loss.curvature_bound()):
         return Choice(as_method("afg"), f"{why}: accelerated proximal gradients")

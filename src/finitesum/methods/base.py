@@ -278,7 +278,8 @@ def _demands(problem: AnyProblem) -> dict[str, tuple[str, str]]:
     if is_parted(problem):
         demands["parts"] = ("rows in parts", "a problem in memory, by Problem.linear")
     if not problem.loss.is_smooth():
-        demands["nonsmooth"] = (f"the nonsmooth loss {type(problem.loss).__name__}", 'loss="smoothed-hinge"')
+        smooth = "huber" if problem.loss.target_kind() == "real" else "smoothed-hinge"
+        demands["nonsmooth"] = (f"the nonsmooth loss {type(problem.loss).__name__}", f'loss="{smooth}"')
     if not problem.convex:
         demands["nonconvex-loss"] = (f"the loss {type(problem.loss).__name__}, which is not convex", 'loss="gamma"')
     return demands

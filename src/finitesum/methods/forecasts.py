@@ -30,6 +30,7 @@ from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.losses import Huber, RoundedCorner, SmoothedHinge, SquaredHinge
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.families import OfMean
+from finitesum.methods import set_forecasts
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
@@ -164,6 +165,8 @@ def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
 
 def price(name: str, problem: Problem, counts: Counts) -> float:
     """Return the seconds that a method's counts come to."""
+    if problem.is_constrained:
+        return set_forecasts.price(name, problem, counts)
     if name == "dual-ascent":
         return 1e-9 * counts.passes * problem.n_rows * DUAL_VISIT * costs_of(problem).gradient
     if name == "newton" and has_few_rows(problem):

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from finitesum.constraints import Constraint
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Matrix, Vector, in_one_line
 from finitesum.problems.batches import Batches, backend_of, batches_of
 from finitesum.problems.callables import SubgradientProblem, check_constant, checked_components, checked_smoothness
 from finitesum.problems.components import (
@@ -117,7 +117,7 @@ class FiniteSum:
         if self.dim % self.n_outputs or (self.n_outputs > 1 and self.constraint is not None):
             raise ValueError(
                 f"n_outputs must divide dim and stand without a constraint, got n_outputs={self.n_outputs}, "
-                f"dim={self.dim}, constraint={self.constraint!r}."
+                f"dim={self.dim}, constraint={in_one_line(self.constraint)}."
             )
         if self.smoothness is not None:
             object.__setattr__(self, "smoothness", checked_smoothness(self.smoothness, len(self.components)))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from finitesum.constraints import Constraint, Unconstrained
+from finitesum.core.arrays import in_one_line
 from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
 from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import as_penalty
@@ -30,8 +31,8 @@ def convex_term(
     known = as_penalty(penalty, n_columns, penalty_weights)
     if constraint is not None and n_blocks > 1:
         raise ValueError(
-            f"a constraint is not treated with several outputs, got {constraint!r}. Leave constraint out, or fit one "
-            "output at a time."
+            f"a constraint is not treated with several outputs, got {in_one_line(constraint)}. Leave constraint out, "
+            "or fit one output at a time."
         )
     return ConvexTerm(known, checked_constraint(constraint, n_columns, known), n_columns, n_free, n_blocks)
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from finitesum.constraints import Constraint, Unconstrained
 from finitesum.constraints.projections import COORDINATE_NUMBERS, Projection
-from finitesum.core.arrays import Flags, Indices, Vector
+from finitesum.constraints.whole_arrays import n_numbers, project_whole
+from finitesum.core.arrays import Flags, Indices, Vector, in_one_line
 from finitesum.core.jit import array_form, compiled_form, kernel
 from finitesum.core.vectors import sum_of_squares
 from finitesum.problems.penalties import ElasticNet
@@ -61,9 +62,9 @@ def _prox_in_arrays(penalty: TermPenalty, w: Vector, step_size: float) -> None:
         penalty.apply_prox(w, step_size)
 
 
-@array_form(_project, lambda projection, w: w.size * COORDINATE_NUMBERS)
-def _project_in_python(projection: Projection, w: Vector) -> None:
-    projection.project_euclidean_into(w, w)
+@array_form(_project, n_numbers)
+def _project_in_arrays(projection: Projection, w: Vector) -> None:
+    project_whole(projection, w, w)
 
 
 def prox_in_place(term: "CompiledTerm | View", w: Vector, step_size: float) -> None:
@@ -102,7 +103,7 @@ def _penalty_of_blocks(term: CompiledTerm, w: Vector) -> float:
 
 
 def _term_numbers(term: CompiledTerm, w: Vector, *_others: Any) -> float:
-    return w.size * COORDINATE_NUMBERS if term.is_constrained else _penalty_numbers(term.penalty, w)
+    return n_numbers(term.projection, w) if term.is_constrained else _penalty_numbers(term.penalty, w)
 
 
 @array_form(_prox_step, _term_numbers)
@@ -221,7 +222,7 @@ class ConvexTerm:
         if self.has_weights:
             demands["weights"] = "penalty_weights: it knows penalties of one strength for all coefficients"
         if isinstance(self.penalty, Separable):
-            name = repr(self.penalty.base)
+            name = in_one_line(self.penalty.base)
             demands["prox"] = f"{name}: it knows penalties as an l2 part and thresholds, and this one has a prox only"
             if self._weak_convexity > 0.0:
                 demands["nonconvex"] = f"{name}, which is not convex as its steps need it"

@@ -8,6 +8,7 @@ With the optimality e_0 at 0, the least one so far e and the fraction of the way
 
 the run is expected to take another (1 - f) / f of what it has spent. It changes to the other method with the least forecast
 once it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0;
+or, of a method whose first digits come soonest, has spent the time of the other one and is not about to end;
 where it is expected to need more passes than estimators allow, if the other one is not very much more expensive; and where
 it stalls or diverges, if that is not much more expensive. The new method goes on from the last point, over all rows, and is
 judged by what it has spent itself: it is not changed for being late, which the data are then likely to be the reason of.
@@ -29,6 +30,9 @@ from finitesum.running.run_memory import Loop
 #: A run is late that has spent this many times its forecast; it changes if it is expected to take this many times
 #: as long as the other method.
 LATE, SLOWER = 2.0, 1.5
+
+#: What a late run of a method that slows down may take beyond the time of the other method, by that time.
+ALMOST = 0.3
 
 #: The fraction of the way that is taken to be done where nothing is known of the optimality, and the least one.
 UNKNOWN, LEAST = 0.5, 0.05
@@ -61,6 +65,9 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
         passes, hessians = counts.passes - loop.changed_passes, counts.hessians - loop.changed_hessians
         counts = Counts(passes, hessians, loop.k - loop.changed_k)
     spent = price(running.method.name, problem, counts)
+    slows_down = getattr(running.method, "slows_down", False)
+    if reason is not None and slows_down:  # it was only tried, whatever the other one takes
+        return True
     if reason is not None:
         return other.seconds <= max(AFTER_STALL * (spent if loop.n_changes == 0 else choice.seconds), NO_MATTER)
     is_steady = getattr(running.method, "falls_steadily", True)
@@ -68,6 +75,8 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
     to_go = (1.0 - done) / done
     is_late = loop.n_changes == 0 and spent > LATE * running.seconds  # two that are late say that others will be, too
     if is_late and spent * to_go > SLOWER * other.seconds:
+        return True
+    if is_late and slows_down and spent > other.seconds and spent * to_go > ALMOST * other.seconds:
         return True
     is_long = counts.passes >= MANY_SEEN and before + counts.passes * to_go > MOST_PASSES
     return is_long and other.seconds <= (AFTER_MANY if is_steady else AFTER_UNKNOWN) * spent

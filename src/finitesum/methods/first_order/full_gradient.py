@@ -7,7 +7,8 @@ One step a pass, O(nnz) work, O(d) memory. With "auto": FG steps 2/(mu + L) on s
 else; AFG steps 1/L and its momentum follows Nesterov's sequence (t - 1)/t+ below (1 - sqrt(mu step))/(1 + sqrt(mu step)),
 and restarts when the step and the gradient disagree (gradient restart). A number for `momentum` is used as it is.
 
-Where components are functions of which the caller knows no L, or the loss is not convex, "auto" backtracks: with
+Where components are functions of which the caller knows no L, or the loss is not convex or has no bound on its curvature,
+"auto" backtracks: with
 v = w+ - y, a step is halved while
 
     <grad f(w+) - grad f(y), v>  >  ||v||^2 / step
@@ -80,7 +81,10 @@ class _FullGradient(SumMethod):
     default_sampling: ClassVar[str] = "cyclic"
 
     def _searches(self, problem: AnySum) -> bool:
-        is_unknown = isinstance(problem, FiniteSum) and problem.smoothness is None and problem.mean_smoothness is None
+        if isinstance(problem, FiniteSum):
+            is_unknown = problem.smoothness is None and problem.mean_smoothness is None
+        else:
+            is_unknown = not math.isfinite(problem.loss.curvature_bound())
         return self.step_size == "auto" and (is_unknown or not problem.convex)
 
 
@@ -175,6 +179,8 @@ class AFG(_FullGradient):
     step_size: StepSize = "auto"
     momentum: Fraction = "auto"
 
+    slows_down: ClassVar[bool] = True  # its first digits come soon: see `finitesum.running.handover`
+
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> AFGState:
         n_gradients = 0
         if self._searches(problem):
@@ -197,7 +203,11 @@ class AFG(_FullGradient):
         here = evaluate(problem, y)
         step_size, n_trials = state.step_size, 0
         if self._searches(problem):
-            w, _, step_size, n_trials = _search(problem, y, here, step_size)
+            if not math.isfinite(here.objective):  # the extrapolated point is too far out
+                y, t, n_trials = state.x, 1.0, 1
+                here = evaluate(problem, y)
+            w, _, step_size, n_of_search = _search(problem, y, here, step_size)
+            n_trials += n_of_search
         else:
             w = problem.term.prox_step(y, here.gradient, step_size)
         previous = state.x

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector, in_one_line
 from finitesum.evaluation.certificates import Minorant, lower_bound, minorant_around
 from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Cornered
@@ -120,7 +120,8 @@ class InteriorPoint(SumMethod):
         return (
             "interior-point needs the hinge loss or another one with corners, alpha and l1_ratio alone, and a set of the "
             "library but a polyhedron without interior points, got "
-            f"{problem.loss!r} with {problem.penalty!r} on {problem.constraint!r}. Choose another method."
+            f"{problem.loss!r} with {in_one_line(problem.penalty)} on {in_one_line(problem.constraint)}. Choose another "
+            "method."
         )
 
     def blas_threads(self, problem: Problem) -> int | None:

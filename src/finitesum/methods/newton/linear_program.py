@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from finitesum.core.arrays import Flags, Indices, Vector
+from finitesum.core.arrays import Flags, Indices, Vector, in_one_line
 from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound, minorant_at
 from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Hinge
@@ -131,9 +131,11 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
     begin = time.perf_counter()
     rows = _rows(problem, hinge_scale(problem))
     if problem.term.has_penalty:
-        raise ValueError(f"a linear program has no quadratic penalty, but the problem has {problem.penalty!r}.")
+        raise ValueError(f"a linear program has no quadratic penalty, but the problem has {in_one_line(problem.penalty)}.")
     if problem.constraint.boundary not in ("nothing", "signs", "bounds", "l1-norm"):
-        raise ValueError(f"a linear program needs an l1 ball, a box or no constraint, got {problem.constraint!r}.")
+        raise ValueError(
+            f"a linear program needs an l1 ball, a box or no constraint, got {in_one_line(problem.constraint)}."
+        )
     loose, pressed = _first_sides(problem, rows, start)
     while True:
         limit = None if time_limit is None else time_limit - (time.perf_counter() - begin)
@@ -186,7 +188,8 @@ class LinearProgram(SumMethod):
             return ""
         return (
             f"linear-program needs the hinge loss on an l1 ball or a box, and no penalty, got {problem.loss!r} with "
-            f"{problem.penalty!r} on {problem.constraint!r}. Set alpha = 0 and the constraint, or choose another method."
+            f"{in_one_line(problem.penalty)} on {in_one_line(problem.constraint)}. Set alpha = 0 and the constraint, or "
+            "choose another method."
         )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> ProgramState:

@@ -1,0 +1,93 @@
+"""Forecasts of what methods take on a set, which decide where to begin and when to change.
+
+    seconds = passes n gradient + Hessians n hessian + steps s(d)
+
+A gradient and a Hessian of a row cost what `finitesum.methods.cost_model` says; s(d) is the projection, or the model of a
+step with the set, as measured on generated problems of 100 to 10,000 rows and 40 to 6,000 columns, with which the usual
+counts of Newton's methods and coordinate descent vary little. Those of accelerated gradients vary by a factor of three
+about what digits and the penalty's coupling of rows say, so that a run may begin with them where they are not much slower
+by their forecast: it goes on with the other method once they have taken `TRIED` of its time, if by their progress they
+will take longer than that one (`finitesum.running.handover`).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from finitesum.methods.cost_model import costs_of
+from finitesum.problems.linear import Problem
+
+#: Passes, Hessians and steps of Newton's methods on a set, typical; those of Newton's method where F is quadratic.
+NEWTON_COUNTS, WORKING_SET_COUNTS, QUADRATIC_COUNTS = (8.0, 3.0, 5.0), (9.0, 0.3, 12.0), (2.0, 1.0, 1.0)
+
+#: How many times as much Newton's method takes on intervals, where solutions often lie at their ends.
+OF_INTERVALS = 2.5
+
+#: Nanoseconds of a step of Newton's method by d^0 and d^3; on a simplex, whose active set is found from nothing, by d^2
+#: and d^3, too.
+STEP, OF_MODEL, SIMPLEX_SQUARE, SIMPLEX_CUBE = 8e5, 0.06, 400.0, 0.3
+
+#: Nanoseconds of a step on working sets, and of a column in one.
+SET_STEP, SET_COLUMN = 5e5, 1500.0
+
+#: Nanoseconds of a step of accelerated gradients, and of a coordinate of its projection: where it sorts, and elsewhere.
+GRADIENT_STEP, SORTED, COORDINATE = 1e5, 400.0, 150.0
+
+#: Nanoseconds of coordinate descent, and those of a row in gradients.
+DESCENT, DESCENT_GRADIENTS = 3e6, 110.0
+
+#: The logarithm of the passes of accelerated gradients: one, by the logarithm of the digits, and by that of the coupling.
+PASSES, FEWEST_PASSES = (0.52, 1.86, 0.077), 30.0
+
+#: How many times their forecast accelerated gradients may well take, which go on where Newton's method is late.
+UNSURE = 7.0
+
+#: By how much slower accelerated gradients may be by their forecast where they are tried, and for which fraction of the
+#: time of the other method.
+WORTH_TRYING, TRIED = 2.0, 0.25
+
+
+class Spent(NamedTuple):
+    """Passes over the rows, Hessians of all rows, and steps."""
+
+    passes: float
+    hessians: float
+    steps: float
+
+
+def price(name: str, problem: Problem, counts: Any) -> float:
+    """Return the seconds that a method's counts come to on a set.
+
+    Examples
+    --------
+    >>> from finitesum import NonNegative
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], constraint=NonNegative())
+    >>> price("afg", problem, Spent(10.0, 0.0, 10.0)) < price("newton", problem, Spent(10.0, 3.0, 10.0))
+    True
+    """
+    n, dim, costs, boundary = problem.n_rows, float(problem.dim), costs_of(problem), problem.term.constraint.boundary
+    rows = n * (counts.passes * costs.gradient + counts.hessians * costs.hessian)
+    if name == "afg":
+        sorts = boundary in ("sum", "l1-norm")
+        step = GRADIENT_STEP + (SORTED if sorts else COORDINATE) * dim
+    elif name == "working-set-newton" and boundary != "sum":
+        step = SET_STEP + SET_COLUMN * dim
+    else:
+        of_simplex = SIMPLEX_SQUARE * dim**2 + SIMPLEX_CUBE * dim**3 if boundary == "sum" else 0.0
+        step = STEP + OF_MODEL * dim**3 + of_simplex
+    return float(1e-9 * (rows + counts.steps * step))
+
+
+def forecast(name: str, problem: Problem, features: dict[str, float]) -> float:
+    """Return the seconds that a method is likely to take on a set."""
+    if name == "coordinate-descent":
+        return 1e-9 * (DESCENT + DESCENT_GRADIENTS * problem.n_rows * costs_of(problem).gradient)
+    if name == "afg":
+        logs = 1.0, features["digits"], features["coupling"]
+        n_passes = max(math.exp(sum(factor * log for factor, log in zip(PASSES, logs, strict=True))), FEWEST_PASSES)
+        searches = not math.isfinite(problem.loss.curvature_bound())  # for its steps, by two gradients each
+        return price(name, problem, Spent((1.0 + searches) * n_passes, 0.0, n_passes))
+    newton_counts: tuple[float, ...] = QUADRATIC_COUNTS if problem.loss.d2_lipschitz() == 0.0 else NEWTON_COUNTS
+    if name == "newton" and problem.term.constraint.boundary in ("bounds", "signs"):
+        newton_counts = tuple(OF_INTERVALS * count for count in newton_counts)
+    counts = WORKING_SET_COUNTS if name == "working-set-newton" else newton_counts
+    return price(name, problem, Spent(*counts))
