@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.metrics import make_scorer, roc_auc_score
+from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 
 from finitesum import LogisticRegression, LogisticRegressionCV, logistic_path
 from finitesum.constraints import L1Ball
-from finitesum.running import together
+from finitesum.running import class_paths, together
 
 CHEAP = {"solver": "newton"}
 
@@ -110,10 +110,11 @@ def fold_fits(model, X, y, weights, offsets, Cs, cv):
     """Yield each fold's number, each C's, and a fit of its own."""
     parameters = {"fit_intercept": model.fit_intercept, "class_weight": model.class_weight, "tol": 1e-10}
     parameters["l1_ratio"] = model.l1_ratio
+    solver = "newton" if len(model.classes_) == 2 else "auto"
     for f, (train, _) in enumerate(cv.split(X, y)):
         rows = {name: v if v is None else v[train] for name, v in (("sample_weight", weights), ("offset", offsets))}
         for k, C in enumerate(Cs):
-            yield f, k, train, LogisticRegression(C, solver="newton", **parameters).fit(X[train], y[train], **rows)
+            yield f, k, train, LogisticRegression(C, solver=solver, **parameters).fit(X[train], y[train], **rows)
 
 
 @pytest.mark.parametrize("case", TOGETHER)
@@ -158,6 +159,72 @@ def test_what_is_not_solved_together_is_solved_alone(monkeypatch):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(together, "MOST_PASSES", 0)
         exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
+    for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+
+
+#: What may differ between cross-validations of several classes: data, weights, parameters.
+CLASSES = {
+    "dense": {},
+    "csr": {"sparse": True},
+    "no intercept": {"fit_intercept": False},
+    "weights": {"weighted": True, "class_weight": "balanced"},
+    "offsets": {"offsets": True},
+    "few rows": {"n": 60, "d": 100},
+    "few rows in folds": {"n": 80, "d": 100, "weighted": True},
+    "nearly separated": {"n": 80, "d": 6, "noise": 0.02},
+    "no penalty": {"Cs": [0.1, np.inf]},
+    "other splits": {"cv": ShuffleSplit(3, random_state=0)},
+    "no cheap Hessian": {"n": 200, "d": 6, "most": 0},
+    "l1": {"l1_ratio": 1.0, "Cs": [0.01, 1.0]},
+}
+
+
+@pytest.mark.parametrize("case", CLASSES)
+def test_folds_of_several_classes_are_fits_to_a_part_of_a_standard_error(case, monkeypatch):
+    given = dict(CLASSES[case])
+    n, d, Cs = given.pop("n", 300), given.pop("d", 3), given.pop("Cs", np.logspace(-3, 4, 6))
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((n, d)) * np.array([0.1, 3.0] * d)[:d] + 0.3
+    if is_sparse := given.pop("sparse", False):
+        X *= rng.random((n, d)) < 0.3
+    y = (X[:, :3] + given.pop("noise", 2.0) * rng.gumbel(size=(n, 3))).argmax(axis=1)
+    data = sp.csr_array(X) if is_sparse else X
+    weights = rng.uniform(0.2, 3.0, n) * (rng.random(n) < 0.9) if given.pop("weighted", False) else None
+    offsets = rng.standard_normal((n, 3)) if given.pop("offsets", False) else None
+    if (most := given.pop("most", None)) is not None:
+        monkeypatch.setattr(class_paths, "MOST_VARIABLES", most)
+    cv = given.pop("cv", StratifiedKFold(3))
+    model = LogisticRegressionCV(Cs, cv=cv, scoring="neg_log_loss", **given).fit(data, y, weights, offsets)
+    scores = np.zeros_like(model.scores_)
+    splits = list(cv.split(X, y))
+    for f, k, train, fit in fold_fits(model, X, y, weights, offsets, Cs, cv):
+        test = splits[f][1]
+        p, of_test = (fit.predict_proba(X[r], offset=None if offsets is None else offsets[r]) for r in (train, test))
+        base = np.ones(train.size) if weights is None else weights[train]
+        moved = X[train] @ (model.coefs_paths_[f, k] - fit.coef_).T + model.intercepts_paths_[f, k] - fit.intercept_
+        moved = moved - (p * moved).sum(axis=1, keepdims=True)
+        assert np.sqrt(base @ (p * moved**2).sum(axis=1)) < 10 * together.ACCURACY  # for all decisions, in standard errors
+        moved = moved - moved.mean(axis=1, keepdims=True)
+        assert np.sqrt(np.average((moved**2).sum(axis=1), weights=base)) < 10 * together.ACCURACY
+        scores[f, k] = log_loss(y[test], of_test, sample_weight=None if weights is None else weights[test])
+    np.testing.assert_allclose(model.scores_, -scores, rtol=1e-3)
+    assert model.Cs_[scores.mean(axis=0).argmin()] == model.C_
+    own = {"l1_ratio": model.l1_ratio, "class_weight": model.class_weight, "fit_intercept": model.fit_intercept}
+    alone = LogisticRegression(model.C_, tol=1e-10, **own).fit(data, y, sample_weight=weights, offset=offsets)
+    assert np.abs(model.coef_ - alone.coef_).max() < 1e-5  # the fit to all rows has tol
+    assert model.optimality_ <= model.tol
+
+
+def test_a_strength_of_several_classes_that_is_not_solved_is_solved_alone(monkeypatch):
+    X, y = classes_of(3)
+    Cs = np.logspace(-2, 2, 5)
+    monkeypatch.setattr(class_paths, "MOST_STEPS", 3)
+    model = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
+    for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < 2e-3
+    monkeypatch.setattr(class_paths, "MOST_STEPS", 0)
+    exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
     for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
 

@@ -1,8 +1,9 @@
 """The paths of a cross-validation: every fold's solutions for all strengths of the penalty, at the cost of few fits.
 
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
-Elsewhere each fold has its own path. The fit to all rows begins at the mean of the folds' solutions, which is as near to
-its own as 1/n, where each fold's is as near as sqrt(1/n).
+Elsewhere each fold has its own path, to `tol`, or with several classes, an l2 penalty and a Hessian that is cheap to parts
+of a standard error, too (`finitesum.running.class_paths`). The fit to all rows begins at the mean of the folds' solutions,
+which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
 """
 
 from copy import copy
@@ -14,15 +15,20 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.threads import limited_blas, map_tasks
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
-from finitesum.estimators.path import path_of_classes
+from finitesum.estimators.path import path_of_classes, with_alpha
 from finitesum.estimators.solvers import as_solver
+from finitesum.evaluation.row_space import from_row_space, is_wide, row_space
 from finitesum.evaluation.samples import evaluate_on, sample_of
 from finitesum.methods.base import Method, batch_size_for
+from finitesum.methods.newton.class_factor import ClassFactor
 from finitesum.methods.newton.lazy_newton import LazyNewton
+from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
+from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.methods.newton.newton import Newton
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
+from finitesum.running.class_paths import has_cheap_hessian, solve_classes
 from finitesum.running.driver import Result, as_seed
 from finitesum.running.sampling import order_of_pass
 from finitesum.running.together import Family, Together, solve_together
@@ -34,6 +40,9 @@ NUMBERS, MOST_NUMBERS = 20.0, 5e7
 #: Rows for each variable from which folds with an l1 penalty are solved together: a fold's Hessian is then near to that of
 #: all rows, which nothing makes up for.
 L1_ROWS = 15
+
+#: The error, in standard errors, of the points of all rows at which folds with several classes have their Hessians.
+NEAR = 0.03
 
 
 class Fold(NamedTuple):
@@ -69,7 +78,14 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     is_free = is_free and isinstance(problem.penalty, ElasticNet)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
         return _together(estimator, problem, data, folds, Cs)
-    paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)
+    is_auto = isinstance(estimator.solver, str) and estimator.solver == "auto"
+    is_free = is_auto and isinstance(method, MultinomialLBFGS | MultinomialNewton | Newton) and problem.is_smooth
+    is_free = is_free and problem.n_outputs > 1 and isinstance(problem.penalty, ElasticNet)
+    is_free = is_free and bool(np.isfinite(Cs).all())  # without a penalty separated classes have no solution to be near to
+    if is_free and has_cheap_hessian(problem):
+        paths = _of_classes(estimator, problem, data, folds, Cs)
+    else:
+        paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)
     return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
 
 
@@ -79,6 +95,36 @@ def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
     part.X = data.X[fold.train]
     results = path_of_classes(estimator, part, Cs)
     return Path(np.array([result.x for result in results]), np.array([result.n_passes for result in results]), results)
+
+
+def _of_classes(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> list[Path]:
+    """Return the paths of the folds with several classes and an l2 penalty.
+
+    They share the Hessians of all rows, at points that are near enough; with few rows each has its own, in their span.
+    """
+    alphas = np.array([[alpha_of_C(float(C), fold.part.total_weight) for C in Cs] for fold in folds])
+    factors: list[ClassFactor] = []
+    if not is_wide(problem):
+        of_all = [with_alpha(estimator, problem, float(alpha)) for alpha in alphas.mean(axis=0)]
+        factors = solve_classes(of_all, data.total_weight, estimator.tol, accuracy=NEAR).factors
+
+    def solve(fold: Fold, alphas: Vector) -> Path:
+        part = copy(fold.part)
+        part.X = data.X[fold.train]
+        (whole,) = estimator._problems(part, float(alphas[0]))
+        in_span = is_wide(whole)
+        first = row_space(whole).inside if in_span else whole
+        problems = [with_alpha(estimator, first, float(alpha)) for alpha in alphas]
+        known = solve_classes(problems, part.total_weight, estimator.tol, () if in_span else factors)
+        points = np.array([from_row_space(whole, point) for point in known.points]) if in_span else known.points
+        path, is_open = Path(points, known.n_passes, []), ~known.is_solved
+        if is_open.any():
+            rest = _alone(estimator, data, fold, Cs[is_open])
+            points[is_open], path = rest.points, path._replace(results=rest.results)
+            path.n_passes[is_open] += rest.n_passes
+        return path
+
+    return map_tasks(lambda pair: solve(*pair), list(zip(folds, alphas, strict=True)), estimator.n_threads)
 
 
 def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:

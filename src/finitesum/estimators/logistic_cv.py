@@ -34,8 +34,8 @@ class LogisticRegressionCV(LogisticRegressionMixin):
     solved for all Cs together, to no more than a score needs: the error of a fold's decisions x'w + b is about 1e-3 of
     their standard errors, where H^-1 / S is the estimates' covariance matrix. All else (a set, several classes, many
     columns, a solver that is named) has a path for each fold, from strong to weak penalties, each from what the last one
-    left (see `logistic_path`), and reaches `tol`: name the solver where you need the folds' coefficients to the last
-    digits.
+    left (see `logistic_path`), and reaches `tol`, or that accuracy with several classes, an l2 penalty and a Hessian that
+    takes few passes: name the solver where you need the folds' coefficients to the last digits.
 
     Parameters
     ----------

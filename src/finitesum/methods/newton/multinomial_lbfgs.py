@@ -164,6 +164,11 @@ class MultinomialLBFGS(SumMethod):
             x, ascent = next_epoch(problem, state.x, state.ascent, state.tol)
             state = state._replace(x=x, ascent=ascent, n_gradients=state.n_gradients + problem.n_components)
             return state if ascent.chances.size else _state_at(problem, state)
+        state, direction = self.directed(problem, state)
+        return stepped(problem, state, direction)
+
+    def directed(self, problem: Problem, state: State) -> tuple[State, Vector]:
+        """Return the state with the preconditioner of the next step, and that step's direction."""
         rank = self._rank_wanted(problem, state)
         if rank:
             is_whole = rank == problem.rows.dim()
@@ -177,7 +182,7 @@ class MultinomialLBFGS(SumMethod):
         state = state._replace(factor=with_size(state.factor, float(np.linalg.norm(state.gradient))))
         right = state.gradient.astype(state.pairs.steps.dtype, copy=False)
         direction = -solve(state.pairs, lambda left: _preconditioned(problem, state, left), right).astype(np.float64)
-        return _stepped(problem, state, kept_mean(problem, direction))
+        return state, kept_mean(problem, direction)
 
     def estimate(self, problem: Problem, state: State) -> float:
         """Return the optimality at the end of the last step, up to rounding errors of single precision; NaN in an epoch.
@@ -265,7 +270,7 @@ def _preconditioned(problem: Problem, state: State, right: Vector) -> Vector:
     return found * float((step @ change) / (change @ solved(state.kronecker, change)))
 
 
-def _stepped(problem: Problem, state: State, direction: Vector) -> State:
+def stepped(problem: Problem, state: State, direction: Vector) -> State:
     """Return the state after a step along the direction; where it leads nowhere, without a step and without pairs."""
     first = float(state.gradient @ direction)
     new = _state_at(problem, state._replace(x=state.x + direction))

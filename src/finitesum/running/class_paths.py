@@ -1,0 +1,107 @@
+"""The path of a fold with several classes: solutions for falling strengths of an l2 penalty, to parts of a standard error.
+
+Steps are those of `MultinomialLBFGS`. A strength begins with the iterate, scores and pairs of the one before: what the
+penalty adds to the gradient and to the pairs' changes needs no data. Each strength has a Hessian, its own or that of all
+rows: rougher metrics do not show how large an error is in standard errors. A problem is solved by the rule of
+`finitesum.running.together`; the step that is then at hand leads to the point that is returned, while the next strength,
+whose first step contains it, goes on from where it began, so that both share a gradient.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.evaluation import outputs as several
+from finitesum.methods.newton.class_factor import ClassFactor, nanoseconds_of_factor, nanoseconds_of_pass, order_of_factor
+from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS, State, stepped
+from finitesum.problems.linear import Problem
+from finitesum.running.together import ACCURACY
+
+#: The most variables with which each strength has a Hessian, and the passes or nanoseconds that one may take.
+MOST_VARIABLES, MOST_PASSES, MOST_NANOSECONDS = 1000, 20.0, 3e6
+
+#: Steps by a Hessian of all rows, after which a fold has its own, and steps after which a strength is left to others.
+SHARED_STEPS, MOST_STEPS = 12, 100
+
+
+class ClassPath(NamedTuple):
+    """What was found, up to the first strength that is not solved."""
+
+    points: Matrix  # (m, K dim)
+    n_passes: Vector  # (m,)
+    is_solved: npt.NDArray[np.bool_]  # (m,)
+    factors: list[ClassFactor]  # of the last Hessian of each strength
+
+
+def has_cheap_hessian(problem: Problem) -> bool:
+    """Return whether each strength may have a Hessian."""
+    most = max(MOST_NANOSECONDS, MOST_PASSES * nanoseconds_of_pass(problem, is_single=False))
+    is_small = order_of_factor(problem) <= MOST_VARIABLES
+    return bool(is_small and nanoseconds_of_factor(problem, problem.n_rows) <= most)
+
+
+def solve_classes(
+    problems: list[Problem], total: float, tol: float, factors: Sequence[ClassFactor] = (), accuracy: float = ACCURACY
+) -> ClassPath:
+    """Return the solutions of problems that differ in the strength of the penalty, which falls.
+
+    total is the sum of the rows' weights, in whose place their number is taken where that is larger; factors are of nearly
+    the same Hessians.
+    """
+    first, m = problems[0], len(problems)
+    method = MultinomialLBFGS("hessian")
+    found = ClassPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool), [])
+    enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
+    last, n_known = first, 0
+    state = method.init(first, np.zeros(first.dim), tol)
+    while state.ascent.chances.size:
+        state = method.run_pass(first, state, np.zeros(0, dtype=np.int64))
+    for k, problem in enumerate(problems):
+        state, last = _with_penalty(problem, last, state), problem
+        if k < len(factors) and factors[k].lower.size:
+            state = state._replace(factor=factors[k], n_steps=-SHARED_STEPS)
+        state, found.points[k], found.is_solved[k] = _solved(method, problem, state, enough, accuracy, tol)
+        found.factors.append(state.factor)
+        found.n_passes[k] = (state.n_gradients - n_known) / problem.n_components
+        n_known = state.n_gradients
+        if not found.is_solved[k]:
+            break
+    return found
+
+
+def _with_penalty(problem: Problem, last: Problem, state: State) -> State:
+    """Return the last problem's state as one of a problem that differs in the strength of its penalty."""
+    more, pairs = problem.term.quadratic - last.term.quadratic, state.pairs
+    changes = (pairs.changes + more * pairs.steps).astype(pairs.changes.dtype, copy=False)
+    return state._replace(
+        gradient=state.gradient + more * state.x,
+        objective=state.objective + 0.5 * float(more @ state.x**2),
+        pairs=pairs._replace(changes=changes),
+        n_steps=0,
+    )
+
+
+def _solved(
+    method: MultinomialLBFGS, problem: Problem, state: State, enough: float, accuracy: float, tol: float
+) -> tuple[State, Vector, bool]:
+    """Return the state before the step that leads to the solution, the solution, and whether it is one."""
+    before = math.nan  # the squared decrement before the last step, where that was a whole one
+    for _ in range(MOST_STEPS):
+        state, direction = method.directed(problem, state)
+        squared = max(-float(state.gradient @ direction), 0.0)
+        ratio = math.sqrt(squared / before)
+        left = ratio if ratio < 0.5 else 1.0
+        if left * math.sqrt(squared) <= enough:
+            moved = several.score_changes(problem, direction)
+            if left**2 * float(problem.weights @ (moved**2).sum(axis=1)) <= accuracy**2:
+                return state, state.x + direction, True
+        if float(np.linalg.norm(state.gradient)) <= tol:
+            return state, state.x, True
+        after = stepped(problem, state, direction)
+        is_whole = squared > 0.0 and np.array_equal(after.x, state.x + direction)
+        state, before = after, squared if is_whole else math.nan
+    return state, state.x, False
