@@ -38,7 +38,7 @@ class Placeable(Protocol):
 
     @property
     def version(self) -> Any:
-        """What changes where the data are written anew, of a part that is mapped as it lies in a file; else None."""
+        """What changes where the data are written to, of a part that is mapped as it lies in a file; else None."""
 
     def load(self) -> Any:
         """Return the part's data, each time the same."""
@@ -103,7 +103,7 @@ class _Placed:
                 data = self._part.load()
                 self._data, self._version = data if self._part.is_held else self._kept(data), version
             elif version != self._version:
-                raise PartError(f"{self._part.name}: its file was written to since it was read. Make the problem anew.")
+                raise PartError(f"{self._part.name}: its file was written to since it was read. Make the problem again.")
             return self._data
 
     def _kept(self, data: Any) -> Any:
