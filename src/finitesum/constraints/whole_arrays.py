@@ -89,6 +89,4 @@ def _onto_simplex(u: Vector, total: float) -> Vector:
         is_above = y > 0.0
         y[is_above] += (total - math.fsum(y)) / max(int(np.count_nonzero(is_above)), 1)
         np.maximum(y, 0.0, out=y)
-    largest = int(y.argmax())
-    y[largest] = max(y[largest] + (total - math.fsum(y)), 0.0)
     return y

@@ -59,8 +59,8 @@ def price(name: str, problem: Problem, counts: Any) -> float:
 
     Examples
     --------
-    >>> from finitesum import NonNegative
-    >>> problem = Problem.linear([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], constraint=NonNegative())
+    >>> from finitesum.constraints import NonNegative
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0]], [0, 1, 1], constraint=NonNegative())
     >>> price("afg", problem, Spent(10.0, 0.0, 10.0)) < price("newton", problem, Spent(10.0, 3.0, 10.0))
     True
     """
