@@ -116,7 +116,7 @@ def test_what_fails_is_a_line_and_what_is_wrong_is_an_error():
     def broken(problem, x0):
         raise RuntimeError("no licence")
 
-    found = compare(problem("poisson"), ["fg", broken, "newton"])
+    found = compare(problem("poisson"), ["sag", broken, "newton"])
     assert [one.success for one in found.outcomes] == [False, False, True]
     assert "no licence" in found.outcomes[1].message
     assert "first" in found.verdict()

@@ -98,7 +98,7 @@ class _Placed:
     def data(self) -> Any:
         """Return the part's data, which are loaded when they are first asked for."""
         with self._lock:
-            version = self._part.version
+            version = getattr(self._part, "version", None)  # which a part need not have
             if self._data is None:
                 data = self._part.load()
                 self._data, self._version = data if self._part.is_held else self._kept(data), version

@@ -241,11 +241,11 @@ def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choi
         return Choice(known, f"{shape}: {type(problem.loss).__name__} is not convex, and no step of {known.name} raises F")
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
         return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
-    if problem.is_constrained:
-        return _for_set(problem, shape, options, tol, begun)
     needs_no_kernel = not problem.term.has_l1 or dim <= FEW_COORDINATES
     if needs_no_kernel and _of_newton(problem) <= FEW_CALLS:
         return Choice(as_method("newton"), f"{shape}: few numbers are fitted to the last digits by Newton's method")
+    if problem.is_constrained:
+        return _for_set(problem, shape, options, tol, begun)
     return _by_forecast(problem, shape, options, tol, begun)
 
 
@@ -299,13 +299,16 @@ def _for_set(problem: Problem, shape: str, options: dict[str, Any], tol: float, 
     gradients = set_forecasts.forecast("afg", problem, features)
     is_tried = not by_columns and is_suited(accelerated, problem) and gradients <= set_forecasts.WORTH_TRYING * likely
     if (is_tried and begun in ("", "afg")) or not best:
-        others = (Alternative(_on_set(best, problem, options), likely),) if best else ()
+        later = (Alternative(_on_set(best, problem, options), likely),) if best else ()
         tried = min(gradients, set_forecasts.TRIED * likely) / LATE
         why = f"{shape}, on a set: accelerated gradients (about {gradients:.2g} s)" + f", then {best}" * bool(best)
-        return Choice(accelerated, why, tried, forecasts.traits_of(problem).optimality, others)
+        return Choice(accelerated, why, tried, forecasts.traits_of(problem).optimality, later)
     found = ", ".join(f"{name} {cost:.2g} s" for name, cost in sorted(seconds.items(), key=lambda item: item[1]))
-    later = Alternative(accelerated, set_forecasts.UNSURE * gradients)
-    others = () if by_columns or not is_suited(accelerated, problem) else (later,)
+    others: tuple[Alternative, ...] = ()
+    if best == "coordinate-descent" and has_matrix:
+        others = (Alternative(_on_set("newton", problem, options), seconds["newton"]),)
+    elif not by_columns and is_suited(accelerated, problem):
+        others = (Alternative(accelerated, set_forecasts.UNSURE * gradients),)
     start = forecasts.traits_of(problem).optimality
     why = f"{shape}, on a set: the fastest by its forecast ({found})"
     return Choice(_on_set(best, problem, options), why, likely, start, others)

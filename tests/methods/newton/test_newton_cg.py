@@ -98,7 +98,7 @@ def test_with_an_l1_penalty_f_never_rises():
     [
         ({"l1_ratio": 0.5, "alpha": 1e-3}, "coordinate-descent"),
         ({"constraint": L1Ball(1.0)}, "working-set-newton"),
-        ({"constraint": L2Ball(1.0)}, "acc-svrg"),
+        ({"constraint": L2Ball(1.0)}, "afg"),
     ],
 )
 def test_penalties_and_sets_on_wide_data_go_to_methods_that_treat_them(more, name):
