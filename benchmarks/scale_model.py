@@ -146,9 +146,9 @@ def passes() -> dict[str, Passes]:
         hessians = 0.0 if name in ("afg", "newton-cg") else result.n_hessian_passes
         steps = {"newton": result.nit, "lazy-newton": result.nit}.get(name, 0.0)
         taken[name] = Passes(float(result.n_passes), float(hessians), float(steps))
-    given = sparse_problem(64, 200_000, 100_000)
+    given = sparse_problem(64, 50_000, 50_000)
     for name in ("afg", "newton-cg"):
-        result = minimize(given, method=name, tol=1e-8, max_iter=5000, measure_every=0)
+        result = minimize(given, method=name, tol=1e-8, max_iter=2000, measure_every=0)
         taken[name + SPARSE] = Passes(float(result.n_passes), 0.0, 0.0)
     return taken
 
@@ -370,7 +370,7 @@ measured on one core of this machine, and from what is assumed of a network.
   model {stepping:.2g} GB/s; a message {latency:.3g} ms (Dask, there and back).
 - Assumed: workers of one such core, 1 GB/s between machines, 64 GB of memory for each, rows beyond that from a disk
   of 1 GB/s.
-- Passes to an optimality of 1e-8 of logistic problems in 64 parts: 200,000 x 40, and sparse 200,000 x 100,000 with 30
+- Passes to an optimality of 1e-8 of logistic problems in 64 parts: 200,000 x 40, and sparse 50,000 x 50,000 with 30
   entries a row; of `a-ciag` as many visits wait as there are workers. Problems of another condition take others:
   `newton-cg` took 81 on 2,000,000 x 10^6 [from a disk](scale.md).
 
