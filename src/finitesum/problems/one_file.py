@@ -52,15 +52,26 @@ def _mapped(shape: tuple[int, ...], dtype: Any, folder: Path | None) -> Any:
         return np.asarray(np.memmap(file, dtype=dtype, mode="r+", shape=shape))
 
 
+def index_type(n_stored: int, n_columns: int) -> Any:
+    """Return the type of index that numbers of entries and of columns need.
+
+    Examples
+    --------
+    >>> index_type(10, 5), index_type(2**31, 5), index_type(10, 2**31)
+    (<class 'numpy.int32'>, <class 'numpy.int64'>, <class 'numpy.int64'>)
+    """
+    return np.int32 if max(n_stored, n_columns) < 2**31 else np.int64
+
+
 def _stored_before(problem: Problem) -> tuple[Indices, Any]:
-    """Return the numbers of stored entries before each part, and the wider type of index that they need."""
+    """Return the numbers of stored entries before each part, and the type of index that all need."""
 
     def of_part(part: Problem, start: int, chosen: Any) -> list[int]:
         return [part.rows.values.size]
 
     sizes: list[int] = sum_over_parts(of_part, problem)  # lists are added one behind the other
     before = np.cumsum([0, *sizes])
-    return before, np.int32 if before[-1] < 2**31 else np.int64
+    return before, index_type(int(before[-1]), problem.rows.n_columns)
 
 
 def in_one_file(problem: Problem) -> Problem:
