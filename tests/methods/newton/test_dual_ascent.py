@@ -210,3 +210,34 @@ def test_bounds_are_those_of_the_w_that_the_slopes_make():
     made = combination(problem, -problem.weights * state.slopes) / problem.term.ridge
     np.testing.assert_array_equal(state.w, made)
     assert state.bound == slopes_bound(problem, state.slopes, made)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive"])
+@pytest.mark.parametrize("has_intercept", [False, True])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_the_factor_of_a_point_is_the_best_one(loss, has_intercept):
+    rng = np.random.default_rng(3)
+    X, targets = rng.standard_normal((60, 90)), rng.standard_normal(60)
+    y = np.sign(targets) if loss == "hinge" else targets
+    more = {"offset": 0.2 * rng.standard_normal(60), "sample_weight": rng.random(60), "fit_intercept": has_intercept}
+    problem = Problem.linear(X, y, loss=loss, alpha=1e-3, **more)
+    for scale in (1e-3, 0.03, 0.3, 3.0):
+        w = scale * rng.standard_normal(problem.dim)
+        u = predictions(problem, w) + problem.offsets
+        end, there = dual_ascent._with_best_factor(problem, w, u)
+        np.testing.assert_allclose(there, predictions(problem, end) + problem.offsets, rtol=1e-9, atol=1e-9)
+        found = dual_ascent._value(problem, end, there)
+        for t in np.append(np.linspace(0.0, 3.0, 300), 1.0 + np.linspace(-1e-3, 1e-3, 21)):
+            scaled = np.append(t * w[:90], w[90:])
+            at_scaled = X @ scaled[:90] + scaled[90:].sum() + problem.offsets
+            assert found <= dual_ascent._value(problem, scaled, at_scaled) + 1e-12
+
+
+@pytest.mark.usefixtures("kernels_as_python")
+def test_rows_that_are_nearly_separable_cost_little_at_the_best_factor():
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(sp.random(300, 900, 0.05, random_state=rng, data_rvs=rng.standard_normal))
+    problem = Problem.linear(X, np.sign(X @ rng.standard_normal(900) + 1e-9), loss="hinge", alpha=1e-5)
+    result = minimize(problem, method="dual-ascent", tol=1e-5, measure_every=0)
+    for t in (0.99, 0.999, 0.9999, 1.0001, 1.001, 1.01):
+        assert result.fun <= evaluate(problem, t * result.x).objective

@@ -25,7 +25,8 @@ s_i: a corner, or an interval between two. The parts of a round:
 3. *The gap*, once no violation is larger than the round's accuracy, which falls from round to round as the gap and tol
    suggest, or once the gap seems to be within tol. For the gap is sum_i p_i (loss_i(u_i) + loss_i*(s_i) - s_i u_i), of
    which each visit meets a part. w is made of the slopes, so that rounding errors do not add up in it, and all u_i are
-   computed, with the best intercept for it; the slopes bound the minimum from below. The iterate is the best w so far.
+   computed, with the best intercept for it; the slopes bound the minimum from below. The iterate is the best t w so far,
+   over rounds and factors t: where rows are nearly separable, rows that w just misses cost much, and w (1 + a bit) nothing.
    Unless passes ended the round, rows whose slope is within an interval by more than any violates there rest in the next
    one from the start.
 
@@ -99,6 +100,9 @@ OF_CALL, PARTS = 1e5, 4
 
 #: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient.
 DRIFT = 1e-12
+
+#: How far from 1 the best factor of w is looked for first, then four times as far, and so on.
+NEAREST = 1e-4
 
 #: The least ||x_i||^2 / l2 that is divided by.
 TINY = 1e-200
@@ -360,8 +364,7 @@ def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector
     """Return w with the intercept of the least loss, and its predictions: of an interval of intercepts the middle."""
     if not problem.has_intercept or not isinstance(problem.loss, Cornered):
         return w, u
-    all_corners = [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in _loss(problem).corners(problem.targets)]
-    corners = [(low, high, point) for low, high, point in all_corners if np.any(low < high)]
+    corners = _corners_in_place(problem)
     wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
     jumps = np.concatenate([problem.weights * (high - low) for low, high, _ in corners])
     order, at_first = np.argsort(wanted), -float(sum(problem.weights @ low for low, _, _ in corners))
@@ -371,12 +374,57 @@ def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector
     return w, u + shift
 
 
+def _corners_in_place(problem: Problem) -> list[tuple[Vector, Vector, Vector]]:
+    """Return slopes before and behind each corner of the loss, and where it is, by row."""
+    every = [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in _loss(problem).corners(problem.targets)]
+    return [(low, high, point) for low, high, point in every if np.any(low < high)]
+
+
+def _with_best_factor(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
+    """Return t w, the intercept as it is, and its predictions, with the t > 0 of the least F."""
+    d, targets = problem.rows.n_columns, problem.targets
+    moves = u - problem.offsets - w[d:].sum()
+    rest, curvature = u - moves, problem.term.ridge * float(w[:d] @ w[:d])
+
+    def slope(t: float) -> float:
+        return float((problem.weights * _loss(problem).d1(rest + t * moves, targets)) @ moves) + t * curvature
+
+    start, step = slope(1.0), NEAREST
+    if not 0.0 < abs(start) < math.inf or curvature <= 0.0:
+        return w, u
+    sign, last = -math.copysign(1.0, start), 1.0
+    while (t := max(1.0 + sign * step, 0.0)) > 0.0 and sign * slope(t) < 0.0:
+        last, step = t, 4.0 * step
+    low, high = min(last, t), max(last, t)
+    bends, jumps = [low], [0.0]
+    for at_low, at_high, point in _corners_in_place(problem):  # where rows meet corners between, and F's slope jumps
+        with np.errstate(all="ignore"):
+            meets = (point - rest) / moves
+        inside = np.flatnonzero((low < meets) & (meets < high))
+        bends.extend(meets[inside])
+        jumps.extend(problem.weights[inside] * (at_high - at_low)[inside] * np.abs(moves[inside]))
+    order = np.argsort(bends)
+    places = np.asarray(bends)[order]
+    before = slope(0.5 * (low + places[1])) if places.size > 1 else slope(0.5 * (low + high))
+    before -= curvature * 0.5 * ((places[1] if places.size > 1 else high) - low)  # just behind low
+    behind = before + np.cumsum(np.asarray(jumps)[order]) + curvature * (places - low)
+    k = int(np.searchsorted(behind, 0.0, side="right")) - 1  # F falls behind the bend k still
+    best = low if k < 0 else min(places[k] - behind[k] / curvature, places[k + 1] if k + 1 < places.size else high)
+    scaled = w.copy()
+    scaled[:d] *= best
+    return scaled, rest + best * moves
+
+
 def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state at the end of a round: w made of the slopes, the gap there, and rows resting by what was found."""
     is_near = isinstance(problem.loss, RoundedCorner) and DRIFT * problem.term.ridge * norm(state.w) <= state.tol
     w = state.w if is_near else _primal(problem, state.slopes, float(state.w[-1]))
     w, u = _with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
-    value, bound, optimality = _value(problem, w, u), -math.inf, state.optimality
+    value, bound, optimality, end = _value(problem, w, u), -math.inf, state.optimality, w
+    if isinstance(problem.loss, Cornered):
+        scaled, there = _with_best_factor(problem, w, u)
+        if (less := _value(problem, scaled, there)) < value:
+            value, end = less, scaled
     better, gradient = value < state.value, state.gradient
     if isinstance(problem.loss, Cornered):
         bound = max(state.bound, slopes_bound(problem, state.slopes, w))
@@ -395,7 +443,7 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     found_there = violation if violation > 0.0 else math.inf
     closer = min(max(OF_TOL * state.tol / optimality, LEAST_OF_LAST), MOST_OF_LAST) if optimality > 0.0 else 1.0
     return state._replace(
-        x=w.copy() if better else state.x,
+        x=end.copy() if better else state.x,
         w=w,
         active=active,
         violation=violation,
