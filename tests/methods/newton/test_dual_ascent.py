@@ -12,6 +12,7 @@ from finitesum.methods.auto import choose
 from finitesum.methods.newton import dual_ascent
 from finitesum.methods.newton.dual_ascent import DualAscent
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
+from finitesum.methods.newton.dual_points import value_at, with_best_factor
 from finitesum.methods.newton.dual_sweeps import sweep
 
 
@@ -224,13 +225,13 @@ def test_the_factor_of_a_point_is_the_best_one(loss, has_intercept):
     for scale in (1e-3, 0.03, 0.3, 3.0):
         w = scale * rng.standard_normal(problem.dim)
         u = predictions(problem, w) + problem.offsets
-        end, there = dual_ascent._with_best_factor(problem, w, u)
+        end, there = with_best_factor(problem, w, u)
         np.testing.assert_allclose(there, predictions(problem, end) + problem.offsets, rtol=1e-9, atol=1e-9)
-        found = dual_ascent._value(problem, end, there)
+        found = value_at(problem, end, there)
         for t in np.append(np.linspace(0.0, 3.0, 300), 1.0 + np.linspace(-1e-3, 1e-3, 21)):
             scaled = np.append(t * w[:90], w[90:])
             at_scaled = X @ scaled[:90] + scaled[90:].sum() + problem.offsets
-            assert found <= dual_ascent._value(problem, scaled, at_scaled) + 1e-12
+            assert found <= value_at(problem, scaled, at_scaled) + 1e-12
 
 
 @pytest.mark.usefixtures("kernels_as_python")

@@ -61,6 +61,7 @@ from finitesum.evaluation.row_products import combination, predictions, squares_
 from finitesum.losses import Cornered, RoundedCorner
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
+from finitesum.methods.newton.dual_points import loss_of, point_of, value_at, with_best_factor, with_best_intercept
 from finitesum.methods.newton.dual_sweeps import find_active, sweep
 from finitesum.methods.newton.sdca import rows_together
 from finitesum.methods.newton.subsampling import require_members
@@ -100,9 +101,6 @@ OF_CALL, PARTS = 1e5, 4
 
 #: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient.
 DRIFT = 1e-12
-
-#: How far from 1 the best factor of w is looked for first, then four times as far, and so on.
-NEAREST = 1e-4
 
 #: The least ||x_i||^2 / l2 that is divided by.
 TINY = 1e-200
@@ -229,10 +227,10 @@ class DualAscent(SumMethod):
         u, w, slopes = problem.offsets, x0.copy(), np.zeros(problem.n_rows)
         if x0.any():
             u = predictions(problem, x0) + problem.offsets
-            slopes = _loss(problem).d1(u, problem.targets)
-            w = _primal(problem, slopes, float(x0[-1]))
-        none, value = np.zeros(0, dtype=np.int64), _value(problem, x0, u)
-        distance = float(problem.weights @ np.abs(u - _loss(problem).corners(problem.targets)[0][2]))
+            slopes = loss_of(problem).d1(u, problem.targets)
+            w = point_of(problem, slopes, float(x0[-1]))
+        none, value = np.zeros(0, dtype=np.int64), value_at(problem, x0, u)
+        distance = float(problem.weights @ np.abs(u - loss_of(problem).corners(problem.targets)[0][2]))
         first = FIRST * distance if 0.0 < distance < math.inf else FIRST
         known = math.inf, first, math.inf, value, -math.inf, math.inf, np.zeros(problem.dim), tol
         rest: Any = 0, 0, 0, 0.0, 0, none, ConjugateGradients(), problem.n_components, 0
@@ -273,24 +271,6 @@ class DualAscent(SumMethod):
     def bound(self, problem: Problem, state: DualAscentState) -> float:
         """Return the bound of the minimum that the slopes have made so far."""
         return state.bound
-
-
-def _loss(problem: Problem) -> Any:
-    """Return the loss, whose methods take arrays."""
-    return problem.loss
-
-
-def _value(problem: Problem, w: Vector, u: Vector) -> float:
-    """Return F at w, given its predictions with their offsets."""
-    return float(problem.weights @ _loss(problem).value(u, problem.targets)) + problem.term.value(w)
-
-
-def _primal(problem: Problem, slopes: Vector, intercept: float) -> Vector:
-    """Return w = -(1/l2) sum_i p_i s_i x_i, with this intercept."""
-    w = combination(problem, -problem.weights * slopes) / problem.term.ridge
-    if problem.has_intercept:
-        w[-1] = intercept
-    return np.asarray(w)
 
 
 def _rows_with(problem: Problem, n_numbers: float) -> int:
@@ -334,7 +314,7 @@ def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epoc
     if size == 0:
         return state._replace(n_sweeps=0)
     face, right = face[:size].copy(), right[:size]
-    metric = terms.couplings[face] + _loss(problem).corner_width() / problem.weights[face]
+    metric = terms.couplings[face] + loss_of(problem).corner_width() / problem.weights[face]
     return state._replace(face=face, cg=begun(right, right / metric))
 
 
@@ -360,77 +340,22 @@ def _stepped(problem: Problem, state: DualAscentState) -> DualAscentState:
     return state._replace(w=w, slopes=slopes, length=length * n_inside / state.face.size)
 
 
-def _with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
-    """Return w with the intercept of the least loss, and its predictions: of an interval of intercepts the middle."""
-    if not problem.has_intercept or not isinstance(problem.loss, Cornered):
-        return w, u
-    corners = _corners_in_place(problem)
-    wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
-    jumps = np.concatenate([problem.weights * (high - low) for low, high, _ in corners])
-    order, at_first = np.argsort(wanted), -float(sum(problem.weights @ low for low, _, _ in corners))
-    ends = np.searchsorted(np.cumsum(jumps[order]), [(1.0 - 1e-12) * at_first, (1.0 + 1e-12) * at_first])
-    shift, w = wanted[order[np.minimum(ends, order.size - 1)]].mean(), w.copy()
-    w[-1] += shift
-    return w, u + shift
-
-
-def _corners_in_place(problem: Problem) -> list[tuple[Vector, Vector, Vector]]:
-    """Return slopes before and behind each corner of the loss, and where it is, by row."""
-    every = [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in _loss(problem).corners(problem.targets)]
-    return [(low, high, point) for low, high, point in every if np.any(low < high)]
-
-
-def _with_best_factor(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
-    """Return t w, the intercept as it is, and its predictions, with the t > 0 of the least F."""
-    d, targets = problem.rows.n_columns, problem.targets
-    moves = u - problem.offsets - w[d:].sum()
-    rest, curvature = u - moves, problem.term.ridge * float(w[:d] @ w[:d])
-
-    def slope(t: float) -> float:
-        return float((problem.weights * _loss(problem).d1(rest + t * moves, targets)) @ moves) + t * curvature
-
-    start, step = slope(1.0), NEAREST
-    if not 0.0 < abs(start) < math.inf or curvature <= 0.0:
-        return w, u
-    sign, last = -math.copysign(1.0, start), 1.0
-    while (t := max(1.0 + sign * step, 0.0)) > 0.0 and sign * slope(t) < 0.0:
-        last, step = t, 4.0 * step
-    low, high = min(last, t), max(last, t)
-    bends, jumps = [low], [0.0]
-    for at_low, at_high, point in _corners_in_place(problem):  # where rows meet corners between, and F's slope jumps
-        with np.errstate(all="ignore"):
-            meets = (point - rest) / moves
-        inside = np.flatnonzero((low < meets) & (meets < high))
-        bends.extend(meets[inside])
-        jumps.extend(problem.weights[inside] * (at_high - at_low)[inside] * np.abs(moves[inside]))
-    order = np.argsort(bends)
-    places = np.asarray(bends)[order]
-    before = slope(0.5 * (low + places[1])) if places.size > 1 else slope(0.5 * (low + high))
-    before -= curvature * 0.5 * ((places[1] if places.size > 1 else high) - low)  # just behind low
-    behind = before + np.cumsum(np.asarray(jumps)[order]) + curvature * (places - low)
-    k = int(np.searchsorted(behind, 0.0, side="right")) - 1  # F falls behind the bend k still
-    best = low if k < 0 else min(places[k] - behind[k] / curvature, places[k + 1] if k + 1 < places.size else high)
-    scaled = w.copy()
-    scaled[:d] *= best
-    return scaled, rest + best * moves
-
-
 def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state at the end of a round: w made of the slopes, the gap there, and rows resting by what was found."""
     is_near = isinstance(problem.loss, RoundedCorner) and DRIFT * problem.term.ridge * norm(state.w) <= state.tol
-    w = state.w if is_near else _primal(problem, state.slopes, float(state.w[-1]))
-    w, u = _with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
-    value, bound, optimality, end = _value(problem, w, u), -math.inf, state.optimality, w
+    w = state.w if is_near else point_of(problem, state.slopes, float(state.w[-1]))
+    w, u = with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
+    value, bound, optimality, end = value_at(problem, w, u), -math.inf, state.optimality, w
     if isinstance(problem.loss, Cornered):
-        scaled, there = _with_best_factor(problem, w, u)
-        if (less := _value(problem, scaled, there)) < value:
+        scaled, there = with_best_factor(problem, w, u)
+        if (less := value_at(problem, scaled, there)) < value:
             value, end = less, scaled
     better, gradient = value < state.value, state.gradient
     if isinstance(problem.loss, Cornered):
         bound = max(state.bound, slopes_bound(problem, state.slopes, w))
         optimality = max(min(value, state.value) - bound, 0.0)
     elif is_enough(state.value, value, 0.0, problem.n_rows):  # F loses its digits before its gradient does
-        there = combination(problem, problem.weights * _loss(problem).d1(u, problem.targets))
+        there = combination(problem, problem.weights * loss_of(problem).d1(u, problem.targets))
         problem.term.add_to(there, w)
         found = problem.term.optimality(w, there)
         better = found < optimality or value < state.value - rounding_of(state.value, problem.n_rows)

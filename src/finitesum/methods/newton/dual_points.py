@@ -1,0 +1,87 @@
+"""The points w that slopes of a loss with corners lead to: see `finitesum.methods.newton.dual_ascent`."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Vector
+from finitesum.evaluation.row_products import combination
+from finitesum.losses import Cornered
+from finitesum.problems.linear import Problem
+
+#: How far from 1 the best factor of w is looked for first, then four times as far, and so on.
+NEAREST = 1e-4
+
+
+def loss_of(problem: Problem) -> Any:
+    """Return the loss, whose methods take arrays."""
+    return problem.loss
+
+
+def value_at(problem: Problem, w: Vector, u: Vector) -> float:
+    """Return F at w, given its predictions with their offsets."""
+    return float(problem.weights @ loss_of(problem).value(u, problem.targets)) + problem.term.value(w)
+
+
+def point_of(problem: Problem, slopes: Vector, intercept: float) -> Vector:
+    """Return w = -(1/l2) sum_i p_i s_i x_i, with this intercept."""
+    w = combination(problem, -problem.weights * slopes) / problem.term.ridge
+    if problem.has_intercept:
+        w[-1] = intercept
+    return np.asarray(w)
+
+
+def with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
+    """Return w with the intercept of the least loss, and its predictions: of an interval of intercepts the middle."""
+    if not problem.has_intercept or not isinstance(problem.loss, Cornered):
+        return w, u
+    corners = _corners_in_place(problem)
+    wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
+    jumps = np.concatenate([problem.weights * (high - low) for low, high, _ in corners])
+    order, at_first = np.argsort(wanted), -float(sum(problem.weights @ low for low, _, _ in corners))
+    ends = np.searchsorted(np.cumsum(jumps[order]), [(1.0 - 1e-12) * at_first, (1.0 + 1e-12) * at_first])
+    shift, w = wanted[order[np.minimum(ends, order.size - 1)]].mean(), w.copy()
+    w[-1] += shift
+    return w, u + shift
+
+
+def _corners_in_place(problem: Problem) -> list[tuple[Vector, Vector, Vector]]:
+    """Return slopes before and behind each corner of the loss, and where it is, by row."""
+    every = [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in loss_of(problem).corners(problem.targets)]
+    return [(low, high, point) for low, high, point in every if np.any(low < high)]
+
+
+def with_best_factor(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
+    """Return t w, the intercept as it is, and its predictions, with the t > 0 of the least F."""
+    d, targets = problem.rows.n_columns, problem.targets
+    moves = u - problem.offsets - w[d:].sum()
+    rest, curvature = u - moves, problem.term.ridge * float(w[:d] @ w[:d])
+
+    def slope(t: float) -> float:
+        return float((problem.weights * loss_of(problem).d1(rest + t * moves, targets)) @ moves) + t * curvature
+
+    start, step = slope(1.0), NEAREST
+    if not 0.0 < abs(start) < math.inf or curvature <= 0.0:
+        return w, u
+    sign, last = -math.copysign(1.0, start), 1.0
+    while (t := max(1.0 + sign * step, 0.0)) > 0.0 and sign * slope(t) < 0.0:
+        last, step = t, 4.0 * step
+    low, high = min(last, t), max(last, t)
+    bends, jumps = [low], [0.0]
+    for at_low, at_high, point in _corners_in_place(problem):  # where rows meet corners between, and F's slope jumps
+        with np.errstate(all="ignore"):
+            meets = (point - rest) / moves
+        inside = np.flatnonzero((low < meets) & (meets < high))
+        bends.extend(meets[inside])
+        jumps.extend(problem.weights[inside] * (at_high - at_low)[inside] * np.abs(moves[inside]))
+    order = np.argsort(bends)
+    places = np.asarray(bends)[order]
+    before = slope(0.5 * (low + places[1])) if places.size > 1 else slope(0.5 * (low + high))
+    before -= curvature * 0.5 * ((places[1] if places.size > 1 else high) - low)  # just behind low
+    behind = before + np.cumsum(np.asarray(jumps)[order]) + curvature * (places - low)
+    k = int(np.searchsorted(behind, 0.0, side="right")) - 1  # F falls behind the bend k still
+    best = low if k < 0 else min(places[k] - behind[k] / curvature, places[k + 1] if k + 1 < places.size else high)
+    scaled = w.copy()
+    scaled[:d] *= best
+    return scaled, rest + best * moves
