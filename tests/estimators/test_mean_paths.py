@@ -6,7 +6,7 @@ import scipy.sparse
 from sklearn.model_selection import KFold
 
 from finitesum import LinearRegressor, LinearRegressorCV, PoissonRegressorCV
-from finitesum.estimators import mean_paths, regression_cv
+from finitesum.estimators import mean_paths, regression_path
 
 N, D, FOLDS = 240, 8, KFold(3)
 ALPHAS = np.geomspace(1.0, 1e-4, 5)
@@ -28,7 +28,7 @@ def together_alone(monkeypatch):
     def no_path(*_args, **_others):
         raise AssertionError("a fold was solved by itself")
 
-    monkeypatch.setattr(regression_cv, "solve_path", no_path)
+    monkeypatch.setattr(regression_path, "solve_path", no_path)
 
 
 @pytest.mark.parametrize("kind", ["dense", "shifted", "float32", "sparse"])

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         LinearRegressorCV as LinearRegressorCV,
         PoissonRegressorCV as PoissonRegressorCV,
         RidgeCV as RidgeCV,
-        linear_path as linear_path,
     )
+    from finitesum.estimators.regression_path import linear_path as linear_path
     from finitesum.estimators.regressors import LinearRegressor as LinearRegressor
     from finitesum.estimators.ridge import Ridge as Ridge
 
@@ -46,7 +46,7 @@ _HOMES = {
     "Ridge": "ridge",
     "RidgeCV": "regression_cv",
     "TweedieRegressor": "means",
-    "linear_path": "regression_cv",
+    "linear_path": "regression_path",
     "logistic_path": "path",
 }
 
