@@ -33,6 +33,9 @@ class Quadratic(NamedTuple):
     right: Vector  # (d,)
     mean: Vector  # (d,), 0 without an intercept
     target_mean: float  # 0 without an intercept
+    spectrum: Callable[
+        [], tuple[Vector, Matrix]
+    ]  # () -> eigenvalues and eigenvectors of gram, computed once for all targets
 
 
 class Family(NamedTuple):
@@ -101,7 +104,7 @@ def _ridges(quadratic: Quadratic, strengths: Matrix) -> Matrix | None:
     m, d = strengths.shape
     if np.ptp(strengths, axis=1).any() or (d > FEW_COLUMNS and m < MANY_STRENGTHS):
         return None
-    values, basis = np.linalg.eigh(quadratic.gram)
+    values, basis = quadratic.spectrum()
     inverses = np.maximum(values, 0.0) + strengths[:, :1]
     if not (inverses > 0.0).all():
         return None

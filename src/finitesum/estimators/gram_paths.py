@@ -12,6 +12,7 @@ With an l2 penalty alone and fewer rows than columns the n x n matrix of the row
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,9 +52,9 @@ class Sums(NamedTuple):
 
     total: float
     first: Vector  # (d,)  sum_i p_i x_i
-    target: float  # sum_i p_i y_i
+    target: Vector  # (K,)  sum_i p_i y_i, of each of K targets
     gram: Matrix  # (d, d)  sum_i p_i x_i x_i'
-    pull: Vector  # (d,)  sum_i p_i y_i x_i
+    pull: Matrix  # (d, K)  sum_i p_i x_i y_i'
     origin: Vector  # (d,)  that the columns were taken less
 
     def less(self, part: "Sums") -> "Sums":
@@ -101,44 +102,50 @@ def is_by_rows(problem: Problem) -> bool:
 
 
 class SharedPaths:
-    """The paths of several estimators, which differ in their l1 ratio, in the folds of a problem and on all rows."""
+    """The paths of several estimators, which differ in their l1 ratio, in the folds of a problem and on all rows.
 
-    def __init__(self, problem: Problem, trains: Sequence[Indices], n_threads: int | None = None) -> None:
-        self._problem, self._trains, self._n_threads = problem, trains, n_threads
+    The problems are those of several targets, which differ in targets and offsets alone, or a single one.
+    """
+
+    def __init__(self, problems: Sequence[Problem], trains: Sequence[Indices], n_threads: int | None = None) -> None:
+        self._problems, self._trains, self._n_threads = problems, trains, n_threads
         self._by_rows: RowPaths | None = None
         self._by_columns: GramPaths | None = None
 
-    def paths_of(self, estimator: Any, alpha: float) -> Solve | None:
-        """Return what solves an estimator's problems, None where a matrix of products does not pay."""
-        if not _may_have_paths(estimator, self._problem):
+    def paths_of(self, estimator: Any, alpha: float, target: int = 0) -> Solve | None:
+        """Return what solves an estimator's problems of a target, None where a matrix of products does not pay."""
+        problem = self._problems[target]
+        if not _may_have_paths(estimator, problem):
             return None
-        problem = replace(self._problem, penalty=_term(estimator, self._problem, alpha).penalty)
+        problem = replace(problem, penalty=_term(estimator, problem, alpha).penalty)
         method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
         if not has_gram_paths(problem, method):
             return None
         paths: RowPaths | GramPaths
         if is_by_rows(problem):
-            paths = self._by_rows = self._by_rows or RowPaths(self._problem, self._trains)
+            paths = self._by_rows = self._by_rows or RowPaths(self._problems, self._trains)
         else:
-            paths = self._by_columns = self._by_columns or GramPaths(self._problem, self._trains, self._n_threads)
+            paths = self._by_columns = self._by_columns or GramPaths(self._problems, self._trains, self._n_threads)
 
         family = Family(_term(estimator, problem, 1.0), lambda strength: _term(estimator, problem, strength))
-        return lambda k, strengths: paths.solve(k, family, np.asarray(strengths), float(estimator.tol))
+        return lambda k, strengths: paths.solve(k, family, np.asarray(strengths), float(estimator.tol), target)
 
 
 class GramPaths:
-    """The solutions of folds for all strengths; the problem is that of all rows, whose weights sum to 1."""
+    """The solutions of folds for all strengths; the problems are those of all rows, whose weights sum to 1."""
 
-    def __init__(self, problem: Problem, trains: Sequence[Indices], n_threads: int | None = None) -> None:
-        self.problem, self.trains = problem, trains
+    def __init__(self, problems: Sequence[Problem], trains: Sequence[Indices], n_threads: int | None = None) -> None:
+        problem = self.problem = problems[0]
+        self.trains = trains
         d, has_intercept = problem.rows.n_columns, problem.has_intercept
-        self._targets = problem.targets - problem.offsets
-        self._origin = np.zeros(d)
+        self._targets = _targets_of(problems)
+        self._origin, self._shift = np.zeros(d), np.zeros(len(problems))
         if has_intercept:
-            self._targets = self._targets - float(problem.weights @ self._targets)
+            self._shift = problem.weights @ self._targets
+            self._targets = self._targets - self._shift
             if not problem.rows.is_sparse():
                 self._origin = _combination(problem.rows, problem.weights)
-        self._known: dict[int | None, Quadratic] = {}
+        self._known: dict[int | None, list[Quadratic]] = {}
         self._keeps = (len(trains) + 1) * d * d <= MOST_KEPT
         self._rests = [_rest(problem.n_rows, train) for train in trains]
         self._of_rests: list[Sums] | None = None
@@ -160,27 +167,28 @@ class GramPaths:
         problem, d = self.problem, self.problem.rows.n_columns
         weights, targets = problem.weights[chosen], self._targets[chosen]
         if isinstance(problem.rows, DenseRows):
-            gram, first, pull = np.zeros((d, d)), np.zeros(d), np.zeros(d)
+            gram, first, pull = np.zeros((d, d)), np.zeros(d), np.zeros((d, targets.shape[1]))
             size = max(1, NUMBERS_AT_ONCE // d)
             for k in range(0, len(chosen), size):
                 roots = np.sqrt(weights[k : k + size])
                 scaled = (problem.rows.values[chosen[k : k + size]] - origin) * roots[:, None]
                 gram += scaled.T @ scaled
                 first += roots @ scaled
-                pull += (roots * targets[k : k + size]) @ scaled
+                pull += scaled.T @ (roots[:, None] * targets[k : k + size])
         else:
             gram = np.zeros((problem.dim, problem.dim))
             picked, places = np.unique(chosen, return_inverse=True)
             add_gram(problem, picked, np.bincount(places, weights, picked.size).astype(float), gram)
             gram, rows = mirrored(gram)[:d, :d], some_rows(problem.rows, np.asarray(chosen))
-            first, pull = _combination(rows, weights), _combination(rows, weights * targets)
-        return Sums(float(weights.sum()), first, float(weights @ targets), gram, pull, origin)
+            first = _combination(rows, weights)
+            pull = np.stack([_combination(rows, weights * one) for one in targets.T], axis=1)
+        return Sums(float(weights.sum()), first, weights @ targets, gram, pull, origin)
 
-    def _of_rows(self, k: int | None) -> Quadratic:
-        """Return the function of the rows of fold k, or of all."""
+    def _of_rows(self, k: int | None) -> list[Quadratic]:
+        """Return the functions of the targets in the rows of fold k, or in all."""
         if k in self._known:
             return self._known[k]
-        found = self._quadratic(self._all if k is None else self._of_fold(k))
+        found = self._quadratics(self._all if k is None else self._of_fold(k))
         if self._keeps:
             self._known[k] = found
         return found
@@ -205,27 +213,34 @@ class GramPaths:
             origin = _combination(problem.rows, weights / weights.sum())
         return self._sums(train, origin)
 
-    def _quadratic(self, sums: Sums) -> Quadratic:
-        problem, scale = self.problem, _scale(self.problem) / sums.total
-        if not problem.has_intercept:
-            return Quadratic(scale * sums.gram, scale * sums.pull, np.zeros_like(sums.first), 0.0)
-        mean, target_mean = sums.first / sums.total, sums.target / sums.total
-        gram = centred_gram(sums.gram, mean, sums.total)
-        right = np.where(np.diagonal(gram) > 0.0, sums.pull - target_mean * sums.first, 0.0)
-        shift = float(problem.weights @ (problem.targets - problem.offsets))
-        return Quadratic(scale * gram, scale * right, mean + sums.origin, target_mean + shift)
+    def _quadratics(self, sums: Sums) -> list[Quadratic]:
+        scale, mean, target_means = _scale(self.problem) / sums.total, np.zeros_like(sums.first), np.zeros_like(sums.target)
+        gram, right = sums.gram, sums.pull
+        if self.problem.has_intercept:
+            mean, target_means = sums.first / sums.total, sums.target / sums.total
+            gram = centred_gram(gram, mean, sums.total)
+            right = np.where(np.diagonal(gram)[:, None] > 0.0, right - np.outer(sums.first, target_means), 0.0)
+            mean, target_means = mean + sums.origin, target_means + self._shift
+        gram, right = scale * gram, scale * right
+        spectrum = cache(lambda: np.linalg.eigh(gram))
+        return [Quadratic(gram, one, mean, float(at), spectrum) for one, at in zip(right.T, target_means, strict=True)]
 
-    def solve(self, k: int | None, family: Family, strengths: Vector, tol: float) -> tuple[Matrix, Vector]:
-        """Return the minimisers in fold k, or of all rows, for falling strengths, and the optimality of each.
+    def solve(self, k: int | None, family: Family, strengths: Vector, tol: float, target: int = 0) -> tuple[Matrix, Vector]:
+        """Return the minimisers of a target in fold k, or of all rows, for falling strengths, and the optimality of each.
 
         The points are those of the problem, (m, dim), with their intercepts.
         """
         with limited_blas(1):
-            quadratic = self._of_rows(k)
+            quadratic = self._of_rows(k)[target]
             coefs, optimality = minimisers_of(quadratic, family, strengths, tol)
         if not self.problem.has_intercept:
             return coefs, optimality
         return np.column_stack([coefs, quadratic.target_mean - coefs @ quadratic.mean]), optimality
+
+
+def _targets_of(problems: Sequence[Problem]) -> Matrix:
+    """Return targets less offsets, (n, K)."""
+    return np.stack([problem.targets - problem.offsets for problem in problems], axis=1)
 
 
 def _scale(problem: Problem) -> float:
@@ -249,8 +264,11 @@ def _combination(rows: Any, scales: Vector) -> Vector:
 class RowPaths:
     """The same with an l2 penalty and fewer rows than columns: by the products of all rows with each other."""
 
-    def __init__(self, problem: Problem, trains: Sequence[Indices]) -> None:
-        self.problem, self.trains = problem, trains
+    def __init__(self, problems: Sequence[Problem], trains: Sequence[Indices]) -> None:
+        problem = self.problem = problems[0]
+        self.trains, self._targets = trains, _targets_of(problems)
+        self._spectra: dict[int | None, Any] = {}
+        self._keeps = len(problems) > 1 and (len(trains) + 1) * problem.n_rows**2 <= MOST_KEPT
         values = to_matrix(problem.rows)
         if not problem.rows.is_sparse():
             origin = _combination(problem.rows, problem.weights) if problem.has_intercept else 0.0
@@ -262,13 +280,13 @@ class RowPaths:
             products: Any = values @ values.T
         self._products: Matrix = products.toarray() if problem.rows.is_sparse() else products
 
-    def solve(self, k: int | None, family: Family, strengths: Vector, tol: float) -> tuple[Matrix, Vector]:
+    def solve(self, k: int | None, family: Family, strengths: Vector, tol: float, target: int = 0) -> tuple[Matrix, Vector]:
         """Return what `GramPaths.solve` returns."""
         problem, strengths = self.problem, float(family.unit.ridge) * strengths
         chosen = np.arange(problem.n_rows) if k is None else np.asarray(self.trains[k])
         p = problem.weights[chosen]
         p, scale = p / p.sum(), _scale(problem)
-        targets = (problem.targets - problem.offsets)[chosen]
+        targets = self._targets[chosen, target]
         products, target_mean = self._products[np.ix_(chosen, chosen)], 0.0
         if problem.has_intercept:
             target_mean = float(p @ targets)
@@ -279,25 +297,26 @@ class RowPaths:
         duals = np.empty((m, chosen.size))
         with limited_blas(1):
             if m >= MANY_STRENGTHS or chosen.size <= FEW_COLUMNS:
-                values, basis = np.linalg.eigh(matrix)
+                values, basis = self._spectra.get(k) or np.linalg.eigh(matrix)
+                if self._keeps:
+                    self._spectra[k] = values, basis
                 inverses = np.maximum(values, 0.0) + strengths[:, None]
                 duals = ((right @ basis) / inverses) @ basis.T
                 duals += (((right - duals @ matrix - strengths[:, None] * duals) @ basis) / inverses) @ basis.T
             else:
                 for j, strength in enumerate(strengths):
                     duals[j] = solve_spd(matrix + strength * np.eye(chosen.size), right)
-            return self._points(chosen, duals * roots, p, target_mean, strengths)
+            return self._points(chosen, duals * roots, p, targets, target_mean, strengths)
 
     def _points(
-        self, chosen: Indices, scales: Matrix, p: Vector, target_mean: float, strengths: Vector
+        self, chosen: Indices, scales: Matrix, p: Vector, targets: Vector, target_mean: float, strengths: Vector
     ) -> tuple[Matrix, Vector]:
         """Return sum_i s_i (x_i - mean) with intercepts, and the norms of the gradients there."""
         problem, rows = self.problem, self._values[chosen]
         coefs = _times(scales, rows)
         mean = _times(p[None, :], rows)[0] if problem.has_intercept else np.zeros(rows.shape[1])
         coefs -= scales.sum(axis=1)[:, None] * mean
-        targets = (problem.targets - problem.offsets)[chosen] - target_mean
-        lacking = np.asarray(rows @ coefs.T).T - (coefs @ mean)[:, None] - targets
+        lacking = np.asarray(rows @ coefs.T).T - (coefs @ mean)[:, None] - (targets - target_mean)
         slopes = _scale(problem) * p * lacking
         gradients = _times(slopes, rows) - slopes.sum(axis=1)[:, None] * mean + strengths[:, None] * coefs
         optimality = np.linalg.norm(gradients, axis=1)

@@ -15,7 +15,7 @@ from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.gram_paths import SharedPaths
 from finitesum.estimators.mean_paths import solved_together
 from finitesum.estimators.means import PoissonRegressor
-from finitesum.estimators.regression_path import null_point, points_of, rows_of, solve_strengths, strengths_of
+from finitesum.estimators.regression_path import null_point, points_of, rows_of, rows_of_each, solve_strengths, strengths_of
 from finitesum.estimators.regressors import LinearRegressor
 from finitesum.estimators.ridge import Ridge
 from finitesum.estimators.scoring import losses_at, takes_weights, with_offset
@@ -36,7 +36,6 @@ class ChoiceMixin:
     alpha: float = field(default=0.0, init=False)
 
     _single: ClassVar[type[Any]]
-    _takes_several_targets: ClassVar[bool] = False
 
     def _estimator(self, l1_ratio: float) -> Any:
         names = self._single._get_param_names()
@@ -58,29 +57,30 @@ class ChoiceMixin:
             self.__dict__.pop(name, None)
         given = X
         problems, total, X, y = own._problems(X, y, sample_weight, offset)
-        problem, estimators = problems[0], [self._estimator(ratio) for ratio in ratios]
+        estimators = [self._estimator(ratio) for ratio in ratios]
         for name in ("n_features_in_", "feature_names_in_"):  # which bounds by name refer to
             for one in estimators if hasattr(self, name) else ():
                 setattr(one, name, getattr(self, name))
         factor = self._factor(total)
-        strengths = [strengths_of(self._scaled_alphas(factor), one, problem) for one in estimators]
+        alphas = self._scaled_alphas(factor)
+        strengths = [np.max([strengths_of(alphas, one, of) for of in problems], axis=0) for one in estimators]
         if self.criterion == "cv":
-            data = X, y, None if sample_weight is None else problem.weights, None if offset is None else problem.offsets
-            self.scores_, solvers = self._fold_scores(estimators, strengths, problem, total, data, groups)
+            offsets = None if offset is None else np.stack([of.offsets for of in problems], axis=-1).reshape(y.shape)
+            data = X, y, None if sample_weight is None else problems[0].weights, offsets
+            self.scores_, solvers = self._fold_scores(estimators, strengths, problems, total, data, groups)
             ratio, place = chosen(self.scores_, self.rule)
         else:
-            solvers = None
-            tables = [solve_strengths(one, problem, values) for one, values in zip(estimators, strengths, strict=True)]
-            parts = zip(estimators, strengths, tables, strict=True)
-            self.criteria_ = np.stack(
-                [criteria_of(self.criterion, one, problem, values, path, total) for one, values, path in parts]
-            )
-            ratio, place = least(self.criteria_, problem)
-            self._near = tables[ratio][place].x
+            solvers, self.criteria_, tables = None, np.zeros((len(ratios), len(strengths[0]))), []
+            for k, (one, values) in enumerate(zip(estimators, strengths, strict=True)):
+                tables.append([solve_strengths(one, of, values) for of in problems])
+                for of, path in zip(problems, tables[k], strict=True):
+                    self.criteria_[k] += criteria_of(self.criterion, one, of, values, path, total)
+            ratio, place = least(self.criteria_, problems[0])
+            self._near = [path[place].x for path in tables[ratio]]
         self.alphas_ = np.stack(strengths) / factor
         self.alpha_, self.l1_ratio_ = float(self.alphas_[ratio, place]), float(ratios[ratio])
-        if solvers is not None and (solve := solvers[ratio]) is not None:
-            self._near = solve(None, strengths[ratio][: place + 1])[0][-1]
+        if solvers is not None and all(solvers[ratio]):
+            self._near = [solve(None, strengths[ratio][: place + 1])[0][-1] for solve in solvers[ratio]]
         single: Any = super()
         single.fit(given, y, sample_weight, offset)  # with the names of the columns, and alpha_
         return self
@@ -104,60 +104,67 @@ class ChoiceMixin:
             term["l1_ratio"] = self.l1_ratio_
         return term
 
-    def _fold_scores(self, estimators: Any, strengths: Any, problem: Problem, total: float, data: Any, groups: Any) -> Any:
-        """Return the scores of the folds, (folds, ratios, m), and what solves each ratio's problems, or None for it.
+    def _fold_scores(
+        self, estimators: Any, strengths: Any, problems: list[Problem], total: float, data: Any, groups: Any
+    ) -> Any:
+        """Return the scores of the folds, (folds, ratios, m), and what solves each ratio's and target's problems, or None.
 
-        A score is minus the mean loss, or what `scoring` says.
+        A score is minus the mean loss, of all targets, or what `scoring` says.
         The data are the checked X and y, with weights and offsets or None for them. The alphas of Ridge stand against the
         sum, and so the more against the mean the fewer rows are fitted.
         """
         from sklearn.model_selection import check_cv  # which takes a while to load
 
-        splitter = check_cv(self.cv)
+        splitter, problem = check_cv(self.cv), problems[0]
         matrix = np.zeros((problem.n_rows, 1))
         folds = list(splitter.split(matrix, data[1], groups))
 
         own: Any = self
         trains = [np.arange(problem.n_rows)[train] for train, _ in folds]
-        shared = SharedPaths(problem, trains, own.n_threads)
+        shared = SharedPaths(problems, trains, own.n_threads)
         for train in trains:
             if not problem.weights[train].any():
                 rows_of(problem, train)  # raises
         parts = [self._factor(total * float(problem.weights[train].sum())) for train in trains]
         more = np.array(parts) / self._factor(total)
-        null = null_point(problem)
-        solvers = [
-            shared.paths_of(one, float(values[0])) or solved_together(one, problem, trains, values, more, null, total)
-            for one, values in zip(estimators, strengths, strict=True)
-        ]
+
+        def solver(one: Any, values: Vector, t: int) -> Any:
+            known = shared.paths_of(one, float(values[0]), t)
+            return known or solved_together(one, problems[t], trains, values, more, null_point(problems[t]), total)
+
+        n_targets, pairs = len(problems), list(zip(estimators, strengths, strict=True))
+        solvers = [[solver(one, values, t) for t in range(n_targets)] for one, values in pairs]
 
         def scores(k: int) -> Matrix:
             train, test = folds[k]
-            of_test, tables = rows_of(problem, test), []
-            part = None if all(solvers) else rows_of(problem, train)
-            for one, values, solve in zip(estimators, strengths, solvers, strict=True):
-                known = None if solve is None else solve(k, values * more[k])
-                if part is None and known is not None and not (known[1] <= one.tol).all():
-                    part = rows_of(problem, train)
-                points = points_of(one, part or problem, values * more[k], known)
+            of_test, tables = rows_of_each(problems, test), []
+            of_train: list[Problem] = []
+            for (one, values), of_targets in zip(pairs, solvers, strict=True):
+                points = []
+                for t, solve in enumerate(of_targets):
+                    known = None if solve is None else solve(k, values * more[k])
+                    if not of_train and (known is None or not (known[1] <= one.tol).all()):
+                        of_train = rows_of_each(problems, train)
+                    points.append(points_of(one, of_train[t] if of_train else problems[t], values * more[k], known))
                 tables.append(self._scores_at(one, of_test, data, points, test))
             return np.array(tables)
 
         return np.array(map_tasks(scores, range(len(folds)), own.n_threads)), solvers
 
-    def _scores_at(self, estimator: Any, part: Problem, data: Any, points: Matrix, test: Any) -> Vector:
-        """Return the scores of models on the test rows, which are the problem `part`."""
+    def _scores_at(self, estimator: Any, parts: list[Problem], data: Any, points: list[Matrix], test: Any) -> Vector:
+        """Return the scores of models on the test rows, which are the problems `parts`, by their points for each target."""
         if self.scoring is None:
-            return -(part.weights @ losses_at(part, points))
+            losses = [of.weights @ losses_at(of, found) for of, found in zip(parts, points, strict=True)]
+            return np.asarray(-np.mean(losses, axis=0))
         from sklearn.metrics import get_scorer
 
         scorer, model = get_scorer(self.scoring), copy(estimator)
         X, y, weights, offsets = (None if numbers is None else numbers[test] for numbers in data)
-        model.n_features_in_ = part.rows.n_columns
+        model.n_features_in_ = parts[0].rows.n_columns
         given = {} if weights is None or not takes_weights(scorer) else {"sample_weight": weights}
         scores = []
-        for x in points:
-            model.coef_, model.intercept_ = estimator._unpacked([x])
+        for of_targets in zip(*points, strict=True):
+            model.coef_, model.intercept_ = estimator._unpacked(list(of_targets))
             scores.append(float(scorer(with_offset(model, offsets), X, y, **given)))
         return np.array(scores)
 
@@ -165,8 +172,8 @@ class ChoiceMixin:
         own: Any = super()
         starts: list[Vector | None] = own._starts(problems)
         near = self.__dict__.pop("_near", None)
-        is_start = near is not None and starts[0] is None and bool(np.isfinite(near).all())
-        return [near] if is_start else starts
+        is_start = near is not None and starts[0] is None and all(np.isfinite(point).all() for point in near)
+        return list(near) if is_start else starts
 
     def _alphas(self, n_targets: int, total_weight: float) -> list[float]:
         return [getattr(self, "alpha_", 1.0) * self._factor(total_weight)] * n_targets
@@ -176,8 +183,10 @@ class ChoiceMixin:
 class LinearRegressorCV(ChoiceMixin, LinearRegressor):
     """`LinearRegressor` whose alpha and l1_ratio are chosen: by folds, AIC, BIC or EBIC.
 
-    With solver="auto" folds of the squared loss are solved to `tol` on Gram matrices, those of losses of a mean together,
-    to 1e-6 of their standard errors; all others by a path each, to `tol`. The fit to all rows always reaches `tol`.
+    Several targets have one alpha and one l1_ratio, the best for all of them together: scores are means over targets,
+    information criteria sums. With solver="auto" folds of the squared loss are solved to `tol` on Gram matrices, those of
+    losses of a mean together, to 1e-6 of their standard errors; all others by a path each, to `tol`. The fit to all rows
+    always reaches `tol`.
 
     Parameters
     ----------

@@ -1,5 +1,6 @@
 """Regression along a path of penalties."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -110,6 +111,13 @@ def rows_of(problem: Problem, chosen: Any) -> Problem:
     )
 
 
+def rows_of_each(problems: Sequence[Problem], chosen: Any) -> list[Problem]:
+    """Return the problems of some rows for several targets, which share them."""
+    first, indices = rows_of(problems[0], chosen), np.arange(problems[0].n_rows)[chosen]
+    others = [replace(first, targets=one.targets[indices], offsets=one.offsets[indices]) for one in problems[1:]]
+    return [first, *others]
+
+
 def null_point(problem: Problem) -> Vector:
     """Return the best model without columns: w = 0 and its intercept."""
     x, loss = np.zeros(problem.dim), problem.loss
@@ -123,7 +131,7 @@ def null_point(problem: Problem) -> Vector:
 def solve_strengths(estimator: Any, problem: Problem, strengths: Vector) -> list[Result]:
     """Return the results for falling strengths, each from the one before, or from what a Gram matrix says."""
     first = with_alpha(estimator, problem, float(strengths[0]))
-    solve = SharedPaths(problem, []).paths_of(estimator, float(strengths[0])) if len(strengths) > 1 else None
+    solve = SharedPaths([problem], []).paths_of(estimator, float(strengths[0])) if len(strengths) > 1 else None
     starts = None if solve is None else solve(None, strengths)[0]
     if starts is not None and not np.isfinite(starts).all():
         starts = None
