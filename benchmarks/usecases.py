@@ -137,11 +137,21 @@ def lines_of(key: str, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def summary_of(table: list[dict[str, str]]) -> str:
-    """Return the median and the least ratio, and how many gaps none but a peer reached, which have none."""
-    ratios = [float(line["ratio"]) for line in table if line["ratio"] != "-"]
+    """Return the median and the least ratio, medians of each gap, and how many gaps none but a peer reached."""
+    rated = [(line["gap"], float(line["ratio"])) for line in table if line["ratio"] != "-"]
+    if not rated:
+        return "No ratios."
+    ratios = [ratio for _, ratio in rated]
     n_missed = sum(line[HEAD[2]] == "-" != line[HEAD[3]] for line in table)
-    known = f"Ratios: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}." if ratios else "No ratios."
-    return f"{known} Gaps that a peer alone reached: {n_missed}."
+    n_below = sum(ratio < 1.0 for ratio in ratios)
+    by_gap = ", ".join(
+        f"{statistics.median(ratio for its, ratio in rated if its == gap):.2f} at {gap}"
+        for gap in dict.fromkeys(gap for gap, _ in rated)
+    )
+    return (
+        f"Ratios: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}; {n_below} of {len(ratios)} below 1. "
+        f"Medians: {by_gap}. Gaps that a peer alone reached: {n_missed}."
+    )
 
 
 def page(rows: list[dict[str, Any]]) -> str:
