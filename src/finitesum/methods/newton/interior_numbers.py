@@ -155,9 +155,9 @@ class Inner:
         """Return y_i x_i'w and what the sides make of (w, b) or (w, b, v)."""
         problem, hinges, sides, *_ = self.place
         if problem is None or hinges is None:
-            return np.asarray(sides @ step)
+            return np.asarray(sides @ step[: self.place.size])
         of_rows = hinges.of_rows(predictions(problem, step[: problem.dim]))
-        return of_rows if sides is None else np.concatenate([of_rows, sides @ step])
+        return of_rows if sides is None else np.concatenate([of_rows, sides @ step[: self.place.size]])
 
     def pulled(self, multipliers: Vector) -> Vector:
         """Return sum_i c_i a_i y_i x_i, and the same of the sides."""
@@ -170,6 +170,10 @@ class Inner:
     def scales(self, *, corrects: bool) -> Vector:
         """Return theta, or what stands in its place where multipliers are corrected."""
         return self.room if corrects else self.theta
+
+    def scaled_changes(self, step: Vector, changes: Vector, *, corrects: bool = False) -> Vector:
+        """Return the changes times theta, which may stand behind a step, with more digits."""
+        return self.scales(corrects=corrects) * changes if step.size == self.place.size else step[self.place.size :]
 
     def response(self, step: Vector, *, corrects: bool) -> Vector:
         """Return sum_i c_i theta_i x_i x_i'dw, and the same of the sides."""
@@ -232,7 +236,7 @@ class Inner:
     def _direction(self, step: Vector, gained: Vector, slack_target: Any) -> Direction:
         """Return the direction that brings a r and (1 - a) xi to targets, up to products of its parts."""
         changes, free = self.changes(step), self.numbers.complements
-        multipliers = gained - self.theta * changes
+        multipliers = gained - self.scaled_changes(step, changes)
         slacks = (slack_target - self.numbers.slacks * free + self.numbers.slacks * multipliers) / free
         return Direction(slacks, changes + slacks, multipliers)
 
@@ -341,7 +345,8 @@ class Inner:
     def corrected(self, steps: tuple[Vector, ...]) -> Vector:
         """Return the multipliers after corrections."""
         for step in steps[len(self._corrected) - 1 :]:
-            self._corrected.append(self._corrected[-1] - self.room * self.changes(step))
+            lost = self.scaled_changes(step, self.changes(step), corrects=True)
+            self._corrected.append(self._corrected[-1] - lost)
         return np.asarray(self._corrected[len(steps)])
 
     def corrected_pull(self, steps: tuple[Vector, ...]) -> Vector:

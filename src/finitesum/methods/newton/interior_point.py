@@ -153,7 +153,7 @@ class InteriorPoint(SumMethod):
         aim = max((left / mu) ** 3 * mu, max(OF_TOL * state.tol, OF_LOSS * sides.scale) / sides.n_inner)
         second = system.solution(_right(pieces, state, pieces.second_pull(first, aim, ahead, mu)))
         length = pieces.length(first, aim, second, max(FRACTION_TO_BOUNDARY, 1.0 - mu))
-        step, z = Step(first, aim, second, length), state.z + length * second
+        step, z = Step(first, aim, second, length), state.z + length * second[: state.z.size]
         points = _points(problem, sides, z, pieces.sides_after(step))
         numbers, of_sides, report = pieces.moved(step, points)
         inside, moved = (loss + problem.term.value(point) for loss, point in zip(report.at_points, points, strict=True))
@@ -229,7 +229,7 @@ def _corrected(problem: Problem, state: InteriorState, made: Minorant) -> Minora
         if k > 0:
             pull = pieces.sum(partial(Inner.corrected_pull, steps=tuple(steps)))
         steps.append(system.solution(pull + pieces.sides.linear - quadratic * z))
-        z = z + steps[-1]
+        z = z + steps[-1][: z.size]
     return minorant_around(problem, state.x, *pieces.sum(partial(Inner.corrected_minorant, steps=tuple(steps))))
 
 

@@ -44,6 +44,7 @@ class Sides(NamedTuple):
     bounds: Vector
     shrunk: Indices  # the columns of those that are thresholds
     on_norm: bool  # whether there are bounds of absolute values
+    joint: Indices  # the inequalities that join columns
 
     def rows_at(self, z: Vector) -> Any:
         """Return the rows, for the l2 ball those of its tangent."""
@@ -101,9 +102,10 @@ def sides_of(problem: Problem) -> Sides:
     elif constraint.boundary == "l2-norm":
         rows.append(0.0 * single[:1])
         limits.append(np.zeros(1))
+    n_hard = sum(part.size for part in limits)
+    n_single = (below.size + above.size) + (2 * d if constraint.boundary == "l1-norm" else 0)
     thresholds = term.thresholds[:d]
     shrunk = np.flatnonzero(thresholds)
-    n_hard = sum(part.size for part in limits)
     rows.append(single[shrunk] * (-1.0 / units[shrunk])[:, None])
     limits.append(np.zeros(shrunk.size))
     hard, soft = np.full(n_hard, scale / max(n_hard, 1)), 2.0 * thresholds[shrunk] * units[shrunk]
@@ -127,6 +129,7 @@ def sides_of(problem: Problem) -> Sides:
         np.concatenate([lower[below], upper[above]]),
         shrunk,
         constraint.boundary == "l1-norm",
+        np.arange(n_single, n_hard),
     )
 
 
