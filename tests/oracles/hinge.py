@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 
 def interior_points(F, x, orders):
-    """Mehrotra's predictor and corrector to p a r = mu, each by one linear system in all unknowns (w, b), xi, r, a."""
+    """Mehrotra's predictor and corrector to p a r = mu, and corrections, by linear systems in all unknowns (w, b), xi, r, a."""
     n, dim, A = F.n, F.dim, F.y[:, None] * F.Z
     ridge, eye, none = np.diag(F.l2), np.eye(n), np.zeros((n, n))
     margins = A @ x + F.y * F.offsets
@@ -40,8 +40,20 @@ def interior_points(F, x, orders):
         t = longest(predictor, 1.0)
         ahead = F.p @ ((a + t * da) * (r + t * dr) + (1 - a - t * da) * (xi + t * dxi)) / (2 * n)
         centre = (ahead / mu) ** 3 * mu / F.p
-        corrector = solved(centre - da * dr, centre + da * dxi)
-        t = longest(corrector, max(0.995, 1 - mu))
+        aims, fraction = np.array([centre - da * dr, centre + da * dxi]), max(0.995, 1 - mu)
+        corrector = solved(*aims)
+        t = longest(corrector, fraction)
+        for _ in range(2):  # Gondzio's corrections
+            if t >= 0.9:
+                break
+            ahead, (_, dxi, dr, da) = min(1.0, 1.08 * t + 0.3), corrector
+            products = np.array([(a + ahead * da) * (r + ahead * dr), (1 - a - ahead * da) * (xi + ahead * dxi)])
+            wanted = np.maximum(np.clip(products, 0.1 * centre, 10 * centre) - products, -10 * centre)
+            other = solved(*(aims + wanted))
+            longer = longest(other, fraction)
+            if longer < t + 0.1 * (ahead - t):
+                break
+            aims, corrector, t = aims + wanted, other, longer
         x, xi, r, a = (z + t * move for z, move in zip((x, xi, r, a), corrector, strict=True))
         yield x
 

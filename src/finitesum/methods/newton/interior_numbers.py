@@ -5,6 +5,7 @@ together and of sides, and answers what is summed over all of them (`finitesum.m
 """
 
 import math
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -50,6 +51,14 @@ class Ahead(NamedTuple):
     length: float  # up to which it may be gone
     terms: Vector  # (3,)  the sum of products is what it is, and these by t, t^2 and t^3
     pulls: Matrix  # (2, dim)  for the second solution, with two targets of the products
+
+
+class Targets(NamedTuple):
+    """What a second solution aims at, shape (m,) each."""
+
+    products: Vector  # of a r, less what comes of products of changes
+    slacks: Any  # the same of (1 - a) xi; 0 where a side must hold
+    gained: Vector  # by what multipliers grow for these
 
 
 class Report(NamedTuple):
@@ -141,7 +150,7 @@ class Inner:
         self._first: Direction | None = None
         self._second: Direction | None = None
         self._after: Inner | None = None
-        self._wanted: tuple[float, tuple[Any, Vector]] | None = None
+        self._wanted: tuple[float, Targets] | None = None
         self._corrected = [numbers.multipliers]  # after no correction, one, and so on
 
     # -- what the rows and sides are
@@ -246,28 +255,45 @@ class Inner:
             self._first = self._direction(step, self._gained_first, 0.0)
         return self._first
 
-    def _second_gained(self, first: Vector, aim: float) -> tuple[Any, Vector]:
-        """Return the second solution's targets of (1 - a) xi, and what multipliers gain."""
+    def aims(self, aim: float) -> Vector:
+        """Return what an aim for c_i a_i r_i is for a_i r_i; 0 in rows of weight 0."""
+        costs, used = self.place.fixed.costs, self.place.fixed.used
+        return aim / costs if used is None else np.divide(aim, costs, out=np.zeros(costs.size), where=used)
+
+    def _targets(self, first: Vector, aim: float) -> Targets:
+        """Return what the second solution aims at, of equal products: less what the first one makes of them."""
         if self._wanted is None or self._wanted[0] != aim:
             slacks, gaps, multipliers = self.first(first)
-            costs, used = self.place.fixed.costs, self.place.fixed.used
-            target = aim / costs if used is None else np.divide(aim, costs, out=np.zeros(costs.size), where=used)
+            target = self.aims(aim)
             bent = target - multipliers * gaps
             if self.place.radius > 0.0:
                 bent[-1] += self.numbers.multipliers[-1] * curved(self.place, first)
             slack_target = self._soft(target + multipliers * slacks)
-            self._wanted = aim, (slack_target, self._gained(bent, slack_target))
+            self._wanted = aim, Targets(bent, slack_target, self._gained(bent, slack_target))
         return self._wanted[1]
+
+    def aiming(self, step: Step, products: Vector, slack_products: Vector) -> "Inner":
+        """Return the same numbers where the second solution aims at these more than that of a step did."""
+        before, other = self._targets(step.first, step.aim), copy(self)
+        bent, slack_target = before.products + products, before.slacks + self._soft(slack_products)
+        other._wanted, other._second = (step.aim, Targets(bent, slack_target, self._gained(bent, slack_target))), None
+        return other
+
+    def products_at(self, step: Step, length: float) -> tuple[Vector, Vector]:
+        """Return a r and (1 - a) xi at some length of a step's second solution."""
+        (slacks, gaps, multipliers, free), change = self.numbers, self.second(step.first, step.aim, step.second)
+        at_gaps = (multipliers + length * change.multipliers) * (gaps + length * change.gaps)
+        return at_gaps, (free - length * self._soft(change.multipliers)) * (slacks + length * change.slacks)
 
     def second_pull(self, first: Vector, aim: float) -> Vector:
         """Return the pull of a_i + rho_i of the second solution, which aims at products and sees those of the first."""
-        return self.pulled(self.numbers.multipliers + self._second_gained(first, aim)[1])
+        return self.pulled(self.numbers.multipliers + self._targets(first, aim).gained)
 
     def second(self, first: Vector, aim: float, step: Vector) -> Direction:
         """Return the direction of the second solution."""
         if self._second is None:
-            slack_target, gained = self._second_gained(first, aim)
-            self._second = self._direction(step, gained, slack_target)
+            targets = self._targets(first, aim)
+            self._second = self._direction(step, targets.gained, targets.slacks)
         return self._second
 
     def _length(self, direction: Direction, step: Vector, fraction: float) -> float:

@@ -6,6 +6,7 @@ earlier one found is computed again, so that only the last writes numbers by row
 """
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,12 @@ class Pieces:
 
         total = sum_over_problems(of_part, self.problem, reads=self.numbers, writes=written, add=add)
         return add(total, ask(self.here)) if self.sides.costs.size else total
+
+    def with_inner(self, here: Inner) -> "Pieces":
+        """Return the same with other targets of what is here."""
+        other = copy(self)
+        other.here = here
+        return other
 
     def ahead(self, first: Vector, aim: float) -> Ahead:
         """Return what the first solution promises; of rows in parts with pulls of the second for the aims 0 and this."""

@@ -38,6 +38,7 @@ from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
+from finitesum.methods.newton.interior_correctors import centred
 from finitesum.methods.newton.interior_numbers import Inner, Numbers, Report, Step
 from finitesum.methods.newton.interior_pieces import Pieces, begun
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
@@ -141,9 +142,9 @@ class InteriorPoint(SumMethod):
 
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
         m, problem = problem.n_components, _at_hand(problem)
-        state = state._replace(n_gradients=state.n_gradients + 5 * m, n_hessians=state.n_hessians + m)
         pieces = _pieces(problem, state)
         sides, system = pieces.sides, system_at(pieces, _quadratic(pieces, state), (state.basis, state.coordinates))
+        state = state._replace(n_gradients=state.n_gradients + 5 * m, n_hessians=state.n_hessians + m)
         if system is None:  # the equations are solved to rounding errors
             return state
         mu = state.products / sides.n_products
@@ -152,14 +153,19 @@ class InteriorPoint(SumMethod):
         left = (state.products + float(ahead.terms @ ahead.length ** np.arange(1, 4))) / sides.n_products
         aim = max((left / mu) ** 3 * mu, max(OF_TOL * state.tol, OF_LOSS * sides.scale) / sides.n_inner)
         second = system.solution(_right(pieces, state, pieces.second_pull(first, aim, ahead, mu)))
-        length = pieces.length(first, aim, second, max(FRACTION_TO_BOUNDARY, 1.0 - mu))
-        step, z = Step(first, aim, second, length), state.z + length * second[: state.z.size]
+        fraction = max(FRACTION_TO_BOUNDARY, 1.0 - mu)
+        step = Step(first, aim, second, pieces.length(first, aim, second, fraction))
+        pieces, step, n_tried = centred(
+            pieces, step, fraction, lambda pull: system.solution(_right(pieces, state, pull))
+        )
+        z = state.z + step.length * step.second[: state.z.size]
         points = _points(problem, sides, z, pieces.sides_after(step))
         numbers, of_sides, report = pieces.moved(step, points)
         inside, moved = (loss + problem.term.value(point) for loss, point in zip(report.at_points, points, strict=True))
         state = state._replace(
             x=points[int(moved <= inside + OF_MOVE * state.tol)],
             z=z,
+            n_gradients=state.n_gradients + 2 * m * n_tried,
             **numbers._asdict(),
             of_sides=of_sides,
             products=report.products,

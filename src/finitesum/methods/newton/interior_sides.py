@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
+from scipy.optimize import brentq
 
 from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.evaluation.certificates import column_sizes
@@ -138,6 +139,20 @@ def _norm_weights(ball: Any, d: int) -> Vector:
     return weights
 
 
+def _centre(w: Vector, weights: Vector, radius: float) -> Vector:
+    """Return bounds v of |w| in the centre of theirs: with equal products, multipliers of v - w, v + w and the radius meet.
+
+    1 / (v_j - w_j) + 1 / (v_j + w_j) = c_j / s with the room s = radius - c'v: c_j v_j = s + (s^2 + (c_j w_j)^2)^(1/2).
+    """
+    norms = weights * np.abs(w)
+
+    def sizes(room: float) -> Vector:
+        return room + np.sqrt(room**2 + norms**2)
+
+    room = brentq(lambda room: float(sizes(room).sum()) + room - radius, 0.0, radius / (w.size + 1), xtol=1e-12 * radius)
+    return np.asarray(sizes(room) / weights)
+
+
 def start_within(problem: Problem, sides: Sides, x0: Vector) -> tuple[Vector, Vector]:
     """Return the start moved into the set's interior, with bounds of its absolute values; and how far the sides are."""
     d, z = problem.rows.n_columns, x0.copy()
@@ -157,8 +172,7 @@ def start_within(problem: Problem, sides: Sides, x0: Vector) -> tuple[Vector, Ve
         away = np.minimum(np.maximum(units, LEAST_DISTANCE * largest), 0.25 * (upper - lower))
         w[:] = np.where(sides.free[:d], np.clip(w, lower + away, upper - away), lower)
     if constraint.boundary == "l1-norm":
-        room = 0.25 * constraint.radius / (d * _norm_weights(constraint, d))
-        z = np.concatenate([z, np.abs(w) + np.minimum(units, room)])
+        z = np.concatenate([z, _centre(w, _norm_weights(constraint, d), constraint.radius)])
     if sides.radius > 0.0:
         return z, np.array([0.5 * (sides.radius - float(w @ w) / sides.radius)])
     return z, np.asarray(sides.rows @ z - sides.limits)
