@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 
 def interior_points(F, x, orders):
-    """Mehrotra's predictor and corrector to p a r = mu, and corrections, by linear systems in all unknowns (w, b), xi, r, a."""
+    """Mehrotra's predictor and corrector to p a r = mu, and Gondzio's, by linear systems in all of (w, b), xi, r, a."""
     n, dim, A = F.n, F.dim, F.y[:, None] * F.Z
     ridge, eye, none = np.diag(F.l2), np.eye(n), np.zeros((n, n))
     margins = A @ x + F.y * F.offsets

@@ -11,11 +11,11 @@ variables or are not convex; components that are objects or callables to A-CIAG 
 step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method and, in many
 variables, an L-BFGS of their own, and working sets with an l1 penalty. Losses with corners and an l2 penalty go to dual
 ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; with any other elastic net or
-set to interior points, up to some thousand columns or rows, and the hinge to a linear program on an l1 ball or a box of
-more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy
-ball without a metric on a simplex or a half-space. Groups go to Newton's methods, too, on working sets in many variables.
-Other penalties that are known by their prox go to full proximal gradients, whose steps are looked for where the penalty or
-the loss is not convex.
+set to interior points, up to some thousand columns or, where penalty or set leave no column alone, rows, and the hinge to a
+linear program on a box of more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive
+heavy ball, or to the heavy ball without a metric on a simplex or a half-space. Groups go to Newton's methods, too, on
+working sets in many variables. Other penalties that are known by their prox go to full proximal gradients, whose steps are
+looked for where the penalty or the loss is not convex.
 """
 
 import math
@@ -31,7 +31,8 @@ from finitesum.methods.base import INSTEAD, Alternative, Choice, Method, is_suit
 from finitesum.methods.cost_model import costs_of, has_few_rows
 from finitesum.methods.newton.class_ascent import is_worth_epochs
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
-from finitesum.methods.newton.interior_systems import MOST_WORK
+from finitesum.methods.newton.interior_factors import MOST_WORK
+from finitesum.methods.newton.interior_rows import goes_by_rows
 from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap
 from finitesum.methods.rounds import with_or_without_barrier
@@ -111,6 +112,8 @@ def _for_nonsmooth(problem: Problem) -> Choice:
         order = dim + (dim if term.constraint.boundary == "l1-norm" else 0)
     exact = as_method("interior-point")
     fits = dim * smaller <= MOST_NUMBERS
+    if order >= dim and is_suited(exact, problem) and goes_by_rows(problem):  # a matrix of the rows
+        order, fits = problem.n_rows, n_numbers(problem.view) <= MOST_NUMBERS
     is_large = not fits or order > MATRIX_UP_TO
     is_hinge, on_planes = isinstance(problem.loss, Hinge), term.constraint.boundary == "planes"
     has_ridge = is_suited(as_method("semismooth-newton"), problem)

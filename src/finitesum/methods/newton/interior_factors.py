@@ -16,6 +16,9 @@ from scipy.linalg import LinAlgError, cholesky, lapack, qr
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 
+#: Multiplications that the triangle of the rows may cost: a tenth of a second.
+MOST_WORK = 1e8
+
 #: What is added to the diagonal of ones of a matrix until it has a Cholesky factor.
 RAISED = (1e-15, 1e-13, 1e-11, 1e-8)
 

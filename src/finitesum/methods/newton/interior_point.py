@@ -14,15 +14,17 @@ solution suggests [1]; xi, r, a, and 1 - a stay positive. Eliminating all but (w
     / (1 - a_i))
 
 Where there are fewer rows than columns, and no set or l1 penalty, the start is projected onto their span, which holds an
-optimum, and the system is written in an orthonormal basis of it. Coefficients that belong at a bound, or at 0 under an l1
+optimum, and the system is written in an orthonormal basis of it; with one that leaves no coefficient alone the system is
+one of the rows (`finitesum.methods.newton.interior_rows`). Coefficients that belong at a bound, or at 0 under an l1
 penalty, are put there in what is returned. A pass is one step: m component Hessians and five component gradients' worth of
-reading, O(n d^2 + d^3) work, d^2 + 4n memory. The number of steps hardly depends on the data (6 to 30). Rows of weight 0
-are left out. The multipliers a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), so
-that the optimality is a duality gap, with the best bound seen. In the last steps rounding errors of theta x_i'dw leave the
-first equation short; where these hide the gap, the a_i are corrected for the bound, by a step with min(a_i, 1 - a_i) in the
-place of theta. All of this is about the hinge loss; another loss with corners is the sum of two hinges of a row, which
-read it once (`finitesum.methods.newton.hinge_rows`). Of rows in parts xi, r, a and 1 - a lie beside these, and a step is
-six rounds of sums (`finitesum.methods.newton.interior_pieces`). The references are those of `InteriorPoint`.
+reading, two more for each correction of a short step (`finitesum.methods.newton.interior_correctors`), O(n d^2 + d^3) work,
+d^2 + 4n memory. The number of steps hardly depends on the data (6 to 30). Rows of weight 0 are left out. The multipliers
+a_i make a lower bound of the minimum (`finitesum.evaluation.certificates.dual_minorant`), so that the optimality is a
+duality gap, with the best bound seen. In the last steps rounding errors of theta x_i'dw leave the first equation short;
+where these hide the gap, the a_i are corrected for the bound, by a step with min(a_i, 1 - a_i) in the place of theta. All
+of this is about the hinge loss; another loss with corners is the sum of two hinges of a row, which read it once
+(`finitesum.methods.newton.hinge_rows`). Of rows in parts xi, r, a and 1 - a lie beside these, and a step is six rounds of
+sums (`finitesum.methods.newton.interior_pieces`). The references are those of `InteriorPoint`.
 """
 
 import math
@@ -104,6 +106,8 @@ class InteriorPoint(SumMethod):
     .. [1] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM J. Optim. 2 (1992).
     .. [2] M. C. Ferris, T. S. Munson, "Interior-point methods for massive support vector machines", SIAM J. Optim. 13
        (2002).
+    .. [3] J. Gondzio, "Multiple centrality corrections in a primal-dual method for linear programming", Comput. Optim.
+       Appl. 6 (1996).
     """
 
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "l1", "weights", "constraint", "parts"})
@@ -155,9 +159,7 @@ class InteriorPoint(SumMethod):
         second = system.solution(_right(pieces, state, pieces.second_pull(first, aim, ahead, mu)))
         fraction = max(FRACTION_TO_BOUNDARY, 1.0 - mu)
         step = Step(first, aim, second, pieces.length(first, aim, second, fraction))
-        pieces, step, n_tried = centred(
-            pieces, step, fraction, lambda pull: system.solution(_right(pieces, state, pull))
-        )
+        pieces, step, n_tried = centred(pieces, step, fraction, lambda pull: system.solution(_right(pieces, state, pull)))
         z = state.z + step.length * step.second[: state.z.size]
         points = _points(problem, sides, z, pieces.sides_after(step))
         numbers, of_sides, report = pieces.moved(step, points)

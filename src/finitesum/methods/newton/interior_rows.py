@@ -21,7 +21,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.row_products import matrix_of_rows
-from finitesum.methods.newton.interior_factors import Triangle, of_stacked, of_sum
+from finitesum.methods.newton.interior_factors import MOST_WORK, Triangle, of_stacked, of_sum
 from finitesum.methods.newton.interior_sides import Sides, sides_of
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
@@ -29,9 +29,6 @@ from finitesum.problems.partitioned import is_parted
 #: Numbers of rows that are scaled at a time, and the part of entries that are stored from which zeros are multiplied, too.
 NUMBERS_AT_A_TIME, NOT_SPARSE = 2**22, 0.1
 
-
-#: Multiplications that the triangle of the rows may cost: a tenth of a second.
-MOST_WORK = 1e8
 
 #: Times that a solution is refined.
 N_REFINEMENTS = 2
@@ -112,7 +109,7 @@ def goes_by_rows(problem: Problem) -> bool:
     sides, d = sides_of(problem), problem.rows.n_columns
     if is_parted(problem) or problem.n_rows + sides.joint.size >= d:
         return False
-    has_any = ~sides.free[:d] | (problem.term.quadratic[:d] > 0.0) | sides.on_norm
+    has_any = ~sides.free[:d] | (problem.term.quadratic[:d] > 0.0) | sides.on_norm | (sides.radius > 0.0)
     has_any[sides.bounded] = has_any[sides.shrunk] = True
     return bool(has_any.all())
 
@@ -182,7 +179,7 @@ def _factor(rows: Any, joint: tuple[Matrix, Matrix], blocks: Blocks, inverses: V
 def by_rows(
     problem: Problem, quadratic: Vector, of_rows: Vector, of_sides: Vector, joint: Matrix, of_joint: Vector
 ) -> tuple[RowsFactor, Indices] | None:
-    """Return the factor of the system D + A'LA, given the weights of rows, sides and joint inequalities; the rows in use."""
+    """Return the factor of the system D + A'LA, given the weights of rows, sides and joint inequalities, and the rows."""
     sides, d, last = sides_of(problem), problem.rows.n_columns, problem.rows.intercept
     with np.errstate(all="ignore"):
         blocks = _blocks(sides, quadratic, of_sides)
@@ -192,7 +189,8 @@ def by_rows(
     if used.size < of_rows.size:
         rows = rows[used]
     m, inverses = used.size, np.concatenate([inverses[used], inverses[of_rows.size :]])
-    factor = _factor(rows, parts, blocks, inverses)
+    is_finite = np.isfinite(inverses).all() and all(np.isfinite(part).all() for part in blocks)
+    factor = _factor(rows, parts, blocks, inverses) if is_finite else None
     if factor is None:
         return None
     of_intercept = factor.solved((np.arange(inverses.size) < m).astype(np.float64)) if last else np.zeros(0)

@@ -1,6 +1,6 @@
 """The linear system of a step of the interior-point method, with a matrix sum_i c_i theta_i x_i x_i' + diag(q).
 
-Its factor is a triangle of all coefficients (`finitesum.methods.newton.interior_factors`), or where a penalty or a set
+Its factor is one of all coefficients (`finitesum.methods.newton.interior_factors`), or where a penalty or a set
 leaves no coefficient alone and rows are fewer one of the rows (`finitesum.methods.newton.interior_rows`). Solutions are
 refined with the residual.
 """
@@ -14,16 +14,14 @@ from scipy.linalg import qr
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.hessian import gram
 from finitesum.evaluation.row_products import matrix_of_rows
-from finitesum.methods.newton.interior_factors import Triangle, of_stacked, of_sum
+from finitesum.methods.newton.hinge_rows import hinges_of
+from finitesum.methods.newton.interior_factors import MOST_WORK, Triangle, of_stacked, of_sum
 from finitesum.methods.newton.interior_numbers import Equations, Inner, n_wrong_of
 from finitesum.methods.newton.interior_pieces import Pieces
 from finitesum.methods.newton.interior_rows import RowsFactor, by_rows, goes_by_rows
 from finitesum.methods.newton.interior_sides import Sides
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
-
-#: Multiplications that the triangle of the rows may cost: a tenth of a second.
-MOST_WORK = 1e8
 
 #: Times that a solution is refined.
 N_REFINEMENTS = 1
@@ -64,6 +62,7 @@ class System(NamedTuple):
 class SystemOfRows(NamedTuple):
     """A system with a factor of the rows."""
 
+    problem: Problem
     inner: Inner
     corrects: bool
     pull: Vector
@@ -73,12 +72,12 @@ class SystemOfRows(NamedTuple):
 
     def solution(self, right: Vector) -> Vector:
         """Return the step, and behind it by what it changes rows and sides, times theta."""
-        inner, sides = self.inner, self.sides
+        inner, sides, problem = self.inner, self.sides, self.problem
         step, loads, pairs = self.factor.solved(np.where(sides.free, right, 0.0))
         n, m, k = inner.n_of_rows, self.used.size, sides.joint.size
-        scales, by_row = inner.scales(corrects=self.corrects), np.zeros(inner.place.problem.n_rows)
+        scales, by_row = inner.scales(corrects=self.corrects), np.zeros(problem.n_rows)
         by_row[self.used] = loads[:m] * self.factor.inverses[:m]
-        changes = np.concatenate([inner.place.hinges.of_rows(by_row), np.zeros(sides.costs.size)])
+        changes = np.concatenate([hinges_of(problem).of_rows(by_row), np.zeros(sides.costs.size)])
         if sides.costs.size:
             of_sides = changes[n:]
             of_sides[:] = inner.place.sides @ step
@@ -97,7 +96,9 @@ def _by_rows(pieces: Pieces, quadratic: Vector, loads: Vector, *, corrects: bool
     if sides.total.size:  # a step stays in the plane
         joint, of_joint = np.concatenate([joint, sides.total[None, :]]), np.append(of_joint, np.inf)
     found = by_rows(pieces.problem, quadratic, here.loads_of_rows(loads), of_sides, joint, of_joint)
-    return None if found is None else SystemOfRows(here, corrects, here.first_pull(corrects=corrects), sides, *found)
+    if found is None:
+        return None
+    return SystemOfRows(pieces.problem, here, corrects, here.first_pull(corrects=corrects), sides, *found)
 
 
 def has_span(problem: Problem) -> bool:
@@ -116,7 +117,9 @@ def span(problem: Problem) -> tuple[Matrix, Matrix]:
     return basis, np.ascontiguousarray(coordinates.T)
 
 
-def system_at(pieces: Pieces, quadratic: Vector, span: tuple[Matrix, Matrix], *, corrects: bool = False) -> System | SystemOfRows | None:
+def system_at(
+    pieces: Pieces, quadratic: Vector, span: tuple[Matrix, Matrix], *, corrects: bool = False
+) -> System | SystemOfRows | None:
     """Return the system of a step, or None where numbers have left the range of floats or lost their sign."""
     (basis, coordinates), problem, sides, here = span, pieces.problem, pieces.sides, pieces.here
     diagonal, free, loads = quadratic, sides.free, here.loads(corrects=corrects)
