@@ -39,6 +39,9 @@ def n_numbers(projection: Any, x: Vector, *_others: Any) -> float:
     """Return the numbers that are computed while x is projected here."""
     if isinstance(projection, IntervalProjection | BoxProjection):
         return float(x.size)
+    of_outputs = getattr(projection, "n_numbers", None)
+    if of_outputs is not None:
+        return float(of_outputs(x))
     return x.size * (BY_ARRAYS if isinstance(projection, WITH_ARRAYS) else BY_PYTHON)
 
 

@@ -265,7 +265,7 @@ def free_coordinates(problem: Problem) -> Indices:
         return np.zeros(0, dtype=np.int64)
     dim, term = problem.rows.dim(), problem.term
     is_free = (term.quadratic[:dim] == 0.0) & (term.thresholds[:dim] == 0.0)
-    if not term.is_elastic_net:
+    if term.is_constrained or not term.is_elastic_net:
         is_free[: term.n_columns] = False
     return np.flatnonzero(is_free)
 

@@ -114,11 +114,8 @@ class FiniteSum:
             object.__setattr__(self, "components", checked_components(self.components))
         if isinstance(self.dim, bool) or not isinstance(self.dim, int | np.integer) or self.dim < 1:
             raise ValueError(f"dim must be a whole number >= 1, got {self.dim!r}.")
-        if self.dim % self.n_outputs or (self.n_outputs > 1 and self.constraint is not None):
-            raise ValueError(
-                f"n_outputs must divide dim and stand without a constraint, got n_outputs={self.n_outputs}, "
-                f"dim={self.dim}, constraint={in_one_line(self.constraint)}."
-            )
+        if self.dim % self.n_outputs:
+            raise ValueError(f"n_outputs must divide dim, got n_outputs={self.n_outputs}, dim={self.dim}.")
         if self.smoothness is not None:
             object.__setattr__(self, "smoothness", checked_smoothness(self.smoothness, len(self.components)))
         if self.mean_smoothness is not None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from finitesum.constraints import Constraint, Unconstrained
-from finitesum.core.arrays import in_one_line
 from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
 from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import as_penalty
@@ -29,11 +28,6 @@ def convex_term(
     else:
         penalty = elastic_net(alpha, l1_ratio) if groups is None else GroupLasso(alpha, groups, l1_ratio)
     known = as_penalty(penalty, n_columns, penalty_weights)
-    if constraint is not None and n_blocks > 1:
-        raise ValueError(
-            f"a constraint is not treated with several outputs, got {in_one_line(constraint)}. Leave constraint out, "
-            "or fit one output at a time."
-        )
     return ConvexTerm(known, checked_constraint(constraint, n_columns, known), n_columns, n_free, n_blocks)
 
 

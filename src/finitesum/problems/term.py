@@ -4,7 +4,8 @@
 
 The quadratic part of the penalty joins the smooth function f, to which it lends its gradient and curvature. The rest, r,
 is the part of the penalty that has a prox, or the indicator function of the set. An intercept stands behind the
-coordinates that the term acts on, and is neither penalised nor constrained.
+coordinates that the term acts on, and is neither penalised nor constrained. With several outputs the coefficients of each
+lie in the set by themselves.
 
 Whoever needs a prox takes a term, not a problem: every kind of problem has one.
 """
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from finitesum.constraints import Constraint, Unconstrained
+from finitesum.constraints import Box, Constraint, Unconstrained
+from finitesum.constraints.outputs import OutputsProjection
 from finitesum.constraints.projections import COORDINATE_NUMBERS, Projection
 from finitesum.constraints.whole_arrays import n_numbers, project_whole
 from finitesum.core.arrays import Flags, Indices, Vector, in_one_line
-from finitesum.core.jit import array_form, compiled_form, kernel
+from finitesum.core.jit import array_form, compiled_form, kernel, kernel_part
 from finitesum.core.vectors import sum_of_squares
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet
@@ -33,7 +35,7 @@ class CompiledTerm(NamedTuple):
     """What kernels see of a term; a `View` has the same fields and may stand in its place."""
 
     penalty: ElasticNet  # or Separable, or Groups, in its place
-    projection: Projection  # onto the set, of the first n_penalised coordinates
+    projection: Projection  # onto the set, of the first n_penalised coordinates; of whole iterates with several blocks
     is_constrained: bool
     n_penalised: int  # the first coordinates of a block; an intercept stands behind them
     n_blocks: int  # of equal length, one behind the other: more than one where there are several outputs, and no groups
@@ -67,10 +69,16 @@ def _project_in_arrays(projection: Projection, w: Vector) -> None:
     project_whole(projection, w, w)
 
 
+@kernel_part
+def n_projected(term: "CompiledTerm | View", w: Vector) -> int:
+    """Return how many of the coordinates of an iterate the projection takes: the first, and with several blocks all."""
+    return term.n_penalised if term.n_blocks == 1 else w.size
+
+
 def prox_in_place(term: "CompiledTerm | View", w: Vector, step_size: float) -> None:
     """Apply the prox of the penalty, or the projection; w has the length of an iterate and intercepts stay."""
     if term.is_constrained:
-        _project(term.projection, w[: term.n_penalised])
+        _project(term.projection, w[: n_projected(term, w)])
     elif term.penalty.has_prox():
         for block in w.reshape(term.n_blocks, -1):
             _prox(term.penalty, block[: term.n_penalised], step_size)
@@ -79,7 +87,7 @@ def prox_in_place(term: "CompiledTerm | View", w: Vector, step_size: float) -> N
 @compiled_form(of=prox_in_place)
 def _prox_in_place(term: "CompiledTerm | View", w: Vector, step_size: float) -> None:
     if term.is_constrained:
-        coefficients = w[: term.n_penalised]
+        coefficients = w[: n_projected(term, w)]
         term.projection.project_euclidean_into(coefficients, coefficients)
     else:
         size = w.size if term.n_blocks == 1 else w.size // term.n_blocks  # a visit should not wait for a division
@@ -234,7 +242,10 @@ class ConvexTerm:
         if isinstance(self.penalty, Groups) and self.n_blocks > 1:
             groups: Any = self.penalty.over_outputs(self.n_blocks, self.n_columns + self.n_free)
             return CompiledTerm(groups, self.constraint.compiled, self.is_constrained, self.dim, 1)
-        return CompiledTerm(self.penalty, self.constraint.compiled, self.is_constrained, self.n_columns, self.n_blocks)
+        projection: Any = self.constraint.compiled
+        if self.is_constrained and self.n_blocks > 1:
+            projection = OutputsProjection(projection, self.n_blocks, self.n_columns)
+        return CompiledTerm(self.penalty, projection, self.is_constrained, self.n_columns, self.n_blocks)
 
     @cached_property
     def weights(self) -> Vector:
@@ -328,8 +339,11 @@ class ConvexTerm:
         if self.is_smooth:
             return gradient
         if self.is_constrained:
-            d = self.n_columns
-            return np.concatenate([self.constraint.mapping(w[:d], gradient[:d]), gradient[d:]])
+            d, mapping = self.n_columns, gradient.copy()
+            blocks = (numbers.reshape(self.n_blocks, -1)[:, :d] for numbers in (w, gradient, mapping))
+            for of_w, of_gradient, of_mapping in zip(*blocks, strict=True):
+                of_mapping[:] = self.constraint.mapping(of_w, of_gradient)
+            return mapping
         if self.is_elastic_net:
             return np.clip(w, gradient - self.thresholds, gradient + self.thresholds)
         moved = w - self.mapping_step * gradient
@@ -342,12 +356,14 @@ class ConvexTerm:
 
     @cached_property
     def intervals(self) -> Intervals | None:
-        """The term in one block as intervals, None where its penalty or set is of another kind."""
+        """The term as intervals, None where its penalty or set is of another kind, or has a sum for each of several blocks."""
         d, constraint = self.n_columns, cast(Any, self.constraint)
-        if not self.is_elastic_net or constraint.boundary not in ("nothing", "bounds", "signs", "l1-norm", "sum"):
+        known = ("nothing", "bounds", "signs", *(("l1-norm", "sum") if self.n_blocks == 1 else ()))
+        if not self.is_elastic_net or constraint.boundary not in known:
             return None
         lower, upper, sizes = np.full(self.dim, -np.inf), np.full(self.dim, np.inf), np.zeros(0)
-        lower[:d], upper[:d] = constraint.intervals(d)
+        for ends, of_columns in zip((lower, upper), constraint.intervals(d), strict=True):
+            ends.reshape(self.n_blocks, -1)[:, :d] = of_columns
         total, has_sign = np.inf, self.thresholds > 0.0
         if constraint.boundary == "l1-norm":
             has_sign, sizes, total = np.arange(self.dim) < d, np.zeros(self.dim), constraint.radius
@@ -359,14 +375,20 @@ class ConvexTerm:
 
     @cached_property
     def in_one_block(self) -> tuple["ConvexTerm", Indices]:
-        """The term on the coordinates in another order, all intercepts behind all coefficients; and that order."""
+        """The term on the coordinates in another order, all intercepts behind all coefficients; and that order.
+
+        A set must be one of intervals.
+        """
         order = np.arange(self.dim).reshape(self.n_blocks, -1)
         order = np.concatenate([order[:, : self.n_columns].ravel(), order[:, self.n_columns :].ravel()])
         n_columns, n_free = self.n_blocks * self.n_columns, self.n_blocks * self.n_free
         penalty = self.penalty
         if not isinstance(penalty, ElasticNet):
             penalty = penalty.on_columns(np.tile(np.arange(self.n_columns), self.n_blocks))
-        return ConvexTerm(penalty, self.constraint, n_columns, n_free), order
+        constraint = self.constraint
+        if self.is_constrained:
+            constraint = Box(*(np.tile(bound, self.n_blocks) for bound in constraint.intervals(self.n_columns)))
+        return ConvexTerm(penalty, constraint, n_columns, n_free), order
 
     def on_columns(self, columns: Any) -> "ConvexTerm":
         """Return the term in some of the coefficients, where the others are 0; the intercept stays."""

@@ -7,6 +7,8 @@
   gradients with restarts do;
 * a half-space: the free minimiser, or that on its plane; an l2 ball: Newton's method for the multiplier;
 * a polyhedron: the multipliers of its inequalities, by an active-set method;
+* several outputs, a set of another kind than intervals for each: Newton's method on the prox-gradient mapping, and sweeps
+  over the outputs (`finitesum.methods.subproblems.output_models`);
 * any other set or convex penalty: accelerated proximal gradients with restarts.
 
 A matrix H that is not positive definite to working accuracy (no l2 penalty and too few rows, a loss that is flat far out)
@@ -26,7 +28,7 @@ from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
-from finitesum.methods.subproblems import group_models
+from finitesum.methods.subproblems import group_models, output_models
 from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm, Intervals
@@ -226,12 +228,15 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         return np.full_like(y, np.nan)
     if term.is_smooth:
         return y - solve_spd(hessian, gradient)
+    rounding = ROUNDING * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
+    if term.n_blocks > 1 and term.is_constrained and not term.constraint.is_separable:
+        return output_models.minimised(term, (hessian, gradient, y), tolerance, rounding, minimise_model)
     if term.n_blocks > 1 and term.is_elastic_net:
         term, order = term.in_one_block
         end = np.empty_like(y)
         end[order] = minimise_model(term, hessian[np.ix_(order, order)], gradient[order], y[order], tolerance)
         return end
-    hidden = max(tolerance, ROUNDING * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max()))
+    hidden = max(tolerance, rounding)
     if isinstance(term.penalty, Groups):
         return group_models.minimised(term, hessian, gradient, y, math.sqrt(y.size) * hidden)
     closed_form, intervals = CLOSED_FORMS.get(term.constraint.boundary), term.intervals

@@ -1,0 +1,168 @@
+"""Minimisers of a quadratic model with several outputs, the coefficients of each of which lie in a set by themselves.
+
+    q(w) = g'(w - y) + 1/2 (w - y)'H (w - y),      w = (w_1, b_1, ..., w_K, b_K),   w_k in Q,   b_k free
+
+Two steps by turns, until the mapping w - P(w - q'(w)) is small:
+
+1. *Newton's method on the mapping in the metric of H's diagonal* [1]: with P in the metric S and its generalised Jacobian J
+   at v = w - S^-1 q'(w), (I - J + J S^-1 H) d = P(v) - w. J has a closed form on each face of a set, and near the
+   minimiser, once its face is found, a step or two are exact. It is taken where it halves the mapping.
+2. *A sweep over the outputs*: q is minimised over (w_k, b_k) alone, exactly, as a model of one output is. The model falls
+   with each, so that the two converge from anywhere.
+
+References
+----------
+.. [1] L. Qi, J. Sun, "A nonsmooth version of Newton's method", Mathematical Programming 58 (1993).
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, LinAlgWarning, solve
+
+from finitesum.constraints.multipliers import multipliers_of
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.problems.term import ConvexTerm
+
+#: Sweeps, and steps of Newton's method before each, at most.
+MOST_SWEEPS, MOST_STEPS = 200, 20
+
+#: The part of the mapping at the start that may be left at the end.
+LEAST_PROGRESS = 1e-3
+
+#: What is added to H's diagonal, relatively, where a step does not help.
+SHIFTS = (0.0, 1e-12, 1e-9)
+
+#: The part of a change of the model's terms from which a fall is one.
+VISIBLE = 1e-12
+
+#: The least normal number.
+TINY = float(np.finfo(np.float64).tiny)
+
+
+def _along_normal(normal: Vector, metric: Vector) -> Matrix:
+    """Return I - S^-1 a a' / (a'S^-1 a): the projection along a plane with the normal a."""
+    moved = normal / metric
+    return np.asarray(np.eye(normal.size) - np.outer(moved, normal / float(normal @ moved)))
+
+
+def jacobian_of(constraint: Any, x: Vector, metric: Vector, projected: Vector) -> Matrix | None:
+    """Return a generalised Jacobian, (d, d), of a set's projection of x in a metric; None for sets that are not known."""
+    if (projected == x).all():
+        return np.eye(x.size)
+    if constraint.boundary in ("l1-norm", "sum"):
+        weights = getattr(constraint, "weights", None)
+        kept, jacobian = np.flatnonzero(projected), np.zeros((x.size, x.size))
+        normal = np.sign(projected) if weights is None else weights * np.sign(projected)
+        jacobian[np.ix_(kept, kept)] = _along_normal(normal[kept], metric[kept])
+        return jacobian
+    if constraint.boundary == "plane":
+        return _along_normal(constraint.normal, metric)
+    if constraint.boundary == "planes":
+        matrix = constraint.matrix
+        gram = np.ascontiguousarray((matrix / metric) @ matrix.T)
+        tight = matrix[multipliers_of(gram, matrix @ x - constraint.limits) > 0.0]
+        by_tight = np.linalg.lstsq((tight / metric) @ tight.T, tight, rcond=None)[0]
+        return np.asarray(np.eye(x.size) - (tight / metric).T @ by_tight)
+    if constraint.boundary == "l2-norm":
+        largest = int(np.argmax(np.abs(projected)))
+        multiplier = max(float(metric[largest] * (x[largest] / projected[largest] - 1.0)), 0.0)
+        shrunk, pull = metric / (metric + multiplier), projected / (metric + multiplier)
+        return np.asarray(np.diag(shrunk) - np.outer(pull, shrunk * projected / float(projected @ pull)))
+    return None
+
+
+def _projected(term: ConvexTerm, w: Vector, metric: Vector) -> Vector:
+    """Return the point of the sets that is nearest to w in a metric."""
+    end, d = w.copy(), term.n_columns
+    for start in range(0, w.size, w.size // term.n_blocks):
+        here = slice(start, start + d)
+        end[here] = term.constraint.project(w[here], metric[here])
+    return end
+
+
+def _newton_step(term: ConvexTerm, hessian: Matrix, w: Vector, slope: Vector, shift: float) -> Vector | None:
+    """Return the end of a step of Newton's method on the mapping, None where the set's Jacobian is not known."""
+    d, curvatures = term.n_columns, np.maximum(np.diagonal(hessian), TINY)
+    moved = w - slope / curvatures
+    end, matrix = _projected(term, moved, curvatures), hessian / curvatures[:, None]
+    matrix.flat[:: w.size + 1] += shift
+    is_fixed = np.zeros(w.size, dtype=bool)
+    for start in range(0, w.size, w.size // term.n_blocks):
+        here = slice(start, start + d)
+        jacobian = jacobian_of(term.constraint, moved[here], curvatures[here], end[here])
+        if jacobian is None:
+            return None
+        is_fixed[here] = ~jacobian.any(axis=1)
+        matrix[here] = jacobian @ matrix[here]
+        matrix[here, here] += np.eye(d) - jacobian
+    roots = np.sqrt(curvatures)
+    try:
+        step = solve(roots[:, None] * matrix / roots, roots * (end - w), check_finite=False) / roots
+    except LinAlgError:
+        return None
+    return _projected(term, np.where(is_fixed, end, w + step), curvatures) if np.isfinite(step).all() else None
+
+
+def _by_newton(term: ConvexTerm, model: Any, w: Vector, tolerance: float) -> tuple[Vector, float]:
+    """Return the best point that Newton's method on the mapping finds from w, and the largest entry of its mapping."""
+    hessian, gradient, y = model
+    slope = gradient + hessian @ (w - y)
+    left = float(np.abs(term.mapping(w, slope)).max())
+    for _ in range(MOST_STEPS):
+        if left <= tolerance:
+            break
+        for shift in SHIFTS:
+            end = _newton_step(term, hessian, w, slope, shift)
+            if end is None:
+                continue
+            step = end - w
+            there = gradient + hessian @ (end - y)
+            remains, rise = float(np.abs(term.mapping(end, there)).max()), 0.5 * float((slope + there) @ step)
+            if remains <= 0.5 * left or rise < -VISIBLE * float((np.abs(slope) + np.abs(there)) @ np.abs(step)):
+                break
+        else:
+            break
+        w, slope, left = end, there, remains
+    return w, left
+
+
+def minimised(
+    term: ConvexTerm,
+    model: tuple[Matrix, Vector, Vector],
+    tolerance: float,
+    rounding: float,
+    minimise_one: Callable[[ConvexTerm, Matrix, Vector, Vector, float], Vector],
+) -> Vector:
+    """Return the minimiser over the sets of the model (H, g, y), where the mapping has no entry above the tolerance.
+
+    Its rounding error is never asked for, and a thousandth of what the mapping is at y always, so that models move.
+    `minimise_one(term, H, g, y, tolerance)` is that of a model of one output.
+    """
+    hessian, gradient, y = model
+    size = y.size // term.n_blocks
+    one = ConvexTerm(term.penalty, term.constraint, term.n_columns, term.n_free)
+    w = term.project(y.copy())
+    best, least = w, np.inf
+    most = LEAST_PROGRESS * float(np.abs(term.mapping(w, gradient + hessian @ (w - y))).max())
+    tolerance = max(min(tolerance, most), rounding)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)  # a singular H has shifts
+        for _ in range(MOST_SWEEPS):
+            end, left = _by_newton(term, model, w, tolerance)
+            if left < least:
+                best, least = end, left
+            if left <= tolerance:
+                break
+            w, before = w.copy(), w
+            slope = gradient + hessian @ (w - y)
+            for start in range(0, y.size, size):
+                here = slice(start, start + size)
+                there = minimise_one(one, hessian[here, here], slope[here], w[here], 0.1 * tolerance)
+                slope += hessian[:, here] @ (there - w[here])
+                w[here] = there
+            if (w == before).all():
+                break
+    return best
