@@ -134,7 +134,7 @@ def _penalty_in_arrays(term: CompiledTerm, w: Vector) -> float:
 
 
 class Intervals(NamedTuple):
-    """A term in one block as intervals and thresholds, and a bound on a weighted sum of the sizes of coefficients."""
+    """A term as intervals and thresholds, and a bound on a weighted sum of the sizes of each output's coefficients."""
 
     lower: Vector
     upper: Vector
@@ -143,6 +143,7 @@ class Intervals(NamedTuple):
     sizes: Vector  # weights of the sum; empty where it has no bound
     total: float  # its bound
     is_equal: bool  # whether the sum is always at its bound
+    n_sums: int = 1  # the outputs, whose coordinates follow each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,22 +357,20 @@ class ConvexTerm:
 
     @cached_property
     def intervals(self) -> Intervals | None:
-        """The term as intervals, None where its penalty or set is of another kind, or has a sum for each of several blocks."""
+        """The term as intervals, None where its penalty or set is of another kind."""
         d, constraint = self.n_columns, cast(Any, self.constraint)
-        known = ("nothing", "bounds", "signs", *(("l1-norm", "sum") if self.n_blocks == 1 else ()))
-        if not self.is_elastic_net or constraint.boundary not in known:
+        if not self.is_elastic_net or constraint.boundary not in ("nothing", "bounds", "signs", "l1-norm", "sum"):
             return None
         lower, upper, sizes = np.full(self.dim, -np.inf), np.full(self.dim, np.inf), np.zeros(0)
         for ends, of_columns in zip((lower, upper), constraint.intervals(d), strict=True):
             ends.reshape(self.n_blocks, -1)[:, :d] = of_columns
-        total, has_sign = np.inf, self.thresholds > 0.0
+        total, has_sign, n_sums = np.inf, self.thresholds > 0.0, 1
         if constraint.boundary == "l1-norm":
-            has_sign, sizes, total = np.arange(self.dim) < d, np.zeros(self.dim), constraint.radius
-            sizes[:d] = 1.0 if constraint.weights is None else constraint.weights
+            sizes, total = self._of_coordinates(1.0 if constraint.weights is None else constraint.weights), constraint.radius
+            has_sign, n_sums = sizes > 0.0, self.n_blocks
         elif constraint.boundary == "sum":
-            sizes, total = np.zeros(self.dim), constraint.total
-            sizes[:d] = 1.0
-        return Intervals(lower, upper, self.thresholds, has_sign, sizes, total, constraint.boundary == "sum")
+            sizes, total, n_sums = self._of_coordinates(1.0), constraint.total, self.n_blocks
+        return Intervals(lower, upper, self.thresholds, has_sign, sizes, total, constraint.boundary == "sum", n_sums)
 
     @cached_property
     def in_one_block(self) -> tuple["ConvexTerm", Indices]:

@@ -25,6 +25,8 @@ def point_on_grid(problem: AnySum, w: Vector, gradient: Vector, optimality: floa
     term, constraint = problem.term, cast(Any, problem.term.constraint)
     if not isinstance(problem, Problem) or problem.dim > MOST_ON_GRID or not hessian.size or not np.isfinite(hessian).all():
         return None
+    if problem.n_outputs > 1 and term.is_constrained and not term.is_separable:  # a normal for each output
+        return None
     mapping, bounds = term.mapping(w, gradient), term.intervals
     free = w != 0.0
     if bounds is not None:

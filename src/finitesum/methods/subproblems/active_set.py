@@ -1,9 +1,9 @@
-"""The exact minimiser of a quadratic model with bounds, an l1 penalty, an l1 ball or a simplex: a primal active-set method.
+"""The exact minimiser of a quadratic model with bounds, an l1 penalty, l1 balls or simplices: a primal active-set method.
 
 A point has *free* coordinates, which lie within their interval, and others that rest at a bound of it; a coefficient with
-an l1 penalty or in an l1 ball has the interval of its sign. A round goes to the minimiser over the free coordinates,
+an l1 penalty or in an l1 ball has the interval of its sign. With several outputs there is a sum for each. A round goes to the minimiser over the free coordinates,
 
-    min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = lacking  where the sum is at its bound,
+    min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = lacking  where a sum is at its bound,
 
 or as far as the first of them comes to its bound, where that coordinate is fixed. At such a minimiser the coordinate whose
 slope asks the most for it, in the scale of its curvature, is set free [1, chapter 16.5]. The model falls with every step
@@ -44,78 +44,107 @@ class _Point(NamedTuple):
     step: Vector  # w - y, with digits that w may not have
     free: Flags
     signs: Vector  # of the coordinates whose size counts; 0 elsewhere
-    is_tight: bool  # whether the sum is held at its bound
+    is_tight: Flags  # (n_sums,)  whether a sum is held at its bound
+
+
+def _by_sum(intervals: Intervals, numbers: Vector) -> Vector:
+    """Return the numbers of coordinates, added up over those of each sum."""
+    return np.asarray(numbers.reshape(intervals.n_sums, -1).sum(axis=1))
+
+
+def _spread(intervals: Intervals, numbers: Vector) -> Vector:
+    """Return a number of each sum for each of its coordinates."""
+    return np.repeat(numbers, intervals.lower.size // intervals.n_sums)
 
 
 def _begun(intervals: Intervals, w: Vector, y: Vector) -> _Point:
     signs = np.where(intervals.has_sign, np.sign(w), 0.0)
     free = np.where(intervals.has_sign, w != 0.0, (w > intervals.lower) & (w < intervals.upper))
-    is_tight = intervals.is_equal
-    if intervals.sizes.size and not is_tight:
-        is_tight = bool(intervals.sizes @ np.abs(w) >= intervals.total * (1.0 - 1e-12))
+    is_tight = np.full(intervals.n_sums, intervals.is_equal)
+    if intervals.sizes.size and not intervals.is_equal:
+        is_tight = _by_sum(intervals, intervals.sizes * np.abs(w)) >= intervals.total * (1.0 - 1e-12)
     return _Point(w, w - y, free, signs, is_tight)
 
 
 def _normal(intervals: Intervals, point: _Point) -> Vector:
-    """Return the gradient of the sum of sizes on the face."""
+    """Return the gradient of the sums of sizes on the face."""
     return intervals.sizes * np.where(intervals.has_sign, point.signs, 1.0)
 
 
-def _face_step(intervals: Intervals, hessian: Matrix, point: _Point, slope: Vector) -> tuple[Vector, float]:
-    """Return the step to the minimiser over the free coordinates, and the multiplier of the sum."""
-    free, step = np.flatnonzero(point.free), np.zeros(slope.size)
+def _face_step(intervals: Intervals, hessian: Matrix, point: _Point, slope: Vector) -> tuple[Vector, Vector]:
+    """Return the step to the minimiser over the free coordinates, and the multipliers of the sums."""
+    free, step, multipliers = np.flatnonzero(point.free), np.zeros(slope.size), np.zeros(intervals.n_sums)
     if free.size == 0:
-        return step, 0.0
+        return step, multipliers
     matrix = hessian[np.ix_(free, free)]
     right = -(slope + intervals.thresholds * point.signs)[free]
-    normal = _normal(intervals, point)[free] if point.is_tight else np.zeros(0)
-    if not normal.any():
+    normal = np.zeros(slope.size)
+    if point.is_tight.any():
+        normal[point.free] = (_normal(intervals, point) * _spread(intervals, point.is_tight))[point.free]
+    held = np.flatnonzero(_by_sum(intervals, np.abs(normal)))
+    if held.size == 0:
         step[free] = solve_spd(matrix, right)
-        return step, 0.0
-    lacking = intervals.total - float(normal @ point.w[free])
-    lacking = 0.0 if abs(lacking) <= 1e-15 * intervals.total else lacking
-    step[free], multiplier = on_plane(matrix, right, normal, lacking)
-    return step, multiplier
+        return step, multipliers
+    lacking = intervals.total - _by_sum(intervals, normal * point.w)
+    lacking[np.abs(lacking) <= 1e-15 * intervals.total] = 0.0
+    sum_of = _spread(intervals, np.arange(intervals.n_sums))[free]
+    step[free], multipliers[held] = on_planes(matrix, right, normal[free], [sum_of == k for k in held], lacking[held])
+    return step, multipliers
 
 
 def on_plane(matrix: Matrix, right: Vector, normal: Vector, lacking: float) -> tuple[Vector, float]:
-    """Return p with matrix p + multiplier normal = right and normal'p = lacking, and the multiplier.
+    """Return p with matrix p + multiplier normal = right and normal'p = lacking, and the multiplier."""
+    step, multipliers = on_planes(matrix, right, normal, [np.ones(normal.size, dtype=bool)], np.array([lacking]))
+    return step, float(multipliers[0])
 
-    One coordinate is eliminated, that with the largest entry of the normal in the scale of the curvatures: so the plane is
-    kept to the last digits, also where the matrix is nearly singular.
+
+def on_planes(
+    matrix: Matrix, right: Vector, normal: Vector, parts: list[Flags], lacking: Vector
+) -> tuple[Vector, Vector]:
+    """Return p with matrix p + sum_k multiplier_k normal_k = right and normal_k'p = lacking_k, and the multipliers.
+
+    The normals are the parts of one vector in coordinates of their own. Of each one coordinate is eliminated, that with the
+    largest entry of the normal in the scale of the curvatures: so the planes are kept to the last digits, also where the
+    matrix is nearly singular.
     """
-    k = int(np.argmax(normal**2 / np.maximum(np.diagonal(matrix), TINY)))
-    others = np.delete(np.arange(normal.size), k)
-    ratios, column, base = normal[others] / normal[k], matrix[others, k], lacking / normal[k]
-    reduced = matrix[np.ix_(others, others)] - np.outer(ratios, column) - np.outer(column, ratios)
-    reduced += matrix[k, k] * np.outer(ratios, ratios)
-    rest = right[others] - ratios * right[k] - base * (column - matrix[k, k] * ratios)
+    steepness = normal**2 / np.maximum(np.diagonal(matrix), TINY)
+    gone = np.array([int(np.argmax(np.where(part, steepness, -1.0))) for part in parts])
+    others = np.delete(np.arange(normal.size), gone)
+    ratios = np.array([np.where(part, normal, 0.0)[others] / normal[k] for part, k in zip(parts, gone, strict=True)])
+    columns, corner, base = matrix[np.ix_(gone, others)], matrix[np.ix_(gone, gone)], lacking / normal[gone]
+    crossed = ratios.T @ columns
+    reduced = matrix[np.ix_(others, others)] - crossed - crossed.T + ratios.T @ corner @ ratios
+    rest = right[others] - ratios.T @ right[gone] - columns.T @ base + ratios.T @ (corner @ base)
     step = np.empty(normal.size)
     step[others] = solve_spd(reduced, rest) if others.size else 0.0
-    step[k] = base - float(ratios @ step[others])
-    return step, float(right[k] - matrix[k] @ step) / float(normal[k])
+    step[gone] = base - ratios @ step[others]
+    return step, np.asarray((right[gone] - matrix[gone] @ step) / normal[gone])
 
 
-def _reach(intervals: Intervals, point: _Point, step: Vector) -> tuple[float, int]:
-    """Return how long the step may be, and the coordinate that then comes to its bound (-1: the sum does, -2: nothing)."""
+def _reach(intervals: Intervals, point: _Point, step: Vector) -> tuple[float, int, int]:
+    """Return how long the step may be, and the coordinate, or the sum, that then comes to its bound (-1: none does)."""
     w = point.w
     low = np.where(point.signs > 0.0, 0.0, intervals.lower)
     high = np.where(point.signs < 0.0, 0.0, intervals.upper)
     ahead = np.where(step < 0.0, low, high) - w
     lengths = np.divide(ahead, step, out=np.full(w.size, np.inf), where=point.free & (step != 0.0))
     first = int(lengths.argmin())
-    length, which = float(lengths[first]), first if lengths[first] < np.inf else -2
-    if intervals.sizes.size and not point.is_tight:
+    length, which = float(lengths[first]), first if lengths[first] < np.inf else -1
+    if intervals.sizes.size and not point.is_tight.all():
         normal = _normal(intervals, point)
-        growth = float(normal @ step)
-        if growth > 0.0 and (until := max(intervals.total - float(normal @ w), 0.0) / growth) < length:
-            return until, -1
-    return max(length, 0.0), which
+        growth = np.where(point.is_tight, 0.0, _by_sum(intervals, normal * step))
+        room = np.maximum(intervals.total - _by_sum(intervals, normal * w), 0.0)
+        until = np.divide(room, growth, out=np.full(growth.size, np.inf), where=growth > 0.0)
+        if (least := float(until.min())) < length:
+            return least, -1, int(until.argmin())
+    return max(length, 0.0), which, -1
 
 
-def _wishes(intervals: Intervals, point: _Point, slope: Vector, multiplier: float) -> tuple[Vector, Vector]:
+def _wishes(intervals: Intervals, point: _Point, slope: Vector, multipliers: Vector) -> tuple[Vector, Vector]:
     """Return by how much the slope of each fixed coordinate asks for a step, and the sign of that step."""
-    fixed, force = ~point.free, multiplier * intervals.sizes if point.is_tight else np.zeros(slope.size)
+    fixed, force = ~point.free, np.zeros(slope.size)
+    if point.is_tight.any():
+        force = _spread(intervals, np.where(point.is_tight, multipliers, 0.0)) * intervals.sizes
     pull = slope + force
     has_room = np.where(pull < 0.0, point.w < intervals.upper, point.w > intervals.lower)
     at_bound, at_zero = np.where(has_room, np.abs(pull), 0.0), np.abs(slope) - intervals.thresholds - force
@@ -123,8 +152,9 @@ def _wishes(intervals: Intervals, point: _Point, slope: Vector, multiplier: floa
 
 
 def is_settled(intervals: Intervals, w: Vector, slope: Vector) -> bool:
-    """Return whether no coordinate that rests at a bound is asked to leave it; the bound of a sum apart."""
-    wishes, _ = _wishes(intervals, _begun(intervals, w, w)._replace(is_tight=False), slope, 0.0)
+    """Return whether no coordinate that rests at a bound is asked to leave it; the bounds of sums apart."""
+    none = np.zeros(intervals.n_sums)
+    wishes, _ = _wishes(intervals, _begun(intervals, w, w)._replace(is_tight=none > 0.0), slope, none)
     return not (wishes > 1e-12 * np.abs(slope)).any()
 
 
@@ -141,15 +171,15 @@ def minimised(
     scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), TINY))
     for k in range(EXTRA_ROUNDS + 4 * start.size):
         slope = gradient + hessian @ point.step
-        step, multiplier = _face_step(intervals, hessian, point, slope)
+        step, multipliers = _face_step(intervals, hessian, point, slope)
         lack = np.maximum(tolerance, ROUNDING * (np.abs(gradient) + sizes @ (np.abs(point.step) + np.abs(step))))
-        length, which = _reach(intervals, point, step)
+        length, which, full = _reach(intervals, point, step)
         falls = float((slope + intervals.thresholds * point.signs) @ step)
         is_linear = -falls > flat * float(np.abs(step).sum()) and float(step @ (hessian @ step)) < -1e-8 * falls
-        if is_linear and which == -2:  # without end: H is singular to rounding errors
+        if is_linear and which < 0 and full < 0:  # without end: H is singular to rounding errors
             return point.w
         if length > 1.0 and not is_linear:
-            length, which = 1.0, -2
+            length, which, full = 1.0, -1, -1
         total = point.step + length * step
         w = np.where(length * step == 0.0, point.w, y + total)
         if which >= 0:
@@ -160,21 +190,25 @@ def minimised(
             free[which], signs[which] = False, 0.0
             point, n_refined = point._replace(w=w, step=total, free=free, signs=signs), 0
             continue
-        if which == -1:
-            point, n_refined = point._replace(w=w, step=total, is_tight=True), 0
+        if full >= 0:
+            is_tight = point.is_tight.copy()
+            is_tight[full] = True
+            point, n_refined = point._replace(w=w, step=total, is_tight=is_tight), 0
             continue
         point = point._replace(w=w, step=total)
         slope = gradient + hessian @ total
         residual = slope + intervals.thresholds * point.signs
-        if point.is_tight:
-            residual += multiplier * _normal(intervals, point)
+        if point.is_tight.any():
+            residual += _spread(intervals, multipliers) * _normal(intervals, point)
         if (np.abs(residual) > lack)[point.free].any() and n_refined < MOST_REFINED:
             n_refined += 1
             continue
-        if point.is_tight and not intervals.is_equal and multiplier < 0.0:
-            point, n_refined = point._replace(is_tight=False), 0
+        if not intervals.is_equal and (multipliers[point.is_tight] < 0.0).any():
+            is_tight = point.is_tight.copy()
+            is_tight[int(np.argmin(np.where(is_tight, multipliers, 0.0)))] = False
+            point, n_refined = point._replace(is_tight=is_tight), 0
             continue
-        wishes, signs = _wishes(intervals, point, slope, multiplier)
+        wishes, signs = _wishes(intervals, point, slope, multipliers)
         gain = np.where(wishes > lack, wishes * scale, 0.0)
         most = float(gain.max(initial=0.0))
         if not most > 0.0:

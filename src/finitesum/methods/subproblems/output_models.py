@@ -10,6 +10,9 @@ Two steps by turns, until the mapping w - P(w - q'(w)) is small:
 2. *A sweep over the outputs*: q is minimised over (w_k, b_k) alone, exactly, as a model of one output is. The model falls
    with each, so that the two converge from anywhere.
 
+l1 balls and simplices have a solution with many zeros that is not the only one where shifts of all outputs change nothing.
+There few sweeps are the start of the active-set method, which ends.
+
 References
 ----------
 .. [1] L. Qi, J. Sun, "A nonsmooth version of Newton's method", Mathematical Programming 58 (1993).
@@ -24,10 +27,13 @@ from scipy.linalg import LinAlgError, LinAlgWarning, solve
 
 from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
+from finitesum.methods.subproblems import active_set
 from finitesum.problems.term import ConvexTerm
 
-#: Sweeps, and steps of Newton's method before each, at most.
-MOST_SWEEPS, MOST_STEPS = 200, 20
+MinimiseOne = Callable[[ConvexTerm, Matrix, Vector, Vector, float], Vector]
+
+#: Sweeps, and steps of Newton's method before each, at most; and sweeps before an active-set method.
+MOST_SWEEPS, MOST_STEPS, N_SWEEPS = 200, 20, 2
 
 #: The part of the mapping at the start that may be left at the end.
 LEAST_PROGRESS = 1e-3
@@ -129,12 +135,25 @@ def _by_newton(term: ConvexTerm, model: Any, w: Vector, tolerance: float) -> tup
     return w, left
 
 
+def _swept(term: ConvexTerm, model: Any, w: Vector, tolerance: float, minimise_one: MinimiseOne) -> Vector:
+    """Return the point after the model was minimised over the coordinates of one output after the other."""
+    hessian, gradient, y = model
+    one = ConvexTerm(term.penalty, term.constraint, term.n_columns, term.n_free)
+    w, slope = w.copy(), gradient + hessian @ (w - y)
+    for start in range(0, y.size, y.size // term.n_blocks):
+        here = slice(start, start + y.size // term.n_blocks)
+        end = minimise_one(one, hessian[here, here], slope[here], w[here], 0.1 * tolerance)
+        slope += hessian[:, here] @ (end - w[here])
+        w[here] = end
+    return w
+
+
 def minimised(
     term: ConvexTerm,
     model: tuple[Matrix, Vector, Vector],
     tolerance: float,
     rounding: float,
-    minimise_one: Callable[[ConvexTerm, Matrix, Vector, Vector, float], Vector],
+    minimise_one: MinimiseOne,
 ) -> Vector:
     """Return the minimiser over the sets of the model (H, g, y), where the mapping has no entry above the tolerance.
 
@@ -142,27 +161,28 @@ def minimised(
     `minimise_one(term, H, g, y, tolerance)` is that of a model of one output.
     """
     hessian, gradient, y = model
-    size = y.size // term.n_blocks
-    one = ConvexTerm(term.penalty, term.constraint, term.n_columns, term.n_free)
     w = term.project(y.copy())
     best, least = w, np.inf
     most = LEAST_PROGRESS * float(np.abs(term.mapping(w, gradient + hessian @ (w - y))).max())
     tolerance = max(min(tolerance, most), rounding)
+    intervals = term.intervals
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)  # a singular H has shifts
-        for _ in range(MOST_SWEEPS):
-            end, left = _by_newton(term, model, w, tolerance)
+        for k in range(MOST_SWEEPS if intervals is None else 1 + N_SWEEPS):
+            w, left = _by_newton(term, model, w, tolerance)
+            if left < least:
+                best, least = w, left
+            if left <= tolerance:
+                return best
+            if intervals is None or k < N_SWEEPS:
+                w = _swept(term, model, w, tolerance, minimise_one)
+    if intervals is not None:
+        for shift in SHIFTS:
+            raised = hessian if shift == 0.0 else hessian + np.diag(shift * np.diagonal(hessian))
+            end = active_set.minimised(intervals, raised, gradient, y, w, tolerance)
+            left = float(np.abs(term.mapping(end, gradient + hessian @ (end - y))).max())
             if left < least:
                 best, least = end, left
-            if left <= tolerance:
-                break
-            w, before = w.copy(), w
-            slope = gradient + hessian @ (w - y)
-            for start in range(0, y.size, size):
-                here = slice(start, start + size)
-                there = minimise_one(one, hessian[here, here], slope[here], w[here], 0.1 * tolerance)
-                slope += hessian[:, here] @ (there - w[here])
-                w[here] = there
-            if (w == before).all():
+            if left <= 10.0 * tolerance:
                 break
     return best
