@@ -21,11 +21,6 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
         """Return the one problem: of two classes, or multinomial."""
         if len(data.classes) == 2:
             return self._one_against_the_rest(data, "logistic", alpha)
-        if self.constraint is not None or self.bounds is not None:
-            raise ValueError(
-                "a constraint is not treated with several classes. Leave constraint out, or use LinearClassifier, which "
-                "fits each class against the rest."
-            )
         return [self._problem(data.X, data.codes, data.weights, "multinomial", alpha, data.offset)]
 
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
@@ -34,7 +29,7 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
         if len(coef) > 1 and not self._has_labels:
             intercept = intercept - intercept.mean()
             is_ridge = not getattr(self, "l1_ratio_", self.l1_ratio) and self.groups is None and self.penalty is None
-            coef = coef - coef.mean(axis=0) if is_ridge else coef
+            coef = coef - coef.mean(axis=0) if is_ridge and self._set() is None else coef
         return coef, intercept
 
     @in_kind
@@ -60,8 +55,9 @@ class LogisticRegression(LogisticRegressionMixin):
 
     over w in the set, with y_i = +-1, S the sum of the weights s_i and o_i known offsets: what scikit-learn minimises,
     divided by C S. With K > 2 classes the losses are logsumexp_k(u_ik) - u_{i, y_i} with u_ik = x_i'w_k + b_k + o_ik, the
-    penalty is the sum over the classes, and there is no constraint. The intercepts are never penalised nor constrained.
-    Where adding numbers to all classes changes nothing (intercepts; coefficients without a penalty), they sum to 0.
+    penalty is the sum over the classes, and the coefficients w_k of each class lie in the set by themselves. The intercepts
+    are never penalised nor constrained. Where adding numbers to all classes changes nothing (intercepts; coefficients
+    without a penalty and a set), they sum to 0.
 
     Parameters
     ----------

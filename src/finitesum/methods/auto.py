@@ -231,7 +231,7 @@ def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choi
     if isinstance(problem, FiniteSum):
         return _for_components(problem)
     if problem.n_outputs > 1:
-        return _for_outputs(problem)
+        return _for_outputs(problem, tol, begun)
     if not problem.loss.is_smooth():
         return _for_nonsmooth(problem)
     options: dict[str, Any] = {"n_threads": n_threads}
@@ -292,10 +292,10 @@ def _for_set(problem: Problem, shape: str, options: dict[str, Any], tol: float, 
     Where columns have intervals of their own, coordinate descent is compared, too, and gradients are not.
     """
     features, by_columns = forecasts.features_of(problem, tol), is_suited(as_method("coordinate-descent"), problem)
-    has_matrix = 16.0 * problem.dim**2 <= MOST_BYTES
+    has_matrix = 16.0 * problem.dim**2 <= MOST_BYTES if problem.n_outputs == 1 else problem.dim <= MATRIX_UP_TO
     makes_zeros = (by_columns or problem.term.constraint.makes_zeros) and problem.dim > ALL_COLUMNS
     names = [*["newton"] * has_matrix, *["coordinate-descent"] * by_columns]
-    names += ["working-set-newton"] * (makes_zeros and not by_columns)
+    names += ["working-set-newton"] * (makes_zeros and not by_columns and problem.n_outputs == 1)
     seconds = {name: set_forecasts.forecast(name, problem, features) for name in names}
     best, likely = min(seconds, key=lambda name: seconds[name], default=""), min(seconds.values(), default=math.inf)
     accelerated = as_method("afg")
@@ -371,9 +371,14 @@ def _is_text(problem: Problem) -> bool:
     return is_wide and not is_cheap(problem) and not is_whole_cheap(problem) and not is_worth_epochs(problem)
 
 
-def _for_outputs(problem: Problem) -> Choice:
+def _for_outputs(problem: Problem, tol: float, begun: str) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
+    if problem.is_constrained:
+        is_quadratic = problem.loss.d2_lipschitz() == 0.0 and problem.dim <= ALL_COLUMNS
+        if is_quadratic or (problem.dim <= ALL_COLUMNS and _of_newton(problem) <= FEW_CALLS):
+            return Choice(as_method("newton"), f"{what}, in {problem.dim:,} variables, on a set")
+        return _for_set(problem, f"{what}, in {problem.dim:,} variables", {}, tol, begun)
     if problem.is_smooth and not problem.term.has_weights:
         is_loose = not problem.term.ridge > 0.0 and problem.dim <= ALL_COLUMNS
         is_few = problem.dim <= FEW_OF_OUTPUTS or (is_loose and problem.n_rows * problem.dim**2 <= FEW_MULTIPLICATIONS)

@@ -58,7 +58,8 @@ def costs_of(problem: Problem) -> Costs:
     if isinstance(problem.rows, CSRRows):
         stored = np.diff(problem.rows.starts).astype(np.float64)
         row = 8.0 + 0.18 * float(stored @ stored) / stored.size
-        return Costs(12.0 + 0.75 * stored.mean(), row, factor)
+        n_outputs = problem.n_outputs
+        return Costs(12.0 + 0.75 * n_outputs * stored.mean(), 0.5 * n_outputs * (n_outputs + 1) * row, factor)
     return Costs(14.0 + 0.5 * dim, 10.0 + dim + 0.0125 * dim**2, factor)
 
 

@@ -25,10 +25,12 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.hessian import is_single
+from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.losses import Huber, RoundedCorner, SmoothedHinge, SquaredHinge
 from finitesum.losses.arrays import in_arrays
+from finitesum.losses.classes import weighted
 from finitesum.losses.families import OfMean
 from finitesum.methods import set_forecasts
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
@@ -89,15 +91,21 @@ def _gradient_at_0(problem: Problem, n_wanted: int) -> tuple[Vector, float, floa
     if n_wanted < n:
         chosen = np.linspace(0, n, n_wanted, endpoint=False, dtype=np.int64)
         rows, weights, targets, offsets = some_rows(rows, chosen), weights[chosen], targets[chosen], offsets[chosen]
-    slopes, gradient = in_arrays(problem.loss).d1(offsets, targets), np.zeros(problem.dim)
-    add_combination(rows, np.where(weights > 0.0, weights * slopes, 0.0), gradient)
+    gradient = np.zeros(problem.dim)
+    if problem.n_outputs > 1:
+        slopes = weighted(loss_of(problem).d1(offsets, targets), weights)
+        for of_output, part in zip(slopes.T, gradient.reshape(problem.n_outputs, -1), strict=True):
+            add_combination(rows, np.ascontiguousarray(of_output), part)
+    else:
+        slopes = in_arrays(problem.loss).d1(offsets, targets)
+        add_combination(rows, np.where(weights > 0.0, weights * slopes, 0.0), gradient)
     square = float(np.linalg.norm(rows.values.astype(np.float64, copy=False)) ** 2) / rows.n_rows + rows.intercept
     return gradient, float(weights.sum()), square
 
 
 @remembered
 def traits_of(problem: Problem) -> Traits:
-    """Return what some rows, spread evenly, say of a problem with a smooth loss of one output and an elastic net."""
+    """Return what some rows, spread evenly, say of a problem with a smooth loss and an elastic net."""
     n, term = problem.n_rows, problem.term
     entries = n_entries(problem.rows) / n
     wanted = int(max(FEWEST_ROWS, MOST_NUMBERS / max(entries, 1.0)))

@@ -26,6 +26,9 @@ OF_INTERVALS = 2.5
 #: and d^3, too.
 STEP, OF_MODEL, SIMPLEX_SQUARE, SIMPLEX_CUBE = 8e5, 0.06, 400.0, 0.3
 
+#: Nanoseconds of a step of Newton's method with several outputs by d^3, d the variables of all.
+OF_OUTPUTS = 1.0
+
 #: Nanoseconds of a step on working sets, and of a column in one.
 SET_STEP, SET_COLUMN = 5e5, 1500.0
 
@@ -73,7 +76,7 @@ def price(name: str, problem: Problem, counts: Any) -> float:
         step = SET_STEP + SET_COLUMN * dim
     else:
         of_simplex = SIMPLEX_SQUARE * dim**2 + SIMPLEX_CUBE * dim**3 if boundary == "sum" else 0.0
-        step = STEP + OF_MODEL * dim**3 + of_simplex
+        step = STEP + (OF_MODEL if problem.n_outputs == 1 else OF_OUTPUTS) * dim**3 + of_simplex
     return float(1e-9 * (rows + counts.steps * step))
 
 

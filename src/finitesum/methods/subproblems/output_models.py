@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning, solve
 
-from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.methods.subproblems import active_set
 from finitesum.problems.term import ConvexTerm
@@ -64,14 +63,6 @@ def jacobian_of(constraint: Any, x: Vector, metric: Vector, projected: Vector) -
         normal = np.sign(projected) if weights is None else weights * np.sign(projected)
         jacobian[np.ix_(kept, kept)] = _along_normal(normal[kept], metric[kept])
         return jacobian
-    if constraint.boundary == "plane":
-        return _along_normal(constraint.normal, metric)
-    if constraint.boundary == "planes":
-        matrix = constraint.matrix
-        gram = np.ascontiguousarray((matrix / metric) @ matrix.T)
-        tight = matrix[multipliers_of(gram, matrix @ x - constraint.limits) > 0.0]
-        by_tight = np.linalg.lstsq((tight / metric) @ tight.T, tight, rcond=None)[0]
-        return np.asarray(np.eye(x.size) - (tight / metric).T @ by_tight)
     if constraint.boundary == "l2-norm":
         largest = int(np.argmax(np.abs(projected)))
         multiplier = max(float(metric[largest] * (x[largest] / projected[largest] - 1.0)), 0.0)
@@ -157,7 +148,7 @@ def minimised(
 ) -> Vector:
     """Return the minimiser over the sets of the model (H, g, y), where the mapping has no entry above the tolerance.
 
-    Its rounding error is never asked for, and a thousandth of what the mapping is at y always, so that models move.
+    At least a thousandth of the mapping at y is asked for, so that the point moves, and no less than its rounding error.
     `minimise_one(term, H, g, y, tolerance)` is that of a model of one output.
     """
     hessian, gradient, y = model

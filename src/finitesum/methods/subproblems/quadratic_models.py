@@ -7,7 +7,7 @@
   gradients with restarts do;
 * a half-space: the free minimiser, or that on its plane; an l2 ball: Newton's method for the multiplier;
 * a polyhedron: the multipliers of its inequalities, by an active-set method;
-* several outputs, a set of another kind than intervals for each: Newton's method on the prox-gradient mapping, and sweeps
+* several outputs, an l1 ball, an l2 ball or a simplex for each: Newton's method on the prox-gradient mapping, and sweeps
   over the outputs (`finitesum.methods.subproblems.output_models`);
 * any other set or convex penalty: accelerated proximal gradients with restarts.
 
@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import blas, eigvalsh
 from scipy.sparse.linalg import eigsh
 
+from finitesum.constraints import Polyhedron
 from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
@@ -163,6 +164,8 @@ def _by_prox_gradients(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: V
 
 def _in_half_space(term: ConvexTerm, half_space: Any, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
     """Return the minimiser over a half-space: free, or on its plane."""
+    if term.n_blocks > 1:
+        return _in_polyhedron(term, Polyhedron(half_space.normal[None], half_space.offset), hessian, gradient, y)
     normal = np.zeros(y.size)
     normal[: term.n_columns] = half_space.normal
     w: Vector = y - solve_spd(hessian, gradient)
@@ -195,16 +198,19 @@ def _in_l2_ball(term: ConvexTerm, ball: Any, hessian: Matrix, gradient: Vector, 
 
 
 def _in_polyhedron(term: ConvexTerm, polyhedron: Any, hessian: Matrix, gradient: Vector, y: Vector) -> Vector:
-    """Return the minimiser over a polyhedron, by the multipliers of its inequalities."""
-    matrix = np.zeros((polyhedron.matrix.shape[0], y.size))
-    matrix[:, : term.n_columns] = polyhedron.matrix
+    """Return the minimiser over a polyhedron, that of each output, by the multipliers of all inequalities."""
+    m, n_outputs = polyhedron.matrix.shape[0], term.n_blocks
+    blocks = np.zeros((n_outputs, m, n_outputs, y.size // n_outputs))
+    for k in range(n_outputs):
+        blocks[k, :, k, : term.n_columns] = polyhedron.matrix
+    matrix, limits = blocks.reshape(n_outputs * m, y.size), np.tile(polyhedron.limits, n_outputs)
     answers = solve_spd(hessian, np.column_stack([gradient, matrix.T]))
     free, directions = y - answers[:, 0], answers[:, 1:]
-    multipliers = multipliers_of(np.ascontiguousarray(matrix @ directions), matrix @ free - polyhedron.limits)
+    multipliers = multipliers_of(np.ascontiguousarray(matrix @ directions), matrix @ free - limits)
     w: Vector = free - directions @ multipliers
     tight = multipliers > 0.0
     if tight.any():  # what rounding left of the inequalities that hold with equality
-        excess = matrix[tight] @ w - polyhedron.limits[tight]
+        excess = matrix[tight] @ w - limits[tight]
         w = w - directions[:, tight] @ solve_spd(mirrored(matrix[tight] @ directions[:, tight]), excess)
     return w
 
@@ -229,9 +235,10 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     if term.is_smooth:
         return y - solve_spd(hessian, gradient)
     rounding = ROUNDING * float((np.abs(gradient) + np.abs(hessian) @ np.abs(y)).max())
-    if term.n_blocks > 1 and term.is_constrained and not term.constraint.is_separable:
+    on_planes = term.constraint.boundary in ("plane", "planes")
+    if term.n_blocks > 1 and term.is_constrained and not (term.constraint.is_separable or on_planes):
         return output_models.minimised(term, (hessian, gradient, y), tolerance, rounding, minimise_model)
-    if term.n_blocks > 1 and term.is_elastic_net:
+    if term.n_blocks > 1 and term.is_elastic_net and not on_planes:
         term, order = term.in_one_block
         end = np.empty_like(y)
         end[order] = minimise_model(term, hessian[np.ix_(order, order)], gradient[order], y[order], tolerance)
