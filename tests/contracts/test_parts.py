@@ -85,8 +85,6 @@ def both(loss, term, *, form=np.asarray, weighted=False, engine=None):
 @pytest.mark.parametrize("name", TERMS)
 @pytest.mark.parametrize("loss", ALL)
 def test_parts_have_the_optimum_of_the_whole(loss, name, weighted):
-    if loss in SEVERAL and "constraint" in TERMS[name]:
-        pytest.skip("several outputs take no set")
     form = scipy.sparse.csr_array if weighted else np.asarray
     expected, found = solutions(loss, TERMS[name], 1e-8 if name == "groups" else 1e-10, form=form, weighted=weighted)
     if not isinstance(found, str):
@@ -135,7 +133,7 @@ def solutions(loss, term, tol, **settings):
 @pytest.mark.parametrize("loss", ALL)
 def test_each_loss_penalty_and_set_has_one_optimum_or_one_refusal(loss, penalty):
     tol = 1e-8 if penalty.endswith("groups") or penalty in ("mcp", "scad") else 1e-10
-    for constraint in SETS[: 1 if loss in SEVERAL else None]:  # several outputs take no set
+    for constraint in SETS:
         term = PENALTIES[penalty] if constraint is None else PENALTIES[penalty] | {"constraint": constraint}
         expected, _ = solutions(loss, term, tol)
         if constraint is None:

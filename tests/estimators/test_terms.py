@@ -17,7 +17,7 @@ from finitesum import (
     logistic_path,
     minimize,
 )
-from finitesum.constraints import Box, L1Ball
+from finitesum.constraints import Box, L1Ball, NonNegative
 from finitesum.estimators.elsewhere import PARAMETERS, SOLVERS
 from finitesum.problems.penalties import MCP, SCAD
 
@@ -82,8 +82,12 @@ def test_several_classes_have_weights_and_groups():
         model = LogisticRegression(C=1.0 / (0.1 * N), **own).fit(X, classes)
         problem = Problem.linear(X.to_numpy(), classes, loss="multinomial", fit_intercept=True, **known)
         assert float(model.objective_) == pytest.approx(minimize(problem, tol=1e-9).fun, rel=1e-9)
-    with pytest.raises(ValueError, match="a constraint is not treated with several classes"):
-        LogisticRegression(bounds=(0.0, None)).fit(X, classes)
+    model = LogisticRegression(C=1.0 / (0.1 * N), bounds=(0.0, None)).fit(X, classes)
+    problem = Problem.linear(
+        X.to_numpy(), classes, loss="multinomial", alpha=0.1, fit_intercept=True, constraint=NonNegative()
+    )
+    assert model.coef_.min() == 0.0
+    assert float(model.objective_) == pytest.approx(minimize(problem, tol=1e-9).fun, rel=1e-9)
 
 
 def test_paths_and_folds_have_them_at_each_strength():

@@ -6,6 +6,7 @@ from oracles.sums import Sum
 
 def multinomial(u, y):
     """Loss, gradient and Hessian in the K scores u of a row, for the class y."""
+    u = u - u.max()
     p = np.exp(u) / np.exp(u).sum()
     return np.log(np.exp(u).sum()) - u[y], p - np.eye(u.size)[y], np.diag(p) - np.outer(p, p)
 

@@ -277,10 +277,7 @@ class LogisticRegression(Classifies, local.LogisticRegression):
     _local: ClassVar[type[LinearEstimator]] = local.LogisticRegression
 
     def _loss_of_fit(self, classes: Any) -> Any:
-        n_classes = len(classes)
-        if n_classes > 2 and (self.constraint is not None or self.bounds is not None):
-            raise ValueError("a constraint is not treated with several classes. Leave constraint and bounds out.")
-        return "logistic" if n_classes <= 2 else "multinomial"
+        return "logistic" if len(classes) <= 2 else "multinomial"
 
 
 class OfTwoClasses(Classifies):

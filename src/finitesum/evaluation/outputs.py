@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_over_problems
 from finitesum.losses.classes import ClassLoss, weighted
 from finitesum.problems.beside import empty_by_row
@@ -24,6 +24,9 @@ BLOCK_SIZE = 1 << 17
 
 #: Numbers of a block that stays in the cache, its least rows, and numbers from which single precision saves time.
 IN_CACHE, LEAST_ROWS, MANY_NUMBERS = 1 << 16, 64, 1 << 20
+
+#: What keeps the mean over the outputs of coefficients on a set, by their curvature: it bounds what steps may add to all.
+OF_SET = 1e-8
 
 #: Blocks of sparse rows, at most.
 MOST_BLOCKS = 8
@@ -259,14 +262,22 @@ def weighted_gram(problem: Problem, weights: Vector, chosen: Indices) -> Matrix:
     return total
 
 
+def _has_shifts(problem: Problem) -> Flags:
+    """Return the coordinates to which one number may be added for all outputs without a change of F, sets apart, (dim,)."""
+    dim, term = problem.rows.dim(), problem.term
+    if not loss_of(problem).ignores_shifts():
+        return np.zeros(dim, dtype=bool)
+    has_shifts = (term.quadratic[:dim] == 0.0) & (term.thresholds[:dim] == 0.0)
+    if not term.is_elastic_net:
+        has_shifts[: term.n_columns] = False
+    return np.asarray(has_shifts)
+
+
 def free_coordinates(problem: Problem) -> Indices:
     """Return the coordinates to which one number may be added for all outputs at once without a change of F."""
-    if not loss_of(problem).ignores_shifts():
-        return np.zeros(0, dtype=np.int64)
-    dim, term = problem.rows.dim(), problem.term
-    is_free = (term.quadratic[:dim] == 0.0) & (term.thresholds[:dim] == 0.0)
-    if term.is_constrained or not term.is_elastic_net:
-        is_free[: term.n_columns] = False
+    is_free = _has_shifts(problem)
+    if problem.is_constrained:
+        is_free[: problem.rows.n_columns] = False
     return np.flatnonzero(is_free)
 
 
@@ -281,7 +292,8 @@ def full_hessian(problem: Problem, curvatures: Matrix, *, is_pinned: bool = Fals
 
     Block (k, l) is sum_i p_i C_ikl x_i x_i', with C_i the second derivative of row i's loss. Where the same number
     added to all predictions of a row changes no loss, C_ikk = -sum_l C_ikl, and K (K - 1) / 2 matrices are enough. A
-    pinned one has a term more that no gradient sees, which keeps the mean over the outputs where that changes nothing.
+    pinned one has a term more that no gradient sees, which keeps the mean over the outputs where that changes nothing; on a
+    set, where it may matter, a small one.
     """
     n_outputs, dim = problem.n_outputs, problem.rows.dim()
     out = np.empty((n_outputs, dim, n_outputs, dim))
@@ -299,8 +311,9 @@ def full_hessian(problem: Problem, curvatures: Matrix, *, is_pinned: bool = Fals
                 np.negative(gram, out=gram)
             out[k, :, other, :] = gram
             out[other, :, k, :] = gram
-    for j in free_coordinates(problem) if is_pinned else ():
-        out[:, j, :, j] += max(float(np.diagonal(out[:, j, :, j]).mean()), 1e-300)
+    for j in np.flatnonzero(_has_shifts(problem)) if is_pinned else ():
+        part = OF_SET if problem.is_constrained and j < problem.rows.n_columns else 1.0
+        out[:, j, :, j] += max(part * float(np.diagonal(out[:, j, :, j]).mean()), 1e-300)
     hessian = out.reshape(problem.dim, problem.dim)
     hessian[np.diag_indices(problem.dim)] += problem.term.quadratic
     return hessian

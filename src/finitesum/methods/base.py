@@ -227,8 +227,13 @@ def require_suited(method: Method, problem: AnyProblem, *, reads_rows: bool = Fa
 
     Rows in parts that it `reads_rows` of are no demand: they lie in one file then.
     """
-    for name, (what, instead) in _demands(problem).items():
+    demands = _demands(problem)
+    for name, (what, instead) in demands.items():
         if name not in method.handles and not (name == "parts" and (reads_rows or "components" in method.handles)):
+            if name == "constraint" and "outputs" in demands:
+                raise ValueError(
+                    f"{method.name} cannot treat {what} with {demands['outputs'][0]}: {_that_can(demands)} can."
+                )
             raise ValueError(
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."
@@ -238,6 +243,14 @@ def require_suited(method: Method, problem: AnyProblem, *, reads_rows: bool = Fa
         raise ValueError(sentence)
     if isinstance(problem, FiniteSum) and getattr(method, "needs_hessians", False):
         problem.require_hessians(method.name)
+
+
+def _that_can(demands: dict[str, Any]) -> str:
+    """Return the names of the methods that treat all that is demanded."""
+    from finitesum.methods import METHODS
+
+    names = [name for name, known in METHODS.items() if set(demands) <= known.handles | {"parts"}]
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def is_suited(method: Method | type[Any], problem: AnyProblem, *, reads_rows: bool = False) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from finitesum.constraints import Constraint
-from finitesum.core.arrays import Matrix, Vector, in_one_line
+from finitesum.core.arrays import Matrix, Vector
 from finitesum.problems.batches import Batches, backend_of, batches_of
 from finitesum.problems.callables import SubgradientProblem, check_constant, checked_components, checked_smoothness
 from finitesum.problems.components import (
@@ -54,7 +54,8 @@ class FiniteSum:
     l1_ratio : float in [0, 1]
         0 is the l2 penalty, 1 the l1 penalty.
     constraint : Constraint, optional
-        A set from `finitesum.constraints`; of penalties, an l2 penalty alone may stand beside it.
+        A set from `finitesum.constraints` for all variables but the intercepts, of each block of `n_outputs` by itself; of
+        penalties, an l2 penalty alone may stand beside it.
     penalty : MCP, SCAD or another from `finitesum.problems.penalties`, optional
         In the place of alpha and l1_ratio.
     penalty_weights : array_like, optional

@@ -49,7 +49,7 @@ class View(NamedTuple):
     has_offsets: bool  # False where all offsets are 0
     loss: Loss
     penalty: ElasticNet  # or Separable, or Groups, in its place
-    projection: Projection  # onto the constraint set, of the first n_penalised coordinates
+    projection: Projection  # onto the constraint set, of the first n_penalised coordinates; with several outputs of all
     is_constrained: bool
     n_penalised: int  # the first coordinates of a block; an intercept stands behind them
     n_blocks: int  # see `finitesum.problems.term.CompiledTerm`
@@ -169,8 +169,8 @@ class Problem:
         offset : array_like, shape (n,) or (n, K), optional
             Added to each prediction.
         constraint : Constraint, optional
-            A set from `finitesum.constraints` that the coefficients must lie in; of penalties, an l2 penalty alone may
-            stand beside it. Not with several outputs.
+            A set from `finitesum.constraints` that the coefficients must lie in, not the intercept; with several outputs
+            those of each output by themselves. Of penalties, an l2 penalty alone may stand beside it.
         penalty : MCP, SCAD or another from `finitesum.problems.penalties`, optional
             In the place of alpha and l1_ratio. With one that is not convex, methods find a stationary point.
         penalty_weights : array_like, shape (d,), optional

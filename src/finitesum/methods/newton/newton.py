@@ -375,6 +375,7 @@ class Newton(SumMethod):
             is_known = problem.term.is_smooth and not state.is_precise
             slopes = predicted, _slope_at_end(problem, state, there) if is_known else None
             t, n_slopes = _searched(problem, w, direction, slopes, is_precise=state.is_precise)
+            t = min(t, 1.0) if problem.is_constrained else t  # where rounding errors are all the slope, t has no bound
             n_gradients = there.n_gradients + (m * n_slopes if isinstance(problem, FiniteSum) else 0)
             there = _moved(problem, state._replace(n_gradients=n_gradients), w + t * direction, t)
         while not comes_closer(problem, state, there):
