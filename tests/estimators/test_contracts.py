@@ -374,7 +374,10 @@ def test_errors_say_what_to_do(model, message):
             LogisticRegression(solver="lazy-newton"),
             "solver must be one of auto, fg, .*, multinomial-lbfgs, multinomial-working-set for several classes here",
         ),
-        (LogisticRegression(constraint=L1Ball(1.0), solver="saga"), "solver must be one of auto, fg, afg, .*newton for several classes here"),
+        (
+            LogisticRegression(constraint=L1Ball(1.0), solver="saga"),
+            "solver must be one of auto, fg, afg, .*newton for several classes here",
+        ),
     ],
     ids=repr,
 )

@@ -230,10 +230,9 @@ def require_suited(method: Method, problem: AnyProblem, *, reads_rows: bool = Fa
     demands = _demands(problem)
     for name, (what, instead) in demands.items():
         if name not in method.handles and not (name == "parts" and (reads_rows or "components" in method.handles)):
-            if name == "constraint" and "outputs" in demands:
-                raise ValueError(
-                    f"{method.name} cannot treat {what} with {demands['outputs'][0]}: {_that_can(demands)} can."
-                )
+            if name in ("constraint", "outputs") and {"constraint", "outputs"} <= set(demands):
+                what = f"a constraint with {demands['outputs'][0]}"
+                raise ValueError(f"{method.name} cannot treat {what}: {_that_can(demands)} can.")
             raise ValueError(
                 f"{method.name} cannot treat {what}. Choose another method (`finitesum methods` lists what each treats) "
                 f"or {instead}."

@@ -41,6 +41,7 @@ def _of_matrices(storage: str, problem: Any, n_workers: int) -> float:
     first = storage.split(", or ")[0].split(" or ")[0]
     if "d^2" not in first and "(K d)^2" not in first:
         return 0.0
-    order = problem.dim if problem.n_outputs == 1 or "(K d)^2" in first else problem.dim / problem.n_outputs
+    of_output = "K" in first and "(K d)^2" not in first  # where K is not mentioned, d are the variables of all outputs
+    order = problem.dim / problem.n_outputs if of_output else problem.dim
     levels = math.ceil(math.log2(max(len(problem.rows.parts), 1))) if hasattr(problem.rows, "parts") else 0
     return float(8.0 * order**2 * (levels + n_workers + MATRICES))

@@ -366,7 +366,10 @@ class ConvexTerm:
             ends.reshape(self.n_blocks, -1)[:, :d] = of_columns
         total, has_sign, n_sums = np.inf, self.thresholds > 0.0, 1
         if constraint.boundary == "l1-norm":
-            sizes, total = self._of_coordinates(1.0 if constraint.weights is None else constraint.weights), constraint.radius
+            sizes, total = (
+                self._of_coordinates(1.0 if constraint.weights is None else constraint.weights),
+                constraint.radius,
+            )
             has_sign, n_sums = sizes > 0.0, self.n_blocks
         elif constraint.boundary == "sum":
             sizes, total, n_sums = self._of_coordinates(1.0), constraint.total, self.n_blocks

@@ -1,7 +1,8 @@
 """The exact minimiser of a quadratic model with bounds, an l1 penalty, l1 balls or simplices: a primal active-set method.
 
 A point has *free* coordinates, which lie within their interval, and others that rest at a bound of it; a coefficient with
-an l1 penalty or in an l1 ball has the interval of its sign. With several outputs there is a sum for each. A round goes to the minimiser over the free coordinates,
+an l1 penalty or in an l1 ball has the interval of its sign. With several outputs there is a sum for each. A round goes to
+the minimiser over the free coordinates,
 
     min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = lacking  where a sum is at its bound,
 
@@ -15,7 +16,7 @@ References
 .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def _by_sum(intervals: Intervals, numbers: Vector) -> Vector:
     return np.asarray(numbers.reshape(intervals.n_sums, -1).sum(axis=1))
 
 
-def _spread(intervals: Intervals, numbers: Vector) -> Vector:
+def _spread(intervals: Intervals, numbers: Any) -> Any:
     """Return a number of each sum for each of its coordinates."""
     return np.repeat(numbers, intervals.lower.size // intervals.n_sums)
 
@@ -98,9 +99,7 @@ def on_plane(matrix: Matrix, right: Vector, normal: Vector, lacking: float) -> t
     return step, float(multipliers[0])
 
 
-def on_planes(
-    matrix: Matrix, right: Vector, normal: Vector, parts: list[Flags], lacking: Vector
-) -> tuple[Vector, Vector]:
+def on_planes(matrix: Matrix, right: Vector, normal: Vector, parts: list[Flags], lacking: Vector) -> tuple[Vector, Vector]:
     """Return p with matrix p + sum_k multiplier_k normal_k = right and normal_k'p = lacking_k, and the multipliers.
 
     The normals are the parts of one vector in coordinates of their own. Of each one coordinate is eliminated, that with the

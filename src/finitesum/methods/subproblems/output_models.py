@@ -140,11 +140,7 @@ def _swept(term: ConvexTerm, model: Any, w: Vector, tolerance: float, minimise_o
 
 
 def minimised(
-    term: ConvexTerm,
-    model: tuple[Matrix, Vector, Vector],
-    tolerance: float,
-    rounding: float,
-    minimise_one: MinimiseOne,
+    term: ConvexTerm, model: tuple[Matrix, Vector, Vector], tolerance: float, rounding: float, minimise_one: MinimiseOne
 ) -> Vector:
     """Return the minimiser over the sets of the model (H, g, y), where the mapping has no entry above the tolerance.
 
