@@ -1,6 +1,7 @@
 """Constraint sets: convex sets with an exact projection, Euclidean and in any diagonal metric.
 
-The sets are classes that users make and that check what they are given; kernels take their ``compiled`` tuple.
+The sets are classes that users make and that check what they are given; kernels take their ``compiled`` tuple. In a model
+with several outputs the coefficients of each of them lie in the set by themselves.
 """
 
 from typing import Any

@@ -47,7 +47,7 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
     class_weight : None, "balanced" or dict
         Factors by label that multiply the sample weights; "balanced" is S / (K S_k), S_k the weight of class k.
     constraint : Constraint, optional
-        A set of `finitesum.constraints` for the coefficients.
+        A set of `finitesum.constraints` for the coefficients, of each class by themselves where there are several.
     penalty : {"mcp", "scad"} or Penalty, optional
         In the place of the elastic net, a name with the strength that alpha or C say; or one of
         `finitesum.problems.penalties`, with its own. With one that is not convex the solution is a stationary point.
