@@ -130,7 +130,7 @@ def test_auto_and_gradients_find_the_minimum_of_the_oracle(name, form, setting):
             assert constraint.contains(row[:D])
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", ["weighted l1", "l2", "box", "planes"])
 @pytest.mark.parametrize("method", known_methods())
 def test_every_method_that_treats_both_does(method, name):
     constraint, onto = SETS[name]
