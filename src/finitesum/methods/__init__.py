@@ -1,11 +1,9 @@
 """The methods by the names that users write: their classes, and the method of a name with its options."""
 
-import importlib
-from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from finitesum.methods.base import HOMES, Card as Card, Method as Method, State as State, SumMethod
+from finitesum.methods.base import HOMES, METHODS as METHODS, Card as Card, Method as Method, State as State, SumMethod
 
 if TYPE_CHECKING:
     from finitesum.methods.curvature.ciag import ACIAG as ACIAG, CIAG as CIAG
@@ -86,27 +84,6 @@ MethodName = Literal[
 _NAMES = {place.rpartition(".")[2]: name for name, place in HOMES.items()}
 
 __all__ = ["METHODS", "Card", "Method", "MethodName", "State", "as_method", *_NAMES]
-
-
-class _Registry(Mapping[str, type[Any]]):
-    """The classes by name, each loaded at its first use."""
-
-    def __getitem__(self, name: str) -> type[Any]:
-        module, _, cls = HOMES[name].rpartition(".")
-        found: type[Any] = getattr(importlib.import_module(f"finitesum.methods.{module}"), cls)
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        return name in HOMES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(HOMES)
-
-    def __len__(self) -> int:
-        return len(HOMES)
-
-
-METHODS: Mapping[str, type[Any]] = _Registry()
 
 
 def options_of(cls: type[Any]) -> list[str]:

@@ -1,8 +1,10 @@
 """What a method is: hyperparameters, and two functions that make and advance a state."""
 
+import importlib
 import inspect
 import math
 import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from importlib import resources
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -244,10 +246,29 @@ def require_suited(method: Method, problem: AnyProblem, *, reads_rows: bool = Fa
         problem.require_hessians(method.name)
 
 
+class _Registry(Mapping[str, type[Any]]):
+    """The classes by name, each loaded at its first use."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        module, _, cls = HOMES[name].rpartition(".")
+        found: type[Any] = getattr(importlib.import_module(f"finitesum.methods.{module}"), cls)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in HOMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(HOMES)
+
+    def __len__(self) -> int:
+        return len(HOMES)
+
+
+METHODS: Mapping[str, type[Any]] = _Registry()
+
+
 def _that_can(demands: dict[str, Any]) -> str:
     """Return the names of the methods that treat all that is demanded."""
-    from finitesum.methods import METHODS
-
     names = [name for name, known in METHODS.items() if set(demands) <= known.handles | {"parts"}]
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 

@@ -106,8 +106,8 @@ class RowsFactor(NamedTuple):
 @remembered
 def goes_by_rows(problem: Problem) -> bool:
     """Return whether the rows, and inequalities that join columns, are fewer than coefficients, each of which has a D."""
-    sides, d = sides_of(problem), problem.rows.n_columns
-    if is_parted(problem) or problem.n_rows + sides.joint.size >= d:
+    d = problem.rows.n_columns
+    if is_parted(problem) or problem.n_rows >= d or problem.n_rows + (sides := sides_of(problem)).joint.size >= d:
         return False
     has_any = ~sides.free[:d] | (problem.term.quadratic[:d] > 0.0) | sides.on_norm | (sides.radius > 0.0)
     has_any[sides.bounded] = has_any[sides.shrunk] = True

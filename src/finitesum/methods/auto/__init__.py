@@ -1,0 +1,126 @@
+"""The choice of a method for a problem: what `method="auto"` runs, and why.
+
+Least squares in few columns are one step of Newton's method. With any other smooth loss and an elastic net, Newton's
+method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets, for hinges that are rounded at their corner
+dual ascent where rows are few, are compared by forecasts of their seconds
+(`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first does worse than its forecast
+(`finitesum.running.handover`). On sets that couple coordinates a run begins with accelerated gradients where these may be
+as fast as Newton's method, which goes on where they are not (`finitesum.methods.set_forecasts`); on boxes and signs it is
+compared with coordinate descent. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have many
+variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to SVRG, whose
+step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method and, in many
+variables, an L-BFGS of their own, and working sets with an l1 penalty; on sets they begin with accelerated gradients, and
+Newton's method goes on. Losses with corners and an l2 penalty go to dual
+ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; with any other elastic net or
+set to interior points, up to some thousand columns or, where penalty or set leave no column alone, rows, and the hinge to a
+linear program on a box of more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive
+heavy ball, or to the heavy ball without a metric on a simplex or a half-space. Groups go to Newton's methods, too, on
+working sets in many variables. Other penalties that are known by their prox go to full proximal gradients, whose steps are
+looked for where the penalty or the loss is not convex.
+"""
+
+import math
+from typing import Any
+
+from finitesum.methods import as_method, forecasts
+from finitesum.methods.auto.components import for_components
+from finitesum.methods.auto.corners import by_subgradients, for_corners
+from finitesum.methods.auto.outputs import for_outputs
+from finitesum.methods.auto.penalties import by_groups, by_prox
+from finitesum.methods.auto.sets import for_set
+from finitesum.methods.auto.sizes import FEW_CALLS, LATE as LATE, MATRIX_UP_TO, MOST_BYTES, of_newton
+from finitesum.methods.base import Alternative, Choice, Method
+from finitesum.methods.cost_model import has_few_rows
+from finitesum.methods.rounds import with_or_without_barrier
+from finitesum.methods.subproblems.quadratic_models import FEW_COORDINATES
+from finitesum.problems.callables import SubgradientProblem
+from finitesum.problems.finite_sum import AnyProblem, FiniteSum
+from finitesum.problems.linear import Problem
+
+#: A forecast by the fastest one, and the seconds, within which Newton's method is preferred: it reaches the last digits.
+NEAR, SOON = 1.15, 0.02
+
+#: Methods that are compared by forecasts and have no matrix of all columns, and those that share no threads.
+NO_MATRIX = "newton-cg", "working-set-newton", "coordinate-descent", "dual-ascent"
+WITHOUT_THREADS = "newton", "coordinate-descent", "dual-ascent"
+
+
+def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: str = "") -> Choice:
+    """Return the method that suits a problem best.
+
+    Parameters
+    ----------
+    problem : Problem, FiniteSum or SubgradientProblem
+    tol : float >= 0
+        The optimality that will be asked for.
+    n_threads : int >= 1
+        Threads that the method may use, where it can use several.
+    begun : str
+        The method that a run was begun with, which is taken again where it is among those that are compared.
+
+    Examples
+    --------
+    >>> problem = Problem.linear([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], alpha=0.1)
+    >>> choose(problem).method.name
+    'newton'
+    """
+    choice = _chosen(problem, tol, n_threads, begun)
+    if isinstance(problem, Problem) and getattr(problem.rows, "is_elsewhere", False):
+        return with_or_without_barrier(problem, choice, begun)
+    return choice
+
+
+def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choice:
+    """Return the method that waits for all parts of the data in each round, where there are such."""
+    if isinstance(problem, SubgradientProblem):
+        return by_subgradients(problem, "the functions are callables that give subgradients")
+    if isinstance(problem, FiniteSum):
+        return for_components(problem)
+    if problem.n_outputs > 1:
+        return for_outputs(problem, tol, begun)
+    if not problem.loss.is_smooth():
+        return for_corners(problem)
+    options: dict[str, Any] = {"n_threads": n_threads}
+    if not problem.term.is_elastic_net:
+        return by_groups(problem, options) or by_prox(problem)
+    n, dim = problem.n_rows, problem.dim
+    shape = f"{n:,} rows x {dim:,} columns"
+    if not problem.convex:
+        known = as_method("newton" if 16.0 * dim**2 <= MOST_BYTES else "fg")
+        return Choice(known, f"{shape}: {type(problem.loss).__name__} is not convex, and no step of {known.name} raises F")
+    if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
+        return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
+    needs_no_kernel = not problem.term.has_l1 or dim <= FEW_COORDINATES
+    if needs_no_kernel and of_newton(problem) <= FEW_CALLS:
+        return Choice(as_method("newton"), f"{shape}: few numbers are fitted to the last digits by Newton's method")
+    if problem.is_constrained:
+        return for_set(problem, shape, options, tol, begun)
+    return _by_forecast(problem, shape, options, tol, begun)
+
+
+def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: float, begun: str) -> Choice:
+    """Return the method that is likely to be the fastest, and the others, for points to go on from."""
+    seconds, features = {}, forecasts.features_of(problem, tol)
+    for name in forecasts.known_methods(problem):
+        is_small = 16.0 * problem.dim**2 <= MOST_BYTES or (name == "newton" and has_few_rows(problem))
+        if name in NO_MATRIX or is_small:
+            seconds[name] = forecasts.forecast(name, problem, tol, features)
+    rank = dict(seconds)
+    if "dual-ascent" in seconds:  # on such rows it is the faster of the two, which the forecasts know less well
+        rank["dual-ascent"] = min(seconds["dual-ascent"], seconds["newton-cg"])
+    others = sorted(seconds, key=lambda name: (rank[name], name))
+    first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]
+    others.remove(first := begun if begun in seconds else first)
+    likely = ", ".join(f"{name} {seconds[name]:.2g} s" for name in (first, *others))
+    found = [Alternative(_going_on(name, problem, options), seconds[name]) for name in others]
+    method = as_method(first, options if first not in WITHOUT_THREADS else None)
+    start = forecasts.traits_of(problem).optimality
+    why = "the fastest by its forecast" if rank[first] == seconds[first] else "faster on such rows than its forecast"
+    return Choice(method, f"{shape}: {why} ({likely})", seconds[first], start, tuple(found))
+
+
+def _going_on(name: str, problem: Problem, options: dict[str, Any]) -> Method:
+    """Return a method that starts with all rows: from a point that samples would lead away from."""
+    if name in WITHOUT_THREADS:
+        return as_method(name)
+    return as_method(name, options if name == "working-set-newton" else options | {"first_rows": problem.n_rows})
