@@ -18,15 +18,17 @@ References
 .. [1] Q. Bertrand, M. Massias, "Anderson acceleration of coordinate descent", AISTATS 2021.
 """
 
+import itertools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 
 from finitesum.core.arrays import Data, Matrix, Vector
-from finitesum.core.jit import kernel, reassociated_part
-from finitesum.methods.subproblems.positive_definite import solve_spd
-from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
+from finitesum.core.jit import array_form, kernel, reassociated_part
+from finitesum.methods.subproblems import faces
+from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, squares_of, to_matrix
 from finitesum.problems.term import ConvexTerm
 
 #: Passes of a round, the first of them over all coordinates, and how many of its last iterates are extrapolated.
@@ -41,11 +43,9 @@ NEARER = 0.3
 #: Rounding errors of slopes, relative to what they are sums of.
 ROUNDING = 1e-15
 
-#: Parts of the step to the minimiser on a face that are tried.
-PARTS = 0.5 ** np.arange(8)
-
-#: Faces on which the minimiser by a Gram matrix is looked for, at most.
-MOST_FACES = 10
+#: Numbers of sparse columns with their zeros up to which they are read so, without a kernel; and those that are computed
+#: while Python reads a sparse column: some microseconds.
+MOST_WITH_ZEROS, OF_SPARSE = 3e6, 500.0
 
 #: A curvature less than this part of the column's square is rounding errors of what the intercept leaves.
 HIDDEN = 1e-13
@@ -120,6 +120,82 @@ def _descend(
     return PASSES
 
 
+def _n_numbers(columns: DenseRows | CSRRows, *_others: Any) -> float:
+    """Return the numbers of columns; of sparse ones at least what their calls cost."""
+    if isinstance(columns, DenseRows):
+        return float(columns.values.size)
+    return max(float(columns.values.size), columns.n_rows * OF_SPARSE)
+
+
+def _n_with_zeros(columns: CSRRows) -> float:
+    return float(columns.n_rows) * columns.n_columns
+
+
+def _entries(columns: DenseRows | CSRRows) -> list[tuple[Any, Vector]]:
+    """Return the places in r and the values of each column: few sparse ones with their zeros, which cost less than places."""
+    if isinstance(columns, DenseRows):
+        return [(None, row) for row in columns.values]
+    if _n_with_zeros(columns) <= MOST_WITH_ZEROS:
+        return [(None, row) for row in to_matrix(columns).toarray()]
+    ends = itertools.pairwise(columns.starts.tolist())
+    return [(columns.columns[first:last], columns.values[first:last]) for first, last in ends]
+
+
+@array_form(_descend, _n_numbers)
+def _descend_in_arrays(
+    columns: DenseRows | CSRRows,
+    figures: Matrix,
+    total: float,
+    w: Vector,
+    r: Vector,
+    shift: Vector,
+    history: Matrix,
+    tolerance: float,
+) -> int:
+    """Do the same, but for coordinates that are 0 and not asked to move when a pass begins: it leaves them out."""
+    slopes, curvatures, quadratic, thresholds, lower, upper, means = figures
+    intercept, n_kept, daxpy, at = shift.item(0), history.shape[0], blas.daxpy, w.tolist()
+    sizes = np.divide(thresholds, curvatures, out=thresholds.copy(), where=curvatures > 0.0)
+    parts = (part.tolist() for part in (slopes, curvatures, quadratic, sizes, lower, upper, means))
+    coordinates, found = list(zip(range(w.size), _entries(columns), *parts, strict=True)), PASSES
+    for k in range(PASSES):
+        square, moves = 0.0, w != 0.0
+        if k == 0:
+            asked = slopes + products(columns, r) + intercept * means + quadratic * w
+            moves |= (curvatures > 0.0) & ~(np.abs(asked) <= thresholds)
+        visited = itertools.compress(coordinates, moves.tolist())
+        for j, (places, row), slope, curvature, of_square, size, least, most, mean in visited:
+            before = at[j]
+            slope += row.dot(r if places is None else r[places]) + intercept * mean + of_square * before
+            if curvature > 0.0:
+                target = before - slope / curvature
+                target = 0.0 if -size <= target <= size else (target + size if target < 0.0 else target - size)
+            else:
+                target = 0.0 if abs(slope) < size else before
+            target = least if target < least else (most if target > most else target)
+            step = target - before
+            if step != 0.0:
+                at[j] = target
+                if places is None:
+                    daxpy(row, r, a=step)  # in place
+                else:
+                    r[places] += step * row
+                if total > 0.0:
+                    intercept -= step * mean / total
+                square += (curvature * step) ** 2
+        w[:] = at
+        if k + n_kept >= PASSES:
+            history[k + n_kept - PASSES] = w
+        if k == 0 and square <= tolerance**2:
+            found = 1
+            break
+        if square <= (NEARER * tolerance) ** 2:
+            found = -k - 1
+            break
+    shift[0] = intercept
+    return found
+
+
 @reassociated_part
 def _scale_dense(values: Data, roots: Vector, out: Matrix, j: int) -> tuple[float, float]:
     square = total = 0.0
@@ -148,6 +224,19 @@ def _scale_sparse_columns(columns: CSRRows, roots: Vector, out: Vector, sums: Ma
             square += entry * entry
             total += entry * root
         sums[0, j], sums[1, j] = square, total
+
+
+@array_form(_scale_dense_columns, lambda values, *_: float(values.size))
+def _scale_dense_in_arrays(values: Data, roots: Vector, out: Matrix, sums: Matrix) -> None:
+    np.multiply(values, roots, out=out)
+    sums[0], sums[1] = np.einsum("ij,ij->i", out, out), out @ roots
+
+
+@array_form(_scale_sparse_columns, lambda columns, *_: float(columns.values.size))
+def _scale_sparse_in_arrays(columns: CSRRows, roots: Vector, out: Vector, sums: Matrix) -> None:
+    np.multiply(columns.values, roots[columns.columns], out=out)
+    scaled_columns = columns._replace(values=out)
+    sums[0], sums[1] = squares_of(scaled_columns), products(scaled_columns, roots)
 
 
 class ScaledColumns(NamedTuple):
@@ -249,12 +338,17 @@ def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
 
 def _optimality(model: ColumnModel, w: Vector, r: Vector, shift: float) -> float:
     """Return the norm of the prox-gradient mapping, divided by the unit as the model is."""
-    slopes, _, quadratic, thresholds, lower, upper, means = model.figures
-    slope = slopes + products(model.columns, r) + shift * means + quadratic * w
+    slope = model.figures[0] + products(model.columns, r) + shift * model.figures[6] + model.figures[2] * w
+    mapping = _mapping(model, w, slope)
+    return math.sqrt(mapping @ mapping)
+
+
+def _mapping(model: ColumnModel, w: Vector, slope: Vector) -> Vector:
+    """Return the prox-gradient mapping, divided by the unit as the model is, given the model's slope without thresholds."""
+    thresholds, lower, upper = model.figures[3:6]
     at = w / model.unit
     mapping = np.clip(at, slope - thresholds, slope + thresholds)
-    mapping = np.clip(mapping, at - upper / model.unit, at - lower / model.unit)
-    return math.sqrt(mapping @ mapping)
+    return np.clip(mapping, at - upper / model.unit, at - lower / model.unit)
 
 
 def _nanoseconds_of_pass(model: ColumnModel, n_free: int) -> float:
@@ -282,41 +376,6 @@ def _on_face(model: ColumnModel, start: Vector, w: Vector, r: Vector, shift: flo
     matrix.flat[:: some.size + 1] += quadratic
     slope = figures[0] + products(columns, r) + shift * means + quadratic * w[some]
     end, change = w.copy(), np.zeros(model.columns.n_columns)
-    end[some] = _over_faces(matrix, slope, w[some], figures[3:6])
+    end[some] = faces.over_faces(matrix, slope, w[some], figures[3:6])
     add_combination(columns, end[some] - w[some], change)
     return end, r + change, _intercept(model, end - start)
-
-
-def _over_faces(matrix: Matrix, slope: Vector, start: Vector, limits: Matrix) -> Vector:
-    """Return a point with a lower value of slope'(w - start) + 1/2 (w - start)'M (w - start), thresholds and bounds.
-
-    A step goes to the minimiser in the coordinates that move, as far as they keep their signs and bounds, or a part of the
-    way: a half, a quarter ..., or to where the first of them, the second, the fourth ... comes to a bound.
-    """
-    (thresholds, lower, upper), w, before = limits, start.copy(), np.zeros(0, dtype=np.int64)
-    for _ in range(MOST_FACES):
-        signs = np.where(w != 0.0, np.sign(w), -np.sign(slope))
-        pull = slope + thresholds * signs
-        moves = (w != 0.0) | (np.abs(slope) > thresholds)
-        moves &= ~((w <= lower) & (pull > 0.0)) & ~((w >= upper) & (pull < 0.0))
-        free = np.flatnonzero(moves)
-        face, right, at, is_held = matrix[np.ix_(free, free)], pull[free], w[free], thresholds[free] > 0.0
-        low = np.where(is_held & (signs[free] > 0.0), np.maximum(lower[free], 0.0), lower[free])
-        high = np.where(is_held & (signs[free] < 0.0), np.minimum(upper[free], 0.0), upper[free])
-        step = -solve_spd(face, right) if free.size else np.zeros(0)
-        ahead = np.where(step < 0.0, low, high) - at
-        lengths = np.divide(ahead, step, out=np.ones(free.size), where=(step != 0.0) & np.isfinite(ahead))
-        ends = np.sort(lengths[(lengths > 0.0) & (lengths < 1.0)])
-        parts = np.concatenate([PARTS, ends[2 ** np.arange(ends.size.bit_length()) - 1]])
-        steps = np.clip(at + parts[:, None] * step, low, high) - at
-        rises = steps @ right + 0.5 * ((steps @ face) * steps).sum(axis=1)
-        best = int(np.argmin(rises))
-        if not rises[best] < 0.0:
-            break
-        w[free] += steps[best]
-        is_whole = best == 0 and not (lengths < 1.0).any()
-        if is_whole and np.array_equal(free, before):
-            break
-        slope = slope + matrix[:, free] @ steps[best]
-        before = free if is_whole else before[:0]
-    return w

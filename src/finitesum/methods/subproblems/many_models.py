@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import kernel, kernel_part
+from finitesum.core.jit import array_form, kernel, kernel_part
+from finitesum.methods.subproblems import faces
 
 #: Sweeps end where one moves the model by less than this part of the most that one did; and after this many.
 SMALL, MOST_SWEEPS = 1e-5, 100
@@ -51,6 +52,29 @@ def _descend(
             if is_small and not moved_only:
                 break
             moved_only = not is_small
+
+
+#: The change of a slope, relative to the largest that a model's minimiser has to change, at which models in arrays end; and
+#: the numbers that are computed in the time of a coordinate's calls there.
+CLOSE, OF_CALLS = 1e-3, 500.0
+
+
+def _n_numbers(hessians: Any, which: Indices, *_others: Any) -> float:
+    dim = hessians.shape[1]
+    return float(which.size * dim * (OF_CALLS + dim))
+
+
+@array_form(_descend, _n_numbers)
+def _descend_in_arrays(
+    hessians: Any, which: Indices, diagonals: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix, steps: Matrix
+) -> None:
+    without = np.full(x.shape[1], np.inf)
+    for p, k in enumerate(which):
+        matrix = hessians[k].copy()
+        np.einsum("jj->j", matrix)[:] = diagonals[p]
+        asked = np.where(x[p] != 0.0, thresholds[p], 0.0) + np.maximum(np.abs(gradients[p]) - thresholds[p], 0.0)
+        limits, enough = (thresholds[p], -without, without), CLOSE * float(asked.max(initial=0.0))
+        steps[p] = faces.minimised(matrix, gradients[p], x[p], limits, enough) - x[p]
 
 
 def model_steps(hessians: Any, which: Indices, ridges: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix) -> Matrix:

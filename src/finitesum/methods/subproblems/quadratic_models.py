@@ -15,21 +15,20 @@ A matrix H that is not positive definite to working accuracy (no l2 penalty and 
 has its diagonal raised until it is, or until the minimiser is found.
 """
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, eigvalsh
+from scipy.linalg import eigvalsh
 from scipy.sparse.linalg import eigsh
 
 from finitesum.constraints import Polyhedron
 from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
+from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
-from finitesum.methods.subproblems import group_models, output_models
+from finitesum.methods.subproblems import faces, group_models, output_models
 from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.term import ConvexTerm, Intervals
@@ -45,7 +44,7 @@ CLOSE = 0.5
 #: Multipliers of an l1 ball that are tried, at most, and what they differ by, relatively, where they are the same.
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
 
-#: Variables up to which Python descends along the coordinates: beyond, a pass takes longer than a factor.
+#: Variables up to which coordinate descent without a kernel takes as many passes as with one: of more it goes by faces, too.
 FEW_COORDINATES = 64
 
 #: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality,
@@ -108,34 +107,17 @@ def _descend(
             return
 
 
-@array_form(_descend, lambda hessian, *_: MOST_NUMBERS * len(hessian) / FEW_COORDINATES)
+@array_form(_descend, lambda hessian, *_: float(hessian.size))
 def _descend_in_arrays(
     hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
 ) -> None:
-    at, n_settled, daxpy, (n_passes, most_settled, tolerance) = w.tolist(), 0, blas.daxpy, ends
-    limits = (part.tolist() for part in (np.diagonal(hessian), thresholds, lower, upper))
-    coordinates = list(zip(range(len(at)), hessian, *limits, strict=True))
-    for _ in range(n_passes):
-        changes, largest = False, 0.0
-        moves = (np.array(at) != 0.0) | ~(np.abs(gradient) <= thresholds)
-        for j, row, curvature, threshold, least, most in itertools.compress(coordinates, moves.tolist()):
-            before, slope = at[j], gradient.item(j)
-            if curvature > 0.0:
-                target, part = before - slope / curvature, threshold / curvature
-                target = max(target - part, 0.0) + min(target + part, 0.0)
-            elif abs(slope) < threshold:
-                target = 0.0
-            else:
-                continue
-            target = min(max(target, least), most)
-            if target != before:
-                at[j], largest = target, max(largest, curvature * abs(target - before))
-                daxpy(row, gradient, a=target - before)  # in place
-                changes |= (before > 0.0) != (target > 0.0) or (before < 0.0) != (target < 0.0)
-        n_settled = 0 if changes else n_settled + 1
-        if n_settled == most_settled or (largest <= tolerance and not changes):
-            break
-    w[:] = at
+    limits = thresholds, lower, upper
+    if w.size <= FEW_COORDINATES:
+        faces.descend(hessian, w, gradient, limits, ends)
+        return
+    end = faces.minimised(hessian, gradient, w, limits, ends[2])
+    gradient += hessian @ (end - w)
+    w[:] = end
 
 
 def _largest_eigenvalue(hessian: Matrix) -> float:
