@@ -237,6 +237,61 @@ def test_a_fit_at_corners_takes_the_same_steps(loss, kind, rows):
     np.testing.assert_allclose(found.x, wanted.x, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("rows", ["dense", "csr", "long csr"])
+@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive", "quantile", "squared-hinge"])
+def test_dual_ascent_takes_the_same_visits(loss, rows, intercept, monkeypatch):
+    if rows == "long csr":  # whose zeros would take more than a gather
+        monkeypatch.setattr("finitesum.methods.newton.dual_arrays.MOST_WITH_ZEROS", 0.0)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 40)) * (rng.random((60, 40)) < 0.4)
+    y = rng.standard_normal(60) + X.sum(axis=1)
+    targets = np.where(y > 0, 1, -1) if "hinge" in loss else y
+    data = X if rows == "dense" else sp.csr_array(X)
+    problem = Problem.linear(data, targets, loss=loss, alpha=0.05, fit_intercept=intercept, sample_weight=rng.random(60))
+    found = minimize(problem, method="dual-ascent", tol=1e-9)
+    with as_python():
+        wanted = minimize(problem, method="dual-ascent", tol=1e-9)
+    assert found.success
+    assert found.optimality <= 1e-9
+    np.testing.assert_allclose(found.fun, wanted.fun, rtol=0, atol=2e-9)
+    np.testing.assert_allclose(found.x, wanted.x, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("rows", ["dense", "csr", "long csr"])
+@pytest.mark.parametrize("more", [{"l1_ratio": 1.0}, {"l1_ratio": 0.5}, {"constraint": constraints.Box(-0.1, 0.2)}])
+def test_coordinate_descent_ends_at_the_same_minimum(more, rows, intercept, monkeypatch):
+    if rows == "long csr":
+        monkeypatch.setattr("finitesum.methods.subproblems.column_models.MOST_WITH_ZEROS", 0.0)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 150)) * (rng.random((60, 150)) < 0.4)
+    y = rng.standard_normal(60) + X[:, :10].sum(axis=1)
+    data = X if rows == "dense" else sp.csr_array(X)
+    for loss, targets in (("logistic", y > 0), ("squared", y)):
+        problem = Problem.linear(data, targets, loss=loss, alpha=0.02, fit_intercept=intercept, **more)
+        found = minimize(problem, method="coordinate-descent", tol=1e-10)
+        with as_python():
+            wanted = minimize(problem, method="coordinate-descent", tol=1e-10)
+        assert found.success
+        np.testing.assert_allclose(found.fun, wanted.fun, rtol=1e-12)
+        np.testing.assert_allclose(found.x, wanted.x, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("constraint", [None, constraints.L1Ball(1.0), constraints.Box(-0.1, 0.1)])
+def test_newton_s_models_of_many_columns_end_at_the_same_minimum(constraint):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((300, 80)) * np.logspace(0, -2, 80)
+    y = rng.standard_normal(300) + X[:, :10].sum(axis=1) > 0
+    more = {"alpha": 0.003, "l1_ratio": 0.9} if constraint is None else {"constraint": constraint, "alpha": 1e-4}
+    problem = Problem.linear(X, y, loss="logistic", fit_intercept=True, **more)
+    found = minimize(problem, method="newton", tol=1e-10)
+    with as_python():
+        wanted = minimize(problem, method="newton", tol=1e-10)
+    assert found.success
+    np.testing.assert_allclose(found.x, wanted.x, rtol=1e-6, atol=1e-7)
+
+
 def test_a_loss_of_the_users_own_needs_no_compiler():
     assert not takes_arrays(WrittenForNumbers())
     assert takes_arrays(WrittenWithNumPy())
@@ -279,6 +334,33 @@ for model in (HuberRegressor(), PoissonRegressor(), Ridge(), *corners):
 print("numba" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_small_fit_of_many_columns_never_loads_the_compiler():
+    code = """
+import sys, numpy as np, scipy.sparse as sp
+from finitesum.constraints import Box, L1Ball
+from finitesum.estimators import LinearRegressor, LinearSVC, LogisticRegression, LogisticRegressionCV, PoissonRegressor
+rng = np.random.default_rng(0)
+wide, high = rng.standard_normal((60, 300)), rng.standard_normal((300, 100))
+text = sp.csr_array(sp.random(200, 500, density=0.02, random_state=0))
+penalties = [dict(), dict(l1_ratio=1.0), dict(l1_ratio=0.5), dict(constraint=L1Ball(1.0)), dict(constraint=Box(-0.1, 0.1))]
+for X in (wide, high, text):
+    u = X[:, :10].sum(axis=1) + 0.1 * rng.standard_normal(X.shape[0])
+    for more in penalties:
+        LogisticRegression(**more).fit(X, u > 0)
+    for loss in ("hinge", "squared-hinge"):
+        LinearSVC(loss=loss).fit(X, u > 0)
+    LinearRegressor(loss="epsilon-insensitive", alpha=0.01).fit(X, u)
+    LinearRegressor(alpha=0.01, l1_ratio=1.0).fit(X, u)
+    PoissonRegressor(alpha=0.1, l1_ratio=1.0).fit(X, np.abs(u))
+u = high[:, 0] + rng.standard_normal(300)
+LogisticRegression(l1_ratio=1.0).fit(high[:, :20], np.digitize(u, [-1, 0, 1]))
+LogisticRegressionCV(l1_ratios=[0.5, 1.0], Cs=3).fit(high[:, :20], u > 0)
+print("numba" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 

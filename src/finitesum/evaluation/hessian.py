@@ -52,7 +52,7 @@ def _add_sparse(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -
 
 
 #: Nanoseconds that a Gram matrix of sparse rows may take longer in arrays than by the kernel, and may take in arrays.
-MOST_LOST, MOST_IN_ARRAYS = 2e6, 2e7
+MOST_LOST, MOST_IN_ARRAYS = 1e7, 2e7
 
 
 def _gram_numbers(rows: CSRRows, picked: Indices, *_others: Any) -> float:

@@ -60,6 +60,7 @@ from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
 from finitesum.losses import Cornered, RoundedCorner
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton import dual_arrays  # noqa: F401  which the kernels below run in on small data
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
 from finitesum.methods.newton.dual_points import loss_of, point_of, value_at, with_best_factor, with_best_intercept
 from finitesum.methods.newton.dual_sweeps import find_active, sweep

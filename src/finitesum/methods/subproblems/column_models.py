@@ -132,7 +132,7 @@ def _n_with_zeros(columns: CSRRows) -> float:
 
 
 def _entries(columns: DenseRows | CSRRows) -> list[tuple[Any, Vector]]:
-    """Return the places in r and the values of each column: few sparse ones with their zeros, which cost less than places."""
+    """Return the places in r and the values of each column: of few sparse ones with their zeros, and without places."""
     if isinstance(columns, DenseRows):
         return [(None, row) for row in columns.values]
     if _n_with_zeros(columns) <= MOST_WITH_ZEROS:

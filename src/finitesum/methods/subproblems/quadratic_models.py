@@ -44,7 +44,7 @@ CLOSE = 0.5
 #: Multipliers of an l1 ball that are tried, at most, and what they differ by, relatively, where they are the same.
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
 
-#: Variables up to which coordinate descent without a kernel takes as many passes as with one: of more it goes by faces, too.
+#: Variables up to which coordinate descent in arrays takes as many passes as the kernel: of more it goes by faces, too.
 FEW_COORDINATES = 64
 
 #: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality,
