@@ -16,9 +16,9 @@ from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import Problem, n_numbers
 from finitesum.problems.partitioned import is_parted
 
-#: Numbers, and nanoseconds of methods without kernels, up to which these are preferred to dual ascent: a process without
-#: other kernels loads those of its visits and faces in more, and other processes wait for little.
-FEW_NUMBERS, LOADING = 3e4, 2e7
+#: Numbers, and nanoseconds of methods without visits, up to which these are preferred to dual ascent, which visits few
+#: numbers by calls from Python; and what it is charged for them.
+FEW_NUMBERS, OF_VISITS = 3e4, 2e7
 
 #: Losses with corners, as measured on generated rows: steps of interior points, nanoseconds of a row in one beside its
 #: Hessian, of a row and two columns where the rows are brought to a triangle, and of a column and two rows in a basis of
@@ -91,11 +91,11 @@ def _require_elastic_net(problem: Problem) -> None:
 def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple[float, str, float]]:
     """Return what the methods for losses with corners and an l2 penalty are ranked by, their names and their nanoseconds.
 
-    These are estimates, and the rank, but for few numbers, where methods without kernels come first. The matrices of
+    These are estimates, and the rank, but for few numbers, where methods without visits come first. The matrices of
     interior points are of this order; without their fitting, dual ascent is left.
     """
     n, dim, costs, (least, by_coupling, power) = problem.n_rows, problem.dim, costs_of(problem), DUAL_PASSES
-    is_small = n_numbers(problem.view) <= FEW_NUMBERS  # where all but dual ascent need no kernel
+    is_small = n_numbers(problem.view) <= FEW_NUMBERS
     coupling = (sum_of_squares(problem) - n * problem.has_intercept) / (n * n * problem.term.ridge)
     n_passes = least + by_coupling * min(math.sqrt(n / dim), 1.0) * coupling**power
     ascent = forecasts.DUAL_VISIT * n * costs.gradient * n_passes
@@ -109,8 +109,8 @@ def _costs_with_ridge(problem: Problem, order: int, *, fits: bool) -> list[tuple
         of_row = SEMISMOOTH_GRADIENTS * costs.gradient + SEMISMOOTH_HESSIANS * costs.hessian + SEMISMOOTH_ROW
         calls = SEMISMOOTH_CALLS + SEMISMOOTH_FIRST * min(n, FIRST_ROWS)
         found.append(("semismooth-newton", n * of_row + SEMISMOOTH_FACTORS * costs.factor + calls))
-    is_first = [is_small and name != "dual-ascent" and cost <= LOADING for name, cost in found]
-    return [(cost - LOADING * first, name, cost) for (name, cost), first in zip(found, is_first, strict=True)]
+    is_first = [is_small and name != "dual-ascent" and cost <= OF_VISITS for name, cost in found]
+    return [(cost - OF_VISITS * first, name, cost) for (name, cost), first in zip(found, is_first, strict=True)]
 
 
 def _why(problem: Problem, cost: float) -> str:

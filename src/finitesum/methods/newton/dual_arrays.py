@@ -45,8 +45,9 @@ class _Corners(NamedTuple):
 
 def _corners(view: Any, some: Indices | slice = slice(None)) -> _Corners:
     targets = view.targets[some]
-    found = view.loss.corners(targets)
-    return _Corners(*(tuple(np.broadcast_to(part, targets.shape).astype(np.float64) for part in one) for one in found))
+    parts = [part for corner in view.loss.corners(targets) for part in corner]
+    low, high, point, *other = (np.broadcast_to(part, targets.shape).astype(np.float64) for part in parts)
+    return _Corners((low, high, point), (other[0], other[1], other[2]))
 
 
 @array_form(dual_sweeps.find_active, _n_numbers)
