@@ -26,7 +26,7 @@ from scipy.sparse.linalg import eigsh
 from finitesum.constraints import Polyhedron
 from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.jit import array_form, kernel, kernel_part
+from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
 from finitesum.methods.subproblems import faces, group_models, output_models
 from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
@@ -44,8 +44,9 @@ CLOSE = 0.5
 #: Multipliers of an l1 ball that are tried, at most, and what they differ by, relatively, where they are the same.
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
 
-#: Variables up to which coordinate descent in arrays takes as many passes as the kernel: of more it goes by faces, too.
-FEW_COORDINATES = 64
+#: Variables up to which coordinate descent in arrays takes as many passes as the kernel, and up to which it goes by faces,
+#: whose factors are cheap so far.
+FEW_COORDINATES, MOST_COORDINATES = 64, 500
 
 #: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality,
 #: or is not downhill.
@@ -107,7 +108,7 @@ def _descend(
             return
 
 
-@array_form(_descend, lambda hessian, *_: float(hessian.size))
+@array_form(_descend, lambda hessian, *_: MOST_NUMBERS * len(hessian) / MOST_COORDINATES)
 def _descend_in_arrays(
     hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
 ) -> None:
