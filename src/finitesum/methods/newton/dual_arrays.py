@@ -16,17 +16,17 @@ from finitesum.core.jit import array_form
 from finitesum.methods.newton import dual_faces, dual_sweeps
 from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
 
-#: Numbers of sparse rows with their zeros up to which they are visited so, and those that are computed while Python reads a
-#: sparse row.
-MOST_WITH_ZEROS, OF_SPARSE = 3e6, 200.0
+#: Numbers of sparse rows with their zeros up to which they are visited so, and those that are computed while Python visits
+#: a row: some microseconds.
+MOST_WITH_ZEROS, OF_VISIT = 3e6, 500.0
 
 
 def _n_numbers(view: Any, *_others: Any) -> float:
-    """Return the numbers of rows; of sparse ones at least what their calls cost."""
+    """Return the numbers of rows, at least what the calls of their visits cost."""
     rows = view.rows
     if not isinstance(rows, DenseRows | CSRRows):
         return np.inf
-    return max(float(rows.values.size), rows.n_rows * (OF_SPARSE if isinstance(rows, CSRRows) else 0.0))
+    return max(float(rows.values.size), rows.n_rows * OF_VISIT)
 
 
 class _Corners(NamedTuple):
