@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from contracts.problems import targets_for
 
 from finitesum import Problem, constraints, minimize
+from finitesum.core import jit
 from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
 from finitesum.evaluation import lines, many_points, row_products
 from finitesum.evaluation.certificates import slopes_bound
@@ -337,7 +339,7 @@ print("numba" in sys.modules)
     assert done.stdout == "False\n"
 
 
-def test_a_small_fit_of_many_columns_never_loads_the_compiler():
+def test_a_small_fit_of_many_columns_never_loads_the_compiler_where_nothing_is_compiled(tmp_path):
     code = """
 import sys, numpy as np, scipy.sparse as sp
 from finitesum.constraints import Box, L1Ball
@@ -360,8 +362,54 @@ LogisticRegression(l1_ratio=1.0).fit(high[:, :20], np.digitize(u, [-1, 0, 1]))
 LogisticRegressionCV(l1_ratios=[0.5, 1.0], Cs=3).fit(high[:, :20], u > 0)
 print("numba" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert _printed(code, tmp_path) == "False\n"
+
+
+def _printed(code, folder):
+    """Return what a process prints that keeps its kernels in a folder."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_stand_ins_give_way_to_what_is_on_disk_in_later_processes_alone(tmp_path):
+    code = """
+import sys, numpy as np
+from finitesum.core.jit import as_compiled
+from finitesum.estimators import LinearRegressor
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 300))
+y = X[:, :10].sum(axis=1) + 0.1 * rng.standard_normal(60)
+model = lambda: LinearRegressor(alpha=0.01, l1_ratio=1.0, tol=1e-10).fit(X, y)
+first = model()
+is_loaded = "numba" in sys.modules
+with as_compiled():
+    other = model()
+again = model()
+print(is_loaded, (first.coef_ == again.coef_).all(), np.abs(first.coef_ - other.coef_).max() < 1e-8)
+"""
+    assert _printed(code, tmp_path) == "False True True\n"
+    assert _printed(code, tmp_path) == "True True True\n"
+
+
+def test_no_form_stands_in_on_parts_and_marks_are_for_later_processes(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
+    kernel = jit.Kernel(lambda x: seen.append("kernel"))
+    jit.array_form(kernel, lambda x: 1.0, stands_in=True)(lambda x: seen.append("arrays"))
+    monkeypatch.setattr(kernel, "_cached", kernel.function)
+    kernel(1.0)
+    with jit.without_stand_ins():
+        kernel(1.0)
+    kernel(1.0)
+    assert seen == ["arrays", "kernel", "arrays"]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".kept"]
+    later = jit.Kernel(kernel.function)
+    assert jit.has_machine_code(later)
+    assert later.is_on_disk((1.0,))
+    assert not later.is_on_disk((1,))
 
 
 @pytest.mark.parametrize(

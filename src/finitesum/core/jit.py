@@ -22,6 +22,10 @@ elementwise work then goes through `finitesum.core.vectors`, whose functions are
 The rule: a kernel with a form over arrays runs in it where that form touches at most `MOST_NUMBERS` numbers, whether the
 kernel is compiled or not, so that a result depends on the data and never on what happens to be compiled. There it is about
 as fast as machine code, and a process with small problems alone never imports numba (`finitesum.core.compiler`).
+The exception: some forms stand in for a kernel, several times slower than its machine code and many times faster than
+compiling it (``array_form(..., stands_in=True)``). They run where no machine code for such arguments was on disk when the
+process first asked for it, and until its end: within a process a result depends on the data alone. On parts of the data,
+which several processes work on, none does (``without_stand_ins``).
 
 Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
 the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
@@ -33,6 +37,7 @@ With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it 
 within a block of ``as_python()`` they do so in a process that has compiled them.
 """
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -43,6 +48,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -117,6 +123,9 @@ def cache_folder() -> Path | None:
     )
     return None
 
+
+#: Whether forms over arrays may stand in for kernels that are not on disk.
+_STANDS_IN: ContextVar[bool] = ContextVar("stands_in", default=True)
 
 #: What the compiler is told before it compiles the first kernel, in order.
 _QUEUE: list[Callable[["ModuleType"], None]] = []
@@ -201,23 +210,54 @@ class Kernel:
         self.function = function
         self.array_form: Callable[..., Any] | None = None
         self.n_numbers: Callable[..., float] = _no_numbers
+        self.stands_in: Callable[..., bool] | None = None  # whether the form over arrays only stands in, by the arguments
+        self._on_disk: dict[Any, bool] = {}  # by kinds of arguments, as it was when first asked for
+        self._marked: set[Any] = set()
         self._cached: Any = None
         self._uncached: Any = None
 
     def __call__(self, *args: Any) -> Any:
         if Kernel.as_python:
             return self.function(*args)
-        if self.array_form is not None and not Kernel.as_compiled and self.n_numbers(*args) <= MOST_NUMBERS:
+        is_small = self.array_form is not None and not Kernel.as_compiled and self.n_numbers(*args) <= MOST_NUMBERS
+        if is_small and (self.stands_in is None or not self.stands_in(*args) or self._needs_stand_in(args)):
             with np.errstate(all="ignore"):  # as machine code does
-                return self.array_form(*args)
+                return cast(Any, self.array_form)(*args)
         for value in args:
             if isinstance(value, tuple) and not _is_ours(value):
                 break
         else:
-            return (self._cached or self._made(keeps=True))(*args)
+            found = (self._cached or self._made(keeps=True))(*args)
+            if self.stands_in is not None:
+                self._mark(args)
+            return found
         if any(map(_is_interpreted, args)):
             return self.function(*args)
         return (self._uncached or self._made(keeps=False))(*args)
+
+    def _needs_stand_in(self, args: tuple[Any, ...]) -> bool:
+        return _STANDS_IN.get() and not self.is_on_disk(args)
+
+    def is_on_disk(self, args: tuple[Any, ...] | None = None) -> bool:
+        """Return whether machine code for such arguments, or for any, was on disk when the process first asked for it."""
+        kinds = None if args is None else _kinds(args)
+        if kinds not in self._on_disk:
+            folder = cache_folder()
+            self._on_disk[kinds] = folder is not None and any(True for _ in folder.glob(self._mark_of(kinds)))
+        return self._on_disk[kinds]
+
+    def _mark_of(self, kinds: Any) -> str:
+        digest = "*" if kinds is None else hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]
+        return f"{self.function.__module__}.{self.function.__qualname__}-{digest}.kept"
+
+    def _mark(self, args: tuple[Any, ...]) -> None:
+        """Leave a mark beside machine code on disk, which can be found without importing numba."""
+        kinds = _kinds(args)
+        if kinds in self._marked or (folder := cache_folder()) is None:
+            return
+        self._marked.add(kinds)
+        with contextlib.suppress(OSError):
+            (folder / self._mark_of(kinds)).touch()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle kernels of modules by their names: the code of a compiled one is thousands of bytes."""
@@ -250,6 +290,31 @@ def runs_in_arrays(n_numbers: float) -> bool:
     return COMPILED and n_numbers <= MOST_NUMBERS and not (Kernel.as_python or Kernel.as_compiled)
 
 
+def has_machine_code(of: Callable[..., Any]) -> bool:
+    """Return whether there was machine code of a kernel on disk when the process first asked for it: see `marked`."""
+    return Kernel.as_compiled or not _STANDS_IN.get() or (isinstance(of, Kernel) and of.is_on_disk())
+
+
+def marked(of: Callable[P, R]) -> Callable[P, R]:
+    """Let `has_machine_code` find a kernel that has no form over arrays to stand in for it, and return the kernel."""
+    if isinstance(of, Kernel):
+        of.stands_in = _always
+    return of
+
+
+def _always(*_args: Any) -> bool:
+    return True
+
+
+def _kinds(value: Any) -> Any:
+    """Return what machine code is made for: types of arguments, of arrays and tuples what is in them."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.ndim, value.flags.c_contiguous
+    if isinstance(value, tuple):
+        return type(value).__name__, *map(_kinds, value)
+    return type(value).__name__
+
+
 def _no_numbers(*_args: Any) -> float:
     return 0.0
 
@@ -259,15 +324,19 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], Kernel(function)) if COMPILED else function
 
 
-def array_form(of: Callable[P, R], n_numbers: Callable[P, float]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def array_form(
+    of: Callable[P, R], n_numbers: Callable[P, float], *, stands_in: bool | Callable[P, bool] = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let the decorated function run in the place of a kernel on arguments where it touches few numbers, as given.
 
-    Both compute the same up to rounding errors.
+    Both compute the same up to rounding errors, or to what is asked for. A form that only `stands_in`, always or for some
+    arguments, gives way to machine code that is on disk.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         if isinstance(of, Kernel):
             of.array_form, of.n_numbers = function, n_numbers
+            of.stands_in = stands_in if callable(stands_in) else (_always if stands_in else None)
         return function
 
     return decorate
@@ -284,6 +353,19 @@ def as_python() -> Iterator[None]:
         yield
     finally:
         Kernel.as_python = before
+
+
+@contextmanager
+def without_stand_ins() -> Iterator[None]:
+    """Run kernels as machine code in this thread where a form over arrays would only stand in for it.
+
+    For what several processes take part in, whose results must not depend on which of them has compiled what.
+    """
+    token = _STANDS_IN.set(False)
+    try:
+        yield
+    finally:
+        _STANDS_IN.reset(token)
 
 
 @contextmanager

@@ -1,13 +1,14 @@
 """Gram matrices of the rows, weighted with curvatures: Hessians of linear models."""
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
+from finitesum.core.jit import MOST_NUMBERS, array_form, has_machine_code, kernel, kernel_part, without_stand_ins
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.row_sums import curvatures_at
@@ -51,15 +52,27 @@ def _add_sparse(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -
     _add_grams(rows, picked, scales, lower)
 
 
-#: Nanoseconds that a Gram matrix of sparse rows may take longer in arrays than by the kernel, and may take in arrays.
-MOST_LOST, MOST_IN_ARRAYS = 1e7, 2e7
+#: Nanoseconds that a Gram matrix of sparse rows may take longer in arrays than by the kernel where that is on disk, and
+#: where it would be compiled; and that it may take in arrays.
+MOST_LOST, MOST_TO_COMPILE, MOST_IN_ARRAYS = 2e6, 1e7, 2e7
 
 
 def _gram_numbers(rows: CSRRows, picked: Indices, *_others: Any) -> float:
     """Return a number beyond `MOST_NUMBERS` where a Gram matrix is worth a kernel; the times are as measured."""
+    lost, in_arrays = _lost_in_arrays(rows, picked)
+    return MOST_NUMBERS * max(lost / MOST_TO_COMPILE, in_arrays / MOST_IN_ARRAYS)
+
+
+def _stands_in(rows: CSRRows, picked: Indices, *_others: Any) -> bool:
+    """Return whether the form over arrays gives way to machine code that is on disk."""
+    return _lost_in_arrays(rows, picked)[0] > MOST_LOST
+
+
+def _lost_in_arrays(rows: CSRRows, picked: Indices) -> tuple[float, float]:
+    """Return how much longer a Gram matrix takes in arrays than by the kernel, and how long, in nanoseconds."""
     squares = _stored_squares(rows, picked)
-    in_arrays, by_kernel = min(_as_dense(rows, picked), _as_sparse(rows, squares)), 0.6 * squares
-    return MOST_NUMBERS * max((in_arrays - by_kernel) / MOST_LOST, in_arrays / MOST_IN_ARRAYS)
+    in_arrays = min(_as_dense(rows, picked), _as_sparse(rows, squares))
+    return in_arrays - 0.6 * squares, in_arrays
 
 
 def _stored_squares(rows: CSRRows, picked: Indices) -> float:
@@ -77,7 +90,7 @@ def _as_sparse(rows: CSRRows, squares: float) -> float:
     return 8.5 * squares + 15.0 * float(rows.dim()) ** 2
 
 
-@array_form(_add_sparse, _gram_numbers)
+@array_form(_add_sparse, _gram_numbers, stands_in=_stands_in)
 def _sparse_in_arrays(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
     some: Any = some_rows(rows, picked)
     d = rows.n_columns
@@ -153,6 +166,8 @@ def _is_dense_product(problem: Problem) -> bool:
     rows, everything = problem.rows, np.arange(problem.n_rows)
     if not isinstance(rows, CSRRows) or _gram_numbers(rows, everything) > MOST_NUMBERS:
         return False
+    if _stands_in(rows, everything) and has_machine_code(_add_sparse):
+        return False
     return _as_dense(rows, everything) < _as_sparse(rows, _stored_squares(rows, everything))
 
 
@@ -192,7 +207,8 @@ def add_gram(
 
     Dense rows are taken less the `centre`, shape (d,), the intercept's 1 as it is; they may be summed in float32.
     """
-    is_sparse, whole = problem.rows.is_sparse(), None if is_parted(problem) else sums
+    is_sparse, is_parts = problem.rows.is_sparse(), is_parted(problem)
+    whole = None if is_parts else sums
     if centre is None and (found := _in_arrays(problem, picked, scales, single_precision=single_precision)) is not None:
         sums += found
         return
@@ -203,7 +219,8 @@ def add_gram(
             with np.errstate(all="ignore"):  # what is too large for single precision is seen by its factor
                 return _sum_dense(rows, some, of_picked, centre, single_precision=single_precision)
         part = np.zeros((rows.dim(), rows.dim())) if whole is None or some.size < picked.size else whole
-        _add_sparse(rows, some, of_picked, part)
+        with without_stand_ins() if is_parts else nullcontext():
+            _add_sparse(rows, some, of_picked, part)
         return part
 
     stored = n_entries(problem.rows) / problem.n_rows if is_sparse else problem.dim
@@ -263,7 +280,8 @@ def gram_of_block(block: Block, scales: Vector) -> Matrix:
     if isinstance(rows, DenseRows):
         return _sum_dense(rows, picked, scales[picked], None, single_precision=False)
     part = np.zeros((rows.dim(), rows.dim()))
-    _add_sparse(rows, picked, scales[picked], part)
+    with without_stand_ins():  # a part of the data
+        _add_sparse(rows, picked, scales[picked], part)
     return part
 
 

@@ -23,7 +23,7 @@ outnumber columns. So it does, on one thread, on dense rows of few directions wi
 0.8) that are at most 12 times the columns, where tol leaves up to four digits; there until more than 6 epochs are left.
 Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch
 makes as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes a row while they last.
-Epochs run on one thread, and not on small data, whose sums are those of arrays: they need a kernel.
+Epochs run on one thread, and on small data, whose sums need no kernel, only where theirs is on disk already.
 
 On parts elsewhere the first pass takes the steps on samples of the largest part, and on the whole of it, by its worker
 alone (`finitesum.methods.newton.one_part`); where F is higher there than at the start, the run goes on from the start.
@@ -44,13 +44,14 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
+from finitesum.core.jit import has_machine_code
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, rounded_gram_product
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.newton import one_part, row_metric, subsampling
 from finitesum.methods.newton.row_metric import RowMetric
-from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, next_epoch
+from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, next_epoch, visit_rows
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
@@ -153,7 +154,7 @@ class NewtonCG(SampledNewton):
             if state.order.size == 0:
                 may_begin = self.first_rows == "auto" and not state.x.any()
                 may_begin &= problem.rows.is_sparse() or self.n_threads == 1  # which epochs are run on
-                may_begin &= whole_arrays(problem) is None  # small data see no kernel
+                may_begin &= whole_arrays(problem) is None or has_machine_code(visit_rows)
                 dual = first_epoch(problem, state.tol) if may_begin else DualState()
                 state = state._replace(order=subsampling.permutation(order, problem.n_components), dual=dual)
             if state.dual.slopes.size > 0:

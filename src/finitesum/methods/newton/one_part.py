@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
+from finitesum.core.jit import without_stand_ins
 from finitesum.core.sums import fetched
 from finitesum.core.threads import limited_blas
 from finitesum.evaluation.optimality import evaluate
@@ -61,8 +62,9 @@ def _minimised(part: Problem, method: Any, start: Vector) -> OnPart:
     size = method.default_batch_size(part)
     part = part.batched(size)
     state, order = method.init(part, start), np.random.default_rng(0).permutation(part.n_components)
-    while not method.is_minimised(part, state):
-        state = method.run_pass(part, state, order)
+    with without_stand_ins():
+        while not method.is_minimised(part, state):
+            state = method.run_pass(part, state, order)
     weight = float(part.weights.sum()) or 1.0
     first = evaluate(part, start).objective / weight
     return OnPart(state.x, first, state.first_optimality, (state.n_gradients + part.n_components) * size)

@@ -41,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import MOST_NUMBERS, kernel, kernel_part
+from finitesum.core.jit import MOST_NUMBERS, kernel, kernel_part, marked
 from finitesum.evaluation.row_products import copy_for_products, squares_of_rows
 from finitesum.methods.base import copied
 from finitesum.methods.forecasts import LEAST_TOL, traits_of
@@ -211,8 +211,9 @@ def rows_together(problem: Problem) -> int:
     return max(NEIGHBOURS, AT_ONCE * problem.n_rows // size) if size > CACHE else NEIGHBOURS
 
 
+@marked
 @kernel
-def _epoch(view: View, draw: int, ridge: float, w: Vector, memory: DualState, places: Any) -> tuple[float, float]:
+def visit_rows(view: View, draw: int, ridge: float, w: Vector, memory: DualState, places: Any) -> tuple[float, float]:
     """Make as many visits as there are rows; return the sum of their sizes, and which size is little from now on."""
     due, order, n_together = places
     total, little, n_visits, n = 0.0, memory.little, 0, view.rows.n_rows
@@ -313,7 +314,7 @@ def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tup
     places = np.empty((2, n), dtype=np.int64)
     among = places[0], places[1], rows_together(problem)
     view = problem.view if problem.rows.is_sparse() else copy_for_products(problem).problem.view
-    square, little = _epoch(view, first_draw(seed, memory.n_epochs), problem.term.ridge, w, memory, among)
+    square, little = visit_rows(view, first_draw(seed, memory.n_epochs), problem.term.ridge, w, memory, among)
     if problem.rows.intercept:
         memory = memory._replace(slope=float(problem.weights @ memory.slopes))
         square += memory.slope**2

@@ -141,7 +141,7 @@ def _entries(columns: DenseRows | CSRRows) -> list[tuple[Any, Vector]]:
     return [(columns.columns[first:last], columns.values[first:last]) for first, last in ends]
 
 
-@array_form(_descend, _n_numbers)
+@array_form(_descend, _n_numbers, stands_in=True)
 def _descend_in_arrays(
     columns: DenseRows | CSRRows,
     figures: Matrix,
@@ -226,13 +226,13 @@ def _scale_sparse_columns(columns: CSRRows, roots: Vector, out: Vector, sums: Ma
         sums[0, j], sums[1, j] = square, total
 
 
-@array_form(_scale_dense_columns, lambda values, *_: float(values.size))
+@array_form(_scale_dense_columns, lambda values, *_: float(values.size), stands_in=True)
 def _scale_dense_in_arrays(values: Data, roots: Vector, out: Matrix, sums: Matrix) -> None:
     np.multiply(values, roots, out=out)
     sums[0], sums[1] = np.einsum("ij,ij->i", out, out), out @ roots
 
 
-@array_form(_scale_sparse_columns, lambda columns, *_: float(columns.values.size))
+@array_form(_scale_sparse_columns, lambda columns, *_: float(columns.values.size), stands_in=True)
 def _scale_sparse_in_arrays(columns: CSRRows, roots: Vector, out: Vector, sums: Matrix) -> None:
     np.multiply(columns.values, roots[columns.columns], out=out)
     scaled_columns = columns._replace(values=out)

@@ -64,7 +64,7 @@ def _n_numbers(hessians: Any, which: Indices, *_others: Any) -> float:
     return float(which.size * dim * (OF_CALLS + dim))
 
 
-@array_form(_descend, _n_numbers)
+@array_form(_descend, _n_numbers, stands_in=True)
 def _descend_in_arrays(
     hessians: Any, which: Indices, diagonals: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix, steps: Matrix
 ) -> None:

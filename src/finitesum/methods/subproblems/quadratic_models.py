@@ -108,7 +108,11 @@ def _descend(
             return
 
 
-@array_form(_descend, lambda hessian, *_: MOST_NUMBERS * len(hessian) / MOST_COORDINATES)
+@array_form(
+    _descend,
+    lambda hessian, *_: MOST_NUMBERS * len(hessian) / MOST_COORDINATES,
+    stands_in=lambda hessian, *_: len(hessian) > FEW_COORDINATES,
+)
 def _descend_in_arrays(
     hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
 ) -> None:
