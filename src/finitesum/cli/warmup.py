@@ -165,6 +165,7 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
     from finitesum.evaluation.row_products import combination
     from finitesum.methods import METHODS
     from finitesum.methods.subproblems.column_models import scaled
+    from finitesum.methods.subproblems.many_models import model_steps
     from finitesum.running.driver import minimize
 
     variants: tuple[dict[str, float], ...] = ({}, {"step_size": 0.01}, {"first_rows": 2})
@@ -180,3 +181,5 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
         combination(problem, problem.weights)  # for that of an intercept
         rows = problem.rows._replace(values=problem.rows.values.astype(np.float64))
         scaled(rows, np.ones(problem.rows.n_columns))  # for curvatures that differ
+        tables = np.ones((4, 1, 2))
+        model_steps(np.ones((1, 2, 2)), np.zeros(1, dtype=np.int64), *tables)  # of folds with an l1 penalty
