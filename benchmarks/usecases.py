@@ -6,7 +6,8 @@ Each fit is a process of its own, with one thread, that loads the arrays, fits o
 compiled kernels) and then on the clock: once, or where a fit takes less than a second seven times and for half a second at
 least, because a median of seven fits of a millisecond is one of a process that is not yet warm. A first fit of over ten
 seconds counts itself. Fits of a case take turns, round by round; times are medians, wall and processor. Peers that are
-not installed are left out.
+not installed are left out. Before, `finitesum warmup` compiles the kernels of all losses: small fits go without, until
+some are on disk (`first_fit.py` has those).
 The objective is computed here, from the coefficients, in float64; a fit counts for a gap when its objective is at most
 that much above the best that anybody found, relative to it. Everyone has a setting as it comes, and tighter tolerances: of
 the hinge, where nobody's tolerance is relative to the objective, six in each decade.
@@ -41,6 +42,9 @@ GAPS = (1e-4, 1e-6, 1e-8, 1e-10)
 
 #: Fits on the clock of less than a second each, at least, and the seconds that they take together, at least.
 FEWEST_FITS, LEAST_SECONDS = 7, 0.5
+
+#: Losses of means, which kernels are compiled for.
+LOSSES_OF_MEANS = ("poisson", "gamma", "tweedie", "negative-binomial")
 
 #: Seconds of a first fit that counts, libraries and kernels loaded in it: a second one would take as long.
 LONG = 10.0
@@ -175,6 +179,13 @@ def page(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def warm_up() -> None:
+    """Compile what the cases need."""
+    losses = (*LOSSES_OF_MEANS, "logistic", "squared", "hinge", "squared-hinge", "quantile")
+    named = [part for loss in losses for part in ("--loss", loss)]
+    subprocess.run([sys.executable, "-m", "finitesum", "warmup", "--for", "auto", *named], check=True)
+
+
 def main() -> None:
     """Measure the cases that the command line names, and write the page."""
     if sys.argv[1:2] == ["--child"]:
@@ -188,6 +199,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds of a fit")
     options = parser.parse_args()
+    warm_up()
     rows: list[dict[str, Any]] = list(read_rows("usecases"))
     for key in CASES:
         if options.only is None or any(key.startswith(text) for text in options.only.split(";") if text):

@@ -17,6 +17,7 @@ from finitesum.cli import warmup as warmup_module
 from finitesum.core.files import prune
 from finitesum.core.jit import COMPILED, Kernel
 from finitesum.datasets import list_datasets
+from finitesum.losses import LOSSES
 
 
 def test_methods(run):
@@ -118,6 +119,11 @@ def test_nothing_is_left_to_compile_for_newton_s_methods_on_sparse_rows(monkeypa
         problem = Problem.linear(X, y, alpha=alpha, l1_ratio=l1_ratio, fit_intercept=intercept)
         minimize(problem, method=name, max_iter=300)
     assert n_signatures() == before
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_tiny_problem_has_targets_of_each_loss(loss):
+    assert warmup_module.tiny_problem(warmup_module.Signature(loss, "float64", "dense")).n_rows == 4
 
 
 @pytest.mark.parametrize("dtype", warmup_module.DTYPES)

@@ -148,12 +148,14 @@ def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> "Problem":
     """Return a problem of a few rows that is laid out in memory as a signature says."""
     import numpy as np
 
+    from finitesum.losses import as_loss
     from finitesum.problems.linear import Problem
     from finitesum.reporting.report import small_rows
 
     width = None if signature.layout == "dense" else signature.layout.removeprefix("csr-")
     rows = small_rows(signature.dtype, width)
-    return Problem.linear(rows, np.array([0.0, 1.0, 0.0, 1.0]), loss=signature.loss, alpha=0.1, l1_ratio=l1_ratio)
+    targets = np.array([0.0, 1.0, 0.0, 1.0]) + (as_loss(signature.loss).target_kind() == "positive")
+    return Problem.linear(rows, targets, loss=signature.loss, alpha=0.1, l1_ratio=l1_ratio)
 
 
 def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> None:
