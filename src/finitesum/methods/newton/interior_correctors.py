@@ -16,8 +16,9 @@ from collections.abc import Callable
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.methods.newton.interior_numbers import Inner, Step
+from finitesum.methods.newton.interior_numbers import Inner
 from finitesum.methods.newton.interior_pieces import Pieces
+from finitesum.methods.newton.interior_records import Step
 from finitesum.problems.partitioned import is_parted
 
 #: Corrections of a step, at most; the length from which none is tried.

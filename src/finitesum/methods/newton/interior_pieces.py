@@ -15,16 +15,8 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.sums import added
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.methods.newton.hinge_rows import n_hinges
-from finitesum.methods.newton.interior_numbers import (
-    Ahead,
-    Inner,
-    Numbers,
-    Report,
-    Step,
-    place_of_all,
-    place_of_part,
-    start_at,
-)
+from finitesum.methods.newton.interior_numbers import Inner, place_of_all, place_of_part, start_at
+from finitesum.methods.newton.interior_records import Ahead, Numbers, Report, Step
 from finitesum.methods.newton.interior_sides import sides_of
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem

@@ -41,8 +41,9 @@ from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.interior_correctors import centred
-from finitesum.methods.newton.interior_numbers import Inner, Numbers, Report, Step
+from finitesum.methods.newton.interior_numbers import Inner
 from finitesum.methods.newton.interior_pieces import Pieces, begun
+from finitesum.methods.newton.interior_records import Numbers, Report, Step
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import has_span, span, system_at
 from finitesum.problems.input import as_rows

@@ -16,8 +16,9 @@ from finitesum.evaluation.hessian import gram
 from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.methods.newton.hinge_rows import hinges_of
 from finitesum.methods.newton.interior_factors import MOST_WORK, Triangle, of_stacked, of_sum
-from finitesum.methods.newton.interior_numbers import Equations, Inner, n_wrong_of
+from finitesum.methods.newton.interior_numbers import Inner, n_wrong_of
 from finitesum.methods.newton.interior_pieces import Pieces
+from finitesum.methods.newton.interior_records import Equations
 from finitesum.methods.newton.interior_rows import RowsFactor, by_rows, goes_by_rows
 from finitesum.methods.newton.interior_sides import Sides
 from finitesum.problems.linear import Problem, remembered

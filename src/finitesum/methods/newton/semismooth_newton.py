@@ -35,7 +35,6 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
-from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.hessian import add_gram, gram_of_block
 from finitesum.evaluation.row_blocks import Block, by_row, sum_over_blocks
@@ -43,12 +42,12 @@ from finitesum.evaluation.row_products import combination, predictions, weighted
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.dual_ascent import in_metric, refusal_without_corners
+from finitesum.methods.newton.semismooth_slopes import find_slopes, slope_along
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.problems.beside import empty_by_row, zeros_by_row
 from finitesum.problems.chosen_rows import with_rows
-from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
-from finitesum.problems.rows import EVERY
 
 #: The first h, by the mean distance of predictions from corners: most rows are within.
 START = 2.0
@@ -93,68 +92,6 @@ class SemismoothState(NamedTuple):
     tol: float
     n_gradients: int
     n_hessians: int
-
-
-@kernel_part
-def _slope(loss: Any, target: float, goal: float, width: float) -> tuple[float, float]:
-    """Return s(u) for goal = u + h c, and how far it is from being within, in units of slopes: 0 there."""
-    (low, high, point), (other_low, other_high, other_point) = loss.corners(target)
-    one, two = (goal - point) / width, (goal - other_point) / width
-    beyond = max(low - one, one - high)
-    if other_low < other_high:
-        beyond = min(beyond, max(other_low - two, two - other_high))
-    return min(max(one, low), high) + min(max(two, other_low), other_high), max(beyond, 0.0)
-
-
-@kernel
-def _find_slopes(view: Any, u: Vector, centre: Vector, width: float, slopes: Vector, beyond: Vector) -> float:
-    """Write the slopes of all rows, and how far they are from being within; return the mean loss."""
-    total = 0.0
-    for i in range(view.rows.n_rows):
-        slopes[i], beyond[i] = _slope(view.loss, view.targets[i], u[i] + width * centre[i], width)
-        if view.weights[i] > 0.0:
-            total += view.weights[i] * view.loss.value(u[i], view.targets[i])
-    return total
-
-
-@kernel
-def _along(view: Any, u: Vector, change: Vector, centre: Vector, width: float, t: float) -> tuple[float, float]:
-    """Return the slope and the curvature in t of the smoothed losses at u + t change."""
-    slope, curvature = 0.0, 0.0
-    for i in range(view.rows.n_rows):
-        weighted = view.weights[i] * change[i]
-        if weighted != 0.0:
-            found, beyond = _slope(view.loss, view.targets[i], u[i] + t * change[i] + width * centre[i], width)
-            slope += weighted * found
-            if beyond == 0.0:
-                curvature += weighted * change[i] / width
-    return slope, curvature
-
-
-def _slopes_in_arrays(loss: Any, targets: Vector, goals: Vector, width: float) -> tuple[Vector, Vector]:
-    """Return what `_slope` does for many rows."""
-    (low, high, point), (other_low, other_high, other_point) = loss.corners(targets)
-    one = (goals - point) / width
-    slopes, beyond = np.minimum(np.maximum(one, low), high), np.maximum(low - one, one - high)
-    if other_low < other_high:
-        two = (goals - other_point) / width
-        beyond = np.minimum(beyond, np.maximum(other_low - two, two - other_high))
-        slopes += np.minimum(np.maximum(two, other_low), other_high)
-    return slopes, np.maximum(beyond, 0.0)
-
-
-@array_form(_find_slopes, n_numbers)
-def _find_in_arrays(view: Any, u: Vector, centre: Vector, width: float, slopes: Vector, beyond: Vector) -> float:
-    slopes[:], beyond[:] = _slopes_in_arrays(view.loss, view.targets, u + width * centre, width)
-    used = EVERY if view.equal_weight > 0.0 else view.weights > 0.0
-    return float(view.weights[used] @ view.loss.value(u[used], view.targets[used]))
-
-
-@array_form(_along, n_numbers)
-def _along_in_arrays(view: Any, u: Vector, change: Vector, centre: Vector, width: float, t: float) -> tuple[float, float]:
-    weighted = view.weights * change
-    slopes, beyond = _slopes_in_arrays(view.loss, view.targets, u + t * change + width * centre, width)
-    return float(weighted @ slopes), float((weighted * change)[beyond == 0.0].sum()) / width
 
 
 @dataclass(frozen=True)
@@ -300,7 +237,7 @@ def _slopes_at(problem: Problem, u: Vector, centre: Vector, width: float) -> tup
     """Return the slopes at u, how far they are from being within, and the mean loss."""
 
     def find(block: Block, of_rows: Vector, of_centre: Vector, *written: Vector) -> float:
-        return float(_find_slopes(block.view, of_rows, of_centre, width, *written))
+        return float(find_slopes(block.view, of_rows, of_centre, width, *written))
 
     slopes, beyond = empty_by_row(problem), empty_by_row(problem)
     loss = sum_over_blocks(find, problem, reads=(u, centre), writes=(slopes, beyond))
@@ -415,7 +352,7 @@ def _slope_at(part: Problem, line: tuple[Vector, Vector, Vector], width: float, 
     """Return the slope and the curvature in t of the smoothed losses on a line: u, their change, and the centre."""
 
     def along(block: Block, u: Vector, change: Vector, centre: Vector) -> tuple[float, float]:
-        slope, curvature = _along(block.view, u, change, centre, width, t)
+        slope, curvature = slope_along(block.view, u, change, centre, width, t)
         return float(slope), float(curvature)
 
     found: tuple[float, float] = sum_over_blocks(along, part, reads=line)
