@@ -16,7 +16,7 @@ References
 .. [1] J. Nocedal, S. J. Wright, "Numerical optimization", 2nd ed., 2006.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,22 +48,12 @@ class _Point(NamedTuple):
     is_tight: Flags  # (n_sums,)  whether a sum is held at its bound
 
 
-def _by_sum(intervals: Intervals, numbers: Vector) -> Vector:
-    """Return the numbers of coordinates, added up over those of each sum."""
-    return np.asarray(numbers.reshape(intervals.n_sums, -1).sum(axis=1))
-
-
-def _spread(intervals: Intervals, numbers: Any) -> Any:
-    """Return a number of each sum for each of its coordinates."""
-    return np.repeat(numbers, intervals.lower.size // intervals.n_sums)
-
-
 def _begun(intervals: Intervals, w: Vector, y: Vector) -> _Point:
     signs = np.where(intervals.has_sign, np.sign(w), 0.0)
     free = np.where(intervals.has_sign, w != 0.0, (w > intervals.lower) & (w < intervals.upper))
     is_tight = np.full(intervals.n_sums, intervals.is_equal)
     if intervals.sizes.size and not intervals.is_equal:
-        is_tight = _by_sum(intervals, intervals.sizes * np.abs(w)) >= intervals.total * (1.0 - 1e-12)
+        is_tight = intervals.by_sum(intervals.sizes * np.abs(w)) >= intervals.total * (1.0 - 1e-12)
     return _Point(w, w - y, free, signs, is_tight)
 
 
@@ -81,14 +71,14 @@ def _face_step(intervals: Intervals, hessian: Matrix, point: _Point, slope: Vect
     right = -(slope + intervals.thresholds * point.signs)[free]
     normal = np.zeros(slope.size)
     if point.is_tight.any():
-        normal[point.free] = (_normal(intervals, point) * _spread(intervals, point.is_tight))[point.free]
-    held = np.flatnonzero(_by_sum(intervals, np.abs(normal)))
+        normal[point.free] = (_normal(intervals, point) * intervals.spread(point.is_tight))[point.free]
+    held = np.flatnonzero(intervals.by_sum(np.abs(normal)))
     if held.size == 0:
         step[free] = solve_spd(matrix, right)
         return step, multipliers
-    lacking = intervals.total - _by_sum(intervals, normal * point.w)
+    lacking = intervals.total - intervals.by_sum(normal * point.w)
     lacking[np.abs(lacking) <= 1e-15 * intervals.total] = 0.0
-    sum_of = _spread(intervals, np.arange(intervals.n_sums))[free]
+    sum_of = intervals.spread(np.arange(intervals.n_sums))[free]
     step[free], multipliers[held] = on_planes(matrix, right, normal[free], [sum_of == k for k in held], lacking[held])
     return step, multipliers
 
@@ -131,8 +121,8 @@ def _reach(intervals: Intervals, point: _Point, step: Vector) -> tuple[float, in
     length, which = float(lengths[first]), first if lengths[first] < np.inf else -1
     if intervals.sizes.size and not point.is_tight.all():
         normal = _normal(intervals, point)
-        growth = np.where(point.is_tight, 0.0, _by_sum(intervals, normal * step))
-        room = np.maximum(intervals.total - _by_sum(intervals, normal * w), 0.0)
+        growth = np.where(point.is_tight, 0.0, intervals.by_sum(normal * step))
+        room = np.maximum(intervals.total - intervals.by_sum(normal * w), 0.0)
         until = np.divide(room, growth, out=np.full(growth.size, np.inf), where=growth > 0.0)
         if (least := float(until.min())) < length:
             return least, -1, int(until.argmin())
@@ -143,7 +133,7 @@ def _wishes(intervals: Intervals, point: _Point, slope: Vector, multipliers: Vec
     """Return by how much the slope of each fixed coordinate asks for a step, and the sign of that step."""
     fixed, force = ~point.free, np.zeros(slope.size)
     if point.is_tight.any():
-        force = _spread(intervals, np.where(point.is_tight, multipliers, 0.0)) * intervals.sizes
+        force = intervals.spread(np.where(point.is_tight, multipliers, 0.0)) * intervals.sizes
     pull = slope + force
     has_room = np.where(pull < 0.0, point.w < intervals.upper, point.w > intervals.lower)
     at_bound, at_zero = np.where(has_room, np.abs(pull), 0.0), np.abs(slope) - intervals.thresholds - force
@@ -198,7 +188,7 @@ def minimised(
         slope = gradient + hessian @ total
         residual = slope + intervals.thresholds * point.signs
         if point.is_tight.any():
-            residual += _spread(intervals, multipliers) * _normal(intervals, point)
+            residual += intervals.spread(multipliers) * _normal(intervals, point)
         if (np.abs(residual) > lack)[point.free].any() and n_refined < MOST_REFINED:
             n_refined += 1
             continue

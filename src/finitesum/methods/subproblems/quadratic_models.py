@@ -75,7 +75,7 @@ def _move(hessian: Matrix, w: Vector, gradient: Vector, j: int, target: float) -
 
 
 @kernel
-def _descend(
+def descend(
     hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
 ) -> None:
     """Minimise model + sum_j thresholds_j |w_j| between the bounds along one coordinate after the other.
@@ -109,7 +109,7 @@ def _descend(
 
 
 @array_form(
-    _descend,
+    descend,
     lambda hessian, *_: MOST_NUMBERS * len(hessian) / MOST_COORDINATES,
     stands_in=lambda hessian, *_: len(hessian) > FEW_COORDINATES,
 )
@@ -268,7 +268,7 @@ def _started(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector,
     if not intervals.is_equal and not is_settled(intervals, w, slope):
         w, most_settled = w.copy(), DESCENT_PASSES if tolerance > 0.0 else SETTLED_PASSES
         ends = DESCENT_PASSES, most_settled, CLOSE * tolerance / math.sqrt(w.size)
-        _descend(hessian, w, slope, intervals.thresholds, intervals.lower, intervals.upper, ends)
+        descend(hessian, w, slope, intervals.thresholds, intervals.lower, intervals.upper, ends)
     return w
 
 
@@ -292,7 +292,7 @@ def _started_in_ball(
         if k == 0 and is_settled(intervals._replace(thresholds=thresholds), w, slope):
             return w
         ends = DESCENT_PASSES, SETTLED_PASSES, 0.0
-        _descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, ends)
+        descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, ends)
         before, on_face = multiplier, _multiplier_on_face(intervals, hessian, slope, w)
         multiplier = min(max(on_face, 0.3 * before), 3.0 * before)
         if abs(multiplier - before) <= SAME_MULTIPLIER * before:
