@@ -1,4 +1,4 @@
-r"""Newton's method on the coefficients that matter, for several outputs with an l1 penalty or groups: sparse tables.
+r"""Newton's method on the coefficients that matter, for several outputs with an l1 penalty, groups or a set.
 
 With g and H the gradient and Hessian of F's smooth part at w, and t_j the thresholds of the l1 penalty, the subgradient of
 least size is
@@ -17,6 +17,11 @@ orthant  A has more: F is smooth where coefficients keep the signs s_j = sign(w_
 
 Groups of columns are in A as a whole: those that are not 0, and those whose slope exceeds what their penalty holds most.
 Every step is exact then, and the model has the groups' penalty (`finitesum.methods.subproblems.group_models`).
+
+On a box, signs, an l1 ball or a simplex for each output A are the coefficients that do not rest at a bound or at 0
+(`finitesum.methods.newton.outputs_at_rest`). Every step is exact: p minimises the model over the set's points that differ
+from w in A alone (`finitesum.methods.subproblems.sums_models`). From a point with more than 3000 such coefficients a step
+goes along the projected gradient in the metric of H's diagonal, if that leaves many more of them at 0.
 
 Products read the columns of A's coefficients alone, of which a copy is kept, and are charged by the fraction of the entries
 that they read. An exact step is a pass; so is a product, and the end of a step in an orthant. Each step ends with the
@@ -45,6 +50,14 @@ from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.multinomial_newton import kept_mean
+from finitesum.methods.newton.outputs_at_rest import (
+    BOUNDARIES,
+    MOST_WITHIN,
+    curvatures_of,
+    end_of_model,
+    not_at_rest,
+    projected_step,
+)
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.newton.working_set_newton import part_on
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
@@ -63,6 +76,9 @@ BLOCK_SIZE = 1 << 20
 
 #: The part of the optimality that may be left of the model.
 EXACT = 1e-4
+
+#: The part of the coefficients that may be left by a step of projected gradients which is taken to make them fewer.
+FEWER = 0.9
 
 
 class State(NamedTuple):
@@ -83,7 +99,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class MultinomialWorkingSet(SumMethod):
-    """Newton's method on the coefficients that matter, for several outputs with an l1 penalty or groups: nothing to tune.
+    """Newton's method on the coefficients that matter, for several outputs with an l1 penalty, groups or a set.
 
     w+ = w + t p,    p = argmin g'p + p'Hp / 2 + sum_j t_j |w_j + p_j|,    p_j = 0 outside of the working set
 
@@ -100,13 +116,17 @@ class MultinomialWorkingSet(SumMethod):
 
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "l1", "weights", "groups"})
+    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "l1", "weights", "groups", "constraint"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 50
 
     @staticmethod
     def refusal(problem: Problem) -> str:
-        """Return what is missing where the problem has one output."""
+        """Return what is missing where the problem has one output, or a set without bounds at which coefficients rest."""
+        boundary = problem.term.constraint.boundary
+        if problem.n_outputs > 1 and boundary not in ("nothing", *BOUNDARIES):
+            what = type(problem.term.constraint).__name__
+            return f'multinomial-working-set needs a box, signs, an l1 ball or a simplex, got {what}. Use method="newton".'
         if problem.n_outputs > 1:
             return ""
         return 'multinomial-working-set needs several outputs, got one. Use method="working-set-newton".'
@@ -132,6 +152,8 @@ class MultinomialWorkingSet(SumMethod):
     def run_pass(self, problem: Problem, state: State, order: Indices) -> State:
         """Return the state after a product with H, or the end of a step."""
         with np.errstate(all="ignore"):  # a step that is too long shows in F
+            if problem.is_constrained:
+                return _set_step(problem, state)
             if state.cg.residual.size == 0:
                 columns = _columns(problem, members := _working_set(problem, state))
                 if np.count_nonzero(members) <= MOST_EXACT or isinstance(problem.penalty, Groups):
@@ -225,6 +247,44 @@ def _exact_step(problem: Problem, state: State, members: Flags, columns: Indices
     n_gradients, m = state.n_gradients, problem.n_components
     after = _state_at(problem, w, several.scores_at(part, w[inside]), n_gradients + m)
     return after._replace(n_hessians=state.n_hessians + m)
+
+
+def _set_step(problem: Problem, state: State) -> State:
+    """Return the state after a step to the minimiser of the model over the coefficients that do not rest in the set."""
+    diagonal = curvatures_of(problem, state.scores)
+    members = not_at_rest(problem, state.x, state.gradient, diagonal)
+    columns, chosen = _columns(problem, members), np.flatnonzero(members)
+    if chosen.size > MOST_WITHIN and (shorter := _projected_step(problem, state, diagonal)) is not None:
+        return shorter
+    hessian = _hessian(problem, state, members, columns)
+    end = end_of_model(problem.term, hessian, state.x, state.gradient, chosen, EXACT)
+    part, inside = part_on(problem, columns), _inside(problem, columns)
+    direction = (end - state.x)[inside]
+    changes = several.score_changes(part, direction)
+
+    def objective(t: float) -> float:
+        return several.objective_at(part, state.scores + t * changes, state.x[inside] + t * direction)
+
+    t, _ = halved(objective, state.objective, min(float(state.gradient[inside] @ direction), 0.0), problem.n_rows)
+    w, m = end if t == 1.0 else problem.term.project(state.x + t * (end - state.x)), problem.n_components
+    after = _state_at(problem, w, several.scores_at(problem, w), state.n_gradients + m)
+    return after._replace(n_hessians=state.n_hessians + m)
+
+
+def _projected_step(problem: Problem, state: State, diagonal: Vector) -> State | None:
+    """Return the state after a step of projected gradients, None where it does not leave many more coefficients at 0."""
+    w, t, n_before = state.x, 1.0, np.count_nonzero(state.x)
+    for _ in range(MOST_HALVINGS):
+        end = projected_step(problem.term, w, state.gradient, diagonal, t)
+        scores = several.scores_at(problem, end)
+        slope = float(state.gradient @ (end - w))
+        if is_enough(state.objective, several.objective_at(problem, scores, end), slope, problem.n_rows):
+            break
+        t *= 0.5
+    if np.count_nonzero(end) > FEWER * n_before:
+        return None
+    after = _state_at(problem, end, scores, state.n_gradients + problem.n_components)
+    return after._replace(n_hessians=state.n_hessians)
 
 
 def _hessian(problem: Problem, state: State, members: Flags, columns: Indices) -> Matrix:
