@@ -3,6 +3,7 @@
 Minima are compared with a long accelerated projected gradient method of NumPy, whose projections are written down here.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -16,6 +17,8 @@ from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, LInfBall, NonN
 from finitesum.constraints.outputs import OutputsProjection
 from finitesum.constraints.projections import project_in_metric
 from finitesum.core.jit import as_python
+from finitesum.evaluation.outputs import measure
+from finitesum.methods.auto import choose
 
 N, D, K = 40, 4, 3
 WEIGHTS = np.array([1.0, 0.5, 2.0, 1.5])
@@ -59,6 +62,7 @@ SETS = {
     "half-space": (HalfSpace(WEIGHTS, -0.4), lambda x: x - WEIGHTS * max(WEIGHTS @ x + 0.4, 0.0) / (WEIGHTS @ WEIGHTS)),
     "planes": (Polyhedron(MATRIX, LIMITS), lambda x: onto_planes(x, MATRIX, LIMITS)),
 }
+OF_WORKING_SETS = {"l1", "weighted l1", "linf", "box", "signs", "simplex"}
 SETTINGS = [
     ("dense", {}),
     ("csr32", {"intercept": True, "weighted": True}),
@@ -121,7 +125,7 @@ def test_auto_and_gradients_find_the_minimum_of_the_oracle(name, form, setting):
     constraint, onto = SETS[name]
     problem, oracle = pair(constraint, form, **setting)
     expected = lowest(oracle, onto, problem.dim)
-    for method in ("auto", "afg", "newton"):
+    for method in ("auto", "afg", "newton", *["multinomial-working-set"] * (name in OF_WORKING_SETS)):
         result = minimize(problem, method=method, tol=1e-9, max_iter=20_000)
         assert result.success, result.message
         assert result.fun == pytest.approx(expected, rel=1e-8)
@@ -135,6 +139,12 @@ def test_auto_and_gradients_find_the_minimum_of_the_oracle(name, form, setting):
 def test_every_method_that_treats_both_does(method, name):
     constraint, onto = SETS[name]
     problem, oracle = pair(constraint, intercept=True)
+    if method == "multinomial-working-set" and name not in OF_WORKING_SETS:
+        with pytest.raises(
+            ValueError, match=r"needs a box, signs, an l1 ball or a simplex, got .*\. Use method=\"newton\""
+        ):
+            minimize(problem, method=method)
+        return
     result = minimize(problem, method=method, tol=1e-6, max_iter=3000)
     assert result.success, result.message
     assert np.linalg.norm(mapping(oracle, result.x, onto)) <= 1.01e-6
@@ -149,9 +159,11 @@ def test_others_refuse_in_a_sentence_that_names_some_that_can(name):
 @pytest.mark.parametrize("name", SETS)
 def test_badly_scaled_columns_keep_tol(name):
     constraint, _ = SETS[name]
-    for alpha in (0.0, 1e-3):
+    for alpha, method in itertools.product((0.0, 1e-3), ("auto", "multinomial-working-set")):
+        if method != "auto" and name not in OF_WORKING_SETS:
+            continue
         problem, oracle = pair(constraint, intercept=True, scales=2.5, alpha=alpha, weighted=True)
-        result = minimize(problem, tol=1e-8)
+        result = minimize(problem, method=method, tol=1e-8)
         assert result.success, result.message
         assert np.linalg.norm(mapping(oracle, result.x, SETS[name][1])) <= 1.01e-8
         if constraint.is_bounded:  # no point of the set is lower by more than the gradient's slope to it
@@ -176,6 +188,45 @@ def test_many_coefficients_without_a_penalty_have_models_of_newton_solved(name, 
     assert result.nit <= 10
     if not scales:
         assert result.fun == pytest.approx(minimize(problem, method="afg", tol=1e-9).fun, rel=1e-10)
+
+
+def wide(constraint, alpha, scales, n=120, d=150, form="dense"):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((n, 8)) @ rng.standard_normal((8, d)) + 0.5 * rng.standard_normal((n, d))
+    y = (X[:, :30] @ rng.standard_normal((30, 4)) + rng.gumbel(size=(n, 4))).argmax(axis=1)
+    X = X * 10.0 ** rng.uniform(0.0, scales, d)
+    return Problem.linear(as_format(X, form), y, loss="multinomial", fit_intercept=True, alpha=alpha, constraint=constraint)
+
+
+@pytest.mark.as_chosen
+@pytest.mark.parametrize(("form", "scales"), [("dense", 0.0), ("csr32", 0.5)])
+@pytest.mark.parametrize(
+    "constraint", [L1Ball(0.5), L1Ball(5.0), Box(-0.02, 0.05), NonNegative(), Simplex(0.5)], ids=lambda one: repr(one)[:12]
+)
+def test_working_sets_of_many_correlated_coefficients_are_exact(constraint, form, scales):
+    problem = wide(constraint, 0.0 if constraint.is_bounded else 1e-3, scales, form=form)
+    result = minimize(problem, method="multinomial-working-set", tol=1e-7)
+    assert result.success, result.message
+    assert result.nit <= 45
+    table, d = result.x.reshape(4, -1), problem.rows.n_columns
+    assert all(constraint.contains(row[:d]) for row in table)
+    if constraint.is_bounded:  # no point of the set is lower by more than the gradient's slope to it
+        gradient = measure(problem, result.x)[1].reshape(4, -1)
+        gaps = [g[:d] @ w[:d] + constraint.support(-g[:d]) for g, w in zip(gradient, table, strict=True)]
+        assert sum(gaps) <= 1e-4
+
+
+@pytest.mark.as_chosen
+def test_working_sets_are_an_alternative_of_auto_and_checkpoints_go_on(tmp_path):
+    problem = wide(L1Ball(5.0), 0.0, 0.0)
+    choice = choose(problem, tol=1e-8)
+    assert "multinomial-working-set" in [choice.method.name, *[other.method.name for other in choice.others]]
+    assert minimize(problem, tol=1e-6).success
+    whole = minimize(problem, method="multinomial-working-set", tol=0.0, max_iter=6)
+    file = tmp_path / "run.npz"
+    minimize(problem, method="multinomial-working-set", tol=0.0, max_iter=3, checkpoint=file)
+    resumed = minimize(problem, method="multinomial-working-set", tol=0.0, max_iter=6, checkpoint=file, resume=True)
+    assert resumed.x.tobytes() == whole.x.tobytes()
 
 
 @pytest.mark.parametrize("method", ["afg", "newton", "acc-svrg", "ciag"])

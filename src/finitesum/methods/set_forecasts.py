@@ -29,6 +29,10 @@ STEP, OF_MODEL, SIMPLEX_SQUARE, SIMPLEX_CUBE = 8e5, 0.06, 400.0, 0.3
 #: Nanoseconds of a step of Newton's method with several outputs by d^3, d the variables of all.
 OF_OUTPUTS = 1.0
 
+#: Steps on working sets of several outputs and the most coefficients in one, typical, and nanoseconds of a step by n a^2
+#: and by a^3, a the coefficients.
+OF_OUTPUTS_COUNTS, OF_OUTPUTS_SET, OF_OUTPUTS_GRAM, OF_OUTPUTS_CUBE = (12.0, 0.0, 12.0), 1500.0, 0.05, 0.06
+
 #: Nanoseconds of a step on working sets, and of a column in one.
 SET_STEP, SET_COLUMN = 5e5, 1500.0
 
@@ -72,6 +76,9 @@ def price(name: str, problem: Problem, counts: Any) -> float:
     if name == "afg":
         sorts = boundary in ("sum", "l1-norm")
         step = GRADIENT_STEP + (SORTED if sorts else COORDINATE) * dim
+    elif name == "multinomial-working-set":
+        size = min(dim, OF_OUTPUTS_SET)
+        step = STEP + size**2 * (OF_OUTPUTS_GRAM * n + OF_OUTPUTS_CUBE * size)
     elif name == "working-set-newton" and boundary != "sum":
         step = SET_STEP + SET_COLUMN * dim
     else:
@@ -84,6 +91,8 @@ def forecast(name: str, problem: Problem, features: dict[str, float]) -> float:
     """Return the seconds that a method is likely to take on a set."""
     if name == "coordinate-descent":
         return 1e-9 * (DESCENT + DESCENT_GRADIENTS * problem.n_rows * costs_of(problem).gradient)
+    if name == "multinomial-working-set":
+        return price(name, problem, Spent(*OF_OUTPUTS_COUNTS))
     if name == "afg":
         logs = 1.0, features["digits"], features["coupling"]
         n_passes = max(math.exp(sum(factor * log for factor, log in zip(PASSES, logs, strict=True))), FEWEST_PASSES)

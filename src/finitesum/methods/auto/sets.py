@@ -23,6 +23,8 @@ def for_set(problem: Problem, shape: str, options: dict[str, Any], tol: float, b
     makes_zeros = (by_columns or problem.term.constraint.makes_zeros) and problem.dim > ALL_COLUMNS
     names = [*["newton"] * has_matrix, *["coordinate-descent"] * by_columns]
     names += ["working-set-newton"] * (makes_zeros and not by_columns and problem.n_outputs == 1)
+    of_outputs = problem.n_outputs > 1 and problem.dim > ALL_COLUMNS
+    names += ["multinomial-working-set"] * (of_outputs and is_suited(as_method("multinomial-working-set"), problem))
     seconds = {name: set_forecasts.forecast(name, problem, features) for name in names}
     best, likely = min(seconds, key=lambda name: seconds[name], default=""), min(seconds.values(), default=math.inf)
     accelerated = as_method("afg")
