@@ -282,6 +282,16 @@ def test_a_kernel_and_its_parts_run_as_python_where_an_argument_holds_something_
     assert _total.signatures == 0
 
 
+@compiler.kernel
+def _value(of, value):
+    return of.function(value)
+
+
+def test_a_kernel_runs_as_python_where_an_argument_is_something_interpreted():
+    assert _value(Function(lambda value: value**2), 3.0) == 9.0
+    assert _value.signatures == 0
+
+
 @compiler.kernel_part
 def _product_less(a, b, c):
     return a * b - c

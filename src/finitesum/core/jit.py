@@ -224,7 +224,7 @@ class Kernel:
             with np.errstate(all="ignore"):  # as machine code does
                 return cast(Any, self.array_form)(*args)
         for value in args:
-            if isinstance(value, tuple) and not _is_ours(value):
+            if isinstance(value, Interpreted) or (isinstance(value, tuple) and not _is_ours(value)):
                 break
         else:
             found = (self._cached or self._made(keeps=True))(*args)
