@@ -87,7 +87,8 @@ def both(loss, term, *, form=np.asarray, weighted=False, engine=None):
 def test_parts_have_the_optimum_of_the_whole(loss, name, weighted):
     form = scipy.sparse.csr_array if weighted else np.asarray
     expected, found = solutions(loss, TERMS[name], 1e-8 if name == "groups" else 1e-10, form=form, weighted=weighted)
-    if not isinstance(found, str):
+    is_sharp = loss not in SEVERAL and not as_loss(loss).is_smooth()  # F hardly rises along some edge, or not at all
+    if not isinstance(found, str) and not is_sharp:
         assert np.linalg.norm(found.x - expected.x) <= 1e-7 * np.linalg.norm(expected.x)
 
 

@@ -376,7 +376,7 @@ def test_errors_say_what_to_do(model, message):
         ),
         (
             LogisticRegression(constraint=L1Ball(1.0), solver="saga"),
-            "solver must be one of auto, fg, afg, .*newton for several classes here",
+            "solver must be one of auto, fg, afg, .*newton.* for several classes here",
         ),
     ],
     ids=repr,

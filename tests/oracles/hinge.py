@@ -3,6 +3,8 @@
 F is an `oracles.sums.Sum` with the hinge loss, whose weights are positive.
 """
 
+import itertools
+
 import numpy as np
 from scipy.optimize import linprog
 
@@ -44,7 +46,7 @@ def interior_points(F, x, orders):
         corrector = solved(*aims)
         t = longest(corrector, fraction)
         for _ in range(2):  # Gondzio's corrections
-            if t >= 0.9:
+            if t >= 0.5:
                 break
             ahead, (_, dxi, dr, da) = min(1.0, 1.08 * t + 0.3), corrector
             products = np.array([(a + ahead * da) * (r + ahead * dr), (1 - a - ahead * da) * (xi + ahead * dxi)])
@@ -94,6 +96,20 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
             side = t > 0 if t.sum() > 0 else t < 0
             t = np.where(side, t * (1.0 - t.sum() / t[side].sum()), t)
         return t @ (F.offsets - F.y) - 0.5 / ridge * np.sum((A.T @ t)[coefficients] ** 2)
+
+    def best_multiple(w):
+        """The t w of the least F: where its slope vanishes between two kinks, or one of these."""
+        z, square = A[:, coefficients] @ w[coefficients], ridge * w[coefficients] @ w[coefficients]
+        rest, with_factor = A @ w + F.offsets - z, lambda t: np.where(coefficients, t * w, w)
+        if square == 0.0:
+            return w
+        kinks = (F.y - rest)[z != 0.0] / z[z != 0.0]
+        ends, found = np.concatenate([[0.0], np.sort(kinks[kinks > 0.0]), [np.inf]]), [1.0]
+        for low, high in itertools.pairwise(ends):
+            within = 0.5 * (low + high) if high < np.inf else low + 1.0
+            slope = (p * F.d1(rest + within * z, F.y)) @ z
+            found.append(np.clip(-slope / square, low, high))
+        return min(map(with_factor, found), key=F.objective)
 
     s = np.zeros(n)
     accuracy = p @ abs(excesses(x))
@@ -179,12 +195,13 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 less, more = np.cumsum(p[by]), p[F.y > 0].sum()
                 middle = [wanted[by[less >= (1 - 1e-12) * more][0]], wanted[by[less > (1 + 1e-12) * more][0]]]
                 w = w + np.where(coefficients, 0.0, np.mean(middle))
+            end = best_multiple(w) if width == 0.0 else w
             if width == 0.0:
                 best_bound = max(best_bound, bound(s))
-                optimality = max(min(F.objective(w), F.objective(best)) - best_bound, 0.0)
+                optimality = max(min(F.objective(end), F.objective(best)) - best_bound, 0.0)
             elif F.objective(w) < F.objective(best):
                 optimality = np.linalg.norm(F.gradient(w))
-            best = w.copy() if F.objective(w) < F.objective(best) else best
+            best = end.copy() if F.objective(end) < F.objective(best) else best
             found = np.maximum(np.where(s < high, excesses(w), -np.inf), np.where(s > low, -excesses(w), -np.inf))
             violation = max(found.max(), 0.0)
             active = np.flatnonzero(found >= -violation)

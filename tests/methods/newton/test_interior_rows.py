@@ -160,7 +160,7 @@ def test_bounds_of_absolute_values_begin_where_their_multipliers_meet(weights):
 
 @pytest.mark.usefixtures("kernels_as_python")
 def test_corrections_are_counted_and_save_steps(monkeypatch):
-    problem = stalled_once(97)
+    problem = stalled_once(2)
     corrected = minimize(problem, method="interior-point", tol=1e-10)
     monkeypatch.setattr("finitesum.methods.newton.interior_correctors.LONG", 0.0)
     plain = minimize(problem, method="interior-point", tol=1e-10)

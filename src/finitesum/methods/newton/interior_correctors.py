@@ -22,7 +22,7 @@ from finitesum.methods.newton.interior_records import Step
 from finitesum.problems.partitioned import is_parted
 
 #: Corrections of a step, at most; the length from which none is tried.
-MOST_CORRECTIONS, LONG = 2, 0.9
+MOST_CORRECTIONS, LONG = 2, 0.5
 
 #: How far ahead products are looked at, by the length of the step and beyond; the part of this that has to be gained.
 AHEAD, BEYOND, GAINED = 1.08, 0.3, 0.1
