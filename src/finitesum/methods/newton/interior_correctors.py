@@ -21,7 +21,8 @@ from finitesum.methods.newton.interior_pieces import Pieces
 from finitesum.methods.newton.interior_records import Step
 from finitesum.problems.partitioned import is_parted
 
-#: Corrections of a step, at most; the length from which none is tried.
+#: Corrections of a step, at most; the length from which none is tried: in extreme units, where rounding errors cut steps
+#: short, corrections of longer ones did harm.
 MOST_CORRECTIONS, LONG = 2, 0.5
 
 #: How far ahead products are looked at, by the length of the step and beyond; the part of this that has to be gained.
