@@ -72,7 +72,7 @@ class EngineElsewhere(Engine, Protocol):
     """An engine whose workers share no memory with the caller, and have calls for many parts go in fewer messages."""
 
     def share(self, value: Any, n_calls: int) -> Any:
-        """Return what stands for a value that is the same in so many calls, in the place of which these are given it."""
+        """Return what stands for a value that is the same in a number of calls, which are given that in its place."""
 
     def submit_all(self, calls: Sequence["Call"]) -> list[Any]:
         """Return futures of calls."""

@@ -196,7 +196,7 @@ class DaskEngine:
         return self._submit(Call(function, handle, arguments), in_turn=True)
 
     def share(self, value: Any, n_calls: int) -> Any:
-        """Return a value as so many calls are given it: pickled once; a large one as a future, sent once to each worker.
+        """Return a value as `n_calls` calls are given it: pickled once; a large one as a future, sent once to each worker.
 
         That is the result of a call, which is made again where its worker is lost: a scattered value would be lost, too.
         """

@@ -73,7 +73,7 @@ def not_at_rest(problem: Problem, w: Vector, gradient: Vector, diagonal: Vector)
 
 
 def _largest(sizes: Vector, most: int) -> Flags:
-    """Return which numbers are the largest ones, at most so many, and not 0."""
+    """Return which numbers are the largest ones, at most a given number of them, and not 0."""
     found = sizes > 0.0
     if np.count_nonzero(found) > most:
         found = np.zeros(sizes.size, dtype=bool)

@@ -22,7 +22,7 @@ import numpy as np
 
 from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.methods.subproblems.positive_definite import solve_spd
-from finitesum.problems.term import Intervals
+from finitesum.problems.intervals import Intervals
 
 #: The least normal number.
 TINY = float(np.finfo(np.float64).tiny)

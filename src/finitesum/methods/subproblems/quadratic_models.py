@@ -31,7 +31,8 @@ from finitesum.core.symmetric import mirrored
 from finitesum.methods.subproblems import faces, group_models, output_models
 from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
 from finitesum.methods.subproblems.positive_definite import solve_spd
-from finitesum.problems.term import ConvexTerm, Intervals
+from finitesum.problems.intervals import Intervals
+from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import Groups
 
 #: Passes of coordinate descent, at most: of many variables they cost about as much as a factor. Passes without a change of

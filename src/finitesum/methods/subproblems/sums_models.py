@@ -7,7 +7,7 @@ The bounds of the sums are penalties with a multiplier m_k for each. A turn has 
 1. few passes of coordinate descent with the multipliers at hand, which sets coordinates free and fixes others;
 2. the multipliers at which the minimiser on the face of w, w(m) = w - H^-1 (s + N m) with N_jk = c_j sign(w_j), has the
    sums at their bounds;
-3. w + t (w(m) - w), with what would leave its interval put at the end of it: so many coordinates are fixed at once, by one
+3. w + t (w(m) - w), with what would leave its interval put at the end of it: many coordinates are fixed at once, by one
    factor. t is 1, or the time when a half, a quarter, ... of those that come to an end have, or the first of them does: the
    first of these that brings the model with these multipliers down.
 
@@ -23,7 +23,7 @@ from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.methods.subproblems import active_set
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.methods.subproblems.quadratic_models import descend
-from finitesum.problems.term import Intervals
+from finitesum.problems.intervals import Intervals
 
 #: Turns, passes of descent in each, at most, and passes without a change of signs after which descent ends.
 MOST_TURNS, MOST_PASSES, SETTLED_PASSES = 40, 20, 3
